@@ -87,7 +87,9 @@ class World:
 
     def status(self, plural: str, name: str, *conditions: str, **more: Any) -> None:
         """Give an object conditions, all True."""
-        listed = [{"type": one, "status": "True", "message": f"{name} is {one}"} for one in conditions]
+        listed = [
+            {"type": condition, "status": "True", "message": f"{name} is {condition}"} for condition in conditions
+        ]
         self.put(plural, {**self.objects[plural, name], "status": {"conditions": listed, **more}})
 
     def pod(self, name: str, labels: dict[str, str], **status: Any) -> None:
@@ -120,7 +122,9 @@ class World:
 
 def merged(item: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """Apply a merge patch."""
-    new = {key: merged(item.get(key) or {}, one) if isinstance(one, dict) else one for key, one in change.items()}
+    new = {
+        key: merged(item.get(key) or {}, entry) if isinstance(entry, dict) else entry for key, entry in change.items()
+    }
     return {**item, **new}
 
 
@@ -252,7 +256,7 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, item)
 
     def do_GET(self) -> None:
-        namespace, group = (one.match(urlsplit(self.path).path) for one in (NAMESPACE, GROUP))
+        namespace, group = (pattern.match(urlsplit(self.path).path) for pattern in (NAMESPACE, GROUP))
         match, query, _ = self.begin()
         if group and not self.world.refusals:
             self.answer(*self.kinds_of(group["group"], group["version"]))
@@ -280,8 +284,8 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, {"metadata": {"resourceVersion": str(self.world.version)}, "items": items})
 
     def kinds_of(self, group: str, version: str) -> tuple[int, Any]:
-        known = [one for one in RESOURCES.values() if (one.group, one.version) == (group, version)]
-        names = [one.plural for one in known if one.plural in self.world.plurals]
+        known = [resource for resource in RESOURCES.values() if (resource.group, resource.version) == (group, version)]
+        names = [resource.plural for resource in known if resource.plural in self.world.plurals]
         common = {"kind": "", "namespaced": True, "singularName": "", "verbs": ["get"]}
         listed = {"groupVersion": f"{group}/{version}", "resources": [{"name": name, **common} for name in names]}
         return (200, listed) if names else (404, "404 page not found\n")

@@ -102,7 +102,7 @@ class JobOperator:
         if ended:
             terminated = {"exitCode": replica.exit_code or 0, "startedAt": replica.started or None}
             state = {"terminated": {**terminated, "reason": "Error" if replica.exit_code else "Completed"}}
-        container = next(one.name for _, one in job.containers())
+        container = next(container.name for _, container in job.containers())
         common = {"name": container, "image": "any", "imageID": "any", "ready": not ended, "state": state}
         phase = "Failed" if replica.phase == "Stopped" else replica.phase
         status = {"phase": phase, "containerStatuses": [{**common, "restartCount": replica.restarts}]}

@@ -92,7 +92,7 @@ def training(cluster: KubernetesCluster, run_id: str) -> str:
     """Wait until the run's job runs; its name."""
 
     def running() -> str | None:
-        found = [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"]
+        found = [job for job in jobs_of(cluster, run_id) if status_of(job).phase == "Running"]
         return str(found[0]["metadata"]["name"]) if found else None
 
     return str(until(running, 600))

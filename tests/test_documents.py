@@ -77,7 +77,7 @@ def test_all_yaml_of_the_project_loads_as_before() -> None:
     ]
     assert len(files) > 20
     for file in files:
-        before = [one for one in yaml.safe_load_all(file.read_text()) if one is not None]
+        before = [document for document in yaml.safe_load_all(file.read_text()) if document is not None]
         if "1e-" not in file.read_text():  # text in YAML 1.1, a number to kubectl
             assert load_yaml(file.read_bytes(), str(file)) == json.loads(json.dumps(before)), file
 

@@ -31,7 +31,7 @@ def test_names_are_short_enough_for_katib_and_valid_for_kubernetes(slug: str) ->
 def test_run_ids_made_here_sort_by_time_and_differ() -> None:
     ids = [identity.new_run_id() for _ in range(20)]
     assert len(set(ids)) > 15
-    assert [one[:15] for one in ids] == sorted(one[:15] for one in ids)
+    assert [number[:15] for number in ids] == sorted(number[:15] for number in ids)
     assert identity.RunIdentity(id=ids[0]).labels[labels.RUN] == ids[0]
 
 

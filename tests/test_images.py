@@ -40,7 +40,7 @@ def completed(folder: Path) -> dict[str, object]:
 
 
 def told(bom: dict[str, object]) -> dict[str, str]:
-    return {one["name"]: one["value"] for one in bom["metadata"]["properties"]}  # type: ignore[index]
+    return {entry["name"]: entry["value"] for entry in bom["metadata"]["properties"]}  # type: ignore[index]
 
 
 def test_the_sbom_of_an_image_lists_debian_packages(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_the_sbom_of_an_image_lists_debian_packages(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text('PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n')
     bom = completed(tmp_path)
-    components = {one["name"]: one for one in bom["components"]}  # type: ignore[attr-defined]
+    components = {component["name"]: component for component in bom["components"]}  # type: ignore[attr-defined]
     assert list(components) == ["numpy", "python", "libc6", "libssl3"]
     assert components["libc6"]["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64&distro=debian-12"
     assert components["libssl3"]["purl"].startswith("pkg:deb/debian/libssl3@1%3A3.0.17-1~deb12u2?")

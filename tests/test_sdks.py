@@ -62,5 +62,9 @@ def test_all_sdks_import_together_and_a_katib_message_survives() -> None:
 
 
 def test_the_override_in_pyproject_is_still_needed() -> None:
-    (wanted,) = [one for one in map(Requirement, requires("kubeflow-katib") or []) if one.name == "protobuf"]
+    (wanted,) = [
+        requirement
+        for requirement in map(Requirement, requires("kubeflow-katib") or [])
+        if requirement.name == "protobuf"
+    ]
     assert Version(version("protobuf")) not in wanted.specifier, "drop the override: kubeflow-katib takes this protobuf"

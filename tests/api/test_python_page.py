@@ -16,7 +16,7 @@ def run_blocks(kernel: Any, marks: tuple[str, ...]) -> None:
 
     for mark, code in BLOCKS:
         if mark in marks:
-            failed = [one for one in outputs_of(kernel, code) if one["kind"] == "error"]
+            failed = [output for output in outputs_of(kernel, code) if output["kind"] == "error"]
             assert not failed, (code, failed[0]["ename"], failed[0]["evalue"])
 
 

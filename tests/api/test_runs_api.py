@@ -74,7 +74,7 @@ def test_a_failed_run_goes_on_where_it_failed(pipeline: Path, tmp_path: Path, ho
         run.logs("halved")
     (tmp_path / "marker").touch()
     assert run.resume().outputs == {"Output": 1.5}
-    assert [(one, podium.runs()[one].state) for one in podium.runs()] == [(run.id, "succeeded")]
+    assert [(name, podium.runs()[name].state) for name in podium.runs()] == [(run.id, "succeeded")]
     assert "succeeded" in podium.runs()._repr_html_()
     assert podium.runs().frame.to_dict("records")[0]["number"] == 3.0
     assert (podium.runs().old(keep=1), podium.runs().old(older_than=1)) == ([], [])

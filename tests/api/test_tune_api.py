@@ -142,7 +142,9 @@ def test_what_cannot_be_tuned_is_refused(train: Any, searched: Any, message: str
 def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
     given = {"a": (1e-4, 1e-1), "b": (0.5, 2.0), "c": podium.log(1.0, 2.0), "d": podium.Float(1e-4, 1.0, log=False)}
     searched, _ = space.split(given)
-    assert [name for name, one in searched.items() if one.feasible()[1].get("distribution") == "logUniform"] == [
+    assert [
+        name for name, dimension in searched.items() if dimension.feasible()[1].get("distribution") == "logUniform"
+    ] == [
         "a",
         "c",
     ]
@@ -152,7 +154,7 @@ def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
 def test_every_way_to_write_a_space_becomes_a_parameter() -> None:
     given = {"a": (1, 9), "b": range(2, 10, 3), "c": [8, 16], "d": ["x", "y"], "e": podium.Int(1, 64, log=True), "f": 3}
     searched, fixed = space.split(given)
-    assert {name: one.feasible() for name, one in searched.items()} == {
+    assert {name: dimension.feasible() for name, dimension in searched.items()} == {
         "a": ("int", {"min": "1", "max": "9"}),
         "b": ("int", {"min": "2", "max": "8", "step": "3"}),
         "c": ("discrete", {"list": ["8", "16"]}),

@@ -74,7 +74,7 @@ def test_a_trainjob_runs_and_is_looked_at_and_deleted(podium: Any) -> None:
     assert podium("logs", "job", "--replica", "node-1").stdout == "node 1 of 2\n"
     status = json.loads(podium("status", "job", "--json").stdout)
     assert (status["kind"], status["state"]) == ("TrainJob", "Succeeded")
-    assert [one["replica"] for one in status["replicas"]] == ["node-0", "node-1"]
+    assert [replica["replica"] for replica in status["replicas"]] == ["node-0", "node-1"]
     assert "TrainJob" in podium("list").stdout
     podium("delete", "job")
     assert json.loads(podium("list", "--json").stdout) == []
@@ -90,13 +90,13 @@ def test_a_running_trainjob_is_stopped(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     with connect(f"local://{directory}") as cluster:
         cluster.create(program("import time; time.sleep(60)", 2))
-        while {one.phase for one in cluster.replicas("TrainJob", "job")} != {"Running"}:
+        while {replica.phase for replica in cluster.replicas("TrainJob", "job")} != {"Running"}:
             time.sleep(0.05)
         stopped = CliRunner().invoke(app, ["job", "stop", "job", "--dir", str(directory)], catch_exceptions=False)
         assert stopped.exit_code == 0
         *_, last = cluster.watch("TrainJob", "job", timeout=30)
         assert last["status"]["conditions"][-1]["reason"] == "Stopped"
-        assert {one.phase for one in cluster.replicas("TrainJob", "job")} == {"Stopped"}
+        assert {replica.phase for replica in cluster.replicas("TrainJob", "job")} == {"Stopped"}
 
 
 def test_all_jobs_of_a_file_run_with_named_lines(podium: Any) -> None:
@@ -165,7 +165,10 @@ def test_a_worker_ended_by_the_masters_success_is_not_running(podium: Any, polic
     (shown,) = json.loads(podium("list", "--json").stdout)
     assert told == shown
     assert told["state"] == "Succeeded"
-    assert [(one["phase"], one["pid"]) for one in told["replicas"]] == [("Succeeded", None), ("Stopped", None)]
+    assert [(replica["phase"], replica["pid"]) for replica in told["replicas"]] == [
+        ("Succeeded", None),
+        ("Stopped", None),
+    ]
     assert podium("status", "train").stdout.splitlines()[-1].split()[:2] == ["worker-0", "Stopped"]
 
 

@@ -214,7 +214,7 @@ def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -
     assert "nothing deleted" in out
     assert len(model.versions()) == 3
     typed("models", "gc", "--keep", "1", "--grace", "0", "--delete")
-    assert [one.version for one in model.versions()] == ["bad", "best"]
+    assert [version.version for version in model.versions()] == ["bad", "best"]
 
 
 @pytest.mark.usefixtures("model")
@@ -245,7 +245,7 @@ def test_a_mistake_is_two_lines_without_a_traceback(typed: Typed, words: list[st
 def test_storage_check_of_a_directory_passes(typed: Typed, tmp_path: Path) -> None:
     code, out, _ = typed("storage", "check", str(tmp_path), "--json")
     assert code == 0
-    assert [one["name"] for one in json.loads(out)["checks"] if one["ok"]] == [
+    assert [check["name"] for check in json.loads(out)["checks"] if check["ok"]] == [
         "reach and list", "write and read", "conditional writes", "large object in parts", "clock",
         "unfinished uploads", "delete",
     ]  # fmt: skip
@@ -306,7 +306,7 @@ def test_repair_fails_when_both_copies_are_gone(typed: Typed, model: Model) -> N
         model.storage.put(key, b"x")
     code, out, _ = typed("models", "repair", "mnist", "--json")
     assert code == 1
-    assert [one["restored"] for one in json.loads(out)] == [False, False]
+    assert [repair["restored"] for repair in json.loads(out)] == [False, False]
     code, out, err = typed("models", "show", "mnist")
     assert (code, out) == (1, "")
     assert "podium models promote" in err

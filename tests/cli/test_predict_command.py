@@ -196,7 +196,7 @@ def test_pictures_in_a_bucket_are_predicted(
     done = predict(*items, "--file", directory(shapes, SHAPES), "--json")
     assert done.returncode == 1
     value = json.loads(done.stdout)
-    assert [(one["picture"], one["class"]) for one in value["predictions"]] == [
+    assert [(prediction["picture"], prediction["class"]) for prediction in value["predictions"]] == [
         (f"{bucket}/new/tall.png", "tall"),
         (f"{bucket}/new/wide.jpg", "wide"),
         (str(pictures / "wide.jpg"), "wide"),

@@ -128,7 +128,7 @@ def prints(tree: ast.AST) -> list[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
-            given = [ast.unparse(one) for one in node.args]
+            given = [ast.unparse(entry) for entry in node.args]
             if called in ("print", "Console", "click.echo", "click.secho", "click.style", "logging.StreamHandler"):
                 found.append(called)
             if called in ("sys.stdout.write", "sys.stderr.write") or {"sys.stdout", "sys.stderr"} & set(given):

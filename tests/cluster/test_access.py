@@ -155,7 +155,7 @@ def test_every_replica_gets_references_and_no_value() -> None:
     job = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=2)
     granted = grant_access(Workload.parse(job), STORE).manifest
     for replica in granted["spec"]["pytorchReplicaSpecs"].values():
-        env = {one["name"]: one for one in replica["template"]["spec"]["containers"][0]["env"]}
+        env = {variable["name"]: variable for variable in replica["template"]["spec"]["containers"][0]["env"]}
         assert env["AWS_SECRET_ACCESS_KEY"]["valueFrom"]["secretKeyRef"] == {"name": "keys", "key": "secretkey"}
         assert "value" not in env["AWS_ACCESS_KEY_ID"]
     assert "AWS_ACCESS_KEY_ID" not in json.dumps(job)

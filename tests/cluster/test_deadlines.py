@@ -9,7 +9,7 @@ from podium.manifests.workload import Workload
 
 def deadlines(job: dict) -> list[int | None]:
     replicas = job["spec"]["pytorchReplicaSpecs"].values()
-    return [one["template"]["spec"].get("activeDeadlineSeconds") for one in replicas]
+    return [replica["template"]["spec"].get("activeDeadlineSeconds") for replica in replicas]
 
 
 def test_every_replica_ends_a_little_after_its_job() -> None:

@@ -53,14 +53,14 @@ def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
 
 
 def states(changes: Iterator[dict[str, Any]]) -> list[list[str]]:
-    return [[one["type"] for one in change.get("status", {}).get("conditions", [])] for change in changes]
+    return [[condition["type"] for condition in change.get("status", {}).get("conditions", [])] for change in changes]
 
 
 def test_what_was_created_is_found_in_its_namespace(cluster: KubernetesCluster, world: World) -> None:
     assert cluster.url == "kubernetes://team"
     assert cluster.create(JOB)["metadata"]["namespace"] == "team"
     assert cluster.get("PyTorchJob", "mnist")["metadata"]["uid"]
-    assert "fieldValidation=Strict" in next(one for one in world.requests if one.startswith("POST"))
+    assert "fieldValidation=Strict" in next(request for request in world.requests if request.startswith("POST"))
 
 
 @pytest.mark.parametrize("kind", ["TFJob", "XGBoostJob", "JAXJob"])
@@ -206,8 +206,8 @@ def test_only_objects_with_all_labels_are_listed_oldest_first(cluster: Kubernete
     for name, labels in (("b", {"run": "1", "x": "y"}), ("a", {"run": "1", "x": "y"}), ("c", {"run": "1"})):
         cluster.create({**JOB, "metadata": {"name": name, "labels": labels}})
     found = cluster.list("PyTorchJob", {"run": "1", "x": "y"})
-    assert [one["metadata"]["name"] for one in found] == ["b", "a"]
-    assert {one["kind"] for one in found} == {"PyTorchJob"}
+    assert [manifest["metadata"]["name"] for manifest in found] == ["b", "a"]
+    assert {launched["kind"] for launched in found} == {"PyTorchJob"}
 
 
 def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesCluster, world: World) -> None:
@@ -241,7 +241,7 @@ def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: 
     thread = later(0.2, world.forget_history)
     other = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
-    assert sum("watch=True" in one for one in world.requests) >= 2
+    assert sum("watch=True" in request for request in world.requests) >= 2
     thread.join()
     other.join()
 
@@ -311,7 +311,7 @@ def test_an_outage_is_no_reason_to_delete_a_job(
     with pytest.raises(Unavailable, match="does not answer"):
         lose_the_server_for_good()
     assert ("pytorchjobs", "mnist") in world.objects
-    assert not [one for one in world.requests if one.startswith("DELETE")]
+    assert not [request for request in world.requests if request.startswith("DELETE")]
 
 
 def test_a_watch_outlives_a_restart_of_the_server(
@@ -659,7 +659,7 @@ def test_abandon_is_one_request(cluster: KubernetesCluster, world: World) -> Non
     world.requests.clear()
     cluster.abandon("PyTorchJob", "mnist")
     cluster.abandon("PyTorchJob", "mnist")
-    assert [one.split()[0] for one in world.requests] == ["DELETE", "DELETE"]
+    assert [request.split()[0] for request in world.requests] == ["DELETE", "DELETE"]
     assert ("pytorchjobs", "mnist") not in world.objects
 
 

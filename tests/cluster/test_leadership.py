@@ -33,13 +33,15 @@ def candidate(server: ApiServer) -> Iterator[Callable[[str], Leadership]]:
 def test_one_of_many_that_race_leads(candidate: Callable[[str], Leadership]) -> None:
     everybody = [candidate(f"pod-{number}") for number in range(8)]
     won: list[bool] = []
-    threads = [threading.Thread(target=lambda one=one: won.append(one.acquire(timeout=0.5))) for one in everybody]
+    threads = [
+        threading.Thread(target=lambda lease=lease: won.append(lease.acquire(timeout=0.5))) for lease in everybody
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert sum(won) == 1
-    assert sum(one.is_held for one in everybody) == 1
+    assert sum(lease.is_held for lease in everybody) == 1
 
 
 def test_a_leader_that_releases_is_followed_at_once(candidate: Callable[[str], Leadership], world: World) -> None:

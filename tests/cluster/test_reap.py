@@ -55,7 +55,7 @@ def podium(*words: str) -> str:
 
 
 def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesCluster) -> None:
-    assert {one.name: one.why for one in orphans(cluster)} == {
+    assert {orphan.name: orphan.why for orphan in orphans(cluster)} == {
         "train-cancelled": "its workflow is Failed",
         "train-gone": "its workflow is gone",
     }
@@ -65,7 +65,7 @@ def test_a_trainjob_of_a_finished_run_is_an_orphan(cluster: KubernetesCluster, w
     for run in ("going", "cancelled"):
         metadata = {"labels": {"podium/run-id": run}, "annotations": {RUN_NAMESPACE: "team"}}
         world.put("trainjobs", {"metadata": {"name": f"nodes-{run}", **metadata}, "spec": {}})
-    assert [one.name for one in orphans(cluster) if one.kind == "TrainJob"] == ["nodes-cancelled"]
+    assert [orphan.name for orphan in orphans(cluster) if orphan.kind == "TrainJob"] == ["nodes-cancelled"]
     podium("--delete")
     assert {name for plural, name in world.objects if plural == "trainjobs"} == {"nodes-going"}
 
@@ -85,7 +85,7 @@ def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World) ->
 
 
 def test_orphans_are_deleted_and_nothing_else(world: World) -> None:
-    assert {one["name"] for one in json.loads(podium("--delete", "--json"))} == {"train-cancelled", "train-gone"}
+    assert {entry["name"] for entry in json.loads(podium("--delete", "--json"))} == {"train-cancelled", "train-gone"}
     left = {name for plural, name in world.objects if plural == "pytorchjobs"}
     assert left == {"train-going", "somebody-elses", "finished", "of-a-trial", "of-a-notebook"}
 
@@ -128,7 +128,7 @@ def test_one_object_out_of_reach_does_not_shield_the_others(cluster: KubernetesC
     job(world, "from-elsewhere", {"podium/run-id": "foreign"}, home="not-ours")
     world.forbidden.add("not-ours")
     found = look(cluster)
-    assert [one.name for one in found.orphans] == ["train-cancelled", "train-gone"]
+    assert [orphan.name for orphan in found.orphans] == ["train-cancelled", "train-gone"]
     assert list(found.errors) == ["PyTorchJob from-elsewhere"]
     result = CliRunner().invoke(app, ["reap", "--delete"])
     assert result.exit_code == 1

@@ -32,7 +32,9 @@ def run(cluster: LocalSweeps, manifest: Manifest) -> Manifest:
 
 
 def reasons(last: Manifest) -> list[tuple[str, str, str]]:
-    return [(one["type"], one["reason"], one["message"]) for one in last["status"]["conditions"]]
+    return [
+        (condition["type"], condition["reason"], condition["message"]) for condition in last["status"]["conditions"]
+    ]
 
 
 def test_another_process_deletes_an_ended_job_at_once(cluster: LocalSweeps) -> None:

@@ -106,7 +106,7 @@ def test_few_idle_supervisors_wait_for_more_processes(start, tmp_path: Path) -> 
     processes = [start("sh", "-c", "until [ -e go ]; do sleep 0.05; done") for _ in range(IDLE + 3)]
     assert len(children.read_text().split()) == IDLE + 3
     (tmp_path / "go").touch()
-    assert [one.wait(20) for one in processes] == [0] * (IDLE + 3)
+    assert [process.wait(20) for process in processes] == [0] * (IDLE + 3)
     assert until(lambda: len(children.read_text().split()) == IDLE)
 
 

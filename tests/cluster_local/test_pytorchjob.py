@@ -53,7 +53,7 @@ def pods(cluster: LocalSweeps) -> dict[str, Any]:
         found = json.loads((cluster.store.path("PyTorchJob", "job") / "pods.json").read_text())
     except FileNotFoundError:
         return {}
-    return {one["replica"]: one for one in found}
+    return {replica["replica"]: replica for replica in found}
 
 
 def until(holds: Callable[[], Any], seconds: float = 20) -> Any:
@@ -73,7 +73,7 @@ def alive(pid: int) -> bool:
 
 def test_on_failure_restarts_in_place_without_a_restarting_condition(cluster: LocalSweeps) -> None:
     cluster.create(manifest(COUNT + "print('start', n); sys.exit(0 if n == 2 else 1)"))
-    phases = [status_of(one).phase for one in cluster.watch("PyTorchJob", "job", timeout=60)]
+    phases = [status_of(update).phase for update in cluster.watch("PyTorchJob", "job", timeout=60)]
     assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
     assert log(cluster) == ["start 0", "start 1", "start 2"]
     assert pods(cluster)["master-0"]["restarts"] == 2
@@ -99,8 +99,8 @@ def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps, tmp_
     cluster.create(manifest(first_worker_hangs(tmp_path / "again"), workers=1, restart_policy="ExitCode"))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
     os.kill(until(lambda: pods(cluster).get("worker-0", {}).get("pid")), signal.SIGKILL)
-    seen = [status_of(one) for one in cluster.watch("PyTorchJob", "job", timeout=60)]
-    messages = [one.message for one in seen if one.phase == "Restarting"]
+    seen = [status_of(update) for update in cluster.watch("PyTorchJob", "job", timeout=60)]
+    messages = [status.message for status in seen if status.phase == "Restarting"]
     assert "PyTorchJob job is restarting because 1 Worker replica(s) failed." in messages
     assert seen[-1].phase == "Succeeded"
     assert log(cluster, "worker-0") == ["1 0", "1 1"]
@@ -109,7 +109,7 @@ def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps, tmp_
 def test_the_backoff_limit_sums_the_restarts_of_all_replicas(cluster: LocalSweeps) -> None:
     state = run(cluster, manifest(COUNT + "time.sleep(0.05); sys.exit(1)", workers=1, backoff_limit=2))
     assert state.message == "Job job has failed because it has reached the specified backoff limit"
-    assert sum(one["restarts"] for one in pods(cluster).values()) == 2
+    assert sum(pod["restarts"] for pod in pods(cluster).values()) == 2
 
 
 def test_a_backoff_limit_of_zero_allows_no_restart(cluster: LocalSweeps) -> None:
@@ -129,7 +129,7 @@ def test_always_restarts_even_what_succeeded(cluster: LocalSweeps) -> None:
 def test_workers_are_stopped_when_the_master_has_succeeded(cluster: LocalSweeps) -> None:
     script = "import os, time; time.sleep(0.5 if os.environ['RANK'] == '0' else 60)"
     assert run(cluster, manifest(script, workers=2, clean_pod_policy="Running")).phase == "Succeeded"
-    until(lambda: all(one["phase"] != "Running" for one in pods(cluster).values()))
+    until(lambda: all(pod["phase"] != "Running" for pod in pods(cluster).values()))
     assert cluster.get("PyTorchJob", "job")["status"]["replicaStatuses"]["Worker"]["succeeded"] == 2
 
 
@@ -180,9 +180,9 @@ def test_close_ends_every_process_and_says_why_the_job_failed(tmp_path: Path) ->
     )
     with LocalSweeps(tmp_path) as cluster:
         cluster.create(manifest(child + "; time.sleep(60)", workers=1))
-        until(lambda: all(list(cluster.logs("PyTorchJob", "job", one)) for one in ("master-0", "worker-0")))
-        pids = [int(*cluster.logs("PyTorchJob", "job", one)) for one in ("master-0", "worker-0")]
-        pids += [one["pid"] for one in pods(cluster).values()]
+        until(lambda: all(list(cluster.logs("PyTorchJob", "job", replica)) for replica in ("master-0", "worker-0")))
+        pids = [int(*cluster.logs("PyTorchJob", "job", replica)) for replica in ("master-0", "worker-0")]
+        pids += [pod["pid"] for pod in pods(cluster).values()]
     assert len(pids) == 4
     assert not [pid for pid in pids if alive(pid)]
     assert status_of(cluster.get("PyTorchJob", "job")).message == "PyTorchJob job was stopped."

@@ -45,8 +45,8 @@ def test_values_of_a_manifest_are_readable_by_their_owner_alone(tmp_path: Path) 
     holding = [file for file in tmp_path.rglob("*") if file.is_file() and b"plain-secret" in file.read_bytes()]
     assert {file.parents[1].name for file in holding} >= {"experiments", "trials", "jobs"}
     for file in holding:
-        below = [one for one in file.parents if one.is_relative_to(tmp_path / "cluster")]
-        assert any(one.stat().st_mode & 0o777 == 0o700 for one in below), file
+        below = [folder for folder in file.parents if folder.is_relative_to(tmp_path / "cluster")]
+        assert any(folder.stat().st_mode & 0o777 == 0o700 for folder in below), file
 
 
 def test_a_created_object_reads_back_with_metadata_filled_in(store: Store) -> None:
@@ -76,14 +76,14 @@ def test_an_unknown_kind_is_refused(store: Store) -> None:
 def test_objects_are_listed_oldest_first_and_by_label(store: Store) -> None:
     for name in "cab":
         store.create(job(name, color="red" if name != "a" else "blue"))
-    assert [one["metadata"]["name"] for one in store.list("Job")] == ["c", "a", "b"]
-    assert [one["metadata"]["name"] for one in store.list("Job", {"color": "red"})] == ["c", "b"]
+    assert [job["metadata"]["name"] for job in store.list("Job")] == ["c", "a", "b"]
+    assert [job["metadata"]["name"] for job in store.list("Job", {"color": "red"})] == ["c", "b"]
 
 
 def test_an_update_that_changes_nothing_is_not_written(store: Store) -> None:
     store.create(job("a"))
-    assert store.update("Job", "a", lambda one: None)["metadata"]["resourceVersion"] == "1"
-    assert store.update("Job", "a", lambda one: one.update(status={"active": 1}))["metadata"]["resourceVersion"] == "2"
+    assert store.update("Job", "a", lambda job: None)["metadata"]["resourceVersion"] == "1"
+    assert store.update("Job", "a", lambda job: job.update(status={"active": 1}))["metadata"]["resourceVersion"] == "2"
 
 
 def test_updates_from_many_threads_are_all_kept(store: Store) -> None:
@@ -103,10 +103,10 @@ def test_updates_from_many_threads_are_all_kept(store: Store) -> None:
 def test_a_watcher_sees_another_stores_changes_and_the_end(store: Store, tmp_path: Path) -> None:
     store.create(job("a"))
     seen = []
-    for one in Store(tmp_path).changes("Job", "a", timeout=10):
-        seen.append(one["metadata"]["resourceVersion"])
+    for change in Store(tmp_path).changes("Job", "a", timeout=10):
+        seen.append(change["metadata"]["resourceVersion"])
         if len(seen) == 1:
-            store.update("Job", "a", lambda one: one.update(status={"active": 1}))
+            store.update("Job", "a", lambda job: job.update(status={"active": 1}))
         else:
             store.remove("Job", "a")
     assert seen == ["1", "2"]

@@ -43,7 +43,7 @@ def until(holds: Callable[[], Any]) -> None:
 
 def conditions(cluster: LocalSweeps) -> list[tuple[str, str, str]]:
     listed = cluster.get("TrainJob", "job")["status"]["conditions"]
-    return [(one["type"], one["status"], one["reason"]) for one in listed]
+    return [(condition["type"], condition["status"], condition["reason"]) for condition in listed]
 
 
 def counts(cluster: LocalSweeps) -> dict[str, int]:
@@ -86,7 +86,7 @@ def test_a_trainjob_completes_when_all_nodes_have(cluster: LocalSweeps) -> None:
     assert state == ("Succeeded", "AllJobsCompleted", "jobset completed successfully")
     assert conditions(cluster) == [("Complete", "True", "AllJobsCompleted")]
     assert counts(cluster) == {"succeeded": 1}
-    assert [(one.name, one.phase) for one in cluster.replicas("TrainJob", "job")] == [
+    assert [(replica.name, replica.phase) for replica in cluster.replicas("TrainJob", "job")] == [
         ("node-0", "Succeeded"),
         ("node-1", "Succeeded"),
     ]
@@ -102,15 +102,15 @@ def test_a_running_trainjob_has_no_condition_but_an_active_job(cluster: LocalSwe
 def test_a_killed_node_restarts_in_place(cluster: LocalSweeps) -> None:
     script = COUNT + "import time; print('try', n, flush=True); time.sleep(0.1 if n else 60)"
     cluster.create(program(script, nodes=2))
-    until(lambda: [one.phase for one in cluster.replicas("TrainJob", "job")] == ["Running", "Running"])
+    until(lambda: [replica.phase for replica in cluster.replicas("TrainJob", "job")] == ["Running", "Running"])
     until(lambda: all(list(cluster.logs("TrainJob", "job", node)) for node in ("node-0", "node-1")))
-    pids = [one.pid or 0 for one in cluster.replicas("TrainJob", "job")]
+    pids = [replica.pid or 0 for replica in cluster.replicas("TrainJob", "job")]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
     *_, last = cluster.watch("TrainJob", "job", timeout=30)
     assert status_of(last).phase == "Succeeded"
     assert list(cluster.logs("TrainJob", "job", "node-1")) == ["try 0", "try 1"]
-    assert [one.restarts for one in cluster.replicas("TrainJob", "job")] == [1, 1]
+    assert [replica.restarts for replica in cluster.replicas("TrainJob", "job")] == [1, 1]
 
 
 def test_six_restarts_of_all_nodes_fail_the_job(cluster: LocalSweeps) -> None:
@@ -119,9 +119,9 @@ def test_six_restarts_of_all_nodes_fail_the_job(cluster: LocalSweeps) -> None:
     assert state == ("Failed", "FailedJobs", message)
     assert counts(cluster) == {"failed": 1}
     replicas = cluster.replicas("TrainJob", "job")
-    assert sum(one.restarts for one in replicas) >= 6
+    assert sum(replica.restarts for replica in replicas) >= 6
     # Whatever the nodes were at when the last failure took them along, they show the failure, not the SIGTERM.
-    assert {one.exit_code for one in replicas if one.restarts} == {3}
+    assert {replica.exit_code for replica in replicas if replica.restarts} == {3}
 
 
 def test_a_stopped_node_shows_the_failure_that_restarted_it(cluster: LocalSweeps) -> None:
@@ -137,7 +137,7 @@ def test_a_deadline_ends_all_nodes(cluster: LocalSweeps) -> None:
     state = run(cluster, program("import time; time.sleep(60)", nodes=2, activeDeadlineSeconds=1))
     assert state == ("Failed", "DeadlineExceeded", "TrainJob exceeded its active deadline")
     cluster.join("TrainJob", "job", 10)
-    assert {one.phase for one in cluster.replicas("TrainJob", "job")} == {"Stopped"}
+    assert {replica.phase for replica in cluster.replicas("TrainJob", "job")} == {"Stopped"}
 
 
 def test_a_suspended_trainjob_starts_nothing(cluster: LocalSweeps) -> None:

@@ -85,21 +85,25 @@ def test_a_component_is_a_signature_one_import_and_one_call(name: str) -> None:
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
     body = function.body[1:]
-    imports = [one for one in body if isinstance(one, ast.ImportFrom | ast.Import)]
-    calls = [one for one in ast.walk(function) if isinstance(one, ast.Call) and isinstance(one.func, ast.Name)]
+    imports = [node for node in body if isinstance(node, ast.ImportFrom | ast.Import)]
+    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
     assert len(imports) == 1
     assert [call.func.id for call in calls if call.func.id in {alias.name for alias in imports[0].names}]
     assert body[-1].end_lineno - body[0].lineno < 10
-    assert not any(isinstance(one, ast.If | ast.For | ast.While | ast.Try) for one in ast.walk(function))
+    assert not any(isinstance(node, ast.If | ast.For | ast.While | ast.Try) for node in ast.walk(function))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_gets_inputs_from_a_server_without_types(name: str, tmp_path: Path) -> None:
     # Kubeflow Pipelines 2.0.5 hands a step its input artifacts without schemaTitle (observed).
     step = component(name)
-    wanted = {key: one.type.split("@")[0] for key, one in step.component_spec.inputs.items() if "@" in str(one.type)}
+    wanted = {
+        key: described.type.split("@")[0]
+        for key, described in step.component_spec.inputs.items()
+        if "@" in str(described.type)
+    }
     given = {key: {"artifacts": [{"type": {}, "uri": f"minio://bucket/{key}", "metadata": {"n": 1}}]} for key in wanted}
     message = {"inputs": {"artifacts": given}, "outputs": {"outputFile": str(tmp_path / "output.json")}}
     there = Executor(message, step).input_artifacts
-    assert {key: one.schema_title for key, one in there.items()} == wanted
-    assert {one.uri for one in there.values()} == {f"minio://bucket/{key}" for key in wanted}
+    assert {key: artifact.schema_title for key, artifact in there.items()} == wanted
+    assert {artifact.uri for artifact in there.values()} == {f"minio://bucket/{key}" for key in wanted}

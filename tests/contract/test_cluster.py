@@ -48,8 +48,8 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         yield there
         for kind in ("PyTorchJob", "Job", "TrainJob"):
             with suppress(UnknownKind):
-                for one in there.list(kind, {"podium.dev/test": RUN}):
-                    there.abandon(kind, one["metadata"]["name"])  # does not wait
+                for launched in there.list(kind, {"podium.dev/test": RUN}):
+                    there.abandon(kind, launched["metadata"]["name"])  # does not wait
 
 
 @pytest.fixture
@@ -128,10 +128,10 @@ def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None
     # An operator that looks later than that never sees the job run.
     seconds = 0.5 if is_quick(cluster) else 5
     where = launch(cluster, training(f"import time; time.sleep({seconds})"))
-    phases = [status_of(one).phase for one in cluster.watch(*where, timeout=WAIT)]
+    phases = [status_of(update).phase for update in cluster.watch(*where, timeout=WAIT)]
     assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
     status = cluster.get(*where)["status"]
-    assert [(one["type"], one["status"], one["reason"]) for one in status["conditions"]] == [
+    assert [(condition["type"], condition["status"], condition["reason"]) for condition in status["conditions"]] == [
         ("Created", "True", "PyTorchJobCreated"),
         ("Running", "False", "PyTorchJobRunning"),
         ("Succeeded", "True", "PyTorchJobSucceeded"),
@@ -168,9 +168,9 @@ def test_exit_codes_of_128_and_more_are_tried_again(cluster: Cluster) -> None:
     until = time.time() + (1 if is_quick(cluster) else 15)
     script = f"import sys, time; sys.exit(137 if time.time() < {until} else 0)"
     where = launch(cluster, training(script, restart_policy="ExitCode", backoff_limit=100))
-    seen = [status_of(one) for one in cluster.watch(*where, timeout=WAIT)]
+    seen = [status_of(update) for update in cluster.watch(*where, timeout=WAIT)]
     assert seen[-1].phase == "Succeeded"
-    assert "Restarting" in [one.phase for one in seen]
+    assert "Restarting" in [status.phase for status in seen]
 
 
 def test_exit_codes_below_128_are_final(cluster: Cluster) -> None:
@@ -221,7 +221,7 @@ def test_a_name_can_be_taken_once(cluster: Cluster) -> None:
 def test_a_deleted_job_is_gone_and_its_name_free_again(cluster: Cluster) -> None:
     manifest = training("import time; time.sleep(120)")
     where = launch(cluster, manifest)
-    next(one for one in cluster.watch(*where, timeout=WAIT) if status_of(one).phase == "Running")
+    next(update for update in cluster.watch(*where, timeout=WAIT) if status_of(update).phase == "Running")
     cluster.delete(*where)
     with pytest.raises(NotFound):
         cluster.get(*where)
@@ -232,8 +232,8 @@ def test_a_deleted_job_is_gone_and_its_name_free_again(cluster: Cluster) -> None
 def test_a_watch_ends_when_the_object_is_deleted(cluster: Cluster) -> None:
     where = launch(cluster, training("import time; time.sleep(120)"))
     phases = []
-    for one in cluster.watch(*where, timeout=WAIT):
-        phases.append(status_of(one).phase)
+    for update in cluster.watch(*where, timeout=WAIT):
+        phases.append(status_of(update).phase)
         if phases[-1] == "Running":
             cluster.abandon(*where)
     assert phases[0] == "Created"
@@ -254,17 +254,17 @@ def wait_for(what: Callable[[], bool]) -> None:
 
 
 def phases(cluster: Cluster, where: tuple[str, str]) -> list[str]:
-    return [one.phase for one in cluster.replicas(*where)]
+    return [replica.phase for replica in cluster.replicas(*where)]
 
 
 def test_the_replicas_of_a_running_job_are_named_and_dated(cluster: Cluster) -> None:
     where = launch(cluster, training("import time; time.sleep(120)", workers=1))
     wait_for(lambda: phases(cluster, where) == ["Running", "Running"])
     replicas = cluster.replicas(*where)
-    assert [one.name for one in replicas] == ["master-0", "worker-0"]
-    assert [(one.restarts, one.exit_code) for one in replicas] == [(0, None), (0, None)]
-    assert all(one.started >= cluster.resource(*where).created for one in replicas)
-    assert all(bool(one.node) == (one.pid is None) == cluster.traits.outlives_client for one in replicas)
+    assert [replica.name for replica in replicas] == ["master-0", "worker-0"]
+    assert [(replica.restarts, replica.exit_code) for replica in replicas] == [(0, None), (0, None)]
+    assert all(replica.started >= cluster.resource(*where).created for replica in replicas)
+    assert all(bool(replica.node) == (replica.pid is None) == cluster.traits.outlives_client for replica in replicas)
 
 
 def test_a_replica_that_ended_has_its_exit_code(cluster: Cluster) -> None:
@@ -332,7 +332,7 @@ def test_a_broken_rule_is_refused_and_nothing_starts(cluster: Cluster, broken: s
         master["template"]["spec"]["containers"][0]["args"] = [1]
     with pytest.raises(InvalidInput):
         cluster.create(manifest)
-    assert manifest["metadata"]["name"] not in [one["metadata"]["name"] for one in cluster.list("PyTorchJob")]
+    assert manifest["metadata"]["name"] not in [job["metadata"]["name"] for job in cluster.list("PyTorchJob")]
 
 
 def test_nodes_have_the_trainers_environment_and_a_log_each(with_trainer: Cluster) -> None:
@@ -351,8 +351,8 @@ def test_nodes_have_the_trainers_environment_and_a_log_each(with_trainer: Cluste
 def test_a_trainjob_runs_then_has_succeeded(with_trainer: Cluster) -> None:
     seconds = 0.5 if is_quick(with_trainer) else 5
     where = launch(with_trainer, nodes(f"import time; time.sleep({seconds})"))
-    phases = [status_of(one).phase for one in with_trainer.watch(*where, timeout=WAIT)]
-    assert [one for one in dict.fromkeys(phases) if one != "Created"] == ["Running", "Succeeded"]
+    phases = [status_of(update).phase for update in with_trainer.watch(*where, timeout=WAIT)]
+    assert [phase for phase in dict.fromkeys(phases) if phase != "Created"] == ["Running", "Succeeded"]
 
 
 def test_a_deadline_ends_a_trainjob(with_trainer: Cluster) -> None:
@@ -365,8 +365,8 @@ def test_the_nodes_of_a_trainjob_are_named_and_dated(with_trainer: Cluster) -> N
     where = launch(with_trainer, nodes("import time; time.sleep(120)", 2))
     wait_for(lambda: phases(with_trainer, where) == ["Running", "Running"])
     replicas = with_trainer.replicas(*where)
-    assert [one.name for one in replicas] == ["node-0", "node-1"]
-    assert all(one.started >= with_trainer.resource(*where).created for one in replicas)
+    assert [replica.name for replica in replicas] == ["node-0", "node-1"]
+    assert all(replica.started >= with_trainer.resource(*where).created for replica in replicas)
 
 
 def test_a_stopped_trainjob_stays_and_goes_on(with_trainer: Cluster) -> None:

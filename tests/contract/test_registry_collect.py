@@ -70,7 +70,7 @@ def test_a_version_uploaded_again_survives_a_sleeping_collector(storage: Storage
 
     def others_finish_and_upload() -> None:
         tick(storage)
-        assert [one.version for one in model.gc(grace=NOW, delete=True)] == ["v"]
+        assert [removed.version for removed in model.gc(grace=NOW, delete=True)] == ["v"]
         upload(model)
 
     sleepy = Sleepy(storage, "list", others_finish_and_upload, listing)

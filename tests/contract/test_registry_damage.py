@@ -100,7 +100,7 @@ def test_with_both_copies_gone_repair_refuses_and_promotion_goes_on(model: Model
     key = last_move(model)
     flip(model.storage, CHAMPION)
     flip(model.storage, key)
-    assert {(one.where, one.restored) for one in model.repair()} == {(CHAMPION, False), (key, False)}
+    assert {(repair.where, repair.restored) for repair in model.repair()} == {(CHAMPION, False), (key, False)}
     for read in (
         lambda: model.version(),
         lambda: model.rollback(),
@@ -163,7 +163,7 @@ def test_metadata_of_another_version_is_recognized(model: Model) -> None:
     model.storage.put("models/mnist/versions/c/metadata.json", stolen)
     with pytest.raises(Damaged, match="belongs to mnist a, not to mnist c"):
         model.promote("c", {}, expect="b")
-    assert [one.version for one in model.versions()] == ["a", "b"]
+    assert [version.version for version in model.versions()] == ["a", "b"]
     assert any("belongs to mnist a" in finding.what for finding in model.verify())
 
 
@@ -243,7 +243,7 @@ def test_a_bad_object_costs_one_line_and_nothing_else(
     for key in bad:
         storage.put(key, BAD[kind])
     for _ in range(2):
-        assert [one.version for one in model.versions()] == ["a", "b"]
+        assert [version.version for version in model.versions()] == ["a", "b"]
         assert [event.version for event in model.history()] == ["a", "b"]
     assert sorted(record.getMessage().split(" ")[0].removesuffix(":") for record in caplog.records) == sorted(
         storage.join(key) for key in bad

@@ -28,10 +28,10 @@ def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> No
     assert model.rollback(reason="not really").version == "a"
     model.fetch("champion", tmp_path / "out")
     assert (tmp_path / "out/model.onnx").read_bytes() == b"a" * 100
-    assert [one.version for one in model.versions()] == ["a", "b", "c"]
+    assert [version.version for version in model.versions()] == ["a", "b", "c"]
     storage.put("models/mnist/versions/half/model.onnx", b"never finished")
     sleep_into_the_next_second()
-    assert [one.version for one in model.gc(grace=now, delete=True)] == ["half"]
+    assert [removed.version for removed in model.gc(grace=now, delete=True)] == ["half"]
     model.delete("c", "unused")
     assert [event.event for event in model.history()] == ["promotion", "promotion", "rollback", "deletion"]
     assert list(model.verify()) == []
@@ -105,13 +105,13 @@ def test_an_upload_killed_half_way_is_nothing_but_garbage(storage: Storage, tmp_
     model.promote("other", {}, expect=None)
     before = {entry.key for entry in storage.list()}
     _die_uploading(storage, weights)
-    assert [one.version for one in model.versions()] == ["other"]
+    assert [version.version for version in model.versions()] == ["other"]
     with pytest.raises(NotFound):
         model.version("dying")
     assert model.gc() == [], "young: it may still be in the making"
     sleep_into_the_next_second()
     found = model.gc(grace=now)
-    assert sum(one.size for one in found) >= 200
+    assert sum(file.size for file in found) >= 200
     assert model.gc(grace=now) == found, "a dry run deletes nothing"
     assert len(model.gc(grace=now, delete=True)) == len(found)
     assert model.gc(grace=now) == []
@@ -128,5 +128,5 @@ def test_an_upload_killed_half_way_can_be_repeated(
     _die_uploading(storage, weights)
     model = Registry(storage)["mnist"]
     again = model.upload({"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"})
-    assert [one.version for one in model.versions()] == [again.version]
+    assert [version.version for version in model.versions()] == [again.version]
     assert list(model.verify()) == []

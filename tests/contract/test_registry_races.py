@@ -26,7 +26,7 @@ def run(url: str, environ: dict[str, str], number: int, barrier: Any) -> None:
     model, name = open_registry(url)["mnist"], f"runner-{number}"
     barrier.wait(120)
     model.upload({"model.onnx": name.encode() * 1000}, {"run_id": name})
-    model.challenge(name, judging(lambda one: predictions(one.version), LABELS))
+    model.challenge(name, judging(lambda version: predictions(version.version), LABELS))
 
 
 def look_on(url: str, environ: dict[str, str], stop: Any, seen: Any) -> None:

@@ -192,8 +192,8 @@ def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
     """Yield the path of every value in a document; of a list only the first."""
     yield path
     items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
-    for name, one in items:
-        yield from fields_of(one, (*path, name))
+    for name, member in items:
+        yield from fields_of(member, (*path, name))
 
 
 ALIKE = {str: (str,), int: (int,), float: (int, float), list: (), dict: ()}

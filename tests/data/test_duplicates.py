@@ -31,7 +31,7 @@ def test_items_in_two_parts_are_found_and_named() -> None:
     table, words = distinct(9)
     table[[5, 6]], words[[5, 6]] = table[1], words[1]
     found = overlaps(selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7]))
-    assert [(one.part, one.other, one.count) for one in found] == [("test", "train", 2)]
+    assert [(shared.part, shared.other, shared.count) for shared in found] == [("test", "train", 2)]
     assert found[0].examples == ((5, 1),)
     parts = selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])
     with pytest.raises(

@@ -28,7 +28,7 @@ def test_arrays_become_inputs_and_target(tmp_path: Path, save: Any) -> None:
     save(tmp_path / "made.npz", **given)
     info = prepare(tmp_path)
     assert (info.name, info.kind, info.classes, info.split) == ("made", "classification", ("0", "1", "2"), "stratified")
-    assert {name: (one.dtype, one.shape) for name, one in info.inputs.items()} == {
+    assert {name: (described.dtype, described.shape) for name, described in info.inputs.items()} == {
         "x": ("float32", (4,)), "words": ("int64", (7,)),
     }  # fmt: skip
     parts = [artifact.load(tmp_path / "d", part) for part in artifact.PARTS]
@@ -49,7 +49,11 @@ def test_arrays_called_train_and_test_are_the_parts(tmp_path: Path) -> None:
     np.savez(tmp_path / "made.npz", x_train=pictures[:50], y_train=np.arange(50) % 4, x_test=pictures[50:],
              y_test=np.arange(10) % 3)  # fmt: skip
     info = prepare(tmp_path)
-    assert {part: one.count for part, one in info.parts.items()} == {"train": 45, "validation": 5, "test": 10}
+    assert {part: part_info.count for part, part_info in info.parts.items()} == {
+        "train": 45,
+        "validation": 5,
+        "test": 10,
+    }
     assert (info.inputs["x"].meaning, info.inputs["x"].shape, len(info.inputs["x"].mean)) == ("image", (5, 6, 3), 3)
     np.testing.assert_array_equal(artifact.load(tmp_path / "d", "test").inputs["x"], pictures[50:])
 

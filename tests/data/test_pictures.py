@@ -135,7 +135,9 @@ def png_of_size(width: int, height: int) -> bytes:
     """Return the beginning of a PNG: its header alone says the size."""
     header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"IDAT" + zlib.compress(b"")
-    chunks = [struct.pack(">I", len(one) - 4) + one + struct.pack(">I", zlib.crc32(one)) for one in (header, data)]
+    chunks = [
+        struct.pack(">I", len(block) - 4) + block + struct.pack(">I", zlib.crc32(block)) for block in (header, data)
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
 

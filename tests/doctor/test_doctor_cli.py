@@ -77,7 +77,7 @@ def test_a_manifest_of_several_objects_gives_a_report_each(
     file.write_text(f"{GOOD}\n---\n{PYTORCHJOB}")
     code, found = reports(str(file))
     assert code == 0
-    assert [one["kind"] for one in found] == ["Experiment", "PyTorchJob"]
+    assert [report["kind"] for report in found] == ["Experiment", "PyTorchJob"]
     assert doctor(str(file)).returncode == 0
 
 
@@ -85,7 +85,7 @@ def test_our_own_manifests_have_no_warnings(reports: Callable[..., Any]) -> None
     files = sorted(map(str, (Path(__file__).parents[2] / "experiments").glob("*.yaml")))
     code, found = reports(*files)
     assert (code, len(found)) == (0, len(files))
-    assert {one["verdict"] for one in found} == {"pass"}
+    assert {report["verdict"] for report in found} == {"pass"}
 
 
 def test_a_manifest_is_recognized_by_its_content(reports: Callable[..., Any]) -> None:

@@ -53,7 +53,7 @@ def report_of(*arguments: str) -> dict[str, Any]:
     done = CliRunner().invoke(doctor, ["--json", *arguments])
     assert not done.exception or isinstance(done.exception, SystemExit), done.exception
     (report,) = json.loads(done.stdout[done.stdout.index("{") :])["reports"]
-    return {**report, "findings": {one["rule"]: one for one in reversed(report["findings"])}}
+    return {**report, "findings": {finding["rule"]: finding for finding in reversed(report["findings"])}}
 
 
 def value(report: dict[str, Any]) -> Any:

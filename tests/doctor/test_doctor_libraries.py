@@ -56,7 +56,7 @@ PRINTED = {
 def test_a_known_librarys_lines_get_a_format_that_reads_them(name: str) -> None:
     lines, metric, value = PRINTED[name]
     report = examine_log(lines, Reader(objective=metric, kind="maximize"), "log")
-    (finding,) = [one for one in report.findings if one.rule == "library-has-its-own-format"]
+    (finding,) = [finding for finding in report.findings if finding.rule == "library-has-its-own-format"]
     assert finding.what.startswith(re.split(" with| before", name)[0])
     (pattern,) = json.loads(str(finding.hint).partition("metricsFormat: ")[2])
     assert read_text(lines, [metric], [pattern])[-1].value == value
@@ -66,7 +66,7 @@ def test_a_known_librarys_lines_get_a_format_that_reads_them(name: str) -> None:
 
 def test_a_shorter_name_leads_to_the_librarys_own() -> None:
     report = examine_log(PRINTED["LightGBM"][0], Reader(objective="auc", kind="maximize"), "log")
-    (finding,) = [one for one in report.findings if one.rule == "library-has-its-own-format"]
+    (finding,) = [finding for finding in report.findings if finding.rule == "library-has-its-own-format"]
     assert 'objectiveMetricName: "valid_1\'s auc"' in str(finding.hint)
 
 

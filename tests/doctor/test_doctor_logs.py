@@ -32,7 +32,7 @@ def test_a_good_log_shows_what_would_be_stored() -> None:
         "strategy": "max",
         "value": 0.75,
     }
-    assert [one["line"] for one in report.details["readings"]] == [1, 2]
+    assert [reading["line"] for reading in report.details["readings"]] == [1, 2]
 
 
 def test_our_own_trainer_lines_have_no_findings() -> None:

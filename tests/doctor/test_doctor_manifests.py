@@ -87,7 +87,7 @@ def experiment(*changes: Change) -> dict[str, Finding]:
 
 def pytorchjob(*changes: Change) -> dict[str, Finding]:
     """Examine the good PyTorchJob with some changes; notes left out."""
-    return {name: one for name, one in examine(PYTORCHJOB, *changes).items() if one.shown != "note"}
+    return {name: report for name, report in examine(PYTORCHJOB, *changes).items() if report.shown != "note"}
 
 
 def examine(text: str, *changes: Change) -> dict[str, Finding]:
@@ -252,7 +252,7 @@ def test_what_podium_does_not_run_is_not_called_broken(name: str) -> None:
     manifest = copy.deepcopy(yaml.safe_load(GOOD))
     change(manifest)
     report = examine_manifest(manifest, "test")
-    (finding,) = [one for one in report.findings if one.rule == "not-run-by-podium"]
+    (finding,) = [finding for finding in report.findings if finding.rule == "not-run-by-podium"]
     assert said in finding.what
     assert (finding.shown, report.verdict) == ("warn", "warn"), report.findings
     with pytest.raises(InvalidInput) as refused:
@@ -520,10 +520,10 @@ def test_a_kind_without_rules_does_not_pass() -> None:
 
 
 def test_a_file_may_hold_several_objects() -> None:
-    kinds = [one["kind"] for one in documents(f"{GOOD}\n---\n{PYTORCHJOB}\n---\n", "test")]
+    kinds = [document["kind"] for document in documents(f"{GOOD}\n---\n{PYTORCHJOB}\n---\n", "test")]
     assert kinds == ["Experiment", "PyTorchJob"]
     listed = yaml.safe_dump({"kind": "List", "items": [yaml.safe_load(GOOD)]})
-    assert [one["kind"] for one in documents(listed, "test")] == ["Experiment"]
+    assert [document["kind"] for document in documents(listed, "test")] == ["Experiment"]
     with pytest.raises(InvalidInput, match="not readable as YAML at line"):
         documents("a: [", "test")
     with pytest.raises(InvalidInput, match="is an object"):
@@ -618,7 +618,7 @@ def operator_job(kind: str, **container: Any) -> dict[str, Any]:
 def test_a_dot_in_the_name_is_said_once() -> None:
     manifest = load("random-trainjob")
     manifest["metadata"]["name"] = "a.b"
-    said = [one.rule for one in examine_manifest(manifest, "test").findings if one.where == "metadata.name"]
+    said = [finding.rule for finding in examine_manifest(manifest, "test").findings if finding.where == "metadata.name"]
     assert said == ["accepted-but-stuck"]
 
 

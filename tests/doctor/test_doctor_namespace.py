@@ -54,7 +54,7 @@ def test_katibs_own_namespace_is_a_dangerous_place_for_trials() -> None:
     assert levels(labels={INJECTION: "enabled"}, controllers=controllers)["guards-itself"] == "warn"
     assert "guards-itself" not in levels(labels={}, controllers=controllers)
     found = apply(NAMESPACE_RULES, NamespaceSnapshot(namespace="team", labels={}, controllers=controllers))
-    (missing,) = (one for one in found if one.rule == "injection-label")
+    (missing,) = (finding for finding in found if finding.rule == "injection-label")
     assert "kubectl label namespace team" not in str(missing.hint)
     elsewhere = [replace(katib, namespace="kubeflow")]
     assert "guards-itself" not in levels(labels={INJECTION: "enabled"}, controllers=elsewhere)
@@ -92,7 +92,11 @@ def test_every_right_must_be_there() -> None:
 
 def test_the_rights_asked_for_are_those_that_deploy_grants() -> None:
     documents = yaml.safe_load_all((ROOT / "deploy" / "base" / "steps.yaml").read_text())
-    role = next(one for one in documents if one["kind"] == "Role" and one["metadata"]["name"] == "podium-steps")
+    role = next(
+        document
+        for document in documents
+        if document["kind"] == "Role" and document["metadata"]["name"] == "podium-steps"
+    )
     granted = {
         (group, resource, verb)
         for rule in role["rules"]
@@ -208,7 +212,8 @@ class Namespace(BaseHTTPRequestHandler):
 
 def kinds(*names: str) -> dict[str, Any]:
     resources = [
-        {"name": f"{one.lower()}s", "kind": one, "namespaced": True, "singularName": "", "verbs": []} for one in names
+        {"name": f"{name.lower()}s", "kind": name, "namespaced": True, "singularName": "", "verbs": []}
+        for name in names
     ]
     return {"kind": "APIResourceList", "groupVersion": "g/v", "resources": resources}
 
@@ -378,13 +383,13 @@ def refusal_of(pod: dict[str, Any]) -> str | None:
 
 def pod_findings(**options: Any) -> dict[str, Finding]:
     """Return what is said of pods, by the first words."""
-    found = [one for one in examine(**options).findings if one.rule == "pod-security"]
-    return {one.what.removeprefix("a pod of ").partition(" is ")[0]: one for one in found}
+    found = [finding for finding in examine(**options).findings if finding.rule == "pod-security"]
+    return {finding.what.removeprefix("a pod of ").partition(" is ")[0]: finding for finding in found}
 
 
 def test_restricted_takes_what_podium_launches_but_not_others_containers(restricted: type[Namespace]) -> None:
     found = pod_findings()
-    assert {name: one.shown for name, one in found.items()} == {
+    assert {name: finding.shown for name, finding in found.items()} == {
         "a Job or TrainJob": "pass",
         "a PyTorchJob's Master": "pass",
         "a PyTorchJob's Worker": "warn",
@@ -409,18 +414,18 @@ def test_controllers_set_up_for_restricted_pass(restricted: type[Namespace]) -> 
     restricted.world[f"{there}/training-operator-config"] = {"data": {"initContainer.yaml": shipped}}
     restricted.world[f"{there}/katib-config"] = {"data": {"katib-config.yaml": katib}}
     (operator,) = [
-        one for one in restricted.world["/apis/apps/v1/deployments"]["items"]
-        if one["metadata"]["name"] == "training-operator"
+        deployment for deployment in restricted.world["/apis/apps/v1/deployments"]["items"]
+        if deployment["metadata"]["name"] == "training-operator"
     ]  # fmt: skip
     operator["spec"] = {"selector": {}, **patch["spec"]}
-    assert {name: one.shown for name, one in pod_findings().items() if one.shown != "pass"} == {
+    assert {name: finding.shown for name, finding in pod_findings().items() if finding.shown != "pass"} == {
         "Katib's early stopping": "warn"  # its configuration has no securityContext
     }
 
 
 def test_the_pods_of_files_are_offered_launched_and_as_written(restricted: type[Namespace]) -> None:
     found = pod_findings(manifests=[yaml.safe_load(PYTORCHJOB)])
-    assert {name: one.shown for name, one in found.items()} == {
+    assert {name: finding.shown for name, finding in found.items()} == {
         "Master of PyTorchJob train": "pass",
         "Worker of PyTorchJob train": "fail",
         "Master of PyTorchJob train, applied as written,": "note",
@@ -461,7 +466,7 @@ def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> No
     assert "pods-refused" not in bad(examine()), "the job is deleted"
     api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = {"metadata": {"name": "now"}}
     report = examine()
-    assert [one.where for one in report.findings if one.rule == "pods-refused"] == ["PyTorchJob now"]
+    assert [finding.where for finding in report.findings if finding.rule == "pods-refused"] == ["PyTorchJob now"]
     assert bad(report)["pods-refused"].shown == "fail"
     made = {"name": "now-master-0", "creationTimestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
     pod = {"metadata": made, "spec": {"containers": [{"name": "pytorch"}]}, "status": {}}

@@ -9,7 +9,9 @@ from podium.manifests.conditions import set_condition, status_of
 
 def conditions(*names: str) -> list[dict[str, Any]]:
     """Write a condition for each name; a leading - makes its status False."""
-    return [{"type": one.lstrip("-"), "status": "False" if one[0] == "-" else "True", "reason": "R"} for one in names]
+    return [
+        {"type": name.lstrip("-"), "status": "False" if name[0] == "-" else "True", "reason": "R"} for name in names
+    ]
 
 
 @pytest.mark.parametrize(
@@ -46,14 +48,17 @@ def test_running_and_restarting_replace_each_other() -> None:
     status: dict[str, Any] = {}
     for kind in ("Created", "Running", "Restarting", "Running"):
         set_condition(status, kind, f"PyTorchJob{kind}", "…", "t")
-    assert [one["type"] for one in status["conditions"]] == ["Created", "Running"]
+    assert [condition["type"] for condition in status["conditions"]] == ["Created", "Running"]
 
 
 def test_the_end_turns_running_off_and_a_failure_is_final() -> None:
     status: dict[str, Any] = {}
     for kind in ("Running", "Failed", "Succeeded"):
         set_condition(status, kind, kind, "…", "t")
-    assert [(one["type"], one["status"]) for one in status["conditions"]] == [("Running", "False"), ("Failed", "True")]
+    assert [(condition["type"], condition["status"]) for condition in status["conditions"]] == [
+        ("Running", "False"),
+        ("Failed", "True"),
+    ]
 
 
 def test_an_unchanged_condition_keeps_its_times() -> None:

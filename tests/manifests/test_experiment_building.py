@@ -33,7 +33,9 @@ def test_every_bundled_experiment_is_valid_and_avoids_katibs_traps(name: str) ->
 
 
 def learning_rates(experiment: dict[str, Any]) -> tuple[float, float]:
-    (space,) = (one["feasibleSpace"] for one in experiment["spec"]["parameters"] if one["name"] == "lr")
+    (space,) = (
+        parameter["feasibleSpace"] for parameter in experiment["spec"]["parameters"] if parameter["name"] == "lr"
+    )
     return float(space["min"]), float(space["max"])
 
 

@@ -101,7 +101,9 @@ def changed(path: tuple[Any, ...], value: Any) -> dict[str, Any]:
     spec = manifest["spec"]
     if value is None:  # drop lr from the template
         template = spec["trialTemplate"]
-        template["trialParameters"] = [one for one in template["trialParameters"] if one["name"] != "lr"]
+        template["trialParameters"] = [
+            parameter for parameter in template["trialParameters"] if parameter["name"] != "lr"
+        ]
         for replica in template["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
             container = replica["template"]["spec"]["containers"][0]
             container["args"] = [word for word in container["args"] if not word.startswith("--lr=")]

@@ -42,7 +42,9 @@ def test_parsing_leaves_the_manifest_as_it_was(name: str) -> None:
     assert manifest == before == experiment.manifest
     assert experiment.limits.parallel >= 1
     assert experiment.collector.kind == "StdOut"
-    assert {parameter.name for parameter in experiment.space} == {one["name"] for one in manifest["spec"]["parameters"]}
+    assert {parameter.name for parameter in experiment.space} == {
+        parameter["name"] for parameter in manifest["spec"]["parameters"]
+    }
 
 
 @pytest.mark.parametrize("name", bundled())
@@ -53,7 +55,9 @@ def test_a_rendered_trial_has_no_placeholder_left(name: str) -> None:
     job = experiment.render("sweep-abcd1234", values)
     assert job.name == "sweep-abcd1234"
     assert "${trialParameters" not in json.dumps(job.manifest)
-    assert any(value in word for value in values.values() for _, one in job.containers() for word in one.words)
+    assert any(
+        value in word for value in values.values() for _, container in job.containers() for word in container.words
+    )
 
 
 def test_an_unknown_field_survives_a_change() -> None:
@@ -86,11 +90,11 @@ def test_a_pytorchjob_reads_as_master_and_workers() -> None:
     replicas = {"Master": {"replicas": 1, "template": pod}, "Worker": {"replicas": 2, "template": pod}}
     job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": replicas, "nprocPerNode": "4",
                                                          "runPolicy": {"activeDeadlineSeconds": 60}}})  # fmt: skip
-    assert [(one.role, one.count) for one in job.replicas] == [("Master", 1), ("Worker", 2)]
+    assert [(replica.role, replica.count) for replica in job.replicas] == [("Master", 1), ("Worker", 2)]
     assert job.workers == 2
     assert job.active_deadline_seconds == 60
     assert job.processes_per_replica == 4
-    assert [one.words for _, one in job.containers()] == [("python", "a.py")] * 2
+    assert [container.words for _, container in job.containers()] == [("python", "a.py")] * 2
     worker = job.replica("Worker")
     assert worker is not None
     assert worker.pod.containers[0].path == "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]"
@@ -101,14 +105,14 @@ def test_changing_one_replica_leaves_its_twin_alone() -> None:
     job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": pod},
                                                                                  "Worker": {"template": pod}}}})  # fmt: skip
     changed = job.changed_job(lambda draft: next(iter(draft.containers()))[1].update(image="new"))
-    assert [one.image for _, one in changed.containers()] == ["new", ""]
-    assert [one.image for _, one in job.containers()] == ["", ""]
+    assert [container.image for _, container in changed.containers()] == ["new", ""]
+    assert [container.image for _, container in job.containers()] == ["", ""]
 
 
 @pytest.mark.parametrize("wrong", [7, "x", ["a"], {"containers": 5}, {"containers": [3]}, None])
 def test_a_pod_of_the_wrong_shape_reads_as_empty(wrong: Any) -> None:
     job = Workload.parse({"kind": "Job", "spec": {"template": {"spec": wrong}}})
-    assert [one.name for _, one in job.containers() if one.name] == []
+    assert [container.name for _, container in job.containers() if container.name] == []
 
 
 def test_a_number_for_a_key_leaves_a_variable_readable() -> None:
@@ -130,7 +134,7 @@ def test_a_trial_tells_value_time_and_state() -> None:
 
 def test_the_best_trial_has_a_number_and_ended_well() -> None:
     trials = [a_trial("a", "0.5"), a_trial("b", "nan"), a_trial("c", "0.99", phase="Failed"), a_trial("d", "0.7")]
-    assert [one.name for one in leaderboard(trials)] == ["c", "d", "a", "b"]
+    assert [trial.name for trial in leaderboard(trials)] == ["c", "d", "a", "b"]
     best = best_trial(trials)
     assert best is not None
     assert best.name == "d"
@@ -157,6 +161,9 @@ def test_nonsense_in_a_job_reads_as_something(value: Any) -> None:
     for job in ({"kind": value}, {"kind": "Job", "spec": value}, {"kind": "PyTorchJob", "metadata": value,
                 "spec": {"pytorchReplicaSpecs": {"Master": value}, "nprocPerNode": value}}):  # fmt: skip
         workload = Workload.parse(job)
-        assert all(isinstance(one.name, str) and isinstance(one.words, tuple) for _, one in workload.containers())
+        assert all(
+            isinstance(container.name, str) and isinstance(container.words, tuple)
+            for _, container in workload.containers()
+        )
         assert workload.workers >= 0
         assert workload.processes_per_replica is None or workload.kind == "PyTorchJob"

@@ -33,7 +33,7 @@ GIVEN: dict[str, Any] = {
 def check(template: dict[str, Any]) -> None:
     spec = template["spec"]
     (container,) = spec["containers"]
-    env = {one["name"]: one for one in container["env"]}
+    env = {variable["name"]: variable for variable in container["env"]}
     assert template["metadata"]["labels"]["team"] == "vision"
     assert spec["nodeSelector"] == {"pool": "gpu"}
     assert spec["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
@@ -66,8 +66,8 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
     placed = place(Experiment.load(name), Pods.read(GIVEN))
     trial = placed.manifest["spec"]["trialTemplate"]["trialSpec"]
     replicas = trial["spec"].get("pytorchReplicaSpecs")
-    for one in replicas.values() if replicas else [trial["spec"]]:
-        check(one["template"])
+    for replica in replicas.values() if replicas else [trial["spec"]]:
+        check(replica["template"])
     assert trial["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     assert trial["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
     check_experiment(placed)
@@ -86,7 +86,10 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
 def test_a_pod_has_as_many_threads_as_requested_cores(given: dict[str, Any], threads: str | None) -> None:
     job = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1)
     for replica in place(Workload.parse(job), Pods.read(given)).manifest["spec"]["pytorchReplicaSpecs"].values():
-        env = {one["name"]: one["value"] for one in replica["template"]["spec"]["containers"][0].get("env", [])}
+        env = {
+            variable["name"]: variable["value"]
+            for variable in replica["template"]["spec"]["containers"][0].get("env", [])
+        }
         assert env.get("OMP_NUM_THREADS") == threads
 
 

@@ -22,7 +22,7 @@ def experiment(container: dict[str, Any], *, searched: tuple[str, ...] = ("rate"
         "spec": {
             "objective": {"type": "maximize", "objectiveMetricName": "score"},
             "algorithm": {"algorithmName": "random"},
-            "parameters": [one for one in PARAMETERS if one["name"] in searched],
+            "parameters": [parameter for parameter in PARAMETERS if parameter["name"] in searched],
             "trialTemplate": {
                 "primaryContainerName": "training",
                 "trialParameters": names,

@@ -94,7 +94,7 @@ def test_pod_settings_go_into_one_patch_of_podiums() -> None:
     pods = Pods(cpu="2", node_selector={"zone": "a"}, tolerations=[{"key": "gpu"}], claims={"/models": "claim"},
                 service_account="trainer", image_pull_secrets=["pull"], labels={"x": "y"})  # fmt: skip
     placed = place(Workload.parse(trainjob(THEIRS)), pods)
-    assert [one["manager"] for one in placed.manifest["spec"]["runtimePatches"]] == [
+    assert [patch["manager"] for patch in placed.manifest["spec"]["runtimePatches"]] == [
         "acme.com/storage",
         "podium.dev/podium",
     ]
@@ -125,7 +125,7 @@ def test_what_podiums_patch_says_of_other_jobs_stays() -> None:
     (only,) = changed.manifest["spec"]["runtimePatches"]
     template = only["trainingRuntimeSpec"]["template"]
     assert template["metadata"] == {"labels": {"kept": "yes"}}
-    assert [one["name"] for one in template["spec"]["replicatedJobs"]] == ["dataset-initializer", "node"]
+    assert [job["name"] for job in template["spec"]["replicatedJobs"]] == ["dataset-initializer", "node"]
 
 
 def test_what_only_the_runtime_may_set_is_refused() -> None:
@@ -221,7 +221,7 @@ def test_a_status_reads_as_one_word() -> None:
     put_condition(status, "Suspended", "Suspended", "TrainJob is suspended", "3")
     put_condition(status, "Complete", "AllJobsCompleted", "jobset completed successfully", "4")
     assert phase(**status) == "Succeeded"
-    assert [(one["type"], one["lastTransitionTime"]) for one in status["conditions"]] == [
+    assert [(condition["type"], condition["lastTransitionTime"]) for condition in status["conditions"]] == [
         ("Suspended", "2"),
         ("Complete", "4"),
     ]
@@ -232,7 +232,9 @@ def test_nonsense_in_a_trainjob_reads_as_something(value: Any) -> None:
     for spec in (value, {"trainer": value}, {"runtimePatches": [value]}, {"runtimePatches": [patch("a/b", value)]},
                  {"trainer": {"numNodes": value}}, {"runtimePatches": [patch("a/b", {"containers": value})]}):  # fmt: skip
         job = Workload.parse({"kind": "TrainJob", "spec": spec})
-        assert all(isinstance(one.name, str) and isinstance(one.words, tuple) for _, one in job.containers())
+        assert all(
+            isinstance(container.name, str) and isinstance(container.words, tuple) for _, container in job.containers()
+        )
         assert job.workers >= 0
         with pytest.raises(InvalidInput):
             admit({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {}, "spec": spec})
@@ -268,7 +270,7 @@ def test_trials_that_are_trainjobs_get_katibs_defaults() -> None:
     }
     rendered = experiment.render("sweep-1", {"lr": "0.5"})
     assert experiment.template.primary_pods(rendered) == ("node-0",)
-    assert [one.words[-1] for _, one in rendered.containers()] == ["--lr=0.5"]
+    assert [container.words[-1] for _, container in rendered.containers()] == ["--lr=0.5"]
     assert len(experiment.wrapped_containers()) == 1
 
 

@@ -55,7 +55,7 @@ def test_the_same_upload_again_gives_the_same_version(model: Model) -> None:
     first = model.upload(FILES, {"run_id": "r1", "try": 1})
     again = model.upload(FILES, {"run_id": "r1", "try": 2})
     assert again == first
-    assert [one.version for one in model.versions()] == ["r1"]
+    assert [version.version for version in model.versions()] == ["r1"]
 
 
 def test_without_a_run_id_the_content_names_the_version(model: Model) -> None:
@@ -101,7 +101,7 @@ def test_an_unfinished_upload_is_invisible_and_can_be_finished(model: Model) -> 
     with pytest.raises(NotFound, match="r1"):
         model.version("r1")
     model.upload(FILES, {"run_id": "r1"})
-    assert [one.version for one in model.versions()] == ["r1"]
+    assert [version.version for version in model.versions()] == ["r1"]
 
 
 def test_an_unfinished_upload_of_other_bytes_is_not_mixed_in(model: Model) -> None:
@@ -292,7 +292,7 @@ def test_a_lost_or_broken_index_is_made_again(model: Model) -> None:
     for version in "abc":
         add(model, version)
     listed = model.versions()
-    assert [one.version for one in listed] == ["a", "b", "c"]
+    assert [version.version for version in listed] == ["a", "b", "c"]
     assert model.storage.head("models/mnist/index.json")
     for broken in (b"", b"[]", b'{"format": "podium.index/1", "versions": {"a": {}}}'):
         model.storage.put("models/mnist/index.json", broken)

@@ -32,8 +32,8 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    for key, one in inner:
-        yield from places(one, (*path, key))
+    for key, entry in inner:
+        yield from places(entry, (*path, key))
 
 
 def spoiled(value: Any) -> Iterator[Any]:
@@ -149,7 +149,7 @@ def test_an_index_of_nonsense_is_made_again(model: Model, index: bytes) -> None:
     listed = model.versions()
     model.storage.put("models/mnist/index.json", index)
     assert model.versions() == listed
-    assert [one.size for one in listed] == [1]
+    assert [entry.size for entry in listed] == [1]
 
 
 def test_the_index_cannot_give_a_version_another_name(model: Model) -> None:
@@ -172,7 +172,7 @@ def test_names_nobody_can_have_given_are_left_out(model: Model, tmp_path: Path) 
         (tmp_path / "store" / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "store" / place).write_text("{}")
     assert Registry(model.storage).models() == ["mnist"]
-    assert [one.version for one in model.versions()] == ["v"]
+    assert [version.version for version in model.versions()] == ["v"]
     assert model.aliases() == {}
     assert model.history() == []
     assert len(list(model.verify())) == 1

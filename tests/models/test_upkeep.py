@@ -88,7 +88,7 @@ def test_each_kind_of_damage_is_found_where_it_is(model: Model, key: str, conten
     else:
         model.storage.put(f"models/mnist/{key}", content)
     findings = list(model.verify())
-    (finding,) = [one for one in findings if words in one.what]
+    (finding,) = [finding for finding in findings if words in finding.what]
     assert finding.where == ("models/mnist/aliases/champion.json" if words == "points at b" else f"models/mnist/{key}")
 
 
@@ -154,7 +154,7 @@ def test_removing_a_version_leaves_a_record_and_nothing_else(model: Model) -> No
     model.versions()
     record = model.delete("c", reason="never used")
     assert list(model.storage.list("models/mnist/versions/c")) == []
-    assert [one.version for one in model.versions()] == ["a", "b", "d"]
+    assert [version.version for version in model.versions()] == ["a", "b", "d"]
     assert model.history()[-1] == record
     assert (record.event, record.evidence["reason"]) == ("deletion", "never used")
     assert list(model.verify()) == []
@@ -178,7 +178,7 @@ def test_a_killed_removal_is_finished_by_the_next_collection(model: Model, chang
         with pytest.raises(NotFound):
             model.version("c")
     model.gc(grace=NOW, delete=True)
-    assert [one.version for one in model.versions()] == (["a", "b", "d"] if begun else ["a", "b", "c", "d"])
+    assert [version.version for version in model.versions()] == (["a", "b", "d"] if begun else ["a", "b", "c", "d"])
     assert [event.version for event in model.history() if event.event == "deletion"] == (["c"] if begun else [])
     assert list(model.verify()) == []
 
@@ -218,7 +218,7 @@ def test_retiring_keeps_the_newest_and_everything_an_alias_needs(model: Model) -
     assert [found.version for found in model.retire(keep=1, grace=NOW)] == ["d", "e"]
     assert len(model.versions()) == 6, "a dry run deletes nothing"
     assert [found.version for found in model.retire(keep=2, grace=NOW, delete=True)] == ["d"]
-    assert [one.version for one in model.versions()] == ["a", "b", "c", "e", "f"]
+    assert [version.version for version in model.versions()] == ["a", "b", "c", "e", "f"]
     assert model.rollback().version == "a"
 
 

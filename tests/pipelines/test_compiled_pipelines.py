@@ -53,14 +53,14 @@ def test_steps_follow_the_order_of_the_docstring(compiled: tuple[str, str]) -> N
 
     name, text = compiled
     tasks = tasks_of(text)
-    order = topological_sort({task: one.get("dependentTasks", []) for task, one in tasks.items()})[::-1]
+    order = topological_sort({task: entry.get("dependentTasks", []) for task, entry in tasks.items()})[::-1]
     assert order == ORDER[name]
     numbered = re.findall(r"^ *\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
     assert len(numbered) == len(order)
 
 
 def test_only_the_data_is_ever_taken_from_the_cache(compiled: tuple[str, str]) -> None:
-    cached = {task: one["cachingOptions"].get("enableCache", False) for task, one in tasks_of(compiled[1]).items()}
+    cached = {task: entry["cachingOptions"].get("enableCache", False) for task, entry in tasks_of(compiled[1]).items()}
     assert {task for task, on in cached.items() if on} == {"prepare-data"}
 
 
@@ -71,7 +71,7 @@ def test_the_default_yaml_asks_for_nothing_old_servers_cannot_do(compiled: tuple
         assert literal not in text.lower()
     spec = yaml.safe_load(text)
     assert "outputDefinitions" not in spec["root"]
-    assert all("executorLabel" in one for one in spec["components"].values()), "no nested pipelines"
+    assert all("executorLabel" in component for component in spec["components"].values()), "no nested pipelines"
 
 
 def test_no_step_installs_anything_or_holds_a_secret(compiled: tuple[str, str]) -> None:
@@ -79,20 +79,20 @@ def test_no_step_installs_anything_or_holds_a_secret(compiled: tuple[str, str]) 
     assert "pip install" not in text
     assert not re.search(r"secret|password|access.?key|token", text, re.IGNORECASE)
     executors = yaml.safe_load(text)["deploymentSpec"]["executors"]
-    assert all("env" not in one["container"] for one in executors.values())
+    assert all("env" not in executor["container"] for executor in executors.values())
 
 
 def test_steps_ask_for_little_and_keep_their_own_requests(compiled: tuple[str, str], tmp_path: Path) -> None:
     executors = yaml.safe_load(compiled[1])["deploymentSpec"]["executors"]
     assert all(
-        one["container"]["resources"]
+        executor["container"]["resources"]
         == {
             "cpuRequest": 0.1,
             "resourceCpuRequest": "100m",
             "memoryRequest": 0.268435456,
             "resourceMemoryRequest": "256Mi",
         }
-        for one in executors.values()
+        for executor in executors.values()
     )
     (tmp_path / "own.py").write_text(OWN)
     (executor,) = yaml.safe_load(compile_pipeline(str(tmp_path / "own.py")))["deploymentSpec"]["executors"].values()
@@ -116,16 +116,16 @@ def own():
 
 def test_every_step_has_a_name_a_person_would_say(compiled: tuple[str, str]) -> None:
     tasks = load(compiled[0]).pipeline_spec.root.dag.tasks.values()
-    assert all(" " in one.task_info.name and one.task_info.name[0].isupper() for one in tasks)
+    assert all(" " in task.task_info.name and task.task_info.name[0].isupper() for task in tasks)
 
 
 def test_compiled_tasks_are_named_by_their_keys_for_old_servers(compiled: tuple[str, str]) -> None:
-    assert all(one["taskInfo"]["name"] == key for key, one in tasks_of(compiled[1]).items())
+    assert all(task["taskInfo"]["name"] == key for key, task in tasks_of(compiled[1]).items())
 
 
 def test_every_parameter_has_a_default_and_a_description(compiled: tuple[str, str]) -> None:
     inputs = yaml.safe_load(compiled[1])["root"]["inputDefinitions"]["parameters"]
-    assert all(one.get("isOptional") and one.get("description") for one in inputs.values())
+    assert all(described.get("isOptional") and described.get("description") for described in inputs.values())
 
 
 def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
@@ -134,7 +134,7 @@ def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
         "tune_and_promote", ["max_trials=9"], steps_image="host:5000/steps:2", trainer_image=trainer
     )
     spec = yaml.safe_load(text)
-    images = {name: one["container"]["image"] for name, one in spec["deploymentSpec"]["executors"].items()}
+    images = {name: executor["container"]["image"] for name, executor in spec["deploymentSpec"]["executors"].items()}
     inputs = spec["root"]["inputDefinitions"]["parameters"]
     assert set(images.values()) == {"host:5000/steps:2"}
     assert inputs["trainer_image"]["defaultValue"] == ""
@@ -169,12 +169,12 @@ def test_platform_settings_reach_every_step_in_a_second_document(compiled: tuple
     spec, platform = yaml.safe_load_all(compile_pipeline(name, platform=SETTINGS))
     executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     assert executors.keys() == spec["deploymentSpec"]["executors"].keys()
-    for one in executors.values():
-        assert one["activeDeadlineSeconds"] == "7200"
-        assert one["imagePullPolicy"] == "Always"
-        assert one["securityContext"] == {"runAsNonRoot": True}
-        assert one["tolerations"] == [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]
-        (secret,) = one["secretAsEnv"]
+    for executor in executors.values():
+        assert executor["activeDeadlineSeconds"] == "7200"
+        assert executor["imagePullPolicy"] == "Always"
+        assert executor["securityContext"] == {"runAsNonRoot": True}
+        assert executor["tolerations"] == [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]
+        (secret,) = executor["secretAsEnv"]
         assert secret["secretName"] == "podium-storage"
         assert {item["envVar"] for item in secret["keyToEnv"]} == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
     for task in spec["root"]["dag"]["tasks"].values():

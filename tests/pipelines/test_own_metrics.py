@@ -77,7 +77,7 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def values_of(**given: Any) -> dict[str, Any]:
     known = parameters_of(load("train_and_promote").pipeline_func)
     places = {"storage": "file:///nowhere/store", "cluster": "local:///nowhere/cluster"}
-    return {**{one.name: one.default for one in known}, **places, **given}
+    return {**{parameter.name: parameter.default for parameter in known}, **places, **given}
 
 
 @pytest.mark.parametrize(("metric", "told"), REFUSED)

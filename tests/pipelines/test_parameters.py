@@ -40,7 +40,11 @@ def test_values_are_read_in_every_spelling(words: list[str], values: dict[str, A
 
 
 def test_a_pipelines_docstring_describes_its_parameters() -> None:
-    assert [one.description for one in KNOWN[:3]] == ["How many.", "How fast, a sentence over two lines.", "Whether."]
+    assert [parameter.description for parameter in KNOWN[:3]] == [
+        "How many.",
+        "How fast, a sentence over two lines.",
+        "Whether.",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,11 @@ HERE = [
 def values_of(pipeline: str, words: str, home: Path) -> dict[str, Any]:
     known = parameters_of(load(pipeline).pipeline_func)
     places = {"storage": str(home / "store"), "cluster": f"local://{home / 'cluster'}"}
-    return {**{one.name: one.default for one in known}, **places, **read_parameters(words.split(" "), known)}
+    return {
+        **{parameter.name: parameter.default for parameter in known},
+        **places,
+        **read_parameters(words.split(" "), known),
+    }
 
 
 @pytest.mark.parametrize(("pipeline", "words", "told"), LATER + HERE)

@@ -50,7 +50,7 @@ def test_a_handful_of_items_proves_nothing(name: str, items: int) -> None:
 def test_p_is_that_of_scipys_permutation_test(items: int) -> None:
     target, first, second = equal_models(METRICS["mae"], items, np.random.default_rng(3))
     errors = np.abs(target - first), np.abs(target - second)
-    expected = stats.permutation_test(errors, lambda one, other: np.mean(one - other), permutation_type="samples",
+    expected = stats.permutation_test(errors, lambda ours, other: np.mean(ours - other), permutation_type="samples",
                                       n_resamples=20_000, rng=np.random.default_rng(1))  # fmt: skip
     given = paired_permutation(METRICS["mae"], target, first, second)
     assert given == pytest.approx(expected.pvalue, abs=1e-12 if items < 12 else 0.015)

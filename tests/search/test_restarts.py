@@ -75,7 +75,7 @@ def test_small_populations_are_mostly_near_the_first() -> None:
     grown = [search._next_population(random.Random(seed)) / search.first_population for seed in range(400)]
     assert max(grown) <= 16
     # 16 to the power of a uniform number squared (Hansen 2009): below its median of .25 half of them fall.
-    assert sum(one <= 2 for one in grown) == pytest.approx(200, abs=40)
+    assert sum(size <= 2 for size in grown) == pytest.approx(200, abs=40)
 
 
 def test_a_seed_gives_the_same_points_again() -> None:

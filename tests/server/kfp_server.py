@@ -23,9 +23,9 @@ NOW = "2026-01-01T00:00:00Z"
 def stored(value: Any) -> Any:
     """Return what the server makes of a document: a whole float comes back as an int (observed)."""
     if isinstance(value, dict):
-        return {key: stored(one) for key, one in value.items()}
+        return {key: stored(member) for key, member in value.items()}
     if isinstance(value, list):
-        return [stored(one) for one in value]
+        return [stored(member) for member in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
@@ -53,7 +53,7 @@ class KfpWorld:
         return 409, {"message": words, "code": 6}
 
     def create_pipeline(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        if any(one["display_name"] == body["display_name"] for one in self.pipelines.values()):
+        if any(pipeline["display_name"] == body["display_name"] for pipeline in self.pipelines.values()):
             return self.taken("a pipeline")
         made = {**body, "pipeline_id": self.new("pipeline"), "created_at": NOW}
         self.pipelines[made["pipeline_id"]] = made
@@ -62,9 +62,9 @@ class KfpWorld:
 
     def upload(self, query: dict[str, str], text: str) -> tuple[int, dict[str, Any]]:
         versions = self.versions[query["pipelineid"]]
-        if any(one["display_name"] == query["name"] for one in versions):
+        if any(version["display_name"] == query["name"] for version in versions):
             return self.taken("a pipeline version")
-        documents = [stored(one) for one in yaml.safe_load_all(text)]
+        documents = [stored(document) for document in yaml.safe_load_all(text)]
         spec = documents[0] if len(documents) == 1 else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
         made = {
             "pipeline_id": query["pipelineid"],
@@ -172,8 +172,8 @@ class Handler(BaseHTTPRequestHandler):
         found = list(tables[path].values())
         if query.get("sort_by") == "created_at desc":
             found.reverse()
-        for one in json.loads(query.get("filter", "{}")).get("predicates", []):
-            found = [item for item in found if item[one["key"]] == one["stringValue"]]
+        for predicate in json.loads(query.get("filter", "{}")).get("predicates", []):
+            found = [member for member in found if member[predicate["key"]] == predicate["stringValue"]]
         return {"recurringRuns" if path == "recurringruns" else path: found}
 
     def file_in(self, data: bytes) -> str:

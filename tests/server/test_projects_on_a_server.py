@@ -31,7 +31,7 @@ def invoke(kfp: KfpServer, *words: str) -> Result:
 
 def test_a_projects_upload_leaves_the_shared_pipeline_alone(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
     assert invoke(kfp, "upload").exit_code == 0
-    assert [one["display_name"] for one in world.pipelines.values()] == ["churn"]
+    assert [pipeline["display_name"] for pipeline in world.pipelines.values()] == ["churn"]
     (project / "podium.yaml").unlink()
     assert invoke(kfp, "upload", "tune_and_promote").exit_code == 0
     assert choose(Server(kfp.host), "tune_and_promote", None).changes({}) == {}
@@ -60,7 +60,7 @@ def test_a_teams_account_images_and_root_stand_in_the_project(kfp: KfpServer, wo
         assert invoke(kfp, *command).exit_code == 0
     spec = choose(Server(kfp.host), "churn", None).spec
     executors = spec["deploymentSpec"]["executors"].values()
-    assert {one["container"]["image"] for one in executors} == {"host/s:1"}
+    assert {executor["container"]["image"] for executor in executors} == {"host/s:1"}
     (run,) = world.runs.values()
     (nightly,) = schedules.present(Server(kfp.host))
     assert run["service_account"] == nightly.service_account == "podium-steps-vision"

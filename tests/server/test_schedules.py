@@ -141,8 +141,8 @@ def test_a_wrong_file_is_refused_with_its_name(tmp_path: Path, text: str, said: 
 
 def test_the_projects_own_schedules_can_be_read() -> None:
     found = schedule_files.load([Path(__file__).parents[2] / "schedules"])
-    assert {one.pipeline for one in found} == {"tune-and-promote", "train-and-promote"}
-    assert not any(one.enabled for one in found)
+    assert {schedule.pipeline for schedule in found} == {"tune-and-promote", "train-and-promote"}
+    assert not any(schedule.enabled for schedule in found)
 
 
 def test_the_commands_work_from_upload_to_delete(kfp: KfpServer, tmp_path: Path) -> None:

@@ -34,7 +34,7 @@ def test_the_same_content_makes_no_second_version(server: Server, world: KfpWorl
     assert not second.new
     assert first.id == second.id
     assert first.name == f"v1-{first.digest[:8]}"
-    assert sum(one == "POST pipelines/upload_version" for one in world.requests) == 1
+    assert sum(request == "POST pipelines/upload_version" for request in world.requests) == 1
 
 
 def test_comments_and_order_are_no_change(server: Server) -> None:
@@ -78,7 +78,7 @@ def test_two_uploads_at_once_end_with_one_version(
 def test_a_real_pipeline_is_uploaded_and_its_parameters_come_back(server: Server) -> None:
     assert upload(server, compile_pipeline("train_and_promote")).new
     assert not upload(server, compile_pipeline("train_and_promote")).new
-    found = {one.name: one for one in choose(server, "train_and_promote", None).parameters()}
+    found = {parameter.name: parameter for parameter in choose(server, "train_and_promote", None).parameters()}
     assert found["workers"].type is int
     assert found["hyperparameters"].type is dict
     assert "Workers beside" in found["workers"].description

@@ -32,11 +32,11 @@ IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
 def cluster() -> Iterator[Cluster]:
     """The namespace of the kubeconfig's context; what a test launched there is deleted."""
     with connect("kubernetes://?grace=15") as there:
-        before = {one["metadata"]["name"] for one in there.list("PyTorchJob")}
+        before = {job["metadata"]["name"] for job in there.list("PyTorchJob")}
         yield there
-        for one in there.list("PyTorchJob"):
-            if one["metadata"]["name"] not in before:
-                there.delete("PyTorchJob", one["metadata"]["name"])
+        for job in there.list("PyTorchJob"):
+            if job["metadata"]["name"] not in before:
+                there.delete("PyTorchJob", job["metadata"]["name"])
 
 
 def job(script: str, **changes: object) -> Manifest:
@@ -60,7 +60,7 @@ def launch(cluster: Cluster, manifest: Manifest) -> str:
 def test_the_end_of_a_job_is_seen_at_once(cluster: Cluster) -> None:
     script = "import os, time; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE']); time.sleep(2)"
     name = launch(cluster, job(script, workers=1, clean_pod_policy="None"))
-    phases = [status_of(one).phase for one in cluster.watch("PyTorchJob", name, timeout=240)]
+    phases = [status_of(update).phase for update in cluster.watch("PyTorchJob", name, timeout=240)]
     seen = time.time()
     assert phases[-1] == "Succeeded"
     ended = cluster.get("PyTorchJob", name)["status"]["completionTime"]

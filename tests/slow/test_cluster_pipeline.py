@@ -108,7 +108,7 @@ def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, k
     (experiment,) = cluster.list("Experiment", {RUN_LABEL: run_id})
     assert status_of(experiment).phase == "Succeeded"
     trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": experiment["metadata"]["name"]})
-    assert [status_of(one).phase for one in trials] == ["Succeeded", "Succeeded"]
+    assert [status_of(trial).phase for trial in trials] == ["Succeeded", "Succeeded"]
     until(lambda: not cluster.api.pods(f"katib.kubeflow.org/suggestion={experiment['metadata']['name']}"), 60)
 
 
@@ -118,14 +118,16 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     run_id = submit("tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200)
     (experiment,) = until(lambda: cluster.list("Experiment", {RUN_LABEL: run_id}), 300)
     name = experiment["metadata"]["name"]
-    until(lambda: [one for one in jobs_of(cluster, run_id) if status_of(one).phase == "Running"], 300)
+    until(lambda: [job for job in jobs_of(cluster, run_id) if status_of(job).phase == "Running"], 300)
     cancel(run_id)
 
     def left() -> list[str]:
         of_run = {RUN_LABEL: run_id}
-        objects = [one for kind in ("Experiment", "Trial", "PyTorchJob") for one in cluster.list(kind, of_run)]
+        objects = [
+            launched for kind in ("Experiment", "Trial", "PyTorchJob") for launched in cluster.list(kind, of_run)
+        ]
         pods = cluster.api.pods(f"katib.kubeflow.org/experiment={name}")
-        return [one["metadata"]["name"] for one in objects] + [pod.metadata.name for pod in pods]
+        return [stored["metadata"]["name"] for stored in objects] + [pod.metadata.name for pod in pods]
 
     assert left()
     until(lambda: not left(), 90)
@@ -173,7 +175,7 @@ def test_a_lost_replica_leaves_one_job_with_a_clear_end(
     cluster.api.core.delete_namespaced_pod(f"{name}-{victim}-0", NAMESPACE, grace_period_seconds=0)
     ended = end_of(run_id)
     assert ended == "SUCCEEDED" or "failed at train-distributed" in ended
-    assert [one["metadata"]["name"] for one in jobs_of(cluster, run_id)] == [name]
+    assert [job["metadata"]["name"] for job in jobs_of(cluster, run_id)] == [name]
 
 
 def step_pod(cluster: KubernetesCluster, run_id: str) -> str:
@@ -189,8 +191,8 @@ def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster, s
     cluster.api.core.delete_namespaced_pod(step_pod(cluster, run_id), NAMESPACE)
     ended = end_of(run_id)  # success if Argo made the pod anew before it saw that one was gone
     assert ended == "SUCCEEDED" or "failed at train-distributed" in ended
-    assert {one["metadata"]["name"] for one in jobs_of(cluster, run_id)} <= {name}
-    until(lambda: not [one for one in jobs_of(cluster, run_id) if not status_of(one).finished], 120)
+    assert {job["metadata"]["name"] for job in jobs_of(cluster, run_id)} <= {name}
+    until(lambda: not [job for job in jobs_of(cluster, run_id) if not status_of(job).finished], 120)
 
 
 FREEZE = """
@@ -218,11 +220,11 @@ def test_a_lost_steps_job_is_adopted_or_reaped(cluster: KubernetesCluster, submi
     answer.sock.shutdown()  # close() leaves the socket open once the other side has closed
     cluster.api.core.delete_namespaced_pod(step, NAMESPACE, grace_period_seconds=0)
     ended = end_of(run_id)
-    assert [one["metadata"]["name"] for one in jobs_of(cluster, run_id)] == [name]
+    assert [job["metadata"]["name"] for job in jobs_of(cluster, run_id)] == [name]
     if ended == "SUCCEEDED":  # Argo made the pod anew before it saw that one was gone
         return
     assert "failed at train-distributed" in ended
-    until(lambda: not [one for one in jobs_of(cluster, run_id) if not status_of(one).finished], 60)
+    until(lambda: not [job for job in jobs_of(cluster, run_id) if not status_of(job).finished], 60)
 
 
 DEAF = """if True:
@@ -322,7 +324,7 @@ def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
 
         def fired() -> list[str]:
             runs = runs_of.run_service_list_runs(page_size=50, sort_by="created_at desc").runs or []
-            return [one.run_id for one in runs if one.display_name.startswith("podium-test-often")]
+            return [run.run_id for run in runs if run.display_name.startswith("podium-test-often")]
 
         until(fired, 120)
         assert podium("schedule", "pause", "podium-test-often").returncode == 0
@@ -343,20 +345,20 @@ def test_a_schedules_run_in_flight_ends_only_when_asked(tmp_path: Path) -> None:
 
     def runs() -> list[Any]:
         listed = runs_of.run_service_list_runs(page_size=50, sort_by="created_at desc").runs or []
-        return [one for one in listed if one.display_name.startswith(name)]
+        return [version for version in listed if version.display_name.startswith(name)]
 
     try:
         assert podium("schedule", "apply", str(file)).returncode == 0
-        (run, *_) = until(lambda: [one for one in runs() if one.state == "RUNNING"], 120)
+        (run, *_) = until(lambda: [run for run in runs() if run.state == "RUNNING"], 120)
         file.write_text(text.replace("*/20 * *", "0 0 3"))
         for words in (["apply", str(file)], ["delete", name]):
             refused = podium("schedule", *words)
             assert refused.returncode != 0
             assert f"schedule {name} has a run in flight, {run.run_id}" in refused.stderr
             assert "--now" in refused.stderr
-        assert next(one for one in runs() if one.run_id == run.run_id).state == "RUNNING"
+        assert next(execution for execution in runs() if execution.run_id == run.run_id).state == "RUNNING"
         assert podium("schedule", "apply", str(file), "--now").returncode == 0
-        until(lambda: next(one for one in runs() if one.run_id == run.run_id).state != "RUNNING", 60)
+        until(lambda: next(execution for execution in runs() if execution.run_id == run.run_id).state != "RUNNING", 60)
         assert "0 0 3 * * *" in podium("schedule", "list").stdout
     finally:
         assert podium("schedule", "delete", name, "--now").returncode == 0

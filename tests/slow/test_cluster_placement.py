@@ -52,15 +52,15 @@ def settings(name: str) -> str:
 def check_pod(pod: dict[str, Any], name: str) -> None:
     """Compare a pod as the API server has it with the settings."""
     spec, labels = pod["spec"], pod["metadata"]["labels"]
-    (container,) = [one for one in spec["containers"] if one["name"] == "pytorch"]
+    (container,) = [container for container in spec["containers"] if container["name"] == "pytorch"]
     assert container["resources"] == {
         "requests": {"cpu": "150m", "memory": "200Mi", "nvidia.com/gpu": "1"},
         "limits": {"memory": "200Mi", "nvidia.com/gpu": "1"},
     }
-    env = {one["name"]: one for one in container["env"]}
+    env = {variable["name"]: variable for variable in container["env"]}
     assert env["MARK"]["value"] == "seen"
     assert env["TOKEN"]["valueFrom"] == {"secretKeyRef": {"name": name, "key": "key"}}
-    (claim,) = [one for one in spec["volumes"] if "persistentVolumeClaim" in one]
+    (claim,) = [volume for volume in spec["volumes"] if "persistentVolumeClaim" in volume]
     assert claim["persistentVolumeClaim"]["claimName"] == name
     assert {"name": claim["name"], "mountPath": "/scratch"} in container["volumeMounts"]
     assert spec["securityContext"] == {"runAsUser": 1000, "runAsNonRoot": False}

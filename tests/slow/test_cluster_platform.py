@@ -44,7 +44,7 @@ def test_platform_settings_are_in_every_step(cluster: KubernetesCluster, submit:
     workflow = cluster.api.custom.list_namespaced_custom_object(
         "argoproj.io", "v1alpha1", NAMESPACE, "workflows", label_selector=f"pipeline/runid={run_id}"
     )["items"][0]
-    retried = [one for one in workflow["spec"]["templates"] if "retryStrategy" in one]
+    retried = [template for template in workflow["spec"]["templates"] if "retryStrategy" in template]
     assert retried
 
 
@@ -52,9 +52,9 @@ def check_step(pod: dict[str, Any]) -> None:
     """Compare a step's pod with the settings."""
     assert pod["spec"]["activeDeadlineSeconds"] == 1234
     assert TOLERATION in pod["spec"]["tolerations"]
-    (main,) = [one for one in pod["spec"]["containers"] if one["name"] == "main"]
+    (main,) = [container for container in pod["spec"]["containers"] if container["name"] == "main"]
     assert main["imagePullPolicy"] == "Never"
-    env = {one["name"]: one.get("valueFrom", {}) for one in main["env"]}
+    env = {variable["name"]: variable.get("valueFrom", {}) for variable in main["env"]}
     for name, key in (("AWS_ACCESS_KEY_ID", "accesskey"), ("AWS_SECRET_ACCESS_KEY", "secretkey")):
         reference = env[name]["secretKeyRef"]
         assert (reference["name"], reference["key"]) == ("mlpipeline-minio-artifact", key)

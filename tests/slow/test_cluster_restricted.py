@@ -118,8 +118,10 @@ def test_the_nodes_of_a_trainjob_run(restricted: KubernetesCluster, tmp_path: Pa
 
 def test_a_pytorchjobs_workers_run_or_the_refusal_is_explained(restricted: KubernetesCluster, tmp_path: Path) -> None:
     doctor = podium("doctor", "--namespace", restricted.api.namespace, "--json")
-    findings = [one for one in json.loads(doctor.stdout)["reports"][0]["findings"] if one["rule"] == "pod-security"]
-    (worker,) = [one for one in findings if "PyTorchJob's Worker" in one["what"]]
+    findings = [
+        finding for finding in json.loads(doctor.stdout)["reports"][0]["findings"] if finding["rule"] == "pod-security"
+    ]
+    (worker,) = [finding for finding in findings if "PyTorchJob's Worker" in finding["what"]]
     spec = write_pytorchjob(
         name=f"test-{uuid.uuid4().hex[:8]}", image=TRAINER, command=("sh", "-c", "sleep 5"), workers=1,
         resources={"cpu": "50m", "memory": "64Mi"}, restart_policy="Never", active_deadline_seconds=120,
@@ -166,15 +168,15 @@ def test_katibs_sweep_runs_or_the_refusal_is_explained(restricted: KubernetesClu
     file, name = tmp_path / "sweep.yaml", sweep["metadata"]["name"]
     file.write_text(yaml.safe_dump(sweep))
     doctor = podium("doctor", str(file), "--namespace", restricted.api.namespace, "--json")
-    findings = [one for report in json.loads(doctor.stdout)["reports"] for one in report["findings"]]
-    refused = [one for one in findings if one["rule"] == "pod-security" and one["level"] == "fail"]
+    findings = [finding for report in json.loads(doctor.stdout)["reports"] for finding in report["findings"]]
+    refused = [finding for finding in findings if finding["rule"] == "pod-security" and finding["level"] == "fail"]
     done = podium("experiment", "run", str(file), "--cluster", restricted.url)
     if refused:  # Katib is as it comes
-        assert all("deploy/katib" in one["hint"] for one in refused)
+        assert all("deploy/katib" in finding["hint"] for finding in refused)
         assert done.returncode == 1
         assert "violates PodSecurity" in done.stderr
         assert "deploy/katib" in done.stderr
     else:
         assert done.returncode == 0, done.stderr
         trials = restricted.list("Trial", {"katib.kubeflow.org/experiment": name})
-        assert sorted(status_of(one).phase for one in trials) == ["EarlyStopped", "Succeeded"]
+        assert sorted(status_of(trial).phase for trial in trials) == ["EarlyStopped", "Succeeded"]

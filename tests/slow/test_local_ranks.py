@@ -75,9 +75,9 @@ def test_a_killed_rank_costs_nothing_but_time(
             os.kill(_pid(cluster, "worker-0"), signal.SIGKILL)
             break
     assert wait(cluster, "broken").phase == "Succeeded", list(cluster.logs("PyTorchJob", "broken"))
-    results = [json.loads((tmp_path / one / "metrics.json").read_text()) for one in ("whole", "broken")]
-    for one in results:
-        for epoch in one["epochs"]:
+    results = [json.loads((tmp_path / kind / "metrics.json").read_text()) for kind in ("whole", "broken")]
+    for result in results:
+        for epoch in result["epochs"]:
             epoch.pop("seconds")
     assert results[0]["epochs"] == results[1]["epochs"]
 
@@ -86,7 +86,7 @@ def _pid(cluster: LocalSweeps, replica: str) -> int:
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         records = json.loads((cluster.store.path("PyTorchJob", "broken") / "pods.json").read_text())
-        for one in records:
-            if one["replica"] == replica and one["pid"]:
-                return int(one["pid"])
+        for record in records:
+            if record["replica"] == replica and record["pid"]:
+                return int(record["pid"])
     raise AssertionError(f"{replica} has no process")

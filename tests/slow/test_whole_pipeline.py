@@ -73,7 +73,10 @@ def test_three_trials_and_two_ranks_really_ran(home: Path, first: dict[str, Any]
     trials = [json.loads(file.read_text()) for file in cluster.glob("trials/*/object.json")]
     assert len(trials) == 3
     for trial in trials:
-        assert any(one["type"] == "Succeeded" and one["status"] == "True" for one in trial["status"]["conditions"])
+        assert any(
+            condition["type"] == "Succeeded" and condition["status"] == "True"
+            for condition in trial["status"]["conditions"]
+        )
     (job,) = (file.parent for file in cluster.glob("pytorchjobs/train-*/object.json"))
     assert {file.name for file in (job / "logs").iterdir()} == {"master-0.log", "worker-0.log"}
     environment = home / "store" / "runs" / first["run"] / job.name / "environment.json"
@@ -89,7 +92,10 @@ def test_the_promoted_bytes_are_the_winning_candidates(home: Path, first: dict[s
         assert model.read(version, name) == winners_own_file(home, first, name).read_bytes()
     best = max(
         first["candidates"],
-        key=lambda one: (one["validation"]["metrics"]["accuracy"], -one["validation"]["metrics"]["log_loss"]),
+        key=lambda candidate: (
+            candidate["validation"]["metrics"]["accuracy"],
+            -candidate["validation"]["metrics"]["log_loss"],
+        ),
     )
     assert first["winner"]["name"] == best["name"]
     assert len(first["candidates"]) == 2

@@ -30,10 +30,10 @@ def test_every_replica_gets_gpus_beside_its_own_requests() -> None:
 
 
 def test_what_the_run_decides_is_searched_no_longer() -> None:
-    searched = [one["name"] for one in load("random")["spec"]["parameters"]]
-    name = next(one for one in searched if one != "lr")
+    searched = [parameter["name"] for parameter in load("random")["spec"]["parameters"]]
+    name = next(flag for flag in searched if flag != "lr")
     adapted = adapt(Experiment.load("random"), fixed={name: "7", "epochs": 0}, **RUN)
-    assert [parameter.name for parameter in adapted.space] == [one for one in searched if one != name]
+    assert [parameter.name for parameter in adapted.space] == [flag for flag in searched if flag != name]
     admit(adapted.manifest)
     left = {parameter.name: "0.1" for parameter in adapted.space}
     flags = flags_of(adapted, "sweep-1-abc", left)

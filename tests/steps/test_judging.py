@@ -66,7 +66,7 @@ def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") ->
 def test_the_candidate_that_is_better_on_the_validation_part_wins(judged: tuple[Evaluated, dict[str, Any]]) -> None:
     _, told = judged
     assert told["winner"]["name"] == "train-1"
-    by_name = {one["name"]: one["validation"]["metrics"]["accuracy"] for one in told["candidates"]}
+    by_name = {candidate["name"]: candidate["validation"]["metrics"]["accuracy"] for candidate in told["candidates"]}
     assert by_name["train-1"] > by_name["sweep-1-aaaa"]
     assert "against" in told["winner"]["why"]
 

@@ -275,7 +275,7 @@ def test_a_server_with_a_wrong_clock_fails_the_check(at: Callable[[str], Storage
     with s3servers.moto(around=late) as url:
         storage = at(url)
         connect(storage.url, create=True)
-        (failed,) = [one for one in check(storage) if not one.ok]
+        (failed,) = [entry for entry in check(storage) if not entry.ok]
     assert failed.name == "clock"
     assert "differ by 360" in failed.detail
     assert "NTP" in (failed.hint or "")

@@ -43,13 +43,13 @@ def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any],
 
 
 def conditions(status: dict[str, Any]) -> list[str]:
-    return [f"{one['type']}={one['status']} {one['reason']}" for one in status["conditions"]]
+    return [f"{condition['type']}={condition['status']} {condition['reason']}" for condition in status["conditions"]]
 
 
 def metrics(observation: dict[str, Any]) -> dict[str, Any]:
     return {
-        one["name"]: {fold: one.get(fold, "") for fold in ("min", "max", "latest")}
-        for one in observation.get("metrics", [])
+        metric["name"]: {fold: metric.get(fold, "") for fold in ("min", "max", "latest")}
+        for metric in observation.get("metrics", [])
     }
 
 
@@ -58,7 +58,9 @@ def row_of(trial: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     status = trial["status"]
     row: dict[str, Any] = {"conditions": conditions(status)}
     if "parameters" in like:
-        row["parameters"] = {one["name"]: one["value"] for one in trial["spec"]["parameterAssignments"]}
+        row["parameters"] = {
+            assignment["name"]: assignment["value"] for assignment in trial["spec"]["parameterAssignments"]
+        }
     if "metrics" in like:
         row["metrics"] = metrics(status.get("observation") or {})
     if not status.get("completionTime"):
@@ -126,7 +128,9 @@ def test_an_endless_experiment_is_refused_before_it_is_stored(name: str, tmp_pat
 @pytest.mark.parametrize("name", sorted(SEARCH_DEPENDS - {"c3-medianstop-unparsable"}))
 def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path, programs: str) -> None:
     case = CASES[name]
-    settings = {one["name"]: int(one["value"]) for one in case["spec"]["earlyStopping"].get("algorithmSettings", [])}
+    settings = {
+        setting["name"]: int(setting["value"]) for setting in case["spec"]["earlyStopping"].get("algorithmSettings", [])
+    }
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         experiment, trials = run(cluster, experiment_of(case, programs))
     maximize = case["spec"]["objective"]["type"] == "maximize"

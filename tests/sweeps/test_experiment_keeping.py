@@ -54,7 +54,9 @@ def test_only_the_best_keep_their_weights_and_every_record_stays(cluster: LocalS
     found = plan_retention(cluster, "e", best=2)
     assert found.kept == tuple(names[:2])
     weights = (("model.onnx", "more/checkpoint.pt"), 2000)
-    assert {one.trial: (one.keys, one.size) for one in found.removed} == dict.fromkeys(names[2:], weights)
+    assert {removed.trial: (removed.keys, removed.size) for removed in found.removed} == dict.fromkeys(
+        names[2:], weights
+    )
     assert all((models / name / "model.onnx").exists() for name in names), "a plan removes nothing"
     before = cluster.list("Trial")
     remove(found.removed)
@@ -74,7 +76,7 @@ def test_failed_trials_lose_their_weights_and_running_ones_not(cluster: LocalSwe
     states = {trial["metadata"]["name"]: trial["status"]["conditions"][-1]["type"] for trial in trials}
     assert set(states.values()) == {"Succeeded", "Failed"}
     found = plan_retention(cluster, "e", best=4)
-    assert {one.trial for one in found.removed} == {name for name, state in states.items() if state == "Failed"}
+    assert {removed.trial for removed in found.removed} == {name for name, state in states.items() if state == "Failed"}
     for name in states:  # as while it runs
         status = {"conditions": [{"type": "Running", "status": "True", "reason": "TrialRunning", "message": ""}]}
         cluster.store.update("Trial", name, lambda trial, status=status: trial.update(status=status))
@@ -109,7 +111,7 @@ def test_optuna_finds_the_trials_of_a_sweep_in_its_journal(cluster: LocalSweeps)
     (summary,) = optuna.get_all_study_summaries(storage)
     study = optuna.load_study(study_name=summary.study_name, storage=storage)
     values = {trial["metadata"]["name"]: float(trial["spec"]["parameterAssignments"][0]["value"]) for trial in trials}
-    assert {one.user_attrs["trial"]: (one.params["x"], one.value) for one in study.trials} == {
+    assert {trial.user_attrs["trial"]: (trial.params["x"], trial.value) for trial in study.trials} == {
         name: (value, value) for name, value in values.items()
     }
 
@@ -124,7 +126,7 @@ def test_no_trial_of_an_ended_study_is_left_running(ended: str, tmp_path: Path) 
         cluster.create(manifest | {"spec": manifest["spec"] | {"parallelTrialCount": 1 + reached}})
         for _ in cluster.watch("Experiment", "e", timeout=60):
             pass  # and as a pipeline's sweep does, close the cluster as soon as it has ended
-    found = [one.state.name for one in study_of(cluster).trials]
+    found = [trial.state.name for trial in study_of(cluster).trials]
     assert found.count("COMPLETE") == 2 - reached
     assert "RUNNING" not in found
 
@@ -160,8 +162,8 @@ def test_a_warm_sweep_knows_the_earlier_trials_without_counting_them(cluster: Lo
     assert (len(trials), found["status"]["trials"]) == (1, 1)
     assert "warm from 3 trials" in found["status"]["conditions"][0]["message"]
     known = study_of(cluster).trials
-    assert sorted(one.value for one in known[:3]) == sorted(values)
-    assert {one.user_attrs["from"][:5] for one in known[:3]} == {"first", "secon"}
+    assert sorted(trial.value for trial in known[:3]) == sorted(values)
+    assert {trial.user_attrs["from"][:5] for trial in known[:3]} == {"first", "secon"}
 
 
 def test_a_warm_sweep_goes_on_without_its_sources(cluster: LocalSweeps) -> None:
@@ -234,4 +236,4 @@ def test_an_impossible_warm_start_is_refused_before_storing(
         cluster.create(manifest)
     assert message in caught.value.message
     assert caught.value.hint
-    assert [one["metadata"]["name"] for one in cluster.list("Experiment")] == ["first"]
+    assert [experiment["metadata"]["name"] for experiment in cluster.list("Experiment")] == ["first"]

@@ -191,7 +191,7 @@ def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> Non
 
 def _forget_the_failure(manifest: dict[str, Any]) -> None:
     conditions = manifest["status"]["conditions"]
-    manifest["status"]["conditions"] = [one for one in conditions if one["type"] == "Created"]
+    manifest["status"]["conditions"] = [condition for condition in conditions if condition["type"] == "Created"]
 
 
 def test_a_job_removed_at_once_is_read_first(tmp_path: Path) -> None:

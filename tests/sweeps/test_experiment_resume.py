@@ -36,7 +36,7 @@ def finish(cluster: LocalSweeps, name: str) -> dict[str, Any]:
 
 
 def types(found: dict[str, Any]) -> list[str]:
-    return [f"{one['type']}={one['status']}" for one in found["status"]["conditions"]]
+    return [f"{condition['type']}={condition['status']}" for condition in found["status"]["conditions"]]
 
 
 def points(cluster: LocalSweeps, name: str) -> list[str]:

@@ -65,16 +65,16 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forked_trials_have_their_own_directory_environment_and_output(tmp_path: Path) -> None:
     states, printed, servers = run(tmp_path, ["0.1", "0.5", "0.95"])
     assert states == {"0.1": "Succeeded", "0.5": "Succeeded", "0.95": "Failed"}
-    assert all(one["forked"] and not one["spoiled"] and one["files"] == [] for one in printed)
-    assert len({one["cwd"] for one in printed}) == len({one["name"] for one in printed}) == 3
+    assert all(report["forked"] and not report["spoiled"] and report["files"] == [] for report in printed)
+    assert len({report["cwd"] for report in printed}) == len({entry["name"] for entry in printed}) == 3
     # The one that was warmed up before the first trial was the one they ran in.
     assert servers == 1
 
 
 def test_parallel_trials_share_the_cores_among_their_threads(tmp_path: Path) -> None:
     _, printed, _ = run(tmp_path, ["0.1", "0.2"])
-    assert sum(int(one["threads"]) for one in printed) <= max(cores(), 2)
-    assert all(one["threads"] == str(max(1, cores() // 2)) for one in printed)
+    assert sum(int(report["threads"]) for report in printed) <= max(cores(), 2)
+    assert all(report["threads"] == str(max(1, cores() // 2)) for report in printed)
 
 
 @pytest.mark.parametrize("switch", ["argument", "environment"])
@@ -85,4 +85,4 @@ def test_without_the_fork_server_trials_are_own_interpreters(
         monkeypatch.setitem(os.environ, "PODIUM_FORK_SERVER", "0")
     states, printed, servers = run(tmp_path, ["0.1", "0.2"], **({"fork_server": False} if switch == "argument" else {}))
     assert (set(states.values()), servers) == ({"Succeeded"}, 0)
-    assert not any(one["forked"] for one in printed)
+    assert not any(report["forked"] for report in printed)

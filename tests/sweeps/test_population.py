@@ -47,8 +47,8 @@ def test_the_worst_copy_the_best_and_the_others_change_theirs() -> None:
     assert all(population.tags(name) == {GENERATION: "0"} for name in first), "more than the population must end"
     second = generation(population, [0.0] * 5, first=6)
     labels = [population.tags(name) for name in second]
-    assert {one[GENERATION] for one in labels} == {"1"}
-    parents = [one[PARENT] for one in labels]
+    assert {label[GENERATION] for label in labels} == {"1"}
+    parents = [label[PARENT] for label in labels]
     assert len(set(parents)) == 5
     at = population.members
     assert parents[0] in ("t0", "t1"), "a fifth of the population, from below its lower bound"
@@ -57,8 +57,8 @@ def test_the_worst_copy_the_best_and_the_others_change_theirs() -> None:
         mine, before = at[child].point, at[str(at[child].parent)].point
         for name, low, high in (("lr", 0.1, 1.0), ("units", 4, 32)):
             changed = [float(before[name]) * factor for factor in (0.8, 1.2)]
-            bounded = [min(max(int(one) if name == "units" else one, low), high) for one in changed]
-            assert any(abs(float(mine[name]) - one) < 1e-9 for one in bounded), (mine, before)
+            bounded = [min(max(int(value) if name == "units" else value, low), high) for value in changed]
+            assert any(abs(float(mine[name]) - value) < 1e-9 for value in bounded), (mine, before)
         assert mine["units"] == str(int(mine["units"])), "a program may read it as an integer"
         assert mine["kind"] != before["kind"]
 
@@ -116,8 +116,8 @@ def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:
     for number in range(8, 12):
         assert search.ask(f"t{number}")
         found.append(search.tags(f"t{number}"))
-    assert [one[GENERATION] for one in found[:3]] == ["1"] * 3, "two of five had been there before"
-    assert len({one[PARENT] for one in [known["t6"], known["t7"], *found[:3]]}) == 5
+    assert [value[GENERATION] for value in found[:3]] == ["1"] * 3, "two of five had been there before"
+    assert len({trial[PARENT] for trial in [known["t6"], known["t7"], *found[:3]]}) == 5
 
 
 def test_a_population_over_a_bell_goes_on(tmp_path: Path) -> None:

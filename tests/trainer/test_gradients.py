@@ -52,8 +52,8 @@ def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Any, Any, i
         first.step(batch)
         second.step(batch)
     assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True))
-    for one, other in zip(first.optimizer.state_dict(), second.optimizer.state_dict(), strict=True):
-        assert all(torch.equal(a, b) for name in one for a, b in zip(one[name], other[name], strict=True))
+    for mine, other in zip(first.optimizer.state_dict(), second.optimizer.state_dict(), strict=True):
+        assert all(torch.equal(a, b) for name in mine for a, b in zip(mine[name], other[name], strict=True))
     return dict(second.model.state_dict()), second.optimizer.state_dict(), saved.tell()
 
 
@@ -69,9 +69,9 @@ def test_three_ranks_change_weights_as_one_does(tiny_dataset: Path, together: li
     alone = find_changes(str(tiny_dataset), worlds.World(), precision)
     torch.set_num_threads(before)
     ranks = [changes[list(PRECISIONS).index(precision)] for changes, _ in together]
-    for one, first, *others in zip(alone, *ranks, strict=True):
-        assert all(one.keys() == other.keys() for other in (first, *others))
-        for name, value in one.items():
+    for mine, first, *others in zip(alone, *ranks, strict=True):
+        assert all(mine.keys() == other.keys() for other in (first, *others))
+        for name, value in mine.items():
             assert all(torch.equal(first[name], other[name]) for other in others), name
             scale = max(value.abs().max().item(), 1e-3)
             assert (first[name] - value).abs().max().item() <= PRECISIONS[precision] * scale, name

@@ -74,7 +74,7 @@ def test_a_sweep_tunes_a_trainer_made_with_the_kit(tmp_path: Path, tiny_dataset:
     best = models[min(models)]
     kept = json.loads(best.read_text())
     assert kept["dataset"] == describe(tiny_dataset).digest
-    assert [one["epoch"] for one in kept["epochs"]] == [1, 2]
+    assert [epoch["epoch"] for epoch in kept["epochs"]] == [1, 2]
     assert kept["accuracy"] == kept["epochs"][1]["accuracy"] > 0.8
     validation = load(tiny_dataset, "validation")
     (logits,) = onnxruntime.InferenceSession(best.with_name("model.onnx")).run(None, dict(validation.inputs))
@@ -86,7 +86,9 @@ def test_only_the_first_rank_reports_and_saves(tmp_path: Path, tiny_dataset: Pat
     places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": f"file://{tmp_path}/out"}
     second, first = python(code, RANK="1", **places), python(code, RANK="0", **places)
     assert (second.returncode, second.stdout, first.returncode) == (0, "", 0), first.stderr + second.stderr
-    assert [(one.name, one.value) for one in parse_line(first.stdout.strip(), ["accuracy"])] == [("accuracy", "0.5000")]
+    assert [(reading.name, reading.value) for reading in parse_line(first.stdout.strip(), ["accuracy"])] == [
+        ("accuracy", "0.5000")
+    ]
     assert json.loads((tmp_path / "out/metrics.json").read_text())["epoch"] == 3
     assert (tmp_path / "out/model.onnx").read_bytes() == b"x"
 
