@@ -38,7 +38,7 @@ def test_printing_puts_off_the_next_sign_of_life(capsys: pytest.CaptureFixture[s
     with beat.doing("verifying"):
         for _ in range(8):
             time.sleep(0.05)
-            with beat.talking(err=True):
+            with beat.printing(err=True):
                 print("line", file=sys.stderr)
     assert capsys.readouterr().err == "line\n" * 8
 

@@ -1,7 +1,7 @@
 """Signs of life: a command that is silent for long tells what it is doing, so that nobody takes it for dead.
 
 On a terminal this is a line at the foot of the screen, from two seconds on; it goes when something is printed. A file
-gets a line before fifteen seconds pass without one. All printing of `podium.terminal` passes `talking`, so nothing is
+gets a line before fifteen seconds pass without one. All printing of `podium.terminal` passes `printing`, so nothing is
 written into the middle of that line.
 """
 
@@ -17,13 +17,13 @@ from typing import TextIO
 
 from podium.text import cut, duration, harmless
 
-FIRST = 2.0
+TERMINAL_SECONDS = 2.0
 """Seconds of silence before a terminal gets a sign of life."""
 
-EVERY = 14.0
+FILE_SECONDS = 14.0
 """Seconds after which a file that got no line gets one: fifteen never pass."""
 
-LOOK = 0.25
+REDRAW_SECONDS = 0.25
 """Seconds between two redraws of the line on a terminal."""
 
 STOPPING = "stopping what was started; Ctrl-C again kills it at once"
@@ -40,7 +40,7 @@ class Heartbeat:
         every: Seconds of silence in a file.
     """
 
-    def __init__(self, first: float = FIRST, every: float = EVERY) -> None:
+    def __init__(self, first: float = TERMINAL_SECONDS, every: float = FILE_SECONDS) -> None:
         self.first, self.every = first, every
         self._lock = threading.RLock()
         self._doing: list[tuple[Doing, float]] = []
@@ -87,7 +87,7 @@ class Heartbeat:
         self._stopping = True
 
     @contextmanager
-    def talking(self, *, err: bool) -> Iterator[None]:
+    def printing(self, *, err: bool) -> Iterator[None]:
         """Print within this: to stderr, or to stdout."""
         with self._lock:
             if self._drawn:
@@ -98,7 +98,7 @@ class Heartbeat:
 
     def _watch(self, ended: threading.Event) -> None:
         with suppress(OSError, ValueError):  # stderr is closed: nobody listens
-            while not ended.wait(min(LOOK, self.every / 10, self.first / 4)):
+            while not ended.wait(min(REDRAW_SECONDS, self.every / 10, self.first / 4)):
                 with self._lock:
                     if self._doing and not self._pauses and not ended.is_set():
                         self._beat(time.monotonic() - self._last)
@@ -137,4 +137,4 @@ def _is_file(stream: TextIO) -> bool:
 
 
 _heartbeat = Heartbeat()
-doing, paused, stopping, talking = _heartbeat.doing, _heartbeat.paused, _heartbeat.stopping, _heartbeat.talking
+doing, paused, stopping, printing = _heartbeat.doing, _heartbeat.paused, _heartbeat.stopping, _heartbeat.printing

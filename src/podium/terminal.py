@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from podium.heartbeat import doing, paused, talking
+from podium.heartbeat import doing, paused, printing
 from podium.text import harmless
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Styled(str):
 
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print text to stdout, or to stderr."""
-    with talking(err=err):
+    with printing(err=err):
         click.echo(text if isinstance(text, Styled) else harmless(text), err=err, nl=nl)
 
 
@@ -46,7 +46,7 @@ def output(as_json: bool, value: Any, text: Callable[[], str]) -> None:
 
 def echo_error(message: str, hint: str | None = None) -> None:
     """Print an error and its hint to stderr."""
-    with talking(err=True):
+    with printing(err=True):
         click.secho("error: ", fg="red", nl=False, err=True)
     echo(message, err=True)
     if hint:

@@ -18,7 +18,7 @@ from podium.text import duration, harmless
 SRC = Path(__file__).parents[2] / "src/podium"
 TITLE = "\x1b]0;owned\x07"
 EVIL = f"a{TITLE}b\x1b[2Jc\x1b[8md\re\x9b31mf\x08g\u202eh\x1bPq\x1b\\i\x1b"
-SAID = ["printf", "\\033]0;owned\\007\\033[2Jsaid\\033[31m red\\n"]
+PROGRESS = ["printf", "\\033]0;owned\\007\\033[2Jsaid\\033[31m red\\n"]
 
 
 def job(*words: str, name: str = "job") -> dict[str, Any]:
@@ -32,7 +32,7 @@ def job(*words: str, name: str = "job") -> dict[str, Any]:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A local cluster with a job that printed escape sequences, and what the terminal got while it ran."""
     folder = tmp_path_factory.mktemp("cluster")
-    (folder / "job.yaml").write_text(yaml.safe_dump(job(*SAID)))
+    (folder / "job.yaml").write_text(yaml.safe_dump(job(*PROGRESS)))
     (folder / "seen").write_text(on_terminal("job", "run", str(folder / "job.yaml"), "--dir", str(folder / "dir")))
     return folder
 
@@ -68,7 +68,7 @@ def test_logs_are_harmless_in_a_file_too(cluster: Path, tmp_path: Path) -> None:
 
 
 def test_a_jobs_log_in_a_file_bypasses_the_live_table(tmp_path: Path) -> None:
-    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job(*SAID)))
+    (tmp_path / "job.yaml").write_text(yaml.safe_dump(job(*PROGRESS)))
     with (tmp_path / "log").open("wb") as stdout:
         words = ["job", "run", str(tmp_path / "job.yaml"), "--dir", str(tmp_path / "dir")]
         seen = on_terminal(*words, stdout=stdout.fileno())

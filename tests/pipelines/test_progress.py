@@ -9,7 +9,7 @@ import pytest
 from podium import heartbeat
 from podium.runner.progress import View, progress
 from podium.runner.record import RunRecord, StepRecord
-from podium.steps.base import SAID
+from podium.steps.base import PROGRESS
 from podium.terminal import console
 
 
@@ -24,7 +24,9 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
     run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps=steps)
     view = View()
     for number in range(3):
-        view.update(run, "sweep", f"{SAID}trial sweep-9129a940c8-{number} succeeded in 19.0 s: 0.9 {'lr=0.1 ' * 30}")
+        view.update(
+            run, "sweep", f"{PROGRESS}trial sweep-9129a940c8-{number} succeeded in 19.0 s: 0.9 {'lr=0.1 ' * 30}"
+        )
     screen = io.StringIO()
     console(file=screen, width=width, force_terminal=True, color_system=None).print(view)
     shown = screen.getvalue().splitlines()

@@ -9,7 +9,7 @@ from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.trials import TrialNews, cells, failed, failure, finished, heads, measured, parameters, trials_of
+from podium.api.trials import TrialProgress, cells, failed, failure, finished, heads, measured, parameters, trials_of
 from podium.cluster.base import Cluster
 from podium.errors import NotFound, suggestion
 from podium.frames import data_frame, number
@@ -39,7 +39,7 @@ class Sweep(Launched):
 
     def __init__(self, spec: ClusterSpec, name: str, cluster: Cluster | None = None) -> None:
         super().__init__(Session(spec, cluster), "Experiment", name)
-        self._news: TrialNews | None = None
+        self._news: TrialProgress | None = None
 
     @property
     def experiment(self) -> Experiment:
@@ -205,7 +205,7 @@ class Sweep(Launched):
         Raises:
             Failed: The sweep failed.
         """
-        self._news = TrialNews(self.cluster, self.name, reported or {})
+        self._news = TrialProgress(self.cluster, self.name, reported or {})
         return super().wait()
 
     def _show(self, cell: LiveCell) -> None:

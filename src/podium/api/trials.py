@@ -111,7 +111,7 @@ def short(value: str) -> str:
         return value if len(value) <= 20 else f"{value[:19]}…"
 
 
-class TrialNews:
+class TrialProgress:
     """Describes each change of an Experiment's trials once.
 
     Args:

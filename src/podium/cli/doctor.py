@@ -17,7 +17,7 @@ from podium.doctor.reading import STDOUT, STRATEGIES, Reader, guess_reader, read
 from podium.doctor.report import Report
 from podium.documents import read_text
 from podium.errors import InvalidInput
-from podium.heartbeat import doing, paused, talking
+from podium.heartbeat import doing, paused, printing
 from podium.terminal import console, echo, echo_json
 
 
@@ -186,7 +186,7 @@ def finish(reports: Sequence[Report], as_json: bool) -> None:
 
         screen = console() if sys.stdout.isatty() else console(width=100)
         for report in reports:
-            with talking(err=False):
+            with printing(err=False):
                 show(report, screen)
     if any(report.verdict == "fail" for report in reports):
         sys.exit(1)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from podium.api.trials import TrialNews, cells, heads, parameters, trials_of
+from podium.api.trials import TrialProgress, cells, heads, parameters, trials_of
 from podium.cli.live import View
 from podium.cluster.base import Cluster
 from podium.manifests.experiment import Experiment, Trial, best_trial
@@ -47,7 +47,7 @@ class ExperimentView(View):
 
     def __init__(self, cluster: Cluster, name: str, reported: Mapping[str, str]) -> None:
         super().__init__(cluster)
-        self._name, self._news = name, TrialNews(cluster, name, reported)
+        self._name, self._news = name, TrialProgress(cluster, name, reported)
         self._seen: tuple[Experiment, list[Trial]] | None = None
 
     def state(self) -> str:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 
-SILENT = 5.0
-"""Seconds without an answer of the cluster after which it is said: a request that is repeated once is none."""
+SILENCE_SECONDS = 5.0
+"""Seconds without an answer of the cluster after which that is shown; one repeated request takes less."""
 
 
 class View(ABC):
@@ -60,7 +60,7 @@ class View(ABC):
 
     def _silent(self) -> str:
         silence = self.cluster.silence
-        if silence < SILENT:
+        if silence < SILENCE_SECONDS:
             return ""
         return f"the API server has not answered for {silence:.0f} s; before that: {self.state()}"
 

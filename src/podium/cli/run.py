@@ -75,14 +75,14 @@ def run(
         _show_parameters(pipeline, as_json)
         return
     if resume:
-        carry_out(lambda: podium.runs()[resume].resume(first, wait=False), notifier, as_json)
+        run_to_end(lambda: podium.runs()[resume].resume(first, wait=False), notifier, as_json)
         return
     from podium.runner.run import begin
 
-    carry_out(lambda: begin(pipeline, words, project.file if project else None), notifier, as_json)
+    run_to_end(lambda: begin(pipeline, words, project.file if project else None), notifier, as_json)
 
 
-def carry_out(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
+def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) -> None:
     """Show a run's progress and then its outcome.
 
     Args:

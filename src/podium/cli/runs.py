@@ -12,7 +12,7 @@ from click.core import ParameterSource
 import podium
 from podium.cli.completion import run_names
 from podium.cli.options import Commands, Notifier, ServerOptions, json_option, notify_option, server_options
-from podium.cli.run import FROM, carry_out
+from podium.cli.run import FROM, run_to_end
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.settings import STORAGE
 from podium.tables import Row, screen_width, table
@@ -180,7 +180,7 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
       podium runs resume latest
       podium runs resume latest --from train-distributed
     """
-    carry_out(lambda: podium.runs()[name].resume(first, wait=False), notifier, as_json)
+    run_to_end(lambda: podium.runs()[name].resume(first, wait=False), notifier, as_json)
 
 
 @runs.command()

@@ -14,7 +14,7 @@ from podium.errors import Failed, InvalidInput, suggestion
 from podium.heartbeat import paused
 from podium.terminal import echo
 
-PATIENCE = 60.0
+STOP_SECONDS = 60.0
 """Seconds that a command has to stop what it started; more than `podium run` gives its steps."""
 
 _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -96,7 +96,7 @@ def _run(words: tuple[str, ...], command: list[str]) -> None:
     except BaseException:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(PATIENCE)
+            process.wait(STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
         raise

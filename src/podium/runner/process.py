@@ -30,7 +30,7 @@ from podium.interrupts import Background, signals_interrupt
 from podium.runner.messages import Event, Order
 from podium.runner.record import RunRecord, StepRecord
 from podium.settings import Settings
-from podium.steps.base import SAID
+from podium.steps.base import PROGRESS
 
 STOP_SECONDS = 40
 """Seconds a cancelled step has to stop what it started."""
@@ -180,7 +180,7 @@ class RunningPipeline:
             return  # the step was stopped, and did not fail by itself
         if not self.run.take(event):
             return
-        if event.kind != "line" or event.text.startswith(SAID):
+        if event.kind != "line" or event.text.startswith(PROGRESS):
             self._changes.put((deepcopy(self.run), event.step, event.text))
         self._has_steps.set()
 

@@ -10,7 +10,7 @@ from podium.heartbeat import doing
 from podium.notebook import LiveCell, in_notebook
 from podium.runner.process import Watcher
 from podium.runner.record import RunRecord, StepRecord, last_like
-from podium.steps.base import SAID
+from podium.steps.base import PROGRESS
 from podium.tables import Row, table
 from podium.terminal import Styled, echo, live, styled
 from podium.text import counted, duration, relative
@@ -43,8 +43,8 @@ class Cell:
 
     def update(self, run: RunRecord, name: str, said: str) -> None:
         """Show a change."""
-        if said.startswith(SAID):
-            self.said.setdefault(name, []).append(said.removeprefix(SAID))
+        if said.startswith(PROGRESS):
+            self.said.setdefault(name, []).append(said.removeprefix(PROGRESS))
         self.cell.show(steps_as_html(run, self.said))
 
 
@@ -55,7 +55,7 @@ def steps_as_html(run: RunRecord, said: Mapping[str, Sequence[str]]) -> str:
         for name, step in run.steps.items()
     ]
     title = f"run {run.id} of {run.pipeline}: {run.state}"
-    return notebook.table(("STEP", "STATE", ">TOOK", "SAID LAST"), rows, title=title)
+    return notebook.table(("STEP", "STATE", ">TOOK", "PROGRESS LAST"), rows, title=title)
 
 
 class Lines:
@@ -75,8 +75,8 @@ class Lines:
         """Print a change."""
         self.started = True
         step = run.steps.get(name)
-        if said.startswith(SAID):
-            echo(f"      {said.removeprefix(SAID)}", err=True)
+        if said.startswith(PROGRESS):
+            echo(f"      {said.removeprefix(PROGRESS)}", err=True)
         elif step is None:
             echo(f"{headline(run)}, everything under {relative(str(run.directory))}", err=True)
         elif not said:
@@ -111,8 +111,8 @@ class View:
         """Record a change."""
         self.run = run
         self.headline = self.headline or headline(run)
-        if said.startswith(SAID):
-            self.said.setdefault(name, []).append(said.removeprefix(SAID))
+        if said.startswith(PROGRESS):
+            self.said.setdefault(name, []).append(said.removeprefix(PROGRESS))
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> "RenderResult":
         from rich.text import Text

@@ -2,7 +2,7 @@
 
 from podium.errors import require
 
-SAID = "podium | "
+PROGRESS = "podium | "
 """Prefix of progress lines; the rest of a step's log is for finding faults."""
 
 FIX = "with: "
@@ -11,7 +11,7 @@ FIX = "with: "
 
 def say(text: str) -> None:
     """Print one line of progress at once: a step's stdout is a pipe."""
-    print(SAID + text, flush=True)
+    print(PROGRESS + text, flush=True)
 
 
 def require_at_least(settings: object, **least: int) -> None:
