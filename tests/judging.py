@@ -14,13 +14,13 @@ from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
 from podium.data import artifact
 from podium.models import open_registry
 from podium.steps.evaluate import Evaluated, evaluate
-from podium.steps.origin import Origin
-from podium.steps.predict import load_version
-from podium.steps.predict_job import PredictJobs
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.promote import promote
-from podium.steps.target import LaunchTarget
 from podium.steps.upload_model import upload_model
+from podium.training.origin import Origin
+from podium.training.predict import load_version
+from podium.training.predict_job import PredictJobs
+from podium.training.target import LaunchTarget
 
 TYPES = {"float32": FloatTensorType, "int64": Int64TensorType}
 

@@ -40,22 +40,23 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "cli": {
         "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "runner",
-        "search", "steps", "storage", "sweeps", "scoring",
+        "search", "storage", "sweeps", "scoring", "training",
     },
     "api": {
         "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "report", "scoring",
-        "search", "steps", "storage", "sweeps",
+        "search", "training", "storage", "sweeps",
     },
-    "runner": {"api", "cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "steps", "storage", "sweeps", "trainer"},
+    "runner": {"api", "cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "training", "storage", "sweeps", "trainer"},
     "kfp": {
-        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "steps", "storage",
+        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "storage", "training",
     },
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {
-        "cluster", "code", "data", "doctor", "identity", "manifests", "metrics", "models", "report", "scoring", "storage",
-        "sweeps",
+        "cluster", "code", "data", "doctor", "identity", "manifests", "models", "report", "scoring", "storage", "sweeps",
+        "training",
     },
+    "training": {"cluster", "code", "data", "identity", "manifests", "metrics", "models", "scoring", "storage"},
     "code": {"manifests", "metrics", "storage"},
     "doctor": {"cluster", "manifests", "metrics", "search", "storage", "trainer"},
     "sweeps": {"cluster", "manifests", "metrics", "search"},

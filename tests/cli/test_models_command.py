@@ -11,7 +11,7 @@ import pytest
 from podium.cli import model_view as view
 from podium.models import Model, Registry, open_registry
 from podium.scoring import METRICS
-from podium.steps.compare import Predictions, difference
+from podium.training.compare import Predictions, difference
 
 LABELS = (np.arange(200) % 10).astype(np.uint8)
 Typed = Callable[..., tuple[int, str, str]]

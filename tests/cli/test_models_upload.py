@@ -14,11 +14,11 @@ from sklearn.naive_bayes import GaussianNB
 
 from podium.data import artifact
 from podium.models import open_registry
-from podium.steps import predict
-from podium.steps.predict import Outcome, load_directory
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
 from podium.storage.transfer import put
+from podium.training import predict
+from podium.training.predict import Outcome, load_directory
 
 Typed = Callable[..., tuple[int, str, str]]
 PREDICT = """

@@ -16,8 +16,8 @@ import podium
 from podium.data.row_files import BATCH
 from podium.data.rows import Problem
 from podium.models import open_registry
-from podium.steps.predict import load_directory
 from podium.storage import connect
+from podium.training.predict import load_directory
 
 Predict = Callable[..., Any]
 TEXT = {

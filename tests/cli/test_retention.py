@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from podium.models import open_registry
-from podium.steps.kept_logs import KeptLogs
+from podium.training.kept_logs import KeptLogs
 
 CRONJOB = Path(__file__).parents[2] / "deploy/retention/cronjob.yaml"
 

@@ -23,7 +23,7 @@ from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.workload import Workload
-from podium.steps.launch import launched
+from podium.training.launch import launched
 
 STORE = Access(endpoint="http://store:9000", secret="keys")
 

@@ -10,7 +10,7 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.data.artifact import describe
 from podium.errors import PodiumError
 from podium.identity import RunIdentity
-from podium.steps.target import LaunchTarget
+from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="20260102-030405-1a2b")
 

@@ -24,13 +24,14 @@ from podium.manifests.experiment import Experiment, Trial, load
 from podium.manifests.experiment.adapt import with_pods_retained
 from podium.manifests.workload import Workload
 from podium.runner.record import RunRecord
-from podium.steps import kept_logs, recorder
-from podium.steps.base import say
-from podium.steps.kept_logs import Excerpt, KeptLogs, hide, keep_replicas, known_secrets
+from podium.steps import recorder
 from podium.steps.step import step, storage_of_step
 from podium.steps.train import _logs_kept
-from podium.steps.trial_logs import trial_logs
 from podium.storage import connect
+from podium.training import kept_logs
+from podium.training.base import say
+from podium.training.kept_logs import Excerpt, KeptLogs, hide, keep_replicas, known_secrets
+from podium.training.trial_logs import trial_logs
 
 RUN = "8c1d29f0-93b1-4f7a-9d51-1e5a4d2f7c11"
 IDENTITY = RunIdentity(id=RUN, step="fit")

@@ -19,8 +19,8 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
 from podium.manifests.experiment import Experiment
 from podium.manifests.workload import Workload
-from podium.steps.follow import show_log
-from podium.steps.launch import launched
+from podium.training.follow import show_log
+from podium.training.launch import launched
 
 JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "mnist"}, "spec": {}}
 EXPERIMENT = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "sweep"}, "spec": {}}

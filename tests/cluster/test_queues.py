@@ -17,7 +17,7 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput
 from podium.manifests.resource import Resource
 from podium.steps import sweep
-from podium.steps.follow import follow
+from podium.training.follow import follow
 
 QUEUED = {"kueue.x-k8s.io/queue-name": "team"}
 QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 50m more needed"

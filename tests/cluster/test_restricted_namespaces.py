@@ -8,9 +8,8 @@ from podium.errors import InvalidInput
 from podium.identity import RunIdentity
 from podium.manifests.pod_security import ENFORCE
 from podium.manifests.workload import Workload
-from podium.steps.sweep import SweepSettings
-from podium.steps.target import LaunchTarget
-from podium.steps.train import TrainSettings, plan
+from podium.training.settings import SweepSettings, TrainSettings, plan
+from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="20260102-030405-1a2b")
 TARGET = LaunchTarget(storage="s3://models")

@@ -6,7 +6,7 @@ from podium.data.blocks import BLOCK
 from podium.data.duplicates import Overlap, find_overlaps, hash_parts
 from podium.data.schema import Split
 from podium.errors import InvalidInput
-from podium.steps.prepare_data import _check_overlaps
+from podium.training.dataset import _check_overlaps
 
 
 def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict[str, Selection]:

@@ -6,7 +6,7 @@ import pytest
 
 from podium.data.options import DataOptions, of_pipeline, written
 from podium.errors import InvalidInput
-from podium.steps.prepare_data import DataSettings
+from podium.training.dataset import DataSettings
 
 DOCS = Path(__file__).parent.parent.parent / "docs" / "data.md"
 

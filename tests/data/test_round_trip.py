@@ -20,8 +20,8 @@ from podium.data import artifact
 from podium.data.options import DataOptions
 from podium.data.sources import table as table_source
 from podium.data.splits import divide
-from podium.steps.predict import Outcome, describe_preprocessing, load_directory
 from podium.steps.prepare_data import DataSettings, prepare_data
+from podium.training.predict import Outcome, describe_preprocessing, load_directory
 
 
 def save_onnx(model: Any, input_name: str, type_: Any, target: Path, data: Path) -> None:

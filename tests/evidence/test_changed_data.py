@@ -12,8 +12,8 @@ import pytest
 
 from podium.data.fingerprint import digest_of, list_contents
 from podium.errors import NotFound
-from podium.steps.prepare_data import DataSettings
 from podium.storage import connect
+from podium.training.dataset import DataSettings
 
 PODIUM = [str(Path(sys.executable).parent / "podium")]
 

@@ -197,7 +197,7 @@ def test_weights_of_another_split_do_not_flatter(tmp_path: Path, monkeypatch: py
 
 
 def write_origin(directory: Path) -> None:
-    from podium.steps.origin import Origin
+    from podium.training.origin import Origin
 
     Origin(kind="training", name=directory.name, run_id="r", uri=str(directory), hyperparameters={}).write()
 

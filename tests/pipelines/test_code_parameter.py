@@ -15,10 +15,10 @@ from podium.identity import RunIdentity
 from podium.kfp.compiling import compile_pipeline
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.models import open_registry
-from podium.steps.recipe import Recipe
-from podium.steps.sweep import SweepSettings
-from podium.steps.target import LaunchTarget
 from podium.storage import connect
+from podium.training.recipe import Recipe
+from podium.training.settings import SweepSettings
+from podium.training.target import LaunchTarget
 
 ROOT = Path(__file__).parents[2]
 

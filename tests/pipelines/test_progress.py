@@ -9,8 +9,8 @@ import pytest
 from podium import heartbeat
 from podium.runner.progress import View, progress
 from podium.runner.record import RunRecord, StepRecord
-from podium.steps.base import PROGRESS
 from podium.terminal import console
+from podium.training.base import PROGRESS
 
 
 @pytest.mark.parametrize("width", [100, 60, 40])

@@ -15,7 +15,7 @@ from podium.kfp.compiling import compile_pipeline
 from podium.kfp.parameters import parameters_of, read_parameters
 from podium.pipelines import load
 from podium.runner.checks import check_here
-from podium.steps import prepare_data
+from podium.training import dataset
 
 LATER = [
     ("tune_and_promote", "rule=beter", "one of better, not-worse, ladder, significant"),
@@ -156,7 +156,7 @@ def test_data_that_do_not_fit_are_refused_before_a_run(
 
 
 def test_columns_of_a_large_table_are_known_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare_data, "SMALL", 100)
+    monkeypatch.setattr(dataset, "SMALL", 100)
     monkeypatch.chdir(tmp_path)
     write_data()
     with pytest.raises(PodiumError, match="has no column 'lefft'"):

@@ -13,7 +13,7 @@ from podium.kfp import runs
 from podium.kfp.client import Server
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.versions import choose, upload
-from podium.steps.kept_logs import KeptLogs
+from podium.training.kept_logs import KeptLogs
 
 HELLO = """
 components: {}

@@ -255,7 +255,7 @@ STEP = """if True:
     from podium.cluster import connect
     from podium.steps.step import step
     from podium.manifests.workload import Workload
-    from podium.steps.launch import launched
+    from podium.training.launch import launched
     import json, time
     @step
     def run():

@@ -233,7 +233,7 @@ DEAF = """if True:
     from podium.identity import current_run
     from podium.manifests.pytorchjob import build
     from podium.manifests.workload import Workload
-    from podium.steps.launch import launched
+    from podium.training.launch import launched
     run = current_run()
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGKILL))
     job = build(name="{job}", image="{image}", command=("sleep", "600"), workers=1)

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from podium.steps.origin import Origin
 from podium.trainer.__main__ import main
+from podium.training.origin import Origin
 
 
 @pytest.fixture(autouse=True)

@@ -7,8 +7,8 @@ import pytest
 import yaml
 
 from podium.steps.sweep import SweepSettings, sweep
-from podium.steps.target import LaunchTarget
 from podium.steps.train import TrainSettings, train
+from podium.training.target import LaunchTarget
 
 SCRIPT = """
 mkdir -p "$PODIUM_OUTPUT"

@@ -16,11 +16,11 @@ from podium.identity import code_version
 from podium.models import Version, open_registry
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate, per_class
-from podium.steps.predict import PREPROCESSING
-from podium.steps.predict_job import PredictJobs
 from podium.steps.promote import Promotion, promote
-from podium.steps.target import LaunchTarget
 from podium.steps.upload_model import upload_model
+from podium.training.predict import PREPROCESSING
+from podium.training.predict_job import PredictJobs
+from podium.training.target import LaunchTarget
 
 RUN = "20260102-030405-abcd"
 

@@ -17,14 +17,14 @@ from podium.code.bundle import pack, store
 from podium.data import artifact
 from podium.errors import Failed, InvalidInput
 from podium.models import open_registry
-from podium.steps.compare import predictions
 from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate
-from podium.steps.origin import Origin
-from podium.steps.predict_command import predict_here
-from podium.steps.predict_job import PredictJobs
 from podium.steps.promote import promote
-from podium.steps.target import LaunchTarget
 from podium.steps.upload_model import upload_model
+from podium.training.compare import predictions
+from podium.training.origin import Origin
+from podium.training.predict_command import predict_here
+from podium.training.predict_job import PredictJobs
+from podium.training.target import LaunchTarget
 
 PREDICT = """
 import argparse, os

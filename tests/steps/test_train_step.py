@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from podium.errors import NotFound
-from podium.steps.recipe import METRICS, TRAINER, Recipe
-from podium.steps.target import LaunchTarget
 from podium.steps.train import TrainSettings, train
+from podium.training.recipe import METRICS, TRAINER, Recipe
+from podium.training.target import LaunchTarget
 
 WRITE = """
 import json, os, pathlib, sys

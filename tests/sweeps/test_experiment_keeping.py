@@ -9,9 +9,9 @@ from test_experiment_engine import experiment, run
 
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.labels import WARM_START
-from podium.steps.retention import plan_retention, remove
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import resume
+from podium.training.retention import plan_retention, remove
 
 TRAINER = """
 import json, sys

@@ -51,8 +51,8 @@ class Best:
 
 def model_of(trial: Trial) -> str | None:
     """Return the URI of what a trial left as its model; None if it left nothing."""
-    from podium.steps.retention import output_of
     from podium.storage import connect
+    from podium.training.retention import output_of
 
     try:
         url = output_of(trial)

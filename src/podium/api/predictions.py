@@ -14,8 +14,8 @@ from podium.errors import InvalidInput
 from podium.frames import data_frame
 from podium.notebook import table
 from podium.scoring import OnnxModel
-from podium.steps.predict import Outcome, Predictor, Predicts
 from podium.text import one_line
+from podium.training.predict import Outcome, Predictor, Predicts
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -237,9 +237,9 @@ def open_model(uri: str | Path) -> Model:
         >>> len(model.predict(images))
         2
     """
-    from podium.steps import predict
-    from podium.steps.model_directory import fetch_model, model_files, require_model
     from podium.storage import absolute, path_of
+    from podium.training import predict
+    from podium.training.model_directory import fetch_model, model_files, require_model
 
     where, file = absolute(uri), ""
     if where.rpartition("/")[2] in (predict.ONNX, predict.COMMAND):

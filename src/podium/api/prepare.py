@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from podium.cluster.kubernetes.store_access import take_access
 from podium.data.dataset import Dataset
 from podium.heartbeat import doing
 from podium.settings import Settings
-from podium.steps import prepare_data as step
-from podium.steps.prepare_data import DataSettings
+from podium.training.dataset import DataSettings, prepare
 
 
 def prepare_data(
@@ -47,5 +47,6 @@ def write(settings: DataSettings, output: str | Path | None = None) -> Dataset:
         return Dataset(settings.dataset)
     where = output or Settings.from_environment().home / "data" / settings.name
     with doing(f"preparing {settings.name}"):
-        step.prepare_data(settings, str(where))
+        take_access()
+        prepare(settings, str(where))
     return Dataset(where)

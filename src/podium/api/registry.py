@@ -17,9 +17,9 @@ from podium.models.pointers import CHAMPION
 from podium.models.version import Version
 from podium.notebook import table
 from podium.settings import STORAGE, Settings
-from podium.steps.mlflow_log import champion_in_mlflow, check_tracking
 from podium.terminal import echo
 from podium.text import figure, one_line
+from podium.training.mlflow_log import champion_in_mlflow, check_tracking
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -63,7 +63,7 @@ class ModelVersion:
     @property
     def is_command(self) -> bool:
         """Whether it predicts by a command that is stored with it, not by an ONNX graph."""
-        from podium.steps.predict import COMMAND, ONNX
+        from podium.training.predict import COMMAND, ONNX
 
         return COMMAND in self.record.files and ONNX not in self.record.files
 
@@ -71,7 +71,7 @@ class ModelVersion:
     def opened(self) -> "PredictionModel":
         """The version as a model that predicts, which also streams files larger than memory."""
         from podium.api.predictions import Model as PredictionModel
-        from podium.steps import predict
+        from podium.training import predict
 
         def graph() -> Any:
             with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
@@ -237,7 +237,7 @@ class RegisteredModel:
             held = self._model.aliases().get(CHAMPION)
             record = self._model.promote(chosen, {"reason": reason}, held.points_at if held else None)
             return self._moved(Promotion(record=record), tracking)
-        from podium.steps.compare import contest
+        from podium.training.compare import contest
 
         ended = contest(self._model, chosen, rule, str(data) if data else None, {"reason": reason})
         if ended.record is None:

@@ -117,7 +117,7 @@ class Sweep(Launched):
         return Plots(self._table)
 
     def _table(self) -> dict[str, Any]:
-        from podium.steps.sweep import table_of
+        from podium.training.handover import table_of
 
         trials = self.cluster.trials(self.name)
         best = best_trial(trials)

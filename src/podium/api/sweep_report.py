@@ -15,9 +15,9 @@ from podium.metrics import number
 from podium.report import Failure, SweepPage, render_sweep
 from podium.report.page import SHOWN_FAILURES
 from podium.settings import Settings
-from podium.steps.follow import read_metrics
-from podium.steps.sweep import table_of
 from podium.sweeps.resume import is_stopped
+from podium.training.follow import read_metrics
+from podium.training.handover import table_of
 
 LINES = 12
 """Last lines shown of a trial without a result."""

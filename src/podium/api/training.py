@@ -21,13 +21,13 @@ from podium.manifests.workload import Workload
 from podium.metrics import PACE
 from podium.notebook import LiveCell, in_notebook, say, table
 from podium.settings import Settings
-from podium.steps.follow import read_metrics
-from podium.steps.launch import launch
-from podium.steps.recipe import Recipe
-from podium.steps.target import LaunchTarget
-from podium.steps.train import PlannedTraining, Trained, TrainSettings, plan
 from podium.storage import absolute
 from podium.text import duration, figure, one_line
+from podium.training.follow import read_metrics
+from podium.training.launch import launch
+from podium.training.recipe import Recipe
+from podium.training.settings import PlannedTraining, Trained, TrainSettings, plan
+from podium.training.target import LaunchTarget
 
 if TYPE_CHECKING:
     from pandas import DataFrame

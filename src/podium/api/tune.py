@@ -21,8 +21,8 @@ from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT
 from podium.notebook import say
 from podium.settings import Settings
-from podium.steps.target import TRAINER_IMAGE
 from podium.storage import absolute
+from podium.training.target import TRAINER_IMAGE
 
 LESS = ("loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret")
 """Words in the name of a metric of which less is better, where nobody says it."""

@@ -60,7 +60,7 @@ def prepare(
       podium data prepare small-fashion --output s3://datasets/small-fashion
     """
     from podium.api.prepare import write
-    from podium.steps.prepare_data import DataSettings
+    from podium.training.dataset import DataSettings
 
     _talk()
     options = {name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()}

@@ -348,7 +348,7 @@ def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: boo
       podium experiment keep random --best 3
       podium experiment keep random --best 3 --delete
     """
-    from podium.steps.retention import plan_retention, remove
+    from podium.training.retention import plan_retention, remove
 
     with spec.open() as cluster:
         plan = plan_retention(cluster, name, best)

@@ -53,7 +53,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
       podium models upload churn trained/ --data prepared/
       podium models upload churn s3://team/models/churn --version 2026-05 --metric roc_auc --data s3://team/churn
     """
-    from podium.steps.import_model import Source, import_model
+    from podium.training.import_model import Source, import_model
 
     with doing(f"uploading {source['uri']}"):
         stored = import_model(Source(**source), open_registry(storage)[name], version)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from podium.models import Overview, Record, Summary, Version
     from podium.scoring.comparison import Change
-    from podium.steps.compare import Difference
+    from podium.training.compare import Difference
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"

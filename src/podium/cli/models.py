@@ -17,7 +17,7 @@ from podium.terminal import output, progress_bar
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.steps.compare import Predictions
+    from podium.training.compare import Predictions
 
 
 @click.group(cls=Commands)
@@ -131,7 +131,7 @@ def diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
     from podium.errors import InvalidInput
-    from podium.steps.compare import chosen_metric, difference, predictions
+    from podium.training.compare import chosen_metric, difference, predictions
 
     if draw and data is None:
         raise InvalidInput(f"--draw {draw} needs the pictures of a dataset", "add --data URI")

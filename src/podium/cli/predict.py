@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podium.api.registry import ModelVersion
     from podium.data.rows import Problem
     from podium.models import Registry
-    from podium.steps.predict import Outcome
+    from podium.training.predict import Outcome
 
 
 @click.command()
@@ -98,7 +98,7 @@ class _Tally:
 
     def good(self, results: "Iterable[Outcome | Problem]") -> "Iterator[Outcome]":
         """Yield and count the outcomes; report problems at once and collect them."""
-        from podium.steps.predict import Outcome
+        from podium.training.predict import Outcome
 
         for result in results:
             if isinstance(result, Outcome):

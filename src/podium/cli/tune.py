@@ -112,7 +112,7 @@ OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.
 def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **options: Any) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.placement import Pods
-    from podium.steps.target import TRAINER_IMAGE
+    from podium.training.target import TRAINER_IMAGE
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
     return TuneSettings(goal=Goal.read(objective), image=image or TRAINER_IMAGE, pods=pods, **options)

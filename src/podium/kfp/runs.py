@@ -18,9 +18,9 @@ from podium.kfp.values import PipelineSettings
 from podium.kfp.versions import Version
 from podium.kubeconfig import has_kubeconfig
 from podium.pod import STEPS
-from podium.steps.base import FIX
-from podium.steps.kept_logs import KeptLogs
 from podium.text import cut
+from podium.training.base import FIX
+from podium.training.kept_logs import KeptLogs
 
 POLL = 2.0
 """Seconds between polls: the server has no watch."""

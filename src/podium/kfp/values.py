@@ -11,10 +11,9 @@ if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
     from podium.manifests.workload import Workload
     from podium.models import PromotionRule
-    from podium.steps.prepare_data import DataSettings
-    from podium.steps.sweep import SweepSettings
-    from podium.steps.target import LaunchTarget
-    from podium.steps.train import TrainSettings
+    from podium.training.dataset import DataSettings
+    from podium.training.settings import SweepSettings, TrainSettings
+    from podium.training.target import LaunchTarget
 
 PIPELINES = ("tune-and-promote", "train-and-promote")
 """Names of the compiled pipelines; another pipeline may mean something else by the same parameters."""
@@ -57,10 +56,9 @@ class PipelineSettings:
         Raises:
             InvalidInput: A value breaks a rule.
         """
-        from podium.steps.prepare_data import DataSettings
-        from podium.steps.sweep import SweepSettings
-        from podium.steps.target import LaunchTarget
-        from podium.steps.train import TrainSettings
+        from podium.training.dataset import DataSettings
+        from podium.training.settings import SweepSettings, TrainSettings
+        from podium.training.target import LaunchTarget
 
         return cls(
             data=_read(DataSettings, values), sweep=_read(SweepSettings, values), train=_read(TrainSettings, values),
@@ -93,7 +91,7 @@ class PipelineSettings:
         """
         from podium.identity import RunIdentity
         from podium.manifests.experiment.adapt import is_podiums
-        from podium.steps.train import plan
+        from podium.training.settings import plan
 
         experiment = self.experiment()
         if experiment:
@@ -122,7 +120,7 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     """
     from podium.models import PromotionRule
     from podium.models.document import check_name
-    from podium.steps.mlflow_log import check_tracking
+    from podium.training.mlflow_log import check_tracking
 
     settings = PipelineSettings.read(values)
     experiment = settings.experiment()

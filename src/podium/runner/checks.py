@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from podium.cluster.local.cluster import LocalCluster
     from podium.data.schema import DatasetInfo
     from podium.manifests.experiment import Experiment
-    from podium.steps.prepare_data import DataSettings
     from podium.trainer.config import TrainConfig
+    from podium.training.dataset import DataSettings
 
 
 def check_here(values: Mapping[str, Any]) -> None:
@@ -29,8 +29,8 @@ def check_here(values: Mapping[str, Any]) -> None:
     """
     from podium import cluster, storage
     from podium.cluster.local.cluster import LocalCluster
-    from podium.steps.mlflow_log import check_tracking
-    from podium.steps.prepare_data import check_data
+    from podium.training.dataset import check_data
+    from podium.training.mlflow_log import check_tracking
 
     settings = check_values(values, here=True)
     for location in settings.data.locations if settings.data else ():
@@ -79,10 +79,10 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None
 
 def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:
     """Check the flags of podium's trainer with its own parser, and whether its network takes the data."""
-    from podium.steps.recipe import as_arguments
     from podium.trainer import networks
     from podium.trainer.config import check_torch, parse
     from podium.trainer.task import read
+    from podium.training.recipe import as_arguments
 
     assert settings.train is not None
     check_torch()
@@ -128,8 +128,8 @@ def _smaller_batch(items: int, settings: PipelineSettings) -> str:
 def _of_trials(experiment: "Experiment") -> "TrainConfig":
     """Return network and batch size of the trial with the most items in a batch."""
     from podium.manifests.experiment.adapt import flags_of
-    from podium.steps.recipe import as_arguments
     from podium.trainer.config import parse
+    from podium.training.recipe import as_arguments
 
     values = {
         parameter.name: max(parameter.choices, key=_number) if parameter.choices else parameter.text(parameter.high)

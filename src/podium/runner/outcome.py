@@ -9,11 +9,11 @@ from typing import Any
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
 from podium.runner.record import RunRecord
-from podium.steps.handover import Evaluation
 from podium.storage import path_of
 from podium.tables import screen_width, table
 from podium.terminal import Styled
 from podium.text import brief, figure, harmless, relative
+from podium.training.handover import Evaluation
 
 _log = logging.getLogger("podium")
 

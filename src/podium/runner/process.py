@@ -30,7 +30,7 @@ from podium.interrupts import Background, signals_interrupt
 from podium.runner.messages import Event, Order
 from podium.runner.record import RunRecord, StepRecord
 from podium.settings import Settings
-from podium.steps.base import PROGRESS
+from podium.training.base import PROGRESS
 
 STOP_SECONDS = 40
 """Seconds a cancelled step has to stop what it started."""

@@ -10,10 +10,10 @@ from podium.heartbeat import doing
 from podium.notebook import LiveCell, in_notebook
 from podium.runner.process import Watcher
 from podium.runner.record import RunRecord, StepRecord, last_like
-from podium.steps.base import PROGRESS
 from podium.tables import Row, table
 from podium.terminal import Styled, echo, live, styled
 from podium.text import counted, duration, relative
+from podium.training.base import PROGRESS
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -18,9 +18,9 @@ from podium.errors import Conflict, Failed, InvalidInput, PodiumError, suggestio
 from podium.identity import ATTEMPT
 from podium.kfp.parameters import pairs
 from podium.runner.messages import Event
-from podium.steps.base import FIX
-from podium.steps.kept_logs import KeptLogs
 from podium.storage import path_of
+from podium.training.base import FIX
+from podium.training.kept_logs import KeptLogs
 
 PREPARING = ("fingerprint-data", "prepare-data")
 """Steps after which nothing is lost by a new run, while a resumed one would keep a parameter that they refused."""

@@ -11,9 +11,9 @@ from podium.notebook import table
 from podium.runner.record import RunRecord, records_below
 from podium.runner.run import Run
 from podium.settings import Settings
-from podium.steps.kept_logs import KeptLogs
 from podium.storage import Entry, Storage, connect
 from podium.text import duration
+from podium.training.kept_logs import KeptLogs
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -8,19 +8,19 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import InvalidInput, require
+from podium.errors import require
 from podium.identity import current_run
-from podium.steps.base import say
-from podium.steps.handover import read_trials
-from podium.steps.model_directory import fetch_model, model_files
-from podium.steps.origin import Origin
-from podium.steps.predict import ONNX, PREPROCESSING, write_preprocessing
-from podium.steps.predict_job import PredictJobs
-from podium.steps.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
 from podium.steps.step import step
-from podium.steps.target import LaunchTarget
-from podium.steps.trained import TrainedMetrics
 from podium.text import figure
+from podium.training.base import say
+from podium.training.handover import PREDICTIONS, TARGET, describe_dataset, per_class, read_trials
+from podium.training.model_directory import fetch_model, model_files
+from podium.training.origin import Origin
+from podium.training.predict import ONNX, PREPROCESSING, write_preprocessing
+from podium.training.predict_job import PredictJobs
+from podium.training.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
+from podium.training.target import LaunchTarget
+from podium.training.trained import TrainedMetrics, check_data
 
 __all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 
@@ -30,11 +30,6 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo, Split
     from podium.scoring import Metric, Scores
 
-PREDICTIONS = "predictions.npy"
-"""What evaluate writes for the version: the winner's predictions of the test part. Classification: probabilities,
-float32 [n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
-TARGET = "target.npy"
-"""Beside it: the true classes or numbers, to compare versions without the dataset."""
 TIES = {"classification": "log_loss", "regression": "rmse"}
 """What decides between candidates whose metric is equal."""
 
@@ -215,7 +210,7 @@ def _test(
     import numpy as np
 
     from podium.data.held_out import HeldOut
-    from podium.steps.examples import regression_points, worst_examples
+    from podium.training.examples import regression_points, worst_examples
 
     held_out = HeldOut.open(test)
     part = held_out.part
@@ -274,20 +269,6 @@ def _score(
     return score_predictions(predicted[counted], part.target[counted], classes=classes, metric=metric, name=name)
 
 
-def check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
-    """Refuse a model trained on other data: it may have seen this test part.
-
-    Raises:
-        InvalidInput: Its metrics.json names another dataset.
-    """
-    digest = trained.dataset
-    if digest is not None and digest != info.digest:
-        raise InvalidInput(
-            f"{uri} was trained on dataset {digest}, but is evaluated on {info.digest}",
-            "train every candidate on the dataset artifact of the evaluation",
-        )
-
-
 def _why(ranked: list[Candidate], metric: "Metric") -> str:
     if len(ranked) == 1:
         return "the only candidate"
@@ -310,38 +291,3 @@ def _words(scores: "Scores", metric: "Metric") -> str:
     """Return the metric first, then the others."""
     values = {metric.name: scores.value(metric), **scores.metrics}
     return " ".join(f"{name} {figure(value)}" for name, value in values.items())
-
-
-def describe_dataset(info: "DatasetInfo") -> dict[str, Any]:
-    """Return what the metadata of a version says of the dataset it was evaluated on."""
-    return {
-        "name": info.name,
-        "kind": info.kind,
-        "digest": info.digest,
-        "test_digest": info.test_digest,
-        "test_part": info.test_part,
-        "classes": list(info.classes),
-        "target": info.target.name,
-        "counts": {name: part.count for name, part in info.parts.items()},
-        "warnings": list(info.warnings),
-        "source": info.source,
-    }
-
-
-def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return precision, recall, F1 and number of items of each class; a ratio of 0/0 is None.
-
-    Args:
-        confusion: [classes, classes]: rows are the true class, columns the predicted one; empty for regression.
-    """
-    rows = []
-    for at, name in enumerate(classes if confusion else ()):
-        hits, items, predicted = confusion[at][at], sum(confusion[at]), sum(row[at] for row in confusion)
-        rows.append({
-            "name": name,
-            "precision": hits / predicted if predicted else None,
-            "recall": hits / items if items else None,
-            "f1": 2 * hits / (items + predicted) if items + predicted else None,
-            "items": items,
-        })  # fmt: skip
-    return rows

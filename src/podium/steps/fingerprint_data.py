@@ -9,11 +9,11 @@ from pathlib import Path
 from podium.documents import load_json, parse
 from podium.errors import InvalidInput, NotFound
 from podium.identity import current_run
-from podium.steps.base import say
-from podium.steps.prepare_data import DataSettings
 from podium.steps.step import step
-from podium.steps.target import storage_url
 from podium.storage import Storage, connect
+from podium.training.base import say
+from podium.training.dataset import DataSettings
+from podium.training.target import storage_url
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.identity import current_run
-from podium.steps.base import say
-from podium.steps.compare import judge
-from podium.steps.handover import Evaluation
-from podium.steps.mlflow_log import check_tracking, log_to_mlflow
-from podium.steps.predict_job import PredictJobs
 from podium.steps.step import step
-from podium.steps.target import LaunchTarget, storage_url
+from podium.training.base import say
+from podium.training.compare import judge
+from podium.training.handover import Evaluation
+from podium.training.mlflow_log import check_tracking, log_to_mlflow
+from podium.training.predict_job import PredictJobs
+from podium.training.target import LaunchTarget, storage_url
 
 __all__ = ["LaunchTarget", "PredictJobs", "promote"]
 

@@ -13,7 +13,7 @@ from typing import Any
 from podium.errors import NotFound, PodiumError
 from podium.identity import POD_NAME, RUN_ID, current_run
 from podium.interrupts import Background, Terminated
-from podium.steps.kept_logs import Excerpt, KeptLogs, only_warned
+from podium.training.kept_logs import Excerpt, KeptLogs, only_warned
 
 INTERVAL = 20.0
 """Seconds between two writes while the step runs: what it printed until then survives a kill."""

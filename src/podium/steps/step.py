@@ -17,9 +17,9 @@ from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError
 from podium.interrupts import Terminated, exit_code, signals_interrupt
 from podium.settings import SAFE_PATH
-from podium.steps.base import FIX, say
 from podium.steps.recorder import describe_error, recorded
-from podium.steps.target import storage_url
+from podium.training.base import FIX, say
+from podium.training.target import storage_url
 
 FLAG = "--executor_input"
 """Stands before a JSON object on the command line of a step's process (kfp 2.17)."""

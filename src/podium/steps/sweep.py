@@ -2,9 +2,9 @@
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +12,25 @@ from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
 from podium.data import artifact
 from podium.doctor.trial import why_unavailable
-from podium.errors import Denied, Failed, InvalidInput, PodiumError, Unavailable
+from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
-from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard, news
-from podium.manifests.experiment.adapt import adapt, decided, is_podiums, locate, with_pods_retained
-from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
-from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
-from podium.steps.base import require_at_least, require_seed, say
-from podium.steps.follow import show_log
-from podium.steps.launch import launched
-from podium.steps.model_directory import require_model
-from podium.steps.origin import Origin
-from podium.steps.recipe import Recipe
+from podium.manifests.experiment import Experiment, Trial, best_trial, news
+from podium.manifests.experiment.adapt import is_podiums, locate, with_pods_retained
 from podium.steps.step import step
-from podium.steps.target import LaunchTarget, local_path, say_kind, storage_url
-from podium.steps.trained import TrainedMetrics
-from podium.steps.trial_logs import TrialLogs, trial_logs
 from podium.sweeps import connect
 from podium.text import brief, duration
+from podium.training.base import say
+from podium.training.follow import show_log
+from podium.training.handover import table_of
+from podium.training.launch import launched
+from podium.training.model_directory import require_model
+from podium.training.origin import Origin
+from podium.training.recipe import Recipe
+from podium.training.settings import SweepSettings
+from podium.training.target import LaunchTarget, local_path, say_kind, storage_url
+from podium.training.trial_logs import TrialLogs, trial_logs
+
+__all__ = ["LaunchTarget", "SweepSettings", "sweep"]
 
 WORTH = 10.0
 """Seconds below which it is not said what is left."""
@@ -56,94 +57,6 @@ class Swept:
 
     metadata: dict[str, Any]
     """Metadata of the table of trials."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SweepSettings:
-    """What a sweep runs; fields are named as in the pipelines."""
-
-    experiment: str
-    """Name of a bundled Experiment, or YAML."""
-
-    max_trials: int
-    """spec.maxTrialCount"""
-
-    parallel_trials: int
-    """spec.parallelTrialCount; lowered to max_trials."""
-
-    trial_epochs: int = 0
-    """``--epochs`` of podium's trainer; 0 leaves it to the Experiment."""
-
-    trial_workers: int = 0
-    """Workers of each trial, besides its master; 0: none, or those of the Experiment for another trainer."""
-
-    network: str = ""
-    """``--model`` of podium's trainer; empty leaves it to the Experiment, if that does not come with podium."""
-
-    unnamed: str = QUICKEST
-    """``--model`` of a bundled Experiment's trials where nobody names one, see with_data."""
-
-    seed: int = 0
-    """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
-
-    job_kind: str = AUTO
-    """What its trials are: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
-
-    def __post_init__(self) -> None:
-        check_choice(self.job_kind, self.trial_workers)
-        require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
-        require_seed(self.seed)
-
-    @property
-    def model(self) -> str:
-        """``--model`` of the trials; empty for what the Experiment says."""
-        return self.network if self.names_network else self.unnamed
-
-    @property
-    def names_network(self) -> bool:
-        """Whether somebody chose the network."""
-        return bool(self.network) or not is_bundled(self.experiment)
-
-    def with_data(self, meaning: str) -> "SweepSettings":
-        """Return the settings for data whose input is an image, a table or an array."""
-        return replace(self, unnamed=quickest(meaning))
-
-    def load(self) -> Experiment:
-        """Read the Experiment as it is written."""
-        return Experiment.load(self.experiment, self.model)
-
-    def adapt(self, target: LaunchTarget, *, name: str, run: RunIdentity, admits: Admits = admits_all) -> Experiment:
-        """Return the Experiment as part of a run, with placeholders for data and outputs.
-
-        Args:
-            target: Where and with what it runs.
-            run: The run it belongs to.
-
-        Raises:
-            InvalidInput: There is no such Experiment, or a setting makes no sense for it.
-        """
-        experiment = self.load()
-        if self.network and not is_podiums(experiment):
-            problem = f"network={self.network} is for podium's trainer, but the trials run another"
-            raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
-        experiment = self._as_kind(experiment, admits)
-        fixed = decided(epochs=self.trial_epochs, network=self.model, seed=self.seed, gpus=target.gpus_per_worker)
-        seeded = self.seed and "random_state" in experiment.algorithm.facts.settings
-        return adapt(
-            experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image=target.image,
-            max_trials=self.max_trials, workers=self.trial_workers,
-            parallel_trials=min(self.parallel_trials, self.max_trials), seed=self.seed if seeded else None,
-            labels=run.labels, owner=run.owner,
-        )  # fmt: skip
-
-    def _as_kind(self, experiment: Experiment, admits: Admits) -> Experiment:
-        """Return the Experiment with the kind of job as its trials that was asked for, or that the cluster runs."""
-        own = experiment.template.workload
-        workers = self.trial_workers if self.trial_workers or is_podiums(experiment) else own.workers
-        if own.kind == "Job" and self.job_kind == AUTO:
-            return experiment
-        kind = choose_kind(own.kind, self.job_kind, workers, admits)
-        return trials_as(experiment, kind, workers)
 
 
 @step
@@ -298,39 +211,6 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
     value = next((trial.value for trial in trials if trial.name == optimal), None)
     why = "both reached the same objective, and it ended first" if value == best.value else "its objective is better"
     return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {why}"
-
-
-def table_of(
-    experiment: Experiment, trials: Sequence[Trial], model_of: Callable[[Trial], str], best: str
-) -> dict[str, Any]:
-    """Describe all trials, best first, each with the metrics of its epochs.
-
-    Args:
-        trials: Its trials, oldest first.
-        model_of: Returns the URI of a trial's model directory; empty for none.
-        best: Name of the best trial; empty if there is none.
-    """
-    numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
-    rows = [
-        {**trial.summary(), "number": numbers[trial.name], "model": url, "epochs": _curve(url) if url else []}
-        for trial in leaderboard(trials)
-        for url in [model_of(trial)]
-    ]
-    return {
-        "experiment": experiment.name,
-        "algorithm": experiment.algorithm.name,
-        "objective": {"metric": experiment.objective.metric, "maximize": experiment.objective.maximize},
-        "parameters": experiment.spec.get("parameters") or [],
-        "best": best,
-        "trials": rows,
-    }
-
-
-def _curve(url: str) -> list[dict[str, float]]:
-    try:
-        return TrainedMetrics.read(url).epochs
-    except InvalidInput:
-        return []  # its trainer keeps another record: its row still counts
 
 
 def _swept(best: Trial, recipe: Recipe, table: Mapping[str, Any], run: RunIdentity, target: LaunchTarget) -> Swept:

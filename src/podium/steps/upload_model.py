@@ -8,14 +8,14 @@ from typing import Any
 from podium.code.reference import Code
 from podium.documents import load_json
 from podium.identity import code_version
-from podium.steps.base import say
 from podium.steps.evaluate import PREDICTIONS
-from podium.steps.handover import Evaluation
-from podium.steps.model_directory import fetch_evaluated
-from podium.steps.origin import Origin
 from podium.steps.step import step
-from podium.steps.target import storage_url
-from podium.steps.task import Task, check_model_task
+from podium.training.base import say
+from podium.training.handover import Evaluation
+from podium.training.model_directory import fetch_evaluated
+from podium.training.origin import Origin
+from podium.training.target import storage_url
+from podium.training.task import Task, check_model_task
 
 
 @step

@@ -12,7 +12,7 @@ from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
-from podium.steps.base import say
+from podium.training.base import say
 
 
 @contextmanager

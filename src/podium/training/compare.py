@@ -13,12 +13,12 @@ from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput, require
 from podium.models import Contest, Decision, Model, PromotionRule, Version
 from podium.models.rule import decide
-from podium.steps.evaluate import PREDICTIONS, TARGET
-from podium.steps.predict import PREPROCESSING, open_version
-from podium.steps.predict_command import CommandModel
-from podium.steps.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
-from podium.steps.target import Runtime
-from podium.steps.task import Task, check_model_task, check_task, class_names
+from podium.training.handover import PREDICTIONS, TARGET
+from podium.training.predict import PREPROCESSING, open_version
+from podium.training.predict_command import CommandModel
+from podium.training.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
+from podium.training.target import Runtime
+from podium.training.task import Task, check_model_task, check_task, class_names
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
     from podium.scoring import Comparison, Metric
     from podium.scoring.comparison import Changes
-    from podium.steps.predict_job import PredictJobs
+    from podium.training.predict_job import PredictJobs
 
 
 @dataclass(frozen=True, kw_only=True)

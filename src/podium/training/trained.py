@@ -4,11 +4,14 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from podium.documents import MAX_JSON, load_json, parse
-from podium.errors import NotFound
+from podium.errors import InvalidInput, NotFound
 from podium.storage import connect
+
+if TYPE_CHECKING:
+    from podium.data.schema import DatasetInfo
 
 FILE = "metrics.json"
 
@@ -58,3 +61,17 @@ class TrainedMetrics:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def check_data(uri: str, trained: TrainedMetrics, info: "DatasetInfo") -> None:
+    """Refuse a model trained on other data: it may have seen this test part.
+
+    Raises:
+        InvalidInput: Its metrics.json names another dataset.
+    """
+    digest = trained.dataset
+    if digest is not None and digest != info.digest:
+        raise InvalidInput(
+            f"{uri} was trained on dataset {digest}, but is evaluated on {info.digest}",
+            "train every candidate on the dataset artifact of the evaluation",
+        )

@@ -11,14 +11,15 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.models import Model, Version
 from podium.models.document import check_name
 from podium.models.version import METADATA
-from podium.steps.compare import by_name
-from podium.steps.evaluate import PREDICTIONS, TARGET, check_data, describe_dataset, per_class
-from podium.steps.model_directory import fetch_model, model_files, require_model
-from podium.steps.origin import Origin
-from podium.steps.predict import ONNX, PREPROCESSING, command_model, write_preprocessing
-from podium.steps.predict_command import FILE as COMMAND
-from podium.steps.predict_command import PredictCommand
-from podium.steps.seen import (
+from podium.storage import connect
+from podium.training.compare import by_name
+from podium.training.handover import PREDICTIONS, TARGET, describe_dataset, per_class
+from podium.training.model_directory import fetch_model, model_files, require_model
+from podium.training.origin import Origin
+from podium.training.predict import ONNX, PREPROCESSING, command_model, write_preprocessing
+from podium.training.predict_command import FILE as COMMAND
+from podium.training.predict_command import PredictCommand
+from podium.training.seen import (
     SEEN,
     TEST_ITEMS,
     read_seen,
@@ -27,16 +28,15 @@ from podium.steps.seen import (
     unseen,
     write_test_items,
 )
-from podium.steps.task import Task, check_model_task
-from podium.steps.trained import TrainedMetrics
-from podium.storage import connect
+from podium.training.task import Task, check_model_task
+from podium.training.trained import TrainedMetrics, check_data
 
 if TYPE_CHECKING:
     import numpy as np
 
     from podium.data.schema import DatasetInfo
     from podium.scoring import Scores
-    from podium.steps.predict import Predicts
+    from podium.training.predict import Predicts
 
 WRITTEN = (METADATA, PREDICTIONS, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export` made."""

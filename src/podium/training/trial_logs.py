@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from podium.cluster.base import Cluster
 from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment, Trial
-from podium.steps.kept_logs import KeptLogs, keep_replicas, only_warned
+from podium.training.kept_logs import KeptLogs, keep_replicas, only_warned
 
 COMPLETE = ("Succeeded", "EarlyStopped", "Failed")
 """Phases in which Katib does not start a deleted job again (katib: trial_controller.go, reconcileJob)."""

@@ -13,10 +13,10 @@ from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import locate
 from podium.manifests.experiment.checks import check
-from podium.steps.prepare_data import DataSettings
 from podium.steps.sweep import SweepSettings, first_failure, time_left
-from podium.steps.target import LaunchTarget, storage_url
-from podium.steps.train import TrainSettings
+from podium.training.dataset import DataSettings
+from podium.training.settings import TrainSettings
+from podium.training.target import LaunchTarget, storage_url
 
 RUN = RunIdentity(id="run-1")
 

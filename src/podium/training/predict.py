@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from podium.documents import load_json
 from podium.errors import InvalidInput, NotFound
-from podium.steps.model_directory import fetch_model, model_files
-from podium.steps.predict_command import FILE as COMMAND
-from podium.steps.predict_command import CommandModel
+from podium.training.model_directory import fetch_model, model_files
+from podium.training.predict_command import FILE as COMMAND
+from podium.training.predict_command import CommandModel
 
 if TYPE_CHECKING:
     import numpy as np

@@ -18,9 +18,9 @@ from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
 from podium.settings import CLUSTER, STORAGE
-from podium.steps.base import require_at_least, say
 from podium.storage import local_path as path_here
 from podium.storage import path_of
+from podium.training.base import require_at_least, say
 
 T = TypeVar("T", bound=Resource)
 

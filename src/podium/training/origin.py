@@ -6,8 +6,8 @@ from typing import Any, Self
 
 from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import NotFound
-from podium.steps.target import Runtime
 from podium.storage import connect
+from podium.training.target import Runtime
 
 FILE = "origin.json"
 

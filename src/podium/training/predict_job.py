@@ -13,13 +13,13 @@ from podium.errors import Failed, NotFound, PodiumError
 from podium.identity import current_run, object_name
 from podium.manifests.batch import job_manifest
 from podium.manifests.workload import Workload
-from podium.steps.base import say
-from podium.steps.follow import follow
-from podium.steps.launch import launched
-from podium.steps.predict_command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
-from podium.steps.recipe import DEADLINE, KEPT
-from podium.steps.target import LaunchTarget, Runtime, local_path
 from podium.storage import connect as open_storage
+from podium.training.base import say
+from podium.training.follow import follow
+from podium.training.launch import launched
+from podium.training.predict_command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
+from podium.training.recipe import DEADLINE, KEPT
+from podium.training.target import LaunchTarget, Runtime, local_path
 
 if TYPE_CHECKING:
     import numpy as np

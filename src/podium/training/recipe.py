@@ -15,7 +15,7 @@ from podium.manifests.job_kinds import AUTO, Admits, admits_all, as_kind, choose
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, build
 from podium.manifests.workload import Workload
-from podium.steps.target import TRAINER_IMAGE, LaunchTarget
+from podium.training.target import TRAINER_IMAGE, LaunchTarget
 
 TRAINER = ("python", "-m", "podium.trainer")
 DEADLINE = 24 * 3600

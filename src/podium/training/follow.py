@@ -9,7 +9,7 @@ from podium.errors import Failed, PodiumError
 from podium.manifests.conditions import State
 from podium.manifests.resource import Resource
 from podium.metrics import PACE, number, parse_line
-from podium.steps.base import say
+from podium.training.base import say
 
 
 def follow(

@@ -1,12 +1,24 @@
 """What one step writes for the next: ``evaluation.json`` and the table of trials, checked when they are read."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from podium.documents import parse, read_json
-from podium.errors import require
-from podium.steps.origin import Origin
+from podium.errors import InvalidInput, require
+from podium.manifests.experiment import Experiment, Trial, leaderboard
+from podium.training.origin import Origin
+from podium.training.trained import TrainedMetrics
+
+if TYPE_CHECKING:
+    from podium.data.schema import DatasetInfo
+
+PREDICTIONS = "predictions.npy"
+"""What evaluate writes for the version: the winner's predictions of the test part. Classification: probabilities,
+float32 [n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
+TARGET = "target.npy"
+"""Beside it: the true classes or numbers, to compare versions without the dataset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,3 +187,71 @@ def read_trials(path: Path) -> dict[str, Any]:
     table: dict[str, Any] = read_json(path)
     parse(_Sweep, table, str(path))
     return table
+
+
+def table_of(
+    experiment: Experiment, trials: Sequence[Trial], model_of: Callable[[Trial], str], best: str
+) -> dict[str, Any]:
+    """Describe all trials, best first, each with the metrics of its epochs.
+
+    Args:
+        trials: Its trials, oldest first.
+        model_of: Returns the URI of a trial's model directory; empty for none.
+        best: Name of the best trial; empty if there is none.
+    """
+    numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
+    rows = [
+        {**trial.summary(), "number": numbers[trial.name], "model": url, "epochs": _curve(url) if url else []}
+        for trial in leaderboard(trials)
+        for url in [model_of(trial)]
+    ]
+    return {
+        "experiment": experiment.name,
+        "algorithm": experiment.algorithm.name,
+        "objective": {"metric": experiment.objective.metric, "maximize": experiment.objective.maximize},
+        "parameters": experiment.spec.get("parameters") or [],
+        "best": best,
+        "trials": rows,
+    }
+
+
+def _curve(url: str) -> list[dict[str, float]]:
+    try:
+        return TrainedMetrics.read(url).epochs
+    except InvalidInput:
+        return []  # its trainer keeps another record: its row still counts
+
+
+def describe_dataset(info: "DatasetInfo") -> dict[str, Any]:
+    """Return what the metadata of a version says of the dataset it was evaluated on."""
+    return {
+        "name": info.name,
+        "kind": info.kind,
+        "digest": info.digest,
+        "test_digest": info.test_digest,
+        "test_part": info.test_part,
+        "classes": list(info.classes),
+        "target": info.target.name,
+        "counts": {name: part.count for name, part in info.parts.items()},
+        "warnings": list(info.warnings),
+        "source": info.source,
+    }
+
+
+def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[dict[str, Any]]:
+    """Return precision, recall, F1 and number of items of each class; a ratio of 0/0 is None.
+
+    Args:
+        confusion: [classes, classes]: rows are the true class, columns the predicted one; empty for regression.
+    """
+    rows = []
+    for at, name in enumerate(classes if confusion else ()):
+        hits, items, predicted = confusion[at][at], sum(confusion[at]), sum(row[at] for row in confusion)
+        rows.append({
+            "name": name,
+            "precision": hits / predicted if predicted else None,
+            "recall": hits / items if items else None,
+            "f1": 2 * hits / (items + predicted) if items + predicted else None,
+            "items": items,
+        })  # fmt: skip
+    return rows

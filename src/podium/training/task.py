@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from podium.documents import load_json
 from podium.errors import InvalidInput
 from podium.models import Model, Version
-from podium.steps.predict import PREPROCESSING
+from podium.training.predict import PREPROCESSING
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo

@@ -14,14 +14,14 @@ from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, NotFound, PodiumError, require
 from podium.identity import POD_NAME
-from podium.steps.base import say
 from podium.storage import path_of
+from podium.training.base import say
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
 
     from podium.models import Model, Record
-    from podium.steps.handover import Evaluation
+    from podium.training.handover import Evaluation
 
 CHAMPION = "champion"
 INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"

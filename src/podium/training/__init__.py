@@ -1,0 +1,1 @@
+"""What steps, shell and notebook share: recipe, prediction, comparison, import and retention of models."""

@@ -1,0 +1,312 @@
+"""Prepare a dataset: read a source, divide it, write one artifact."""
+
+import logging
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from podium.data.options import of_pipeline
+from podium.data.sources.known import DATASETS, known_dataset
+from podium.errors import InvalidInput, require, suggestion
+from podium.settings import Settings
+
+if TYPE_CHECKING:
+    from podium.data.artifact import DatasetInfo, Extras, Selection, Split
+    from podium.data.hashes import Hashes
+    from podium.data.options import DataOptions
+    from podium.data.sources.raw import Raw
+    from podium.data.splits import Division
+
+log = logging.getLogger("podium.data")
+summary = logging.getLogger("podium.data.summary")
+
+SOURCES = ("images", "table", "text", "npz")
+"""What may stand before the colon of a dataset, each a module of podium.data.sources."""
+
+KNOWN_OPTIONS = ("validation", "split", "split_seed")
+"""Options of mnist and fashion-mnist, whose images, classes and test part are given."""
+
+SMALL = 4 << 20
+"""Bytes of data that are read as a whole before a run begins."""
+
+LEAST_LIMIT = 20
+"""Items of a limited dataset at least, train and validation together."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """Which dataset to prepare; fields are named as in the pipelines."""
+
+    dataset: str = "mnist"
+    """mnist or fashion-mnist; images:DIRECTORY, table:FILE, text:FILE or npz:FILE; or the path or URI of a prepared
+    dataset, which is taken as it is."""
+
+    source: str = ""
+    """Directory or URI with the idx files of mnist or fashion-mnist; empty for cache, mirrors and package mirrors in
+    that order."""
+
+    target: str = ""
+    """Name of the target: the column of a table or of text, the array of an .npz."""
+
+    limit: int = 0
+    """How many items to use, train and validation together; 0 for all."""
+
+    data_options: Mapping[str, Any] = field(default_factory=dict)
+    """The other fields of podium.data.options.DataOptions, by name."""
+
+    def __post_init__(self) -> None:
+        require(self.limit == 0 or self.limit >= LEAST_LIMIT, f"limit >= {LEAST_LIMIT}",
+                "train and validation together; 0 takes all", limit=self.limit)  # fmt: skip
+        if self.dataset not in DATASETS:
+            require(not self.source, "source holds the idx files of mnist or fashion-mnist",
+                    "name your own data itself: dataset=table:FILE, or the path of a prepared dataset",
+                    dataset=self.dataset, source=self.source)  # fmt: skip
+            if not self.kind:
+                self._check_location()
+        if self.is_prepared:
+            given = {"limit": self.limit, "target": self.target, "data_options": self.data_options}
+            require(not any(given.values()), "a prepared dataset is taken as it is", "leave the options out",
+                    **{name: value for name, value in given.items() if value})  # fmt: skip
+        elif self.options and self.dataset in DATASETS:
+            for name in (*self.data_options, *(["target"] if self.target else [])):
+                if name not in KNOWN_OPTIONS:
+                    raise InvalidInput(f"{self.dataset} has no option {name}", f"options: {', '.join(KNOWN_OPTIONS)}")
+
+    @property
+    def kind(self) -> str:
+        """What stands before the colon; empty for a known or a prepared dataset."""
+        kind, colon, _ = self.dataset.partition(":")
+        return kind if colon and kind in SOURCES else ""
+
+    @property
+    def name(self) -> str:
+        """Name of the dataset if the options have none: that of the known dataset, or of the file without ending."""
+        return Path(self.dataset.partition(":")[2].rstrip("/")).name.partition(".")[0] if self.kind else self.dataset
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the dataset is the path or URI of a prepared one."""
+        if self.dataset in DATASETS or self.kind:
+            return False
+        return "/" in self.dataset or ":" in self.dataset or os.path.isfile(f"{self.dataset}/dataset.json")
+
+    @property
+    def locations(self) -> tuple[str, ...]:
+        """Files, folders and URIs that the data are read from; none of a known dataset from its mirrors."""
+        if self.dataset in DATASETS:
+            return (self.source,) if self.source and not self.source.startswith("http") else ()
+        if self.is_prepared:
+            return (f"{self.dataset.rstrip('/')}/dataset.json",)  # it holds the checksums of all files
+        location, test = self.dataset.partition(":")[2], self.options.test
+        require(location != "", "a source has a location", "as in table:houses.csv", dataset=self.dataset)
+        return (location, *([test] if isinstance(test, str) else []))
+
+    @property
+    def training_items(self) -> int | None:
+        """How many items the limit leaves for training at most; None without a limit."""
+        from podium.data.splits import held_out
+
+        return self.limit - held_out(self.limit, self.options.validation) if self.limit else None
+
+    def _check_location(self) -> None:
+        """Refuse what is neither the name of a known dataset nor looks like a path or URI."""
+        word, colon, rest = self.dataset.partition(":")
+        if not self.is_prepared:
+            known_dataset(self.dataset)
+        elif colon and "/" not in word and not rest.startswith("/") and not os.path.exists(self.dataset):
+            raise InvalidInput(f"no source is called {word!r}", suggestion(word, SOURCES))
+
+    @property
+    def options(self) -> "DataOptions":
+        """Options of the source, checked."""
+        from podium.data.options import DataOptions
+
+        return DataOptions.read(self.target, self.data_options)
+
+
+def check_data(settings: DataSettings, *, metric: str, model_name: str, storage: str) -> "DatasetInfo | None":
+    """Refuse before a run what `prepare_data` would refuse, as far as that takes seconds at most.
+
+    Args:
+        storage: URL of the registry's storage; one that is elsewhere is not asked.
+
+    Returns:
+        What the data hold; None if they are remote, large, or the known ones.
+
+    Raises:
+        PodiumError: As prepare_data. Of a large table only its columns are looked at.
+    """
+    from podium.data import artifact
+    from podium.data.sources.fetching import is_small
+    from podium.storage import local_path
+
+    model_name = model_name if local_path(storage) else ""
+    paths = [local_path(location) for location in settings.locations]
+    if settings.dataset in DATASETS or None in paths:
+        return None
+    if settings.is_prepared:
+        info = artifact.describe(settings.dataset)
+        _check_metric(metric, info.kind)
+        return info
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch, of_pipeline(settings.data_options), _heard():
+        if not all(is_small(path, SMALL) for path in paths if path):
+            module = import_module(f"podium.data.sources.{settings.kind}")
+            if columns := getattr(module, "open_file", None):
+                columns(settings.dataset.partition(":")[2], settings.options, Path(scratch))
+            return None
+        info = prepare(settings, f"{scratch}/data", f"{scratch}/test", None, metric)
+        if model_name:
+            check_model(model_name, storage, f"{scratch}/test")
+        return info
+
+
+def check_model(name: str, storage: str, test: str) -> None:
+    """Refuse a test part that is for another task than the model of this name, or hardly allows a comparison."""
+    from podium.models import open_registry
+    from podium.training.compare import check_comparable
+
+    check_comparable(open_registry(storage)[name], test)
+
+
+def prepare(
+    settings: DataSettings,
+    target: str | Path,
+    test: str | Path | None = None,
+    cache: Path | None = None,
+    metric: str = "",
+) -> "DatasetInfo":
+    """Write a dataset artifact, as `prepare_data` does, and nothing else."""
+    from podium.data import artifact
+    from podium.data.duplicates import hash_parts
+    from podium.data.splits import divide
+
+    if settings.is_prepared:
+        _check_metric(metric, artifact.describe(settings.dataset).kind)
+        return artifact.copy(settings.dataset, target, test)
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch, _heard() as warnings:
+        raw = _read(settings, cache or Settings.from_environment().cache, Path(scratch))
+        _check_metric(metric, raw.kind)
+        options, limit = settings.options, settings.limit or None
+        division = divide(raw, options, limit=limit)
+        raw = raw if raw.fit is None else raw.fit(division.index["train"])
+        own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
+        parts = {part: artifact.Selection(part=whole) for part, whole in own.items() if whole is not None}
+        parts |= {part: artifact.Selection(part=raw.items, index=index) for part, index in division.index.items()}
+        hashes = hash_parts(parts)
+        accepted = options.allow_duplicates or raw.published
+        _check_overlaps(parts, hashes, allowed=accepted or division.by_hash)
+        _report(parts, raw, division)
+        return artifact.write(
+            target, parts, name=raw.name, kind=raw.kind, classes=raw.classes, inputs=raw.descriptions,
+            target_name=raw.target_name, preprocessing=raw.preprocessing, source=raw.source, split=division.how,
+            seed=options.split_seed, limit=limit, test=test, extras=_extras(raw, division, hashes, accepted=accepted),
+            warnings=warnings,
+        )  # fmt: skip
+
+
+@contextmanager
+def _heard() -> Iterator[list[str]]:
+    """Collect what the data room warns of: whoever takes the dataset from a cache is told again."""
+    warnings: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: warnings.append(record.getMessage())  # type: ignore[method-assign]
+    log.addHandler(handler)
+    try:
+        yield warnings
+    finally:
+        log.removeHandler(handler)
+
+
+def _check_metric(text: str, kind: str) -> None:
+    from podium.scoring import METRICS
+    from podium.scoring.metrics import require_kind
+
+    if known := METRICS.get(text.rpartition(":")[2]):
+        require_kind(known, kind)
+
+
+def _read(settings: DataSettings, cache: Path, scratch: Path) -> "Raw":
+    if settings.kind:
+        location = settings.dataset.partition(":")[2]
+        module = import_module(f"podium.data.sources.{settings.kind}")
+        return cast("Raw", module.read(location, settings.options, scratch))
+    from podium.data.sources import mnist
+
+    return mnist.read(known_dataset(settings.dataset), cache=cache, source=settings.source or None)
+
+
+def _check_overlaps(parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, allowed: bool) -> None:
+    """Refuse items in two parts, or report them: where parts follow from hashes, these became equal as inputs only."""
+    from podium.data.duplicates import find_overlaps
+
+    overlaps = tuple(map(str, find_overlaps(parts, hashes)))
+    if overlaps and not allowed:
+        raise InvalidInput(
+            "; ".join(overlaps),
+            "remove the duplicates, keep them together by a group, or accept them: data_options.allow_duplicates=true",
+        )
+    for overlap in overlaps:
+        log.warning("%s", overlap)
+
+
+def _extras(raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]", *, accepted: bool) -> "Extras":
+    """Return what tells later which items a model has seen, and the test items as they came."""
+    import numpy as np
+
+    from podium.data.artifact import Extras
+    from podium.data.hashes import hash_labels
+
+    seen = np.union1d(hashes["train"], hashes["validation"])
+    if accepted:
+        seen = np.setdiff1d(seen, hashes["test"])
+    groups = {part: raw.groups[at] for part, at in division.index.items()} if raw.groups is not None else {}
+    hashed = {part: hash_labels(labels) for part, labels in {**groups, **raw.part_groups}.items()}
+    if hashed:
+        seen = np.union1d(seen, np.concatenate([of for part, of in hashed.items() if part != "test"]))
+    originals = raw.originals(division.index.get("test")) if raw.originals else None
+    return Extras(seen=seen, groups=hashed.get("test"), originals=originals)
+
+
+def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division") -> None:
+    """Say what of the division may be a mistake, and where it lies in time."""
+    from podium.data.artifact_files import count_classes
+    from podium.data.options import written
+    from podium.data.suspects import MOST_ROWS, find_answers, near_duplicates, sample
+    from podium.scoring.comparison import small_test_part
+
+    counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
+    _report_classes(counts, raw.classes)
+    for name, described in raw.descriptions.items():
+        if described.meaning == "table":
+            rows, target = (sample(parts["train"], of, MOST_ROWS) for of in (name, "target"))
+            for column in find_answers(rows, target, described.columns):
+                log.warning("column %s looks like the answer, since it predicts %s alone; unless it is known when the "
+                            "model is used, leave it out: %s", column, raw.target_name,
+                            written("drop", column))  # fmt: skip
+    said = [] if raw.published else near_duplicates(parts, raw.descriptions)
+    if small := small_test_part(len(parts["test"]), counts["test"], raw.kind):
+        said.append(small)
+    for sentence in said:
+        log.warning("%s", sentence)
+    if raw.times is not None:
+        spans = {part: raw.times[at] for part, at in division.index.items()}
+        summary.info("divided %s: train until %s, validation from %s until %s, test from %s until %s", division.how,
+                     _time(spans["train"].max()), _time(spans["validation"].min()), _time(spans["validation"].max()),
+                     _time(spans["test"].min()), _time(spans["test"].max()))  # fmt: skip
+
+
+def _time(moment: Any) -> str:
+    return str(moment).removesuffix("T00:00:00.000000")
+
+
+def _report_classes(counts: Mapping[str, tuple[int, ...]], classes: tuple[str, ...]) -> None:
+    for part, of_part in counts.items():
+        missing = [name for name, count in zip(classes, of_part, strict=False) if not count]
+        if missing:
+            more = f" and {len(missing) - 5} more classes" if len(missing) > 5 else ""
+            log.warning("the %s part has no item of %s%s", part, ", ".join(missing[:5]), more)

@@ -1,0 +1,239 @@
+"""A model that is a command: ``model.json`` names it, and it writes predictions for inputs.
+
+``python -m podium.steps.predict_command`` is what runs in its job: it fetches model and inputs, runs the command in the
+model directory with ``--model DIR --inputs DIR --output FILE``, and stores what the command wrote.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.documents import MAX_JSON, load_json, parse
+from podium.errors import Failed, InvalidInput, PodiumError, require
+from podium.storage import connect
+
+if TYPE_CHECKING:
+    import numpy as np
+
+FILE = "model.json"
+CONTRACT = "a predict command writes an .npy array of numbers to --output, one row for each row of the inputs"
+OUTPUT = "predictions.npy"
+STDERR = 2
+"""File descriptor."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PredictCommand:
+    """Content of ``model.json``."""
+
+    predict: list[str]
+    """The command; relative files in it are in the model directory."""
+
+    uris: bool = False
+    """Whether the command itself takes URIs for --model, --inputs and --output: its image needs no podium then."""
+
+    @classmethod
+    def parse(cls, content: bytes, name: str) -> "PredictCommand":
+        """Read model.json.
+
+        Raises:
+            InvalidInput: It is not JSON, or a field is missing or of another type.
+        """
+        command = parse(cls, load_json(content, name), name)
+        require(bool(command.predict), f"predict in {name} is a command", '["python", "predict.py"]', predict=[])
+        return command
+
+    def job_words(self, model: str, inputs: str, output: str) -> list[str]:
+        """Return the command line of a job that reads and writes at URIs."""
+        options = ["--model", model, "--inputs", inputs, "--output", output]
+        if self.uris:
+            return [*self.predict, *options]
+        return ["python", "-m", "podium.steps.predict_command", *options, "--", *self.predict]
+
+
+def read_command(uri: str) -> PredictCommand:
+    """Read model.json of a model directory.
+
+    Raises:
+        NotFound: There is none.
+        InvalidInput: It is not a predict command.
+    """
+    return PredictCommand.parse(connect(uri).get(FILE, limit=MAX_JSON + 1), f"{uri}/{FILE}")
+
+
+def write_inputs(inputs: "Mapping[str, np.ndarray]", folder: Path) -> list[Path]:
+    """Write ``<input>.npy`` of each input to a folder; memory maps are copied in pieces."""
+    import numpy as np
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, array in inputs.items():
+        copy = np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=array.dtype, shape=array.shape)
+        for at in range(0, len(array), 65536):
+            copy[at : at + 65536] = array[at : at + 65536]
+        copy.flush()
+    return [folder / f"{name}.npy" for name in inputs]
+
+
+def read_predictions(file: Path, *, items: int, classes: int | None, name: str) -> "np.ndarray":
+    """Read what a predict command wrote.
+
+    Args:
+        file: The array; never a pickle, which could run any code.
+        items: How many rows the inputs have.
+        classes: How many classes the dataset has; None for regression.
+        name: Of the model, for errors.
+
+    Returns:
+        Classification: probabilities, float32 ``[n, classes]``, or class indices ``[n]``. Regression: floats ``[n]``
+        or ``[n, k]``.
+
+    Raises:
+        InvalidInput: It is not an array of numbers, or has another shape.
+        Failed: A value is not finite.
+    """
+    import numpy as np
+
+    if file.is_symlink() or not file.is_file():  # a FIFO would be waited for
+        left = "something else than a file" if os.path.lexists(file) else "no file"
+        raise InvalidInput(f"{name} left {left} as its predictions", CONTRACT)
+    try:
+        # A map is never larger than the file, whatever the header claims.
+        array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InvalidInput(f"{name} left no array of predictions: {error}", CONTRACT) from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
+        raise InvalidInput(f"{name} predicts something else than numbers [n] or [n, k]", CONTRACT)
+    require(len(array) == items, f"{name} predicts every row", CONTRACT, predictions=len(array), rows=items)
+    if classes is not None and array.ndim == 2 and array.shape[1] != classes:
+        raise InvalidInput(f"{name} predicts {array.shape[1]} classes, but the data has {classes}")
+    array = np.array(array)
+    bad = np.flatnonzero(~np.isfinite(array.reshape(items, -1)).all(1))
+    if len(bad):
+        raise Failed(f"{name} predicts a value that is not finite, first for row {int(bad[0])}")
+    if classes is None:
+        return array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+    return _classified(array, classes, name)
+
+
+def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
+    """Check probabilities [n, classes] or class indices [n]."""
+    import numpy as np
+
+    if array.ndim == 1:
+        whole = array.astype(np.int64)
+        wrong = np.flatnonzero((whole != array) | (whole < 0) | (whole >= classes))
+        if len(wrong):
+            row = int(wrong[0])
+            raise InvalidInput(f"{name} predicts {array[row]} for row {row}, but classes are 0 to {classes - 1}")
+        return whole
+    wrong = np.flatnonzero((np.abs(array.sum(1, dtype=np.float64) - 1) > 1e-3) | (array < 0).any(1))
+    if len(wrong):
+        raise InvalidInput(f"{name} predicts probabilities that do not sum to 1, first for row {int(wrong[0])}")
+    return array.astype(np.float32)
+
+
+def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path, *, stdout: int | None = None) -> None:
+    """Run a predict command in its model directory, in this process's environment; nothing that it starts outlives it.
+
+    Args:
+        stdout: File descriptor for what it prints; None for this process's own stdout.
+
+    Raises:
+        Failed: It cannot be started, or exits with another code than 0.
+    """
+    words = [*command, "--model", str(model), "--inputs", str(inputs), "--output", str(output)]
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    program = str(model / command[0]) if "/" in command[0] else command[0]
+    if shutil.which(program, path=environment["PATH"]) is None:
+        raise Failed(f"the predict command {command[0]!r} cannot be started: there is no such program",
+                     "model.json names it: is it in the model directory, or installed here?")  # fmt: skip
+    supervised = [sys.executable, "-P", "-m", "podium.cluster.local.processes.supervised", *words]
+    with subprocess.Popen(
+        supervised, cwd=model, env=environment, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True
+    ) as process:
+        assert process.stdin is not None
+        try:
+            code = process.wait()
+        finally:
+            process.stdin.close()  # ends whatever it started
+            process.wait()
+    if code:
+        raise Failed(f"the predict command {' '.join(command)} exited with {code}", "what it printed says why")
+
+
+def predict_here(
+    directory: Path, inputs: "Mapping[str, np.ndarray]", *, classes: int | None, name: str
+) -> "np.ndarray":
+    """Run the predict command of a model directory on this machine; see read_predictions for the result.
+
+    What the command prints goes to stderr: stdout is podium's own.
+
+    Raises:
+        InvalidInput: model.json is not a predict command, or the predictions do not fit.
+        Failed: The command fails, or a value is not finite.
+    """
+    command = PredictCommand.parse((directory / FILE).read_bytes(), f"{name} {FILE}")
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        write_inputs(inputs, Path(scratch, "inputs"))
+        run_here(command.predict, directory, Path(scratch, "inputs"), Path(scratch, OUTPUT), stdout=STDERR)
+        items = len(next(iter(inputs.values())))
+        return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandModel:
+    """A model that predicts by a command on this machine, in a temporary copy of its directory that each call makes."""
+
+    name: str
+    """For people."""
+
+    fetch: Callable[[Path], object]
+    """Writes its files to a directory that does not exist yet."""
+
+    def predict(self, inputs: "Mapping[str, np.ndarray]", *, classes: int | None) -> "np.ndarray":
+        """Run the command once, on all rows; see predict_here.
+
+        Args:
+            inputs: By name, each ``[n, ...]``.
+            classes: How many there are; None for regression.
+        """
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            directory = Path(scratch, "model")
+            self.fetch(directory)
+            return predict_here(directory, inputs, classes=classes, name=self.name)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Fetch model and inputs, run the command after ``--``, store its predictions; return the exit code."""
+    parser = argparse.ArgumentParser(prog="python -m podium.steps.predict_command", description=__doc__)
+    for flag, text in (("model", "model directory"), ("inputs", "folder of inputs"), ("output", "file to write")):
+        parser.add_argument(f"--{flag}", required=True, metavar="URI", help=text)
+    parser.add_argument("command", nargs="+", help="the predict command")
+    given: Any = parser.parse_args(words)
+    try:
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            folders = {name: Path(scratch, name) for name in ("model", "inputs")}
+            for name, folder in folders.items():
+                _fetch(getattr(given, name), folder)
+            run_here(given.command, folders["model"], folders["inputs"], Path(scratch, OUTPUT))
+            uri, _, file = given.output.rpartition("/")
+            if not Path(scratch, OUTPUT).is_file():
+                raise InvalidInput("the predict command wrote nothing to its --output", CONTRACT)
+            connect(uri).put(file, Path(scratch, OUTPUT))
+    except PodiumError as error:
+        print(f"error: {error}", file=sys.stderr, flush=True)
+        return error.exit_code
+    return 0
+
+
+def _fetch(uri: str, folder: Path) -> None:
+    storage = connect(uri)
+    for entry in storage.list():
+        storage.fetch(entry.key, folder / entry.key)

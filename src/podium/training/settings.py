@@ -1,0 +1,260 @@
+"""Settings of sweeps and trainings, and the job that a training launches."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from podium.errors import InvalidInput
+from podium.identity import RunIdentity
+from podium.manifests.experiment import Experiment
+from podium.manifests.experiment.adapt import adapt, decided, is_podiums
+from podium.manifests.experiment.shell import is_shell
+from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
+from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium
+from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
+from podium.manifests.workload import Workload
+from podium.training.base import require_at_least, require_seed
+from podium.training.model_directory import require_model
+from podium.training.origin import Origin
+from podium.training.recipe import TRAINER, Recipe
+from podium.training.target import LaunchTarget, local_path
+from podium.training.trained import TrainedMetrics
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepSettings:
+    """What a sweep runs; fields are named as in the pipelines."""
+
+    experiment: str
+    """Name of a bundled Experiment, or YAML."""
+
+    max_trials: int
+    """spec.maxTrialCount"""
+
+    parallel_trials: int
+    """spec.parallelTrialCount; lowered to max_trials."""
+
+    trial_epochs: int = 0
+    """``--epochs`` of podium's trainer; 0 leaves it to the Experiment."""
+
+    trial_workers: int = 0
+    """Workers of each trial, besides its master; 0: none, or those of the Experiment for another trainer."""
+
+    network: str = ""
+    """``--model`` of podium's trainer; empty leaves it to the Experiment, if that does not come with podium."""
+
+    unnamed: str = QUICKEST
+    """``--model`` of a bundled Experiment's trials where nobody names one, see with_data."""
+
+    seed: int = 0
+    """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
+
+    job_kind: str = AUTO
+    """What its trials are: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
+
+    def __post_init__(self) -> None:
+        check_choice(self.job_kind, self.trial_workers)
+        require_at_least(self, max_trials=1, parallel_trials=1, trial_epochs=0, trial_workers=0)
+        require_seed(self.seed)
+
+    @property
+    def model(self) -> str:
+        """``--model`` of the trials; empty for what the Experiment says."""
+        return self.network if self.names_network else self.unnamed
+
+    @property
+    def names_network(self) -> bool:
+        """Whether somebody chose the network."""
+        return bool(self.network) or not is_bundled(self.experiment)
+
+    def with_data(self, meaning: str) -> "SweepSettings":
+        """Return the settings for data whose input is an image, a table or an array."""
+        return replace(self, unnamed=quickest(meaning))
+
+    def load(self) -> Experiment:
+        """Read the Experiment as it is written."""
+        return Experiment.load(self.experiment, self.model)
+
+    def adapt(self, target: LaunchTarget, *, name: str, run: RunIdentity, admits: Admits = admits_all) -> Experiment:
+        """Return the Experiment as part of a run, with placeholders for data and outputs.
+
+        Args:
+            target: Where and with what it runs.
+            run: The run it belongs to.
+
+        Raises:
+            InvalidInput: There is no such Experiment, or a setting makes no sense for it.
+        """
+        experiment = self.load()
+        if self.network and not is_podiums(experiment):
+            problem = f"network={self.network} is for podium's trainer, but the trials run another"
+            raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
+        experiment = self._as_kind(experiment, admits)
+        fixed = decided(epochs=self.trial_epochs, network=self.model, seed=self.seed, gpus=target.gpus_per_worker)
+        seeded = self.seed and "random_state" in experiment.algorithm.facts.settings
+        return adapt(
+            experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image=target.image,
+            max_trials=self.max_trials, workers=self.trial_workers,
+            parallel_trials=min(self.parallel_trials, self.max_trials), seed=self.seed if seeded else None,
+            labels=run.labels, owner=run.owner,
+        )  # fmt: skip
+
+    def _as_kind(self, experiment: Experiment, admits: Admits) -> Experiment:
+        """Return the Experiment with the kind of job as its trials that was asked for, or that the cluster runs."""
+        own = experiment.template.workload
+        workers = self.trial_workers if self.trial_workers or is_podiums(experiment) else own.workers
+        if own.kind == "Job" and self.job_kind == AUTO:
+            return experiment
+        kind = choose_kind(own.kind, self.job_kind, workers, admits)
+        return trials_as(experiment, kind, workers)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """What a training job runs; fields are named as in the pipelines."""
+
+    recipe: str = ""
+    """How the best trial was trained, as the sweep wrote it; empty runs the command."""
+
+    command: Sequence[str] = ()
+    """Command of the trainer where there is no recipe; none is podium's own."""
+
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    """Flags of the command without the dashes, and their values."""
+
+    network: str = ""
+    """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the unnamed one."""
+
+    unnamed: str = QUICKEST
+    """``--model`` where nobody names one, see with_data."""
+
+    epochs: int = 0
+    """``--epochs`` of podium's trainer; 0 leaves it to the hyperparameters."""
+
+    workers: int = -1
+    """Workers besides the master; -1 takes 1 for podium's trainer, for another as many as its trials have."""
+
+    seed: int = 0
+    """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
+
+    job_kind: str = AUTO
+    """What it is launched as: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
+
+    def __post_init__(self) -> None:
+        require_at_least(self, epochs=0, workers=-1)
+        check_choice(self.job_kind, self.workers)
+        require_seed(self.seed)
+        if not all(isinstance(word, str) for word in self.command):
+            raise InvalidInput(f"command is a list of words, but got {self.command!r}", '["python", "train.py"]')
+        if self.hyperparameters and is_shell(self.command):
+            hint = "write them into the command, or train with a sweep"
+            raise InvalidInput(f"a shell takes no hyperparameters, but got {dict(self.hyperparameters)}", hint)
+        if not self.recipe:
+            self.refuse_network(self.command or TRAINER)
+
+    def refuse_network(self, words: Sequence[str]) -> None:
+        """Refuse a network for a trainer that is not podium's.
+
+        Raises:
+            InvalidInput: A network is given.
+        """
+        if self.network and not is_podium(words):
+            problem = f"network={self.network} is for podium's trainer, but the command is {' '.join(words):.80}"
+            raise InvalidInput(problem, "make it a parameter of the Experiment or a word of the command")
+
+    def read_recipe(self) -> Recipe:
+        """Return what is trained.
+
+        Raises:
+            InvalidInput: The recipe is not readable, or a network is given for a trainer that takes none.
+        """
+        if not self.recipe:
+            return Recipe.of_command(self.command or TRAINER, self.hyperparameters)
+        recipe = Recipe.parse(self.recipe)
+        self.refuse_network(recipe.command)
+        return recipe
+
+    @property
+    def names_network(self) -> bool:
+        """Whether somebody chose the network."""
+        return bool(self.network or self.recipe or self.command or "model" in self.hyperparameters)
+
+    def with_data(self, meaning: str) -> "TrainSettings":
+        """Return the settings for data whose input is an image, a table or an array."""
+        return replace(self, unnamed=quickest(meaning))
+
+    def fixed(self, gpus: int) -> dict[str, Any]:
+        """Return the flags of podium's trainer that the run decides, for replicas with this many GPUs."""
+        network = self.network if self.names_network else self.unnamed
+        return decided(epochs=self.epochs, network=network, seed=self.seed, gpus=gpus)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trained:
+    """Result of a training job."""
+
+    model: str
+    """URI of the model directory."""
+
+    metrics: dict[str, float]
+    """What the trainer measured on the validation part, with the weights that were kept."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedTraining:
+    """A training before it is launched."""
+
+    job: Workload
+    recipe: Recipe
+
+    output: str
+    """URI of the model directory."""
+
+    hyperparameters: dict[str, Any]
+    run: RunIdentity
+
+    def result(self, epochs: Sequence[Mapping[str, float]], target: LaunchTarget) -> Trained:
+        """Return what the job left, once it has succeeded, and record where it comes from.
+
+        Args:
+            epochs: The metrics of each line of its log.
+            target: Where and with what it ran.
+
+        Raises:
+            NotFound: The job left no model.
+        """
+        require_model(self.output)
+        trained = TrainedMetrics.read(self.output)
+        if not trained.metrics and epochs:
+            TrainedMetrics.write(self.output, epochs)
+            trained = TrainedMetrics.read(self.output)
+        image = next(iter(self.job.images), "")
+        Origin(kind="training", name=self.job.name, run_id=self.run.id, uri=self.output,
+               hyperparameters=self.hyperparameters, image=image, code=target.code,
+               install_requirements=target.install_requirements).write()  # fmt: skip
+        epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
+        return Trained(model=self.output, metrics={**trained.metrics, **epoch})
+
+
+def plan(
+    data: str, name: str, *, settings: TrainSettings, target: LaunchTarget, run: RunIdentity,
+    admits: Admits = admits_all,
+) -> PlannedTraining:  # fmt: skip
+    """Return the job that trains, and what is known of it.
+
+    Args:
+        data: URI of the dataset artifact.
+        target: Where and with what to run it.
+        run: The run it belongs to.
+
+    Raises:
+        InvalidInput: A setting breaks a rule.
+    """
+    output = target.model_url(data, run, name)
+    recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
+    values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
+    job = recipe.job(
+        target, workers=settings.workers, fixed=fixed, values=values, run=run, job_kind=settings.job_kind, admits=admits
+    )
+    given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
+    return PlannedTraining(job=job, recipe=recipe, output=output, hyperparameters=given, run=run)
