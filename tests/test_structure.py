@@ -62,7 +62,7 @@ ALLOWED: dict[str, set[str]] = {
     "sweeps": {"cluster", "manifests", "metrics", "search"},
     "identity": {"cluster", "manifests"},
     "cluster": {"manifests", "storage"},
-    "manifests": {"metrics", "search"},
+    "manifests": {"metrics", "search", "trainer"},
     "notify": set(),
     "search": set(),
     "models": {"storage", "scoring"},

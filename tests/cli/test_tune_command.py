@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from podium.cli import main
-from podium.doctor.manifest import check_for_katib
-from podium.manifests.experiment import Experiment
+from podium.manifests.experiment import Experiment, check
+from podium.manifests.rules import RUNNERS
 
 SCRIPT = """#!/usr/bin/env python
 import argparse, os, pathlib
@@ -72,7 +72,7 @@ def test_a_choice_may_have_an_apostrophe_beside_a_dollar(podium: Callable[..., A
     (report,) = [line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")]
     (shown,) = re.findall("<pre>(python train.py .*?)</pre>", (tmp_path / report).read_text())
     assert shlex.split(html.unescape(shown)) == ["python", "train.py", "--word=it's so"]
-    assert check_for_katib(Experiment.load(str(tmp_path / "sweep.yaml")))
+    assert check(Experiment.load(str(tmp_path / "sweep.yaml")), RUNNERS)
 
 
 def test_a_command_behind_dashes_keeps_its_own_words(podium: Callable[..., Any]) -> None:
@@ -92,7 +92,7 @@ def test_a_program_of_its_own_is_tuned(podium: Callable[..., Any], tmp_path: Pat
 def test_the_saved_experiment_is_one_that_katib_takes(podium: Callable[..., Any], tmp_path: Path) -> None:
     said = podium("tune train.py --lr 1e-4..1e-1 --storage s3://bucket/tuning --save sweep.yaml --no-run")
     assert said.err.splitlines()[-1] == "wrote sweep.yaml"
-    saved = check_for_katib(Experiment.load(str(tmp_path / "sweep.yaml")))
+    saved = check(Experiment.load(str(tmp_path / "sweep.yaml")), RUNNERS)
     (container,) = [container for _, container in saved.template.primary_containers()]
     assert container.words == ("python", "train.py", "--lr=${trialParameters.lr}")
     assert not (tmp_path / "podium-home").exists()

@@ -47,7 +47,7 @@ def test_standard_error_is_collected_too(tmp_path: Path) -> None:
 
 def test_a_command_that_fails_fails_with_its_last_line(tmp_path: Path) -> None:
     finding = by_rule(run(*program(tmp_path, "print('loss=0.5'); raise SystemExit('out of luck')")))["command-failed"]
-    assert finding.shown == "fail"
+    assert finding.level == "fail"
     assert "exit code 1: out of luck" in finding.what
 
 
@@ -58,7 +58,7 @@ def test_a_program_that_is_not_there_fails() -> None:
 
 def test_a_command_that_ends_at_once_may_beat_the_collector(tmp_path: Path) -> None:
     report = run("echo", "loss=0.5")
-    assert by_rule(report)["ends-too-soon"].shown == "warn"
+    assert by_rule(report)["ends-too-soon"].level == "warn"
 
 
 def test_a_command_and_its_children_end_at_the_limit(tmp_path: Path) -> None:
@@ -73,14 +73,14 @@ def test_a_command_and_its_children_end_at_the_limit(tmp_path: Path) -> None:
     report = run(*program(tmp_path, text), seconds=2)
     assert time.monotonic() - began < 15
     found = by_rule(report)
-    assert found["stopped-at-the-limit"].shown == "note"
-    assert found["objective-missing"].shown == "warn", "it may still have come"
+    assert found["stopped-at-the-limit"].level == "note"
+    assert found["objective-missing"].level == "warn", "it may still have come"
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 
 def test_output_held_back_until_the_end_is_reported(tmp_path: Path) -> None:
     text = "import time\nfor epoch in range(3):\n    time.sleep(.7)\n    print(f'loss={epoch}')\n"
-    assert by_rule(run(*program(tmp_path, text)))["output-comes-late"].shown == "warn"
+    assert by_rule(run(*program(tmp_path, text)))["output-comes-late"].level == "warn"
     command = program(tmp_path, text)
     assert "output-comes-late" not in by_rule(run(command[0], "-u", command[1]))
 
@@ -88,7 +88,7 @@ def test_output_held_back_until_the_end_is_reported(tmp_path: Path) -> None:
 def test_a_process_left_behind_is_pointed_out_and_ended(tmp_path: Path) -> None:
     text = f"import os, subprocess; open({str(tmp_path / 'pid')!r}, 'w')"
     text += ".write(str(subprocess.Popen(['sleep', '60']).pid)); print('loss=1')"
-    assert by_rule(run(*program(tmp_path, text)))["processes-left-behind"].shown == "warn"
+    assert by_rule(run(*program(tmp_path, text)))["processes-left-behind"].level == "warn"
     assert not is_running(int((tmp_path / "pid").read_text()))
 
 

@@ -61,7 +61,7 @@ def test_a_known_librarys_lines_get_a_format_that_reads_them(name: str) -> None:
     (pattern,) = json.loads(str(finding.hint).partition("metricsFormat: ")[2])
     assert read_text(lines, [metric], [pattern])[-1].value == value
     again = examine_log(lines, Reader(objective=metric, kind="maximize", formats=(pattern,)), "log")
-    assert "fail" not in {finding.shown for finding in again.findings}
+    assert "fail" not in {finding.level for finding in again.findings}
 
 
 def test_a_shorter_name_leads_to_the_librarys_own() -> None:

@@ -42,13 +42,13 @@ def test_our_own_trainer_lines_have_no_findings() -> None:
 
 def test_a_log_without_the_objective_names_what_it_has() -> None:
     finding = examine("val_accuracy=0.9")["objective-missing"]
-    assert finding.shown == "fail"
+    assert finding.level == "fail"
     assert "val_accuracy" in finding.what
     assert "val_accuracy" in (finding.hint or "")
 
 
 def test_a_missing_additional_metric_is_only_worth_a_note() -> None:
-    assert examine(*TIMED, additional=("loss",))["additional-missing"].shown == "note"
+    assert examine(*TIMED, additional=("loss",))["additional-missing"].level == "note"
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_missing_additional_metric_is_only_worth_a_note() -> None:
 )
 def test_a_near_miss_fails_and_is_explained(rule: str, line: str) -> None:
     found = examine("start", line)
-    assert found[rule].shown == "fail"
+    assert found[rule].level == "fail"
     assert found[rule].where == "line 2"
     assert set(found) == {rule, "objective-missing"}, "one explanation is enough"
 
@@ -80,17 +80,17 @@ def test_a_batch_value_is_ignored_where_the_metric_is_reported() -> None:
 
 
 def test_some_coloured_lines_are_a_warning_while_others_are_read() -> None:
-    assert examine("\x1b[1maccuracy=0.9", *TIMED)["color-before-name"].shown == "warn"
+    assert examine("\x1b[1maccuracy=0.9", *TIMED)["color-before-name"].level == "warn"
 
 
 def test_a_metric_name_that_no_line_can_report_fails() -> None:
-    assert examine("val/accuracy=0.9", objective="val/accuracy")["impossible-name"].shown == "fail"
+    assert examine("val/accuracy=0.9", objective="val/accuracy")["impossible-name"].level == "fail"
     assert "impossible-name" not in examine("val/acc=1", objective="val/acc", formats=(r"(val/acc)=(\d+)",))
 
 
 def test_stages_that_share_a_name_are_told_apart_by_nobody() -> None:
     found = examine("train loss=0.1 val loss=0.3", objective="loss", kind="minimize")
-    assert found["several-stages-under-one-name"].shown == "warn"
+    assert found["several-stages-under-one-name"].level == "warn"
 
 
 @pytest.mark.parametrize(
@@ -114,32 +114,32 @@ def test_stages_that_share_a_name_are_told_apart_by_nobody() -> None:
 )
 def test_a_value_that_katib_stores_wrongly_fails(rule: str, value: str) -> None:
     found = examine(f"accuracy={value}")
-    assert {name: finding.shown for name, finding in found.items()} == {rule: "fail"}
+    assert {name: finding.level for name, finding in found.items()} == {rule: "fail"}
 
 
 def test_divergence_is_a_warning_while_a_number_is_left() -> None:
-    assert examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan")["not-finite"].shown == "warn"
+    assert examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan")["not-finite"].level == "warn"
 
 
 def test_the_latest_value_being_no_number_fails() -> None:
     found = examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan", strategies={"accuracy": "latest"})
-    assert found["latest-is-not-a-number"].shown == "fail"
+    assert found["latest-is-not-a-number"].level == "fail"
 
 
 def test_a_strict_pattern_passes_over_what_is_no_number() -> None:
     found = examine(*TIMED, "2026-01-02T03:04:07Z accuracy=nan", formats=(STRICT,))
-    assert found["not-finite"].shown == "warn"
+    assert found["not-finite"].level == "warn"
     assert "passed over" in found["not-finite"].what
 
 
 def test_percent_is_dropped() -> None:
     found = examine("accuracy=96.59%")
-    assert found["percent"].shown == "warn"
+    assert found["percent"].level == "warn"
     assert "'96.59'" in found["percent"].what
 
 
 def test_a_unit_is_dropped() -> None:
-    assert examine("accuracy=0.5ms")["unit-dropped"].shown == "warn"
+    assert examine("accuracy=0.5ms")["unit-dropped"].level == "warn"
 
 
 @pytest.mark.parametrize("text", ["accuracy=1.", "accuracy=0.9, loss=0.1", "(accuracy=0.9)", "accuracy = 1e-3;"])
@@ -149,12 +149,12 @@ def test_punctuation_after_a_number_does_no_harm(text: str) -> None:
 
 def test_text_without_a_number_endangers_early_stopping() -> None:
     lines = ["args: --metric=accuracy", *TIMED]
-    assert examine(*lines, stops_early=True)["unreadable-while-stopping-early"].shown == "warn"
+    assert examine(*lines, stops_early=True)["unreadable-while-stopping-early"].level == "warn"
     assert not examine(*lines)
 
 
 def test_lines_without_a_time_have_no_guaranteed_order() -> None:
-    assert examine("accuracy=0.5", "accuracy=0.6")["no-time"].shown == "warn"
+    assert examine("accuracy=0.5", "accuracy=0.6")["no-time"].level == "warn"
     assert not examine("accuracy=0.5"), "one value needs no order"
 
 
@@ -164,14 +164,14 @@ def test_lines_without_a_time_have_no_guaranteed_order() -> None:
 )
 def test_a_time_that_is_not_rfc3339_is_pointed_out(start: str) -> None:
     found = examine(f"{start} accuracy=0.5", f"{start} accuracy=0.6")
-    assert found["time-not-understood"].shown == "warn"
+    assert found["time-not-understood"].level == "warn"
     assert "no-time" not in found
 
 
 def test_lines_without_a_time_count_as_the_oldest() -> None:
     found = examine(*TIMED, "accuracy=0.9", strategies={"accuracy": "latest"})  # observed: 0.9 is not the latest
-    assert found["some-without-time"].shown == "warn"
-    assert found["latest-is-not-the-last"].shown == "fail"
+    assert found["some-without-time"].level == "warn"
+    assert found["latest-is-not-the-last"].level == "fail"
 
 
 @pytest.mark.parametrize(
@@ -184,26 +184,26 @@ def test_lines_without_a_time_count_as_the_oldest() -> None:
 )
 def test_batch_values_under_the_objective_s_name_are_pointed_out(lines: list[str]) -> None:
     found = examine(*lines, objective="loss", kind="minimize")
-    assert found["batches-share-the-name"].shown == "warn"
+    assert found["batches-share-the-name"].level == "warn"
     latest = examine(*lines, objective="loss", kind="minimize", strategies={"loss": "latest"})
-    assert latest["batches-share-the-name"].shown == "note"
+    assert latest["batches-share-the-name"].level == "note"
 
 
 def test_every_rank_reporting_is_pointed_out() -> None:
     lines = ["[rank0] accuracy=0.5", "[rank1] accuracy=0.5", "[rank0] accuracy=0.6", "[rank1] accuracy=0.6"]
-    assert examine(*lines)["every-rank-reports"].shown == "warn"
+    assert examine(*lines)["every-rank-reports"].level == "warn"
     assert "every-rank-reports" not in examine("accuracy=0.5", "accuracy=0.6", "accuracy=0.6", "accuracy=0.7")
 
 
 def test_json_numbers_are_passed_over_without_a_word() -> None:
     found = examine('{"accuracy": 0.9}', json=True)  # observed
-    assert found["number-for-text"].shown == "fail"
+    assert found["number-for-text"].level == "fail"
     assert not examine('{"accuracy": "0.9", "timestamp": "2026-01-02T03:04:05Z"}', "", json=True)
 
 
 def test_a_line_that_is_no_json_object_fails() -> None:
     found = examine('{"accuracy": "0.9"}', "done", json=True)
-    assert found["line-is-not-an-object"].shown == "fail"
+    assert found["line-is-not-an-object"].level == "fail"
     assert found["line-is-not-an-object"].where == "line 2"
 
 

@@ -87,7 +87,7 @@ def experiment(*changes: Change) -> dict[str, Finding]:
 
 def pytorchjob(*changes: Change) -> dict[str, Finding]:
     """Examine the good PyTorchJob with some changes; notes left out."""
-    return {name: report for name, report in examine(PYTORCHJOB, *changes).items() if report.shown != "note"}
+    return {name: report for name, report in examine(PYTORCHJOB, *changes).items() if report.level != "note"}
 
 
 def examine(text: str, *changes: Change) -> dict[str, Finding]:
@@ -144,7 +144,7 @@ def test_a_careful_pytorchjob_has_no_findings_but_notes() -> None:
 def test_our_own_experiments_avoid_every_trap(name: str) -> None:
     report = examine_manifest(load(name), name)
     assert {finding.rule for finding in report.findings} <= {"workers-need-an-init-image", "nodes-restart"}
-    assert {finding.shown for finding in report.findings} <= {"note"}
+    assert {finding.level for finding in report.findings} <= {"note"}
 
 
 def test_the_wrapped_command_is_shown() -> None:
@@ -162,13 +162,13 @@ def test_only_the_master_of_a_pytorchjob_is_wrapped() -> None:
 
 def test_what_the_webhook_refuses_fails() -> None:
     finding = experiment(lambda m: m["spec"].update(parallelTrialCount=9))["refused-by-webhook"]
-    assert finding.shown == "fail"
+    assert finding.level == "fail"
     assert finding.where == "spec.parallelTrialCount"
 
 
 def test_an_unused_search_parameter_fails_though_katib_accepts_it() -> None:
     extra = {"name": "extra", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "2"}}
-    assert experiment(lambda m: m["spec"]["parameters"].append(extra))["accepted-but-stuck"].shown == "fail"
+    assert experiment(lambda m: m["spec"]["parameters"].append(extra))["accepted-but-stuck"].level == "fail"
 
 
 def test_a_grid_smaller_than_the_number_of_trials_fails() -> None:
@@ -254,7 +254,7 @@ def test_what_podium_does_not_run_is_not_called_broken(name: str) -> None:
     report = examine_manifest(manifest, "test")
     (finding,) = [finding for finding in report.findings if finding.rule == "not-run-by-podium"]
     assert said in finding.what
-    assert (finding.shown, report.verdict) == ("warn", "warn"), report.findings
+    assert (finding.level, report.verdict) == ("warn", "warn"), report.findings
     with pytest.raises(InvalidInput) as refused:
         check(Experiment.parse(manifest))
     assert said in refused.value.message
@@ -268,7 +268,7 @@ def test_a_trial_without_rules_is_said_to_be_unexamined(name: str) -> None:
 def test_early_stopping_without_retain_fails() -> None:
     stopping = {"algorithmName": "medianstop"}
     found = experiment(lambda m: m["spec"].update(earlyStopping=stopping))
-    assert found["early-stopping-without-retain"].shown == "fail"
+    assert found["early-stopping-without-retain"].level == "fail"
     assert "accepted-with-a-trap" not in found, "said once"
 
 
@@ -281,7 +281,7 @@ def test_early_stopping_with_buffered_output_is_pointed_out() -> None:
         container(manifest)["command"] = ["python", "train.py"]
 
     assert experiment(stop) == {}
-    assert experiment(stop, buffer)["buffered-while-stopping-early"].shown == "warn"
+    assert experiment(stop, buffer)["buffered-while-stopping-early"].level == "warn"
     assert "buffered-while-stopping-early" not in experiment(stop, buffer, as_pytorchjob)
 
 
@@ -353,14 +353,14 @@ def drop(path: str) -> Change:
         ("other-containers-hold-the-trial", "warn", [put(f"{POD}.containers", [
             {"name": "main", "image": "trainer:1.0", "command": ["train"]}, {"name": "proxy", "image": "proxy:1"}])]),
         ("trainer-refuses", "fail", [put(f"{CONTAINER}.command", ["python", "-m", "podium.trainer"]),
-                                     put(f"{CONTAINER}.args", ["--data=d", "--netwrk=fast"])]),
+                                     put(f"{CONTAINER}.args", ["--data=d", "--lr=${trialParameters.lr}", "--batch-size=${trialParameters.units}", "--output=${trialParameters.trial}", "--netwrk=fast"])]),
         ("image-without-shell", "warn", [put(f"{CONTAINER}.image", "gcr.example/distroless/python3:1")]),
         ("accepted-with-a-trap", "warn", [drop(f"{CONTAINER}.command")]),
         ("retries-before-failing", "warn", [drop(f"{SPEC}.backoffLimit")]),
     ],
 )  # fmt: skip
 def test_a_trap_in_an_experiment_is_pointed_out(rule: str, level: str, changes: list[Change]) -> None:
-    assert experiment(*changes)[rule].shown == level
+    assert experiment(*changes)[rule].level == level
 
 
 @pytest.mark.parametrize(
@@ -377,7 +377,7 @@ def test_a_trap_in_an_experiment_is_pointed_out(rule: str, level: str, changes: 
     ],
 )
 def test_a_trap_in_a_pytorchjob_is_pointed_out(rule: str, level: str, change: Change) -> None:
-    assert examine(PYTORCHJOB, change)[rule].shown == level
+    assert examine(PYTORCHJOB, change)[rule].level == level
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_hyperband_past_its_first_rung_fails(most: int | None, level: str | None
         manifest["spec"]["algorithm"] = {"algorithmName": "hyperband", "algorithmSettings": settings}
 
     finding = experiment(change).get("hyperband-past-its-first-rung")
-    assert (finding and finding.shown) == level
+    assert (finding and finding.level) == level
 
 
 def test_the_json_format_is_explained() -> None:
@@ -421,8 +421,8 @@ def test_the_json_format_is_explained() -> None:
         manifest["spec"]["metricsCollectorSpec"] = {"collector": {"kind": "File"}, "source": {"fileSystemPath": path}}
 
     found = experiment(change)
-    assert found["json-values-are-texts"].shown == "note"
-    assert found["nobody-writes-the-file"].shown == "warn"
+    assert found["json-values-are-texts"].level == "note"
+    assert found["nobody-writes-the-file"].level == "warn"
     named = experiment(change, lambda m: container(m)["args"].append("--metrics=/out/m.json"))
     assert "nobody-writes-the-file" not in named
 
@@ -453,7 +453,7 @@ SHARED = {"volumes": [{"name": "shared", "persistentVolumeClaim": {"claimName": 
     ],
 )
 def test_trials_that_overwrite_each_other_are_pointed_out(change: Change, level: str) -> None:
-    assert experiment(change)["trials-share-a-path"].shown == level
+    assert experiment(change)["trials-share-a-path"].level == level
 
 
 @pytest.mark.parametrize("word", ["--data=s3://b/mnist", "--save_binary=false", "--save-model", "--model=resnet18"])
@@ -477,13 +477,13 @@ def test_a_missing_primary_container_fails() -> None:
 
 def test_a_trial_s_job_that_the_api_refuses_fails() -> None:
     found = experiment(lambda m: pod(m).pop("restartPolicy"))["refused-by-operator"]
-    assert found.shown == "fail"
+    assert found.level == "fail"
     assert found.where == "spec.trialTemplate.trialSpec.spec.template.spec.restartPolicy"
 
 
 def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
     finding = pytorchjob(lambda m: m["spec"].update(nprocPerNode="2"))["fewer-processes-than-promised"]
-    assert finding.shown == "fail"
+    assert finding.level == "fail"
     assert "WORLD_SIZE is 6" in finding.what
     started = pytorchjob(
         lambda m: m["spec"].update(nprocPerNode="2"), lambda m: master(m).update(command=["torchrun", "train.py"])
@@ -492,20 +492,20 @@ def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
 
 
 def test_without_a_master_nobody_is_told_its_rank() -> None:
-    assert pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].shown == "warn"
+    assert pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].level == "warn"
 
     def drop(manifest: dict[str, Any]) -> None:
         trial(manifest)["spec"]["pytorchReplicaSpecs"].pop("Master")
 
     found = experiment(as_pytorchjob, drop)
-    assert found["no-master"].shown == "warn"
+    assert found["no-master"].level == "warn"
     assert "no-pod-is-primary" not in found, "the operator calls the first Worker the master"
 
 
-def test_a_container_without_an_image_fails_once() -> None:
+def test_a_container_without_an_image_is_refused() -> None:
     found = pytorchjob(lambda m: master(m).pop("image"))
-    assert found["no-image"].shown == "fail"
-    assert "refused-by-operator" not in found
+    assert found["refused-by-operator"].what == "must be given, but got ''"
+    assert found["refused-by-operator"].where.endswith(".containers[0].image")
 
 
 def test_a_name_too_long_for_pods_fails() -> None:
@@ -568,28 +568,20 @@ def places(value: Any) -> list[tuple[Any, Any]]:
 )
 def test_pods_that_no_restricted_namespace_takes_are_noted(spec: dict[str, Any], said: str) -> None:
     finding = experiment(lambda manifest: pod(manifest).update(spec))["refused-where-restricted"]
-    assert finding.shown == "note"
+    assert finding.level == "note"
     assert said in finding.what
     assert "refused-where-restricted" not in experiment(), "podium adds what is only missing"
 
 
 def test_every_rule_has_a_test_and_a_docs_row() -> None:
-    from podium.doctor import (
-        collected,
-        command,
-        experiment_rules,
-        job_rules,
-        log,
-        namespace,
-        shell_rules,
-        trainjob_rules,
-        trial_rules,
-    )
+    from podium.doctor import collected, command, log, namespace
+    from podium.manifests import admission, job_rules, trainjob_rules
+    from podium.manifests.experiment import katib_rules, rules, shell_rules, trial_rules
 
     tables = [
-        log.TEXT_LOG_RULES, log.JSON_LOG_RULES, collected.GIVEN_RULES, collected.EVENT_RULES, shell_rules.SHELL_RULES,
-        experiment_rules.EXPERIMENT_RULES, trial_rules.TRIAL_RULES, job_rules.JOB_RULES, trainjob_rules.TRAINJOB_RULES, namespace.NAMESPACE_RULES,
-        command.RUN_RULES, (command.output_comes_late,),
+        log.TEXT_LOG_RULES, log.JSON_LOG_RULES, collected.GIVEN_RULES, collected.EVENT_RULES, command.RUN_RULES,
+        namespace.NAMESPACE_RULES, *rules.STAGES, katib_rules.EXPERIMENT_RULES, shell_rules.SHELL_RULES, trial_rules.TRIAL_RULES,
+        job_rules.JOB_RULES, admission.ANY_JOB, admission.JOB, admission.OPERATOR_JOB, trainjob_rules.REFUSED,
     ]  # fmt: skip
     names = {rule.name for table in tables for rule in table}
     here = Path(__file__).parent

@@ -33,7 +33,7 @@ def levels(**seen: Any) -> dict[str, str]:
     """Apply every rule to what was seen; the worst level by rule."""
     found: dict[str, str] = {}
     for finding in apply(NAMESPACE_RULES, NamespaceSnapshot(namespace="team", **seen)):
-        found.setdefault(finding.rule, finding.shown)
+        found.setdefault(finding.rule, finding.level)
     return found
 
 
@@ -298,7 +298,7 @@ def examine(**options: Any) -> Report:
 
 def bad(report: Report) -> dict[str, Finding]:
     """Return the findings of a report that are not mere passes."""
-    return {finding.rule: finding for finding in report.findings if finding.shown != "pass"}
+    return {finding.rule: finding for finding in report.findings if finding.level != "pass"}
 
 
 def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
@@ -339,7 +339,7 @@ def test_a_bucket_that_cannot_be_used_is_found(
 ) -> None:
     api.world["bucket models"] = (code, status)
     finding = bad(examine())["bucket-exists"]
-    assert (finding.shown, finding.what) == (level, said)
+    assert (finding.level, finding.what) == (level, said)
 
 
 @pytest.mark.parametrize(
@@ -389,7 +389,7 @@ def pod_findings(**options: Any) -> dict[str, Finding]:
 
 def test_restricted_takes_what_podium_launches_but_not_others_containers(restricted: type[Namespace]) -> None:
     found = pod_findings()
-    assert {name: finding.shown for name, finding in found.items()} == {
+    assert {name: finding.level for name, finding in found.items()} == {
         "a Job or TrainJob": "pass",
         "a PyTorchJob's Master": "pass",
         "a PyTorchJob's Worker": "warn",
@@ -418,20 +418,20 @@ def test_controllers_set_up_for_restricted_pass(restricted: type[Namespace]) -> 
         if deployment["metadata"]["name"] == "training-operator"
     ]  # fmt: skip
     operator["spec"] = {"selector": {}, **patch["spec"]}
-    assert {name: finding.shown for name, finding in pod_findings().items() if finding.shown != "pass"} == {
+    assert {name: finding.level for name, finding in pod_findings().items() if finding.level != "pass"} == {
         "Katib's early stopping": "warn"  # its configuration has no securityContext
     }
 
 
 def test_the_pods_of_files_are_offered_launched_and_as_written(restricted: type[Namespace]) -> None:
     found = pod_findings(manifests=[yaml.safe_load(PYTORCHJOB)])
-    assert {name: finding.shown for name, finding in found.items()} == {
+    assert {name: finding.level for name, finding in found.items()} == {
         "Master of PyTorchJob train": "pass",
         "Worker of PyTorchJob train": "fail",
         "Master of PyTorchJob train, applied as written,": "note",
         "Worker of PyTorchJob train, applied as written,": "note",
     }
-    assert pod_findings(manifests=[yaml.safe_load(GOOD)])["Experiment sweep"].shown == "fail", "the collector"
+    assert pod_findings(manifests=[yaml.safe_load(GOOD)])["Experiment sweep"].level == "fail", "the collector"
 
 
 def test_an_experiments_own_suggestion_service_is_offered(restricted: type[Namespace]) -> None:
@@ -443,15 +443,15 @@ def test_an_experiments_own_suggestion_service_is_offered(restricted: type[Names
     path = "/api/v1/namespaces/kubeflow/configmaps/katib-config"
     restricted.world[path] = {"data": {"katib-config.yaml": yaml.safe_dump(katib)}}
     service = "Katib's suggestion service for Experiment sweep"
-    assert pod_findings(manifests=[sweep])[service].shown == "pass"
+    assert pod_findings(manifests=[sweep])[service].level == "pass"
     sweep["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
     sweep["spec"]["trialTemplate"]["retain"] = True
-    assert pod_findings(manifests=[sweep])[service].shown == "fail"
+    assert pod_findings(manifests=[sweep])[service].level == "fail"
 
 
 def test_where_no_pod_may_be_created_restricted_is_a_warning(restricted: type[Namespace]) -> None:
     restricted.world["pods"] = lambda pod: 'pods is forbidden: User "me" cannot create resource "pods"'
-    assert bad(examine())["pod-security"].shown == "warn"
+    assert bad(examine())["pod-security"].level == "warn"
 
 
 def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> None:
@@ -467,13 +467,13 @@ def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> No
     api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = {"metadata": {"name": "now"}}
     report = examine()
     assert [finding.where for finding in report.findings if finding.rule == "pods-refused"] == ["PyTorchJob now"]
-    assert bad(report)["pods-refused"].shown == "fail"
+    assert bad(report)["pods-refused"].level == "fail"
     made = {"name": "now-master-0", "creationTimestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
     pod = {"metadata": made, "spec": {"containers": [{"name": "pytorch"}]}, "status": {}}
     api.world["/api/v1/namespaces/team/pods"] = {"items": [pod]}
     assert "pods-refused" not in bad(examine()), "its pod was made since then"
     api.world["/api/v1/namespaces/team/events"] = None
-    assert bad(examine())["pods-refused"].shown == "note"
+    assert bad(examine())["pods-refused"].level == "note"
 
 
 @pytest.mark.parametrize(
@@ -529,7 +529,7 @@ def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace
     live = yaml.safe_load(GOOD)
     live["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     api.world["/apis/kubeflow.org/v1beta1/namespaces/team/experiments"] = listed(live)
-    assert bad(examine())["storage-credentials"].shown == "warn"
+    assert bad(examine())["storage-credentials"].level == "warn"
 
 
 def test_rights_on_the_very_secret_and_configmap_are_asked(api: type[Namespace]) -> None:
@@ -549,7 +549,7 @@ def test_an_empty_cluster_fails_with_a_hint_for_each_thing(api: type[Namespace])
         "/apis/apps/v1/deployments": {"items": []},
     }
     found = bad(examine())
-    assert {name for name, finding in found.items() if finding.shown == "fail"} == {"injection-label", "kinds-known"}
+    assert {name for name, finding in found.items() if finding.level == "fail"} == {"injection-label", "kinds-known"}
     assert found["injection-label"].hint == f"kubectl label namespace team {INJECTION}=enabled"
     assert all(finding.hint for finding in found.values())
 
@@ -558,7 +558,7 @@ def test_missing_permission_to_read_is_a_warning(api: type[Namespace]) -> None:
     api.world = dict.fromkeys(api.world)
     report = examine(images=["trainer:1.0"])
     assert report.verdict == "warn"
-    assert {finding.shown for finding in bad(report).values()} == {"warn", "note"}
+    assert {finding.level for finding in bad(report).values()} == {"warn", "note"}
 
 
 def test_missing_rights_are_named(api: type[Namespace]) -> None:

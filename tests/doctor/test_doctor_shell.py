@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from podium.doctor.shell import specials, split_script, wrap
-from podium.doctor.shell_rules import SHELL_RULES
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.shell import specials, split_script, wrap
+from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, apply
 
 
@@ -107,7 +107,7 @@ def test_a_plain_command_passes() -> None:
 
 def test_an_inline_python_script_is_broken_by_the_shell() -> None:
     finding = job("python", "-c", "import sys\nprint('loss=1')")["shell-breaks-words"]  # observed: a syntax error
-    assert finding.shown == "fail"
+    assert finding.level == "fail"
     assert finding.where == "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].command[2]"
 
 
@@ -117,13 +117,13 @@ def test_an_argument_with_a_blank_is_split() -> None:
 
 
 def test_a_variable_of_the_shell_is_only_a_warning() -> None:
-    assert job("python", "train.py", "--home=$HOME")["shell-expands-words"].shown == "warn"
+    assert job("python", "train.py", "--home=$HOME")["shell-expands-words"].level == "warn"
 
 
 @pytest.mark.parametrize("value", ["a b", "$HOME", "x;echo injected=1", "a&b", "it's", "a*b"])
 def test_a_value_that_the_shell_changes_fails(value: str) -> None:
     found = job("python", "train.py", "--text=${trialParameters.text}", **searching("plain", value))
-    assert found["shell-breaks-values"].shown == "fail"
+    assert found["shell-breaks-values"].level == "fail"
     assert repr(value) in found["shell-breaks-values"].what
 
 
@@ -134,26 +134,26 @@ def test_single_quotes_in_the_template_protect_values(value: str) -> None:
 
 def test_a_backslash_in_a_value_becomes_something_else() -> None:
     found = job("python", "train.py", "'${trialParameters.text}'", **searching(r"a\nb"))  # observed: a line break
-    assert found["shell-breaks-values"].shown == "fail"
+    assert found["shell-breaks-values"].level == "fail"
 
 
 def test_a_single_quote_in_a_value_breaks_quoted_templates() -> None:
     found = job("python", "train.py", "'${trialParameters.text}'", **searching("it's"))  # observed
-    assert found["shell-breaks-values"].shown == "fail"
+    assert found["shell-breaks-values"].level == "fail"
 
 
 @pytest.mark.parametrize("shell", ["/bin/sh", "/usr/bin/bash", "dash"])
 def test_a_shell_that_katib_does_not_recognise_fails(shell: str) -> None:
-    assert job(shell, "-c", "python train.py")["shell-not-recognized"].shown == "fail"
+    assert job(shell, "-c", "python train.py")["shell-not-recognized"].level == "fail"
 
 
 def test_flags_of_the_shell_hide_it_from_katib() -> None:
-    assert job("bash", "-ec", "python train.py")["shell-not-recognized"].shown == "fail"
+    assert job("bash", "-ec", "python train.py")["shell-not-recognized"].level == "fail"
 
 
 def test_a_script_is_collected_from_its_last_command_only() -> None:
-    assert job("sh", "-c", "pip list && python train.py")["last-command-only"].shown == "warn"
-    assert job("sh", "-c", "python train.py; echo done")["last-command-only"].shown == "fail"
+    assert job("sh", "-c", "pip list && python train.py")["last-command-only"].level == "warn"
+    assert job("sh", "-c", "python train.py; echo done")["last-command-only"].level == "fail"
     assert not job("sh", "-c", "{ pip list && python train.py; }")
     file = {"metricsCollectorSpec": {"collector": {"kind": "File"}}}
     assert not job("sh", "-c", "python train.py; echo done", **file), "nothing is redirected then"
@@ -163,22 +163,22 @@ def test_a_script_is_collected_from_its_last_command_only() -> None:
     "script", ["python train.py\n", "python train.py;", "python train.py &", "python train.py # go"]
 )
 def test_a_script_whose_end_swallows_the_redirection_fails(script: str) -> None:
-    assert job("sh", "-c", script)["output-not-collected"].shown == "fail"
+    assert job("sh", "-c", script)["output-not-collected"].level == "fail"
 
 
 def test_words_after_a_script_are_joined_to_it() -> None:
-    assert job("sh", "-c", "python train.py", "--lr=1")["words-after-script"].shown == "warn"
+    assert job("sh", "-c", "python train.py", "--lr=1")["words-after-script"].level == "warn"
 
 
 def test_a_pipe_hinders_early_stopping() -> None:
     stopping = {"earlyStopping": {"algorithmName": "medianstop"}}
-    assert job("sh", "-c", "python t.py | tee x", **stopping)["several-processes-with-early-stopping"].shown == "fail"
+    assert job("sh", "-c", "python t.py | tee x", **stopping)["several-processes-with-early-stopping"].level == "fail"
     assert "several-processes-with-early-stopping" not in job("sh", "-c", "python t.py | tee x")
 
 
 def test_quotes_meant_for_the_shell_reach_workers_which_have_none() -> None:
     words = ("python", "train.py", "--name='a b'")
-    assert job(*words, kind="PyTorchJob", worker=words)["quotes-reach-workers"].shown == "warn"
+    assert job(*words, kind="PyTorchJob", worker=words)["quotes-reach-workers"].level == "warn"
     assert not job(*words, kind="PyTorchJob", worker=("python", "train.py", "--name=a b"))
 
 

@@ -32,7 +32,7 @@ def test_a_trainjob_under_torchrun_is_fine() -> None:
 @pytest.mark.parametrize("command", [["python", "train.py"], ["sh", "-c", "cd /app && python -m train"]])
 def test_a_plain_python_on_several_nodes_is_separate_trainings(command: list[str]) -> None:
     finding = examine(command=command)["separate-trainings"]
-    assert (finding.shown, finding.where) == ("warn", "spec.trainer.command")
+    assert (finding.level, finding.where) == ("warn", "spec.trainer.command")
     assert finding.what == "3 nodes start python without torchrun: 3 separate trainings"
     assert "torchrun" in str(finding.hint)
     assert "separate-trainings" not in examine(command=command, numNodes=1)
@@ -59,14 +59,14 @@ def test_processes_that_nobody_starts_are_found() -> None:
 
 def test_variables_that_trainer_sets_are_refused() -> None:
     finding = examine(env=[{"name": "PET_NNODES", "value": "3"}])["refused-by-trainer"]
-    assert (finding.shown, finding.where) == ("fail", "spec.trainer.env[0]")
+    assert (finding.level, finding.where) == ("fail", "spec.trainer.env[0]")
 
 
 @pytest.mark.parametrize(("field", "version"), [("podTemplateOverrides", "2.1"), ("podSpecOverrides", "2.0")])
 def test_overrides_of_older_trainers_are_found(field: str, version: str) -> None:
     override = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"gpu": "a100"}}}]
     finding = examine(spec={field: override})["old-overrides"]
-    assert (finding.shown, finding.where) == ("fail", f"spec.{field}")
+    assert (finding.level, finding.where) == ("fail", f"spec.{field}")
     assert version in finding.what
     assert "runtimePatches: [{manager: " in str(finding.hint)
 
@@ -89,7 +89,7 @@ def pytorchjob(kind: str = "PyTorchJob", field: str = "pytorchReplicaSpecs") -> 
 
 def test_a_queue_of_a_pytorchjob_is_noted() -> None:
     finding = pytorchjob()["queue-may-be-ignored"]
-    assert (finding.shown, finding.where) == ("note", "metadata.labels")
+    assert (finding.level, finding.where) == ("note", "metadata.labels")
     assert "kubeflow.org/pytorchjob" in str(finding.hint)
     assert "podium migrate" in str(finding.hint)
     assert "podium migrate" not in str(pytorchjob("TFJob", "tfReplicaSpecs")["queue-may-be-ignored"].hint)
@@ -100,4 +100,4 @@ def test_trials_that_are_trainjobs_are_examined() -> None:
     trials = migrate(Experiment.parse(manifest)).resource.manifest
     found = {finding.rule: finding for finding in examine_manifest(trials, "test").findings}
     assert found["nodes-restart"].where == "spec.trialTemplate.trialSpec.spec.runtimeRef"
-    assert {finding.shown for finding in found.values()} == {"note"}
+    assert {finding.level for finding in found.values()} == {"note"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from podium.manifests.experiment.admission import admit
+from podium.manifests.experiment.webhook_rules import admit
 from podium.manifests.rules import BrokenRules
 
 GOLDEN = yaml.safe_load((Path(__file__).parents[1] / "golden/katib/admission.yaml").read_text())

@@ -18,7 +18,7 @@ from podium.trainer.networks import recipe as recipe_of
 
 @pytest.mark.parametrize("name", bundled())
 def test_every_bundled_experiment_is_valid_and_avoids_katibs_traps(name: str) -> None:
-    assert examine(load(name)) == []
+    assert [finding for finding in examine(load(name)) if finding.level != "note"] == []
     experiment = Experiment.load(name)
     spec = experiment.spec
     assert spec["metricsCollectorSpec"]["source"]["filter"]["metricsFormat"] == [STRICT_FORMAT]
@@ -141,6 +141,7 @@ def test_trial_metadata_may_be_referred_to() -> None:
     experiment = load("random-job")
     template = experiment["spec"]["trialTemplate"]
     template["trialSpec"]["metadata"] = {"labels": {"team": "blue"}, "annotations": {"note": "n1"}}
+    template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["command"] = ["train"]
     references = ("Namespace", "Kind", "APIVersion", "Labels[team]", "Annotations[note]")
     for place, reference in enumerate(references):
         template["trialParameters"].append({"name": f"m{place}", "reference": f"${{trialSpec.{reference}}}"})
@@ -158,6 +159,7 @@ def test_trial_metadata_may_be_referred_to() -> None:
 def test_values_are_not_searched_for_placeholders_again() -> None:
     experiment = load("random-job")
     experiment["spec"]["parameters"][2]["feasibleSpace"]["list"] = ["${trialParameters.lr}", "a\\nb", "tab\tc"]
+    experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["command"] = ["train"]
     checked = check(Experiment.parse(experiment))
     for value, expected in (
         ("${trialParameters.lr}", "${trialParameters.lr}"),

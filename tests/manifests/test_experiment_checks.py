@@ -8,6 +8,7 @@ import pytest
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, examine, load
 from podium.manifests.experiment.expression import matches, parse_condition
+from podium.manifests.rules import RUNNERS
 
 
 def settings(**values: str) -> list[dict[str, str]]:
@@ -154,13 +155,15 @@ def test_all_broken_rules_are_named_at_once() -> None:
     assert "spec.maxTrialCount" in caught.value.message
 
 
-def test_early_stopping_without_retain_is_a_warning_for_katib() -> None:
+def test_early_stopping_without_retain_is_refused_for_katib_alone() -> None:
     manifest = load("medianstop")
     del manifest["spec"]["trialTemplate"]["retain"]
     assert check(Experiment.parse(manifest))
-    (warning,) = examine(manifest)
-    assert warning.level == "warn"
-    assert "waits forever" in str(warning.hint)
+    with pytest.raises(InvalidInput, match="the Experiment runs for good") as caught:
+        check(Experiment.parse(manifest), RUNNERS)
+    (finding,) = [finding for finding in examine(manifest) if finding.level == "fail"]
+    assert caught.value.message == finding.text
+    assert (finding.rule, finding.hint) == ("early-stopping-without-retain", "set retain: true")
 
 
 CONDITIONS = [{"type": "Complete", "status": "False"}, {"type": "Complete", "status": "True", "reason": "R"}]

@@ -23,7 +23,7 @@ from podium.sweeps.local import LocalSweeps
 BASES = list(bases())
 COUNT = 400
 SAYS = re.compile(
-    r"(.*but got .*)|(.* has no container .*)|(.* needs the settings .*)|(.*not JSON any more.*)|(.*must not be empty.*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honor it.*)",
+    r"(.*but got .*)|(.* has no container .*)|(.* needs the settings .*)|(.*not JSON any more.*)|(.*must not be empty.*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honor it.*)|(.*trainer refuses its flags.*)",
     re.DOTALL,
 )
 FIELD = re.compile(r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes")
@@ -80,7 +80,7 @@ def test_mutated_manifests_are_experiments_or_refused_by_field(tmp_path: Path) -
                 assert check(defaulted).spec == admitted.spec, what
                 cluster.store.remove("Experiment", stored["metadata"]["name"])
             assert time.monotonic() - began < 10, what
-    assert COUNT // 20 < accepted < COUNT // 2, "mutations are neither harmless nor hopeless"
+    assert COUNT // 25 < accepted < COUNT // 2, "mutations are neither harmless nor hopeless"
 
 
 def test_the_doctor_examines_mutated_manifests_and_fails_what_is_refused() -> None:
@@ -116,7 +116,7 @@ def test_mutated_text_is_refused_in_one_sentence() -> None:
         place, slip = draw.randrange(len(text)), draw.choice("{}[]:-#&*!|>'\"%@`\t\n \0aé")
         for slipped in (text[:place], text[:place] + slip + text[place:], text[:place] + text[place + 3 :]):
             refused = refusal(lambda text=slipped: check(Experiment.parse(load(text + "\n"))))
-            says = "but got|has no container|needs the settings|not readable as YAML|but the given text"
+            says = "but got|trainer refuses its flags|has no container|needs the settings|not readable as YAML|but the given text"
             assert refused is None or re.search(says, refused), (name, refused)
 
 
@@ -126,8 +126,8 @@ def test_a_misspelt_field_is_a_warning_with_the_right_one() -> None:
     manifest["spec"]["parameters"][0]["feasibleSpace"]["minimum"] = "0.1"
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["mine"] = 1
     check(Experiment.parse(manifest))
-    found = {finding.where: (finding.level, finding.hint) for finding in examine(manifest)}
-    assert found == {
+    traps = [finding for finding in examine(manifest) if finding.rule == "accepted-with-a-trap"]
+    assert {finding.where: (finding.level, finding.hint) for finding in traps} == {
         "spec.maxTrialCounts": ("warn", "did you mean maxTrialCount?"),
         "spec.parameters[0].feasibleSpace.minimum": ("warn", "did you mean min?"),
     }

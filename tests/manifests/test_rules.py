@@ -7,16 +7,19 @@ import pytest
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment import Experiment, check, load
-from podium.manifests.rules import LEVELS, BrokenRules, Violation, apply, broken, raise_for, rule, unsupported
+from podium.manifests.experiment.stuck_rules import STUCK
+from podium.manifests.rules import PODIUM, BrokenRules, Rules, Violation, apply, broken, raise_for, unsupported
+
+RULES = Rules[int]()
 
 
-@rule("stuck", "Nobody counts below zero.")
+@RULES.rule("fail", "Nobody counts below zero.", refuses=True)
 def too_small(number: int) -> Iterator[Violation]:
     if number < 0:
         yield broken("number", "number >= 0", number, "add to it")
 
 
-@rule("warn", "Odd numbers are odd.", "odd-one")
+@RULES.rule("warn", "Odd numbers are odd.", "odd-one")
 def is_odd(number: int) -> Iterator[Violation]:
     if number % 2:
         yield Violation(what="it is odd", where="number", level="note" if number == 1 else None)
@@ -24,15 +27,15 @@ def is_odd(number: int) -> Iterator[Violation]:
 
 def test_a_rule_gives_its_findings_name_level_and_reason() -> None:
     (finding,) = apply((too_small,), -2)
-    assert (finding.rule, finding.level, finding.why) == ("too-small", "stuck", "Nobody counts below zero.")
+    assert (finding.rule, finding.level, finding.why) == ("too-small", "fail", "Nobody counts below zero.")
     assert finding.text == "number: `number >= 0` must hold, but got -2"
-    assert (finding.shown, finding.hint) == ("fail", "add to it")
+    assert finding.hint == "add to it"
 
 
 def test_the_worst_findings_come_first() -> None:
     assert [finding.rule for finding in apply((is_odd, too_small), -3)] == ["too-small", "odd-one"]
     assert [finding.level for finding in apply((is_odd, too_small), 1)] == ["note"]
-    assert [finding.shown for finding in apply((is_odd,), 3)] == ["warn"]
+    assert [finding.level for finding in apply((is_odd,), 3)] == ["warn"]
 
 
 def test_only_findings_that_break_are_raised() -> None:
@@ -44,7 +47,8 @@ def test_only_findings_that_break_are_raised() -> None:
 
 
 def test_what_podium_does_not_run_is_a_warning_that_breaks() -> None:
-    assert LEVELS["unsupported"] == "warn"
+    rule = next(rule for rule in STUCK if rule.name == "not-run-by-podium")
+    assert (rule.level, rule.runner, rule.refuses) == ("warn", PODIUM, True)
     violation = unsupported("spec.kind", "podium runs Jobs", "Workflows")
     assert violation.what == "podium runs Jobs, not Workflows"
     assert str(violation.hint).endswith("change spec.kind")

@@ -12,7 +12,7 @@ from podium.manifests.conditions import put_condition, status_of
 from podium.manifests.draft import Draft
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.build import customize
-from podium.manifests.experiment.checks import check
+from podium.manifests.experiment.rules import check
 from podium.manifests.placement import Pods, place
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.pod_security import violations

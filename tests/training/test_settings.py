@@ -12,7 +12,7 @@ from podium.errors import InvalidInput, PodiumError
 from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import locate
-from podium.manifests.experiment.checks import check
+from podium.manifests.experiment.rules import check
 from podium.steps.sweep import SweepSettings, first_failure, time_left
 from podium.training.dataset import DataSettings
 from podium.training.settings import TrainSettings

@@ -139,10 +139,11 @@ def ready(
         BrokenRules: Katib would refuse it or never end it.
         InvalidInput: There is no dataset where it would be.
     """
-    from podium.doctor.manifest import check_for_katib
+    from podium.manifests.experiment.rules import check
+    from podium.manifests.rules import RUNNERS
 
     if not cluster.traits.shares_files:
-        return with_store(check_for_katib(experiment), cluster.url, say)
+        return with_store(check(experiment, RUNNERS), cluster.url, say)
     if data:
         check_here(data)
     return at_home(experiment, home, data, output)
@@ -201,12 +202,16 @@ def with_store(resource: R, url: str, say: Say) -> R:
 
 def warnings_of(experiment: Experiment) -> list[str]:
     """Return what works on this machine and may not on another cluster, each with a hint."""
-    from podium.doctor.shell_rules import shell_breaks_values
-    from podium.manifests.experiment import examine
+    from podium.manifests.experiment.katib_rules import TRAP
+    from podium.manifests.experiment.rules import findings_of
+    from podium.manifests.rules import KATIB
 
-    shell = [(f"on a cluster {finding.what}", finding.hint) for finding in shell_breaks_values.findings(experiment)]
-    others = [(finding.text, finding.hint) for finding in examine(experiment.manifest)]
-    return [f"warning: {text}\n  hint: {hint}" for text, hint in [*shell, *others]]
+    warnings = []
+    for finding in findings_of(experiment):
+        if finding.level == "fail" or finding.refuses or finding.rule == TRAP:
+            text = f"on a cluster {finding.what}" if finding.runner == KATIB else finding.text
+            warnings.append(f"warning: {text}\n  hint: {finding.hint}")
+    return warnings
 
 
 def free_name(cluster: Cluster, kind: str, name: str) -> str:

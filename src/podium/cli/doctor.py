@@ -147,7 +147,7 @@ def read_experiment(source: str) -> Reader:
         InvalidInput: Katib would refuse it.
     """
     from podium.manifests.experiment import load
-    from podium.manifests.experiment.admission import admit
+    from podium.manifests.experiment.webhook_rules import admit
 
     return reader_of(admit(load(source)))
 

@@ -170,12 +170,13 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """
     from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
-    from podium.doctor.manifest import check_for_katib
     from podium.manifests.experiment.adapt import with_pods_retained
+    from podium.manifests.experiment.rules import check
     from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+    from podium.manifests.rules import RUNNERS
     from podium.yaml_loader import dump
 
-    experiment = with_pod_deadlines(with_pod_defaults(check_for_katib(changed(source, **options))))
+    experiment = with_pod_deadlines(with_pod_defaults(check(changed(source, **options), RUNNERS)))
     if "retain" not in experiment.template.manifest:
         experiment = with_pods_retained(experiment)
         echo("trials keep their pods, so that the log of a failed one can be read (retain: true)", err=True)

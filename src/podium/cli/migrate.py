@@ -7,8 +7,8 @@ import click
 
 from podium.documents import MAX_YAML, write_file
 from podium.errors import InvalidInput
-from podium.manifests.kinds import TRAINJOB
-from podium.manifests.migrate import KINDS, OWN_RUNTIME, migrate
+from podium.manifests.kinds import MIGRATED_KINDS, TRAINJOB
+from podium.manifests.migrate import OWN_RUNTIME, migrate
 from podium.manifests.rules import Violation
 from podium.manifests.trainjob import TORCH
 from podium.manifests.workload import Workload
@@ -34,7 +34,7 @@ def migrate_(file: Any, output: str, runtime: str) -> None:
 
     content = file.read(MAX_YAML + 1)
     manifests = with_templates(documents(content.decode(errors="replace"), file.name), file.name)
-    if not any(manifest.get("kind") in (*KINDS, "Experiment") for manifest in manifests):
+    if not any(manifest.get("kind") in (*MIGRATED_KINDS, "Experiment") for manifest in manifests):
         kinds = ", ".join(str(manifest.get("kind")) for manifest in manifests) or "nothing"
         raise InvalidInput(f"{file.name} must hold a PyTorchJob, a Job or an Experiment, but holds {kinds}")
     changed = [_migrate(manifest, file.name, runtime) for manifest in manifests]
@@ -72,7 +72,7 @@ def _migrate(manifest: dict[str, Any], origin: str, runtime: str) -> dict[str, A
     if experiment and experiment.template.workload.kind != TRAINJOB:
         migrated: Any = migrate(experiment, runtime)
         subject = f"{subject}: its {experiment.template.workload.kind}s become TrainJobs"
-    elif kind in KINDS:
+    elif kind in MIGRATED_KINDS:
         migrated = migrate(Workload.parse(manifest), runtime)
         subject = f"{subject} becomes a TrainJob"
     else:

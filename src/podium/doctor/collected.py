@@ -7,7 +7,7 @@ from typing import NamedTuple
 from podium.doctor.log import examine_log
 from podium.doctor.reading import Line, Log, Reader, details_of
 from podium.doctor.report import Report
-from podium.manifests.rules import Rule, Violation, apply, rule, worst_first
+from podium.manifests.rules import Rules, Violation, apply, worst_first
 from podium.metrics import UNAVAILABLE, event_scalars, read_events
 
 
@@ -21,7 +21,10 @@ class Given(NamedTuple):
     """Path of the log."""
 
 
-@rule("warn", "With this collector Katib reads neither a trial's output nor a log.")
+GIVEN_RULES, EVENT_RULES = Rules[Given](), Rules[Log]()
+
+
+@GIVEN_RULES.rule("warn", "With this collector Katib reads neither a trial's output nor a log.")
 def log_not_collected(given: Given) -> Iterator[Violation]:
     kind = given.reader.collector.kind
     if kind not in ("StdOut", "File", "TensorFlowEvent"):
@@ -29,7 +32,7 @@ def log_not_collected(given: Given) -> Iterator[Violation]:
         yield Violation(what=f"a {kind} collector does not read {given.subject}", where="collector", hint=hint)
 
 
-@rule("warn", "A File collector reads its file only; what the program prints elsewhere is lost.")
+@GIVEN_RULES.rule("warn", "A File collector reads its file only; what the program prints elsewhere is lost.")
 def another_file_collected(given: Given) -> Iterator[Violation]:
     collector = given.reader.collector
     if collector.kind == "File" and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name:
@@ -37,7 +40,7 @@ def another_file_collected(given: Given) -> Iterator[Violation]:
         yield Violation(what=what, where="collector", hint=f"examine {collector.path}, or collect from StdOut")
 
 
-@rule("fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else.")
+@EVENT_RULES.rule("fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else.")
 def scalar_missing(log: Log) -> Iterator[Violation]:
     names = sorted(log.seen)[:8]
     there = f"they hold {', '.join(names)}" if names else "there are none"
@@ -45,10 +48,6 @@ def scalar_missing(log: Log) -> Iterator[Violation]:
         level = None if name == log.reader.objective else "note"
         hint = f"write it: SummaryWriter.add_scalar({name.rpartition('/')[2]!r}, …)"
         yield Violation(what=f"no event file holds {name}; {there}", where="event files", hint=hint, level=level)
-
-
-GIVEN_RULES: tuple[Rule[Given], ...] = (log_not_collected, another_file_collected)
-EVENT_RULES: tuple[Rule[Log], ...] = (scalar_missing,)
 
 
 def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:

@@ -13,12 +13,11 @@ from podium.doctor.collected import examine_events, examine_given
 from podium.doctor.log import examine_log
 from podium.doctor.reading import STDOUT, Reader
 from podium.doctor.report import Report
-from podium.doctor.shell import wrap
-from podium.doctor.shell_rules import SHELL_RULES
 from podium.errors import require
 from podium.manifests.experiment.experiment import Collector, Experiment
-from podium.manifests.experiment.shell import METRICS_FILE, named_folder
-from podium.manifests.rules import Finding, Rule, Violation, apply, rule, worst_first
+from podium.manifests.experiment.shell import METRICS_FILE, named_folder, wrap
+from podium.manifests.experiment.shell_rules import SHELL_RULES
+from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
 
 PAUSE = 0.05
 """Seconds between two looks at the output."""
@@ -49,6 +48,10 @@ class Run:
     def late(self) -> bool:
         """Whether the first output came with the end."""
         return self.first is not None and self.first > self.seconds - 0.5
+
+
+RUN_RULES = Rules[Run]()
+rule = RUN_RULES.rule
 
 
 @rule("fail", "Metrics of a failed trial are not used.")
@@ -98,15 +101,6 @@ def metrics_not_written(run: Run) -> Iterator[Violation]:
         yield Violation(what=f"the command wrote nothing to {run.missing}", where="collector", hint=hint)
 
 
-RUN_RULES: tuple[Rule[Run], ...] = (
-    command_failed,
-    ends_too_soon,
-    processes_left_behind,
-    metrics_not_written,
-    stopped_at_the_limit,
-)
-
-
 def examine_command(
     words: Sequence[str],
     choose: Callable[[Sequence[str]], Reader],
@@ -136,7 +130,8 @@ def examine_command(
     with tempfile.TemporaryDirectory(prefix="podium-doctor-") as folder:
         run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
         log = _examine_metrics(run, metrics, choose, subject, collector)
-    own = apply((*RUN_RULES, output_comes_late) if collector.kind == "StdOut" else RUN_RULES, run)
+    rules = [rule for rule in RUN_RULES if collector.kind == "StdOut" or rule is not output_comes_late]
+    own = apply(rules, run)
     in_log = [_later(finding) if run.code is None else finding for finding in log.findings]
     script = wrap(words, file=_file_of(collector, METRICS_FILE), stdout=collector.kind == "StdOut")
     details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": script}}

@@ -7,7 +7,10 @@ from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import Line, Log
 from podium.documents import load_json
 from podium.errors import InvalidInput
-from podium.manifests.rules import Rule, Violation, rule
+from podium.manifests.rules import Rules, Violation
+
+JSON_RULES = Rules[Log]()
+rule = JSON_RULES.rule
 
 
 def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
@@ -42,6 +45,3 @@ def number_for_text(log: Log) -> Iterator[Violation]:
             level = None if name == log.reader.objective else "warn"
             what, hint = f"{name} is not a text", f'write {{"{name}": "0.9"}}: str() around the number'
             yield Violation(what=what, where=line_numbers(iter(bad)), hint=hint, level=level)
-
-
-JSON_RULES: tuple[Rule[Log], ...] = (line_is_not_an_object, number_for_text)

@@ -1,30 +1,23 @@
 """Examine YAML: Experiments, PyTorchJobs, TrainJobs and Jobs, several to a file."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
-from podium.doctor.experiment_rules import EXPERIMENT_RULES, NEVER_ON_KATIB
-from podium.doctor.job_rules import JOB_RULES, workers_outlive_the_master
 from podium.doctor.report import Report
-from podium.doctor.shell import wrap
-from podium.doctor.shell_rules import SHELL_RULES
-from podium.doctor.trainjob_rules import TRAINJOB_RULES
-from podium.doctor.trial_rules import TRIAL_RULES, trainer_refuses
 from podium.documents import load_yaml
 from podium.errors import InvalidInput
-from podium.manifests.admission import admit
-from podium.manifests.experiment.checks import check, findings_of
 from podium.manifests.experiment.config_maps import is_config_map, with_template
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.shell import METRICS_FILE
+from podium.manifests.experiment.experiment import Experiment, TrialTemplate
+from podium.manifests.experiment.rules import examine
+from podium.manifests.experiment.shell import METRICS_FILE, wrap
+from podium.manifests.job_rules import findings_of
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
-from podium.manifests.rules import BrokenRules, Finding, apply, worst_first
+from podium.manifests.rules import BrokenRules, Finding
 from podium.manifests.workload import Workload
 
 KINDS = ("Experiment", *JOB_KINDS)
-_ALL_JOB_RULES = (*JOB_RULES, *TRAINJOB_RULES)
 
 
 def documents(text: str, origin: str) -> list[dict[str, Any]]:
@@ -67,17 +60,23 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     subject = f"{origin}: {kind} {Resource.parse(manifest).expected_name or 'without a name'}"
     if kind not in KINDS:
         return Report(subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False)
+    if kind != "Experiment":
+        return Report(subject=subject, kind=kind, findings=findings_of(Workload.parse(manifest)))
+    findings = examine(manifest)
     lines: dict[str, tuple[str, str, str]] = {}
-    if kind == "Experiment":
-        try:
-            experiment = Experiment.parse(manifest)
-            findings, lines = _examine_experiment(experiment), commands(experiment)
-        except BrokenRules as error:  # fields of wrong types: nothing else can be said about them
-            findings = list(error.findings)
-    else:
-        findings = apply(_ALL_JOB_RULES, Workload.parse(manifest))
-        findings = [*_refusals(manifest, {finding.where for finding in findings}), *findings]
-    return Report(subject=subject, kind=kind, findings=worst_first(findings), details={"commands": lines})
+    with suppress(BrokenRules):  # fields of wrong types: the findings say so
+        experiment = Experiment.parse(manifest)
+        findings += _not_examined_trial(experiment.template)
+        lines = commands(experiment)
+    return Report(subject=subject, kind=kind, findings=findings, details={"commands": lines})
+
+
+def _not_examined_trial(template: TrialTemplate) -> list[Finding]:
+    if template.workload.manifest and not template.is_supported:
+        return [not_examined(f"the trial's {template.workload.kind}", "spec.trialTemplate.trialSpec.kind")]
+    if template.in_config_map and not template.workload.manifest:
+        return [not_examined("the trial's job, which is in a ConfigMap,", "spec.trialTemplate.configMap")]
+    return []
 
 
 def not_examined(what: str, where: str) -> Finding:
@@ -88,18 +87,6 @@ def not_examined(what: str, where: str) -> Finding:
     """
     why = f"The doctor has rules for {', '.join(KINDS)} only."
     return Finding(rule="not-examined", level="note", what=f"{what} was not examined", where=where, why=why)
-
-
-def check_for_katib(experiment: Experiment) -> Experiment:
-    """Return an Experiment that Katib accepts and ends, and whose trials can begin; also where podium itself runs it.
-
-    Raises:
-        BrokenRules: With every reason.
-    """
-    check(experiment)
-    if findings := apply((*NEVER_ON_KATIB, trainer_refuses), experiment):
-        raise BrokenRules(replace(finding, what=f"{finding.what}. {finding.why}") for finding in findings)
-    return experiment
 
 
 def commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
@@ -113,45 +100,3 @@ def commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
         for replica, container in experiment.wrapped_containers()
         if container.command
     }
-
-
-def _examine_experiment(experiment: Experiment) -> list[Finding]:
-    broken = findings_of(experiment)
-    own = apply(EXPERIMENT_RULES, experiment)
-    template = experiment.template
-    job = template.workload
-    if job.kind in JOB_KINDS and job.api_version in ("", JOB_KINDS[job.kind]):
-        # A trial's job is deleted with its Workers unless it is retained.
-        rules = [rule for rule in _ALL_JOB_RULES if template.retain or rule is not workers_outlive_the_master]
-        own += [*apply((*SHELL_RULES, *TRIAL_RULES), experiment), *apply(rules, job)]
-        own += _trial_refusals(experiment, [*own, *broken])
-    elif job.manifest:
-        own.append(not_examined(f"the trial's {job.kind}", "spec.trialTemplate.trialSpec.kind"))
-    elif template.in_config_map:
-        own.append(not_examined("the trial's job, which is in a ConfigMap,", "spec.trialTemplate.configMap"))
-    known = {finding.where for finding in own}
-    return [*(finding for finding in broken if finding.level != "warn" or finding.where not in known), *own]
-
-
-def _trial_refusals(experiment: Experiment, findings: Iterable[Finding]) -> list[Finding]:
-    """Admit one trial's job, named as Katib would name it; leave out fields that other findings are about."""
-    job = experiment.template.workload
-    failed = {finding.where for finding in findings if finding.shown == "fail"}
-    name = "trial" if "metadata.name" in failed else f"{experiment.expected_name[:40] or 'experiment'}-{'x' * 8}"
-    refused = _refusals({**job.manifest, "metadata": {**job.metadata, "name": name}}, failed)
-    placed = (replace(finding, where=f"{job.path}{finding.where}") for finding in refused)
-    misnamed = "spec.trialTemplate.primaryContainerName" in failed
-    return [
-        finding
-        for finding in placed
-        if finding.where not in failed and not (misnamed and finding.where.endswith(".containers"))
-    ]
-
-
-def _refusals(manifest: Mapping[str, Any], known: Iterable[str]) -> list[Finding]:
-    """Return the refusals of the operator's webhook on fields that no finding is about."""
-    try:
-        admit(manifest)
-    except BrokenRules as error:
-        return [finding for finding in error.findings if finding.where not in known]
-    return []

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from podium.doctor.reading import COLOR, Line, Log
-from podium.manifests.rules import Rule, Violation, rules_into
+from podium.manifests.rules import Rules, Violation
 
-NAME_RULES: list[Rule[Log]] = []
-rule = rules_into(NAME_RULES)
+NAME_RULES = Rules[Log]()
+rule = NAME_RULES.rule
 
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
 _STAGES = (

@@ -11,15 +11,15 @@ from podium.doctor.snapshot import CONFIG_MAP, CONTROLLERS, TRAINERS, NamespaceS
 from podium.heartbeat import doing
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import ENFORCE
-from podium.manifests.rules import Rule, Violation, apply, rules_into
+from podium.manifests.rules import Rules, Violation, apply
 
 PATIENCE = 5.0
 """Seconds that all questions together are repeated: what does not answer is the finding, not something to wait for."""
 
 _REFUSED = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
 
-NAMESPACE_RULES: list[Rule[NamespaceSnapshot]] = []
-rule = rules_into(NAMESPACE_RULES)
+NAMESPACE_RULES = Rules[NamespaceSnapshot]()
+rule = NAMESPACE_RULES.rule
 
 _HINTS = {
     "PyTorchJob": "install the Kubeflow training operator 1.9, or Kubeflow Trainer 2.2 or later",

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 
 from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import Log
-from podium.manifests.rules import Rule, Violation, rules_into
+from podium.manifests.rules import Rules, Violation
 from podium.metrics import number
 
-ORDER_RULES: list[Rule[Log]] = []
-rule = rules_into(ORDER_RULES)
+ORDER_RULES = Rules[Log]()
+rule = ORDER_RULES.rule
 
 TIME_HINT = "begin the line with an RFC 3339 time: 2026-01-02T03:04:05.678901Z accuracy=0.9"
 _TIMELIKE = re.compile(r"\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(:\d\d)?|\d\d:\d\d:\d\d|(?<!\d)1[67]\d{8}(\.\d+)?(?!\d)")

@@ -1,7 +1,7 @@
 """What the doctor says about one subject."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 from podium.manifests.rules import Finding
@@ -32,7 +32,7 @@ class Report:
     @property
     def verdict(self) -> str:
         """``fail`` or ``warn`` if any finding says so, else ``pass``; ``not examined`` if no rule was applied."""
-        levels = {finding.shown for finding in self.findings}
+        levels = {finding.level for finding in self.findings}
         fine = "pass" if self.examined else NOT_EXAMINED
         return "fail" if "fail" in levels else "warn" if "warn" in levels else fine
 
@@ -42,6 +42,6 @@ class Report:
             "subject": self.subject,
             "kind": self.kind,
             "verdict": self.verdict,
-            "findings": [asdict(finding) | {"level": finding.shown} for finding in self.findings],
+            "findings": [finding.as_dict() for finding in self.findings],
             **self.details,
         }

@@ -33,7 +33,7 @@ def show(report: Report, console: "Console") -> None:
 
 def verdict(report: Report) -> str:
     """Return the last line of a report: ``fail: 1 fail, 2 warn``."""
-    counts = Counter(finding.shown for finding in report.findings)
+    counts = Counter(finding.level for finding in report.findings)
     shown = [f"{counts[level]} {level}" for level in ("fail", "warn", "note", "pass") if counts[level]]
     return f"{report.verdict}: {', '.join(shown) or 'no findings'}"
 
@@ -67,12 +67,12 @@ def _show_finding(finding: Finding, console: "Console") -> None:
     from rich.padding import Padding
     from rich.text import Text
 
-    title = Text.assemble((f"{finding.shown:4}", STYLES[finding.shown]), f"  {finding.what}")
+    title = Text.assemble((f"{finding.level:4}", STYLES[finding.level]), f"  {finding.what}")
     console.print(Padding(title, (0, 0, 0, 2), expand=False))
-    if finding.shown == "pass":
+    if finding.level == "pass":
         return
     more = [Text(f"{finding.where} · {finding.rule}", style="dim")]
-    if finding.shown in ("warn", "fail"):
+    if finding.level in ("warn", "fail"):
         more.append(Text(finding.why))
     if finding.hint:
         more.append(Text(f"hint: {finding.hint}"))

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 from podium.doctor.name_rules import line_numbers
 from podium.doctor.reading import COLOR, Line, Log
-from podium.manifests.rules import Rule, Violation, rules_into
+from podium.manifests.rules import Rules, Violation
 from podium.metrics import number, objective_value
 
-VALUE_RULES: list[Rule[Log]] = []
-rule = rules_into(VALUE_RULES)
+VALUE_RULES = Rules[Log]()
+rule = VALUE_RULES.rule
 
 CROWNED = "Katib stores an empty text and lets the trial succeed; it can be named the best (kubeflow/katib#2723)."
 _WRONG = re.compile(r"[,_]\d|\.\d|[xX][0-9a-fA-F]")

@@ -4,8 +4,8 @@ Sources: kubeflow/trainer release-1.9 pkg/webhooks and pkg/apis/kubeflow.org/v1;
 pkg/apis/batch/validation.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeVar
 
 from podium.manifests import trainjob_rules
 from podium.manifests.conditions import Manifest
@@ -14,9 +14,11 @@ from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB,
 from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import POD_TEMPLATE, broken_containers
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
-from podium.manifests.rules import Rule, Violation, apply, broken, one_of, raise_for, rule
+from podium.manifests.rules import BrokenRules, Finding, Look, Rule, Rules, Violation, apply, broken, one_of, raise_for
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
 from podium.manifests.workload import Replica, Workload, role_of
+
+T = TypeVar("T")
 
 _METADATA: Schema = {
     "name": TEXT,
@@ -67,7 +69,16 @@ _JOB_SPEC: Schema = {
 }
 _NOT_NEGATIVE = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions")
 
-refused = rule("refuse", "The operator's webhook or the API server refuses the job.", "refused-by-operator")
+OPERATOR_JOB, JOB, ANY_JOB = Rules[Workload](), Rules[Workload](), Rules[Workload]()
+SHAPE = Rules[Mapping[str, Any]]()
+
+
+def _refused(table: Rules[T]) -> Callable[[Look[T]], Rule[T]]:
+    why = "The operator's webhook or the API server refuses the job."
+    return table.rule("fail", why, "refused-by-operator", refuses=True)
+
+
+refused, refused_job, refused_operator_job = _refused(ANY_JOB), _refused(JOB), _refused(OPERATOR_JOB)
 
 
 def admit(manifest: Mapping[str, Any]) -> Workload:
@@ -80,14 +91,18 @@ def admit(manifest: Mapping[str, Any]) -> Workload:
     raise_for(well_formed.findings(admitted))
     _set_defaults(admitted)
     job = Workload.parse(admitted)
-    raise_for(apply(_rules_of(job), job))
+    own = trainjob_rules.REFUSED if job.kind == TRAINJOB else [*(OPERATOR_JOB if job.operator else JOB), *ANY_JOB]
+    raise_for(apply(own, job))
     return job
 
 
-def _rules_of(job: Workload) -> tuple[Rule[Workload], ...]:
-    if job.kind == TRAINJOB:
-        return trainjob_rules.RULES
-    return OPERATOR_JOB if job.operator else JOB
+def refusals(manifest: Mapping[str, Any]) -> list[Finding]:
+    """Return why a job would be refused; empty if it would not."""
+    try:
+        admit(manifest)
+    except BrokenRules as error:
+        return list(error.findings)
+    return []
 
 
 def _ordered(manifest: Mapping[str, Any]) -> Manifest:
@@ -122,7 +137,7 @@ def _set_defaults(job: Manifest) -> None:
     spec |= {key: value for key, value in defaults.items() if spec.get(key) is None}
 
 
-@refused
+@_refused(SHAPE)
 def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     kind, version = text(manifest.get("kind")), manifest.get("apiVersion")
     if kind not in JOB_KINDS:
@@ -145,11 +160,10 @@ def schema_of(kind: str) -> Schema:
     return {"metadata": _METADATA, "spec": specs.get(kind, OBJECT)}
 
 
-@refused
+@refused_operator_job
 def replicas(job: Workload) -> Iterator[Violation]:
     operator, roles = job.operator, [replica.role for replica in job.replicas]
-    if not operator:
-        return
+    assert operator
     known = or_list([f"a {role}" for role in operator.roles])
     if not roles:
         yield broken(job.replicas_path, f"must have {known}", {})
@@ -193,7 +207,7 @@ def run_policy(job: Workload) -> Iterator[Violation]:
             yield from one_of(f"{path}.managedBy", policy["managedBy"], managers)
 
 
-@refused
+@refused_operator_job
 def processes(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob":
         return
@@ -209,13 +223,13 @@ def processes(job: Workload) -> Iterator[Violation]:
         yield broken(where, "must be left out beside spec.nprocPerNode", elastic["nProcPerNode"])
 
 
-@refused
+@refused_operator_job
 def success_policy(job: Workload) -> Iterator[Violation]:
     if job.kind == "TFJob" and job.success_policy:
         yield from one_of("spec.successPolicy", job.success_policy, ("AllWorkers",))
 
 
-@refused
+@refused_job
 def completions(job: Workload) -> Iterator[Violation]:
     mode, policy = job.spec.get("completionMode"), job.replicas[0].restart_policy
     yield from one_of("spec.template.spec.restartPolicy", policy, ("Never", "OnFailure"))
@@ -241,7 +255,3 @@ def name(job: Workload) -> Iterator[Violation]:
 
 def _pod_suffix(replica: Replica) -> str:
     return f"-{replica.role.lower()}-{replica.count - 1}"
-
-
-OPERATOR_JOB: tuple[Rule[Workload], ...] = (replicas, containers, run_policy, processes, success_policy, name)
-JOB: tuple[Rule[Workload], ...] = (containers, completions, run_policy, name)

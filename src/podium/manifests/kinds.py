@@ -66,6 +66,9 @@ INSTEAD = {
 }
 """What to write instead of a kind that podium does not run."""
 
+MIGRATED_KINDS = ("PyTorchJob", "Job")
+"""Kinds that ``podium migrate`` makes a TrainJob of."""
+
 LEADERS = ("Chief", "Master")
 """Roles of one replica that decide about the whole job; without them Workers do."""
 

@@ -12,11 +12,11 @@ from typing import Any, Generic, TypeVar, overload
 
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
-from podium.manifests.experiment.checks import check
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.schema import default_conditions, default_primary_labels
 from podium.manifests.fields import mapping, present, unshared, with_values
-from podium.manifests.kinds import JOB_KINDS, TRAINJOB, or_list
+from podium.manifests.kinds import JOB_KINDS, MIGRATED_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINJOB_MANAGERS
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Violation, shorten
@@ -33,7 +33,6 @@ from podium.manifests.trainjob import (
 )
 from podium.manifests.workload import Container, Replica, Workload
 
-KINDS = ("PyTorchJob", "Job")
 """Kinds of jobs that become TrainJobs."""
 
 OWN_RUNTIME = "put it into a TrainingRuntime of your own, a copy of torch-distributed, and name that in spec.runtimeRef"
@@ -90,7 +89,7 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
         trial = f"{experiment.expected_name}-{'x' * 8}"  # as Katib names it
         admit({**experiment.template.workload.manifest, "metadata": {"name": trial}})
         return Migration(resource=experiment, notes=notes)
-    if not isinstance(resource, Workload) or resource.kind not in KINDS:
+    if not isinstance(resource, Workload) or resource.kind not in MIGRATED_KINDS:
         raise _not_migrated(resource.kind)
     admit(resource.manifest)
     job, notes = _job(resource, runtime)
@@ -118,7 +117,7 @@ def _not_migrated(kind: str, path: str = "") -> InvalidInput:
         "XGBoostJob": "write it anew for the runtime xgboost-distributed: its variables are DMLC_*",
         "JAXJob": "write it anew for the runtime jax-distributed: its variables are JAX_*",
     }
-    return InvalidInput(f"{path}kind: must be {or_list([*KINDS])} to become a TrainJob, but got {kind!r}",
+    return InvalidInput(f"{path}kind: must be {or_list([*MIGRATED_KINDS])} to become a TrainJob, but got {kind!r}",
                         hints.get(kind))  # fmt: skip
 
 
@@ -132,7 +131,7 @@ def _job(
         name: Container that trains; the operator's, or the first, if empty.
         keep_command: Whether the command stays as it is.
     """
-    if job.kind not in KINDS:
+    if job.kind not in MIGRATED_KINDS:
         raise _not_migrated(job.kind, job.path)
     nodes, first = _count(job), job.replica("Master") or job.replicas[0]
     name = name or (job.operator.container if job.operator else first.pod.containers[0].name)

@@ -1,29 +1,20 @@
 """The rule engine: named rules look at one subject, and every place where one applies is a finding.
 
-``check`` of an Experiment and ``admit`` of a job apply the rules about what is refused or never ends and raise
-BrokenRules; the doctor applies all rules and shows every finding.
+A table of rules belongs to each kind of subject. The doctor shows what they find; ``check`` of an Experiment and
+``admit`` of a job raise the findings that refuse it.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from podium.errors import InvalidInput, suggestion
 
-LEVELS = {
-    "pass": "pass",
-    "note": "note",
-    "warn": "warn",
-    "unsupported": "warn",
-    "fail": "fail",
-    "stuck": "fail",
-    "refuse": "fail",
-}
-"""From good to bad, with the word that users read: fine; worth knowing; works, but perhaps not as meant; not run by
-podium, perhaps by a cluster; ends badly; accepted, but never ends; refused."""
+LEVELS = ("pass", "note", "warn", "fail")
+"""From good to bad: fine; worth knowing; works, but perhaps not as meant; refused, or it ends without a result."""
 
-BREAKING = ("unsupported", "fail", "stuck", "refuse")
-"""Levels that keep podium from running a manifest."""
+KATIB, PODIUM = "katib", "podium"
+RUNNERS = (PODIUM, KATIB)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,15 +35,21 @@ class Finding:
     hint: str | None = None
     """What to do; None if there is nothing to do."""
 
-    @property
-    def shown(self) -> str:
-        """``pass``, ``note``, ``warn`` or ``fail``."""
-        return LEVELS[self.level]
+    runner: str = ""
+    """Of the rule."""
+
+    refuses: bool = False
+    """Of the rule."""
 
     @property
     def text(self) -> str:
-        """Where and what, on one line."""
-        return f"{self.where}: {self.what}"
+        """Where and what, on one line; also why, if Katib alone does not run it."""
+        why = f". {self.why}" if self.runner == KATIB else ""
+        return f"{self.where}: {self.what}{why}"
+
+    def as_dict(self) -> dict[str, str | None]:
+        """Return the finding as JSON shows it."""
+        return {name: getattr(self, name) for name in ("rule", "level", "what", "where", "why", "hint")}
 
 
 class BrokenRules(InvalidInput):
@@ -68,9 +65,9 @@ class BrokenRules(InvalidInput):
         super().__init__("\n".join(finding.text for finding in self.findings), "; ".join(hints) or None)
 
 
-def raise_for(findings: Iterable[Finding]) -> None:
-    """Raise BrokenRules if any finding keeps podium from running the manifest."""
-    if broken := [finding for finding in findings if finding.level in BREAKING]:
+def raise_for(findings: Iterable[Finding], runners: Collection[str] = (PODIUM,)) -> None:
+    """Raise BrokenRules if any finding keeps one of the runners, or both, from running the manifest."""
+    if broken := [finding for finding in findings if finding.refuses and finding.runner in ("", *runners)]:
         raise BrokenRules(broken)
 
 
@@ -86,6 +83,7 @@ class Violation:
 
 
 T = TypeVar("T")
+Look = Callable[[T], Iterable[Violation]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,50 +94,53 @@ class Rule(Generic[T]):
     """Lower case with dashes."""
 
     level: str
-    """Of its findings, unless a violation says otherwise."""
+    """One of LEVELS, unless a violation has its own."""
 
     why: str
-    look: Callable[[T], Iterable[Violation]]
+    look: Look[T]
+
+    runner: str = ""
+    """KATIB or PODIUM if the other runs such a manifest well; empty if it concerns both."""
+
+    refuses: bool = False
+    """Whether the runner refuses such a manifest, or would never end it."""
 
     def findings(self, subject: T) -> Iterator[Finding]:
         """Apply the rule."""
         for violation in self.look(subject):
-            level = violation.level or self.level
             yield Finding(
                 rule=self.name,
-                level=level,
+                level=violation.level or self.level,
                 what=violation.what,
                 where=violation.where,
                 why=self.why,
                 hint=violation.hint,
+                runner=self.runner,
+                refuses=self.refuses,
             )
 
 
-def rule(level: str, why: str, name: str = "") -> Callable[[Callable[[T], Iterable[Violation]]], Rule[T]]:
-    """Make a function a rule.
+class Rules(list[Rule[T]]):
+    """A table of rules about one kind of subject, in the order in which they are written."""
 
-    Args:
-        level: One of LEVELS.
-        name: The function's own name, with dashes, if not given.
-    """
+    def rule(
+        self, level: str, why: str, name: str = "", *, runner: str = "", refuses: bool = False
+    ) -> Callable[[Look[T]], Rule[T]]:
+        """Make a function a rule of the table.
 
-    def named(look: Callable[[T], Iterable[Violation]]) -> Rule[T]:
-        return Rule(name=name or look.__name__.replace("_", "-"), level=level, why=why, look=look)
+        Args:
+            level: One of LEVELS.
+            name: The function's own name, with dashes, if not given.
+            runner: KATIB or PODIUM if it concerns that one alone.
+            refuses: Whether the runner refuses such a manifest, or would never end it.
+        """
 
-    return named
+        def add(look: Look[T]) -> Rule[T]:
+            own = name or look.__name__.replace("_", "-")
+            self.append(Rule(name=own, level=level, why=why, look=look, runner=runner, refuses=refuses))
+            return self[-1]
 
-
-def rules_into(table: list[Rule[T]]) -> Callable[[str, str], Callable[[Callable[[T], Iterable[Violation]]], Rule[T]]]:
-    """Return a ``rule`` that also adds each rule to a table, in the order in which they are written."""
-
-    def rule_of_table(level: str, why: str) -> Callable[[Callable[[T], Iterable[Violation]]], Rule[T]]:
-        def added(look: Callable[[T], Iterable[Violation]]) -> Rule[T]:
-            table.append(rule(level, why)(look))
-            return table[-1]
-
-        return added
-
-    return rule_of_table
+        return add
 
 
 def apply(rules: Iterable[Rule[T]], subject: T) -> list[Finding]:
@@ -148,9 +149,10 @@ def apply(rules: Iterable[Rule[T]], subject: T) -> list[Finding]:
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Sort findings by level; equal ones keep their order."""
-    grades = list(LEVELS)
-    return sorted(findings, key=lambda finding: -grades.index(finding.level))
+    """Sort findings by level, those that podium refuses first; equal ones keep their order."""
+    return sorted(
+        findings, key=lambda finding: (-LEVELS.index(finding.level), not finding.refuses or finding.runner == KATIB)
+    )
 
 
 def shorten(value: Any, limit: int = 80) -> str:

@@ -14,7 +14,7 @@ from podium.manifests.fields import integer, items, mapping, numbered, text
 from podium.manifests.labels import TRAINER_API, TRAINJOB_MANAGERS
 from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import ENV, POD_TEMPLATE, RESOURCES, broken_variables
-from podium.manifests.rules import Rule, Violation, broken, one_of, rule
+from podium.manifests.rules import Rules, Violation, broken, one_of
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema
 from podium.manifests.trainjob import NODE, PATCHED_CONTAINER, PATCHED_POD, RESERVED, RUNTIME_IMAGES, TORCH, template_of
 from podium.manifests.workload import Workload
@@ -46,7 +46,8 @@ SPEC: Schema = {
     "managedBy": TEXT,
 }
 
-refused = rule("refuse", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer")
+REFUSED = Rules[Workload]()
+refused = REFUSED.rule("fail", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer", refuses=True)
 
 
 def set_defaults(spec: dict[str, Any]) -> None:
@@ -143,6 +144,3 @@ def _not_patched(path: str, known: tuple[str, ...], name: str, hint: str | None 
 @refused
 def name(job: Workload) -> Iterator[Violation]:
     return broken_name(job.expected_name, f"-{NODE}-0-{job.nodes - 1}-abcde")
-
-
-RULES: tuple[Rule[Workload], ...] = (runtime, trainer, limits, patches, name)

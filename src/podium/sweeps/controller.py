@@ -14,8 +14,8 @@ from contextlib import suppress
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import State, status_of
-from podium.manifests.experiment.checks import check
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import (
     Standing,
     Status,

@@ -24,7 +24,7 @@ class LocalSweeps(LocalCluster):
     def _store(self, resource: Resource) -> tuple[Resource, Supervisor]:
         if resource.kind != "Experiment":
             return super()._store(resource)
-        from podium.manifests.experiment.checks import check
+        from podium.manifests.experiment.rules import check
         from podium.sweeps.controller import ExperimentController
         from podium.sweeps.local_records import LocalRecords
 

@@ -7,8 +7,8 @@ from typing import Any
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import LOST
 from podium.errors import Conflict, InvalidInput
-from podium.manifests.experiment.checks import check
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import Status, restart, unmark
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.local_records import LocalRecords

@@ -1,8 +1,8 @@
 """Katib Experiments and their Trials: read, checked, changed and rendered."""
 
 from podium.manifests.experiment.build import customize
-from podium.manifests.experiment.checks import check, examine
 from podium.manifests.experiment.experiment import Experiment, Objective
+from podium.manifests.experiment.rules import check, examine
 from podium.manifests.experiment.source import bundled, load, parse
 from podium.manifests.experiment.trial import Trial, best_trial, leaderboard, news
 

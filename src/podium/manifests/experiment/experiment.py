@@ -31,13 +31,15 @@ from podium.manifests.fields import (
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Resource
-from podium.manifests.rules import Violation, raise_for, rule
+from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics import objective_value
 
+SHAPE = Rules[Mapping[str, Any]]()
 
-@rule("refuse", "Katib's webhook refuses the Experiment.", "refused-by-webhook")
+
+@SHAPE.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
 def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
     """Check the types of a manifest's fields; what is missing passes."""
     return wrong_types(manifest, EXPERIMENT)

@@ -1,12 +1,16 @@
-"""How Katib hands a container's command to a shell (katib 0.19: pkg/webhook/v1beta1/pod, wrapWorkerContainer)."""
+"""The shell line that Katib makes of a container's command: its words joined with blanks, unquoted, for ``sh -c``.
+
+Source: katib 0.19, pkg/webhook/v1beta1/pod/utils.go (wrapWorkerContainer); observed on a real server, see
+docs/doctor.md. Nothing is executed here.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 METRICS_FILE = "/var/log/katib/metrics.log"
 """Where the collector reads what a StdOut trial prints."""
-
 
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
 
@@ -46,3 +50,148 @@ def named_folder(folder: PurePosixPath, words: Iterable[str]) -> PurePosixPath:
         if str(above) != "/" and any(whole.search(text) for text in texts):
             return above
     return folder
+
+
+_OPERATORS = {
+    ";": "ends the command",
+    "&": "starts a command in the background",
+    "|": "starts a pipe",
+    "<": "redirects input",
+    ">": "redirects output",
+    "(": "is a syntax error",
+    ")": "is a syntax error",
+    "`": "runs a command",
+    "\n": "ends the command",
+}
+_GLOBS = {"*": "is a pattern for file names", "?": "is a pattern for file names", "[": "is a pattern for file names"}
+_VARIABLE = re.compile(r"\$(\w+|\{[^}]*\}|[@*#?$!-])")
+_KUBERNETES = re.compile(r"\$\(([\w.-]+)\)")
+
+
+class Special(NamedTuple):
+    """A piece of a word that the shell does not leave alone."""
+
+    text: str
+    effect: str
+    harmless: bool = False
+    """Whether it is most likely meant: a variable, a pattern."""
+
+
+def wrap(
+    words: Sequence[str], *, file: str = METRICS_FILE, stdout: bool = True, early_stopping: bool = False
+) -> tuple[str, str, str]:
+    """Return what Katib runs instead of command and args.
+
+    Args:
+        file: Where the collector reads; its folder gets the marker of a good end.
+        stdout: Whether the collector is StdOut; others get no redirection.
+        early_stopping: Whether a stopping rule is in force.
+
+    Returns:
+        The shell, ``-c`` and its script.
+    """
+    shell, script = join(words)
+    folder = file.rpartition("/")[0]
+    if stdout:
+        script = redirected(script, file)
+    if early_stopping:
+        script += f" || if test -f {folder}/$$.pid && …; then echo stopped early; else exit 1; fi"
+    return (*shell, f"{script} && echo completed > {folder}/$$.pid")
+
+
+def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
+    """Yield what a POSIX shell would do to one word of a command line.
+
+    Args:
+        word: As it stands in command or args; quotes around a value do their work, an odd one does not end.
+        variables: Names that Kubernetes itself replaces as ``$(NAME)`` before the shell sees them.
+    """
+    if word == "":
+        yield Special("", "vanishes: an empty word needs quotes")
+    index, quote = 0, ""
+    while index < len(word):
+        here = word[index]
+        if quote == "'":
+            quote = "" if here == "'" else quote
+        elif here in "'\"" and not quote:
+            quote = here
+        elif here == quote:
+            quote = ""
+        elif match := _KUBERNETES.match(word, index):
+            index += len(match[0]) - 1
+            if match[1] not in variables:
+                yield Special(match[0], "runs a command, for no variable of the container has this name")
+        else:
+            special = _special(word, index, quote)
+            if special:
+                yield special
+                index += len(special.text) - 1
+        index += 1
+    if quote:
+        yield Special(quote, "opens a quotation that nothing closes")
+
+
+def _special(word: str, index: int, quote: str) -> Special | None:
+    """Say what the character at an index does, outside single quotes."""
+    here = word[index]
+    if here == "$" and (match := _VARIABLE.match(word, index)):
+        return Special(match[0], "is replaced by the variable's value", harmless=True)
+    if here == "$" and word[index : index + 2] == "$(":
+        return Special("$(", "runs a command")
+    if here == "\\" and (not quote or word[index + 1 : index + 2] in ("$", "`", '"', "\\", "\n")):
+        return Special(word[index : index + 2], "loses its backslash")
+    if here == "`":
+        return Special(here, _OPERATORS[here])
+    if quote:
+        return None
+    if here in " \t":
+        return Special(here, "splits it into several words")
+    if here in _OPERATORS:
+        return Special(here, _OPERATORS[here])
+    if here in _GLOBS:
+        return Special(here, _GLOBS[here], harmless=True)
+    starts = index == 0 or word[index - 1] in " \t\n"
+    if here == "#" and starts:
+        return Special(here, "begins a comment: the rest of the line is gone, Katib's redirection too")
+    if here == "~" and starts:
+        return Special(here, "is replaced by the home directory", harmless=True)
+    return None
+
+
+class Script(NamedTuple):
+    """A script given to ``sh -c``, cut where commands end."""
+
+    commands: tuple[str, ...]
+    """Its simple commands, in order."""
+
+    operators: tuple[str, ...]
+    """``;``, ``&&``, ``||``, ``|``, ``&`` or a line break between and after them."""
+
+
+def split_script(script: str) -> Script:
+    """Cut a script at the operators that stand outside quotes, brackets and braces."""
+    commands, operators = [""], []
+    index, quote, depth = 0, "", 0
+    while index < len(script):
+        here = script[index]
+        operator = re.compile(r"&&|\|\||;;?|\|&?|(?<![<>])&(?!>)|\n").match(script, index)
+        if here == "\\" and quote != "'":
+            commands[-1] += script[index : index + 2]
+            index += 2
+            continue
+        if quote:
+            quote = "" if here == quote else quote
+        elif here in "'\"`":
+            quote = here
+        elif here in "({":
+            depth += 1
+        elif here in ")}":
+            depth -= 1
+        elif operator and not depth:
+            operators.append(operator[0])
+            commands.append("")
+            index += len(operator[0])
+            continue
+        commands[-1] += here
+        index += 1
+    return Script(tuple(command.strip() for command in commands), tuple(operators))

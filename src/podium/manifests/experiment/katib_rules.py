@@ -1,21 +1,29 @@
-"""Rules about an Experiment: what Katib accepts and then does otherwise than meant, or never ends."""
+"""Rules about an Experiment: what Katib accepts and does otherwise than meant, and what Katib alone never ends."""
 
 import re
 from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
-from podium.errors import PodiumError
+from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.rules import Rule, Violation, rules_into
+from podium.manifests.experiment.schema import EXPERIMENT
+from podium.manifests.fields import mapping
+from podium.manifests.rules import KATIB, Rules, Violation
+from podium.manifests.structure import Schema
 from podium.metrics import number, parse_line
 
-EXPERIMENT_RULES: list[Rule[Experiment]] = []
-rule = rules_into(EXPERIMENT_RULES)
+EXPERIMENT_RULES = Rules[Experiment]()
+rule = EXPERIMENT_RULES.rule
+refused = partial(rule, runner=KATIB, refuses=True)
+TRAP = "accepted-with-a-trap"
+trap = rule("warn", "Katib accepts it.", TRAP)
 
 _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
 _FRACTION = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 
 
-@rule("fail", "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).")
+@refused("fail", "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).")
 def early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]:
     if experiment.early_stopping and not experiment.template.retain:
         where = "spec.trialTemplate.retain"
@@ -114,7 +122,7 @@ def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
         yield Violation(what=f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where=where, hint=hint)
 
 
-@rule("fail", "bayesianoptimization samples every double on a log scale, whatever the distribution says.")
+@refused("fail", "bayesianoptimization samples every double on a log scale, whatever the distribution says.")
 def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         if experiment.algorithm.facts.always_log and parameter.kind == "double" and parameter.low <= 0:
@@ -130,7 +138,9 @@ def nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
         yield Violation(what=what, where="spec.parallelTrialCount", hint="run fewer in parallel")
 
 
-@rule("fail", "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends.")
+@refused(
+    "fail", "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends."
+)
 def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]:
     parallel, most, algorithm = experiment.limits.parallel, experiment.limits.max_trials, experiment.algorithm.facts
     if not algorithm.at_once or (most is not None and most <= parallel):
@@ -141,14 +151,14 @@ def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]
     yield Violation(what=what, where="spec.maxTrialCount", hint=hint)
 
 
-@rule("warn", "asha is podium's own; Katib's webhook refuses it.")
+@refused("warn", "asha is podium's own; Katib's webhook refuses it.")
 def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.algorithm.facts.in_katib:
         what = f"{experiment.algorithm.name} runs on this machine only"
         yield Violation(what=what, where="spec.algorithm.algorithmName", hint="use random or tpe on a cluster")
 
 
-@rule("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")
+@refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")
 def name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
     if "." in experiment.name and not experiment.template.workload.has_roles:  # of those the checks of manifests speak
         yield Violation(what=f"the name {experiment.name} has a dot", where="metadata.name", hint="use a dash")
@@ -176,11 +186,29 @@ def collector_without_image(experiment: Experiment) -> Iterator[Violation]:
         yield Violation(what="the collector is PrometheusMetric", where=where, hint="use StdOut")
 
 
-NEVER_ON_KATIB: tuple[Rule[Experiment], ...] = (
-    early_stopping_without_retain,
-    bayesian_from_zero,
-    name_with_a_dot,
-    hyperband_past_its_first_rung,
-    only_podium_knows_it,
-)
-"""Rules about what podium runs to its end and Katib refuses or never ends."""
+@trap
+def commands(experiment: Experiment) -> Iterator[Violation]:
+    for _, container in experiment.wrapped_containers():
+        if not container.command:
+            hint = "without it Katib must read the image's entrypoint from its registry"
+            yield Violation(what="the wrapped container has no command", where=f"{container.path}.command", hint=hint)
+
+
+@trap
+def unknown_fields(experiment: Experiment) -> Iterator[Violation]:
+    """Yield fields that no Experiment has: Katib drops them without a word."""
+    return _unknown(mapping(experiment.manifest.get("spec")), EXPERIMENT["spec"], "spec")
+
+
+def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Violation]:
+    if isinstance(schema, list):
+        for index, item in enumerate(value or []):
+            yield from _unknown(item, schema[0], f"{path}[{index}]")
+    elif isinstance(schema, dict):
+        for field, inner in (value or {}).items():
+            where = f"{path}.{field}"
+            if field not in schema:
+                hint = suggestion(str(field), schema)
+                yield Violation(what=f"{path} has no field {field}: Katib drops it", where=where, hint=hint)
+            elif where != "spec.trialTemplate.trialSpec":  # its own kind knows its fields
+                yield from _unknown(inner, schema[field], where)

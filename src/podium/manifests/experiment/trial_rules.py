@@ -1,18 +1,20 @@
 """Rules about the pod in which Katib collects: whether the collector gets there, sees the output and ever ends."""
 
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+import shlex
+from collections.abc import Iterator
 
-from podium.doctor.job_rules import OPERATOR_ENV
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trainer import is_podium
+from podium.manifests.fields import items, mapping, numbered, text
+from podium.manifests.job_rules import OPERATOR_ENV
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.rules import Rule, Violation, rules_into
-from podium.manifests.workload import Container, Replica
+from podium.manifests.rules import Rules, Violation
+from podium.manifests.workload import Container, Replica, Workload
 
-TRIAL_RULES: list[Rule[Experiment]] = []
-rule = rules_into(TRIAL_RULES)
+TRIAL_RULES, TRAINER_RULES = Rules[Experiment](), Rules[Experiment]()
+rule = TRIAL_RULES.rule
 
 _KEPT = re.compile(r"(--[\w-]*(?:output|model|save|checkpoint|export)[\w-]*)[= ]['\"]?([^\s'\"]+)")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
@@ -61,33 +63,41 @@ def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violatio
             yield Violation(what=f"the pod has containers {names}", where=f"{pod.path}.spec.containers", hint=hint)
 
 
-@rule("fail", "podium's trainer ends with exit code 2 before it reads any data, in every trial.")
+def sample_trial(experiment: Experiment, name: str) -> Workload | None:
+    """Return a trial's job with the first value of each parameter; None if other rules say why there is none."""
+    values = {}
+    for _, parameter in numbered("", experiment.spec.get("parameters")):
+        space = mapping(parameter.get("feasibleSpace"))
+        values[text(parameter.get("name"))] = text(next(iter(items(space.get("list"))), space.get("min")))
+    try:
+        return experiment.render(name, values)
+    except InvalidInput:
+        return None
+
+
+@TRAINER_RULES.rule(
+    "fail", "podium's trainer ends with exit code 2 before it reads any data, in every trial.", refuses=True
+)
 def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
     from podium.trainer.config import parse
 
-    try:
-        job = experiment.render(
-            "trial", {known["name"]: _first_value(known) for known in experiment.spec["parameters"]}
-        )
-    except (InvalidInput, KeyError, TypeError):
-        return  # other rules speak of it
+    if (job := sample_trial(experiment, "trial")) is None:
+        return
+    wrapped = [container.path for _, container in experiment.wrapped_containers()]
     for (_, written), (_, filled) in zip(experiment.template.workload.containers(), job.containers(), strict=True):
-        words = filled.words
-        module = next((at for at, word in enumerate(words) if word == "podium.trainer" and words[at - 1] == "-m"), None)
-        if module is None or "$(" in " ".join(words):
+        words, line, in_shell = list(filled.words), " ".join(filled.words), written.path in wrapped
+        if not is_podium(words) or ("$" if in_shell else "$(") in line:  # what a variable holds is not known
             continue
         try:
-            parse(words[module + 1 :])
+            words = shlex.split(line) if in_shell else words
+            parse(words[words.index("podium.trainer") + 1 :])
+        except ValueError:
+            continue  # the rules about shells say why
         except InvalidInput as error:
-            yield Violation(what=f"podium's trainer refuses its flags: {error.message}", where=f"{written.path}.args",
-                      hint=error.hint or "see python -m podium.trainer --help")  # fmt: skip
+            what = f"podium's trainer refuses its flags: {error.message}"
+            hint = error.hint or "see python -m podium.trainer --help"
+            yield Violation(what=what, where=f"{written.path}.args", hint=hint)
             return  # the other replicas have the same flags
-
-
-def _first_value(parameter: Mapping[str, Any]) -> str:
-    """Return a value of a parameter's space."""
-    space = parameter["feasibleSpace"]
-    return str(space["list"][0] if space.get("list") else space["min"])
 
 
 @rule("warn", "Katib's wrapper needs sh in the image.")

@@ -4,7 +4,7 @@ Sources: katib 0.19, pkg/webhook/v1beta1/experiment/validator; checked against a
 tests/golden/katib.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from podium.errors import InvalidInput, suggestion
@@ -14,13 +14,21 @@ from podium.manifests.experiment.space import LISTED, NUMERIC
 from podium.manifests.experiment.template import fill, meta_key
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.names import is_dns_1123
-from podium.manifests.rules import Finding, Rule, Violation, apply, broken, one_of, raise_for, rule
+from podium.manifests.rules import Finding, Look, Rule, Rules, Violation, apply, broken, one_of, raise_for
 from podium.metrics import compile_format
 from podium.search.algorithms import ALGORITHMS, ARCHITECTURE_SEARCHES, MEDIAN_STOP
 
 COLLECTORS = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push")
 
-refused = rule("refuse", "Katib's webhook refuses the Experiment.", "refused-by-webhook")
+KIND = Rules[Experiment]()
+WEBHOOK = Rules[Experiment]()
+
+
+def _refused(table: Rules[Experiment]) -> Callable[[Look[Experiment]], Rule[Experiment]]:
+    return table.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
+
+
+another_kind, refused = _refused(KIND), _refused(WEBHOOK)
 
 
 def admit(manifest: Mapping[str, Any]) -> Experiment:
@@ -34,7 +42,7 @@ def admit(manifest: Mapping[str, Any]) -> Experiment:
     return experiment
 
 
-@refused
+@another_kind
 def kind(experiment: Experiment) -> Iterator[Violation]:
     api = (experiment.api_version, experiment.kind)
     if api != ("kubeflow.org/v1beta1", "Experiment"):
@@ -213,19 +221,6 @@ def bad_patterns(experiment: Experiment) -> Iterator[Violation]:
             yield broken(where, "must be a Go pattern with two groups", pattern, error.message)
 
 
-WEBHOOK: tuple[Rule[Experiment], ...] = (
-    name,
-    counts,
-    objective,
-    algorithm,
-    template,
-    trial_parameters,
-    placeholders,
-    parameters,
-    collector,
-)
-
-
 def refusals(experiment: Experiment) -> list[Finding]:
     """Return what Katib's webhooks refuse of an Experiment."""
-    return apply((kind,), experiment) or apply(WEBHOOK, experiment)
+    return apply(KIND, experiment) or apply(WEBHOOK, experiment)

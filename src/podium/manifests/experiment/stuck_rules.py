@@ -1,75 +1,47 @@
-"""What Katib admits and then never ends, what podium does not run, and traps: each with a hint.
+"""What Katib admits and then never ends, and what podium does not run: each with a hint.
 
 Observed on a real Katib 0.19: an unused search parameter, a quote in a value, a grid smaller than maxTrialCount, words
 for numbers and more leave an Experiment in Created or Running for good (docs/katib-differences.md).
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 from podium.errors import InvalidInput, suggestion
-from podium.manifests.experiment.admission import bad_patterns, refusals
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
 from podium.manifests.experiment.hints import PODS, SPACE
-from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.experiment.space import broken_values, read_parameter, repeated_values
 from podium.manifests.experiment.template import fill, meta_key, meta_value
+from podium.manifests.experiment.webhook_rules import bad_patterns
 from podium.manifests.fields import mapping, numbered, text
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
-from podium.manifests.rules import (
-    BrokenRules,
-    Finding,
-    Rule,
-    Violation,
-    apply,
-    broken,
-    one_of,
-    raise_for,
-    rule,
-    shorten,
-    unsupported,
-)
-from podium.manifests.structure import Schema
+from podium.manifests.rules import PODIUM, Look, Rule, Rules, Violation, broken, one_of, shorten, unsupported
 from podium.manifests.trainjob import NODE
 from podium.search.algorithm import Algorithm, Setting
 from podium.search.algorithms import ALGORITHMS
 from podium.search.space import count_points, first_values
 
-stuck = rule(
-    "stuck",
-    "Katib accepts it and never ends, or ends without a trial; podium refuses it.",
-    "accepted-but-stuck",
-)
-not_run = rule("unsupported", "podium refuses it; whether it works on a cluster is not examined.", "not-run-by-podium")
-trap = rule("warn", "Katib accepts it.", "accepted-with-a-trap")
+OTHER_SWEEPS = Rules[Experiment]()
+STUCK = Rules[Experiment]()
+SEARCH = Rules[Experiment]()
+"""Rules about a search that is sound in itself."""
 
 
-def check(experiment: Experiment) -> Experiment:
-    """Return an Experiment that can run to its end.
-
-    Raises:
-        BrokenRules: Katib would refuse it, or accept it and never end; every broken rule is named.
-    """
-    raise_for(findings_of(experiment))
-    return experiment
+def _stuck(table: Rules[Experiment]) -> Callable[[Look[Experiment]], Rule[Experiment]]:
+    why = "Katib accepts it and never ends, or ends without a trial; podium refuses it."
+    return table.rule("fail", why, "accepted-but-stuck", refuses=True)
 
 
-def examine(manifest: Mapping[str, Any]) -> list[Finding]:
-    """Return all findings about a manifest: refusals, what would be stuck, what podium does not run, warnings."""
-    try:
-        return findings_of(Experiment.parse(manifest))
-    except BrokenRules as error:
-        return list(error.findings)
+def _not_run(table: Rules[Experiment]) -> Callable[[Look[Experiment]], Rule[Experiment]]:
+    why = "podium refuses it; whether it works on a cluster is not examined."
+    return table.rule("warn", why, "not-run-by-podium", runner=PODIUM, refuses=True)
 
 
-def findings_of(experiment: Experiment) -> list[Finding]:
-    """Return all findings about an Experiment; after a refusal no further rules are applied."""
-    findings = refusals(experiment) or apply(OTHER_SWEEPS, experiment)
-    return findings or [*(apply(STUCK, experiment) or apply(SEARCH, experiment)), *apply(TRAPS, experiment)]
+stuck, stuck_search = _stuck(STUCK), _stuck(SEARCH)
+not_run, other_sweep = _not_run(STUCK), _not_run(OTHER_SWEEPS)
 
 
-@not_run
+@other_sweep
 def architectures(experiment: Experiment) -> Iterator[Violation]:
     if experiment.spec.get("nasConfig") is not None:
         runs = "podium runs Experiments that search over spec.parameters"
@@ -78,7 +50,7 @@ def architectures(experiment: Experiment) -> Iterator[Violation]:
         yield unsupported("spec.nasConfig", runs, given, hint)
 
 
-@not_run
+@other_sweep
 def template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template.manifest
     if template.get("trialSpec") is None:
@@ -249,7 +221,7 @@ def patterns(experiment: Experiment) -> Iterator[Violation]:
     return bad_patterns(experiment)
 
 
-@stuck
+@stuck_search
 def steps(experiment: Experiment) -> Iterator[Violation]:
     algorithm, most = experiment.algorithm.facts, experiment.limits.max_trials
     bare = [parameter.name for parameter in experiment.space if parameter.numeric and parameter.step is None]
@@ -260,7 +232,7 @@ def steps(experiment: Experiment) -> Iterator[Violation]:
         yield broken("spec.maxTrialCount", what, f"{most} > {points}", f"set maxTrialCount to {points} or less")
 
 
-@stuck
+@stuck_search
 def dimensions(experiment: Experiment) -> Iterator[Violation]:
     algorithm, bounded = experiment.algorithm.facts, sum(parameter.numeric for parameter in experiment.space)
     if algorithm.needs_two_numbers and bounded < 2:
@@ -268,7 +240,7 @@ def dimensions(experiment: Experiment) -> Iterator[Violation]:
         yield broken("spec.parameters", must, bounded, "use tpe or random")
 
 
-@stuck
+@stuck_search
 def required_settings(experiment: Experiment) -> Iterator[Violation]:
     algorithm, settings = experiment.algorithm.facts, experiment.algorithm.settings
     path = "spec.algorithm.algorithmSettings"
@@ -287,59 +259,3 @@ def required_settings(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.parallel < least:
         expression = f"parallelTrialCount >= {least} for {given}"
         yield broken("spec.parallelTrialCount", expression, experiment.limits.parallel, f"set it to {least}")
-
-
-@trap
-def early_stopping(experiment: Experiment) -> Iterator[Violation]:
-    if experiment.early_stopping and not experiment.template.retain:
-        hint = "without it Katib loses the stopped trial's metrics and waits forever (kubeflow/katib#1377)"
-        given = experiment.template.manifest.get("retain")
-        yield broken("spec.trialTemplate.retain", "must be true with early stopping", given, hint)
-
-
-@trap
-def commands(experiment: Experiment) -> Iterator[Violation]:
-    for _, container in experiment.wrapped_containers():
-        if not container.command:
-            hint = "without it Katib must read the image's entrypoint from its registry"
-            yield Violation(what="the wrapped container has no command", where=f"{container.path}.command", hint=hint)
-
-
-@trap
-def unknown_fields(experiment: Experiment) -> Iterator[Violation]:
-    """Yield fields that no Experiment has: Katib drops them without a word."""
-    return _unknown(mapping(experiment.manifest.get("spec")), EXPERIMENT["spec"], "spec")
-
-
-def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Violation]:
-    if isinstance(schema, list):
-        for index, item in enumerate(value or []):
-            yield from _unknown(item, schema[0], f"{path}[{index}]")
-    elif isinstance(schema, dict):
-        for field, inner in (value or {}).items():
-            where = f"{path}.{field}"
-            if field not in schema:
-                hint = suggestion(str(field), schema)
-                yield Violation(what=f"{path} has no field {field}: Katib drops it", where=where, hint=hint)
-            elif where != "spec.trialTemplate.trialSpec":  # its own kind knows its fields
-                yield from _unknown(inner, schema[field], where)
-
-
-OTHER_SWEEPS: tuple[Rule[Experiment], ...] = (architectures, template_in_cluster)
-STUCK: tuple[Rule[Experiment], ...] = (
-    search_space,
-    lists,
-    strategies,
-    settings,
-    algorithms,
-    other_jobs,
-    pods,
-    references,
-    values,
-    collectors,
-    patterns,
-)
-SEARCH: tuple[Rule[Experiment], ...] = (steps, dimensions, required_settings)
-"""Rules about a search that is sound in itself."""
-
-TRAPS: tuple[Rule[Experiment], ...] = (early_stopping, commands, unknown_fields)

@@ -3,18 +3,18 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
+from functools import partial
 
-from podium.doctor.job_rules import OPERATOR_ENV
-from podium.doctor.shell import Special, specials, split_script
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.shell import is_shell, takes_script
+from podium.manifests.experiment.shell import Special, is_shell, specials, split_script, takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items, mapping, numbered, text
-from podium.manifests.rules import Rule, Violation, rules_into
+from podium.manifests.job_rules import OPERATOR_ENV
+from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.workload import Container
 
-SHELL_RULES: list[Rule[Experiment]] = []
-rule = rules_into(SHELL_RULES)
+SHELL_RULES = Rules[Experiment]()
+rule = partial(SHELL_RULES.rule, runner=KATIB)
 
 JOINED = "Katib joins command and args with blanks, unquoted, and hands them to sh -c."
 KATIB_ENV = ("KATIB_TRIAL_NAME",)
