@@ -108,7 +108,7 @@ golden: $(STAMP) ## write the compiled pipelines that tests compare with; review
 	  $(BIN)/podium compile $$name -o tests/golden/pipelines/$$name.yaml; done
 
 # What users import besides podium itself: the classes of what its functions return, and what a trainer needs.
-API = podium.api.jobs podium.api.plots podium.api.predictions podium.api.registry podium.api.training podium.runner.run \
+API = podium.api.jobs podium.api.plots podium.prediction podium.models podium.api.training podium.runner.run \
   podium.runner.runs podium.trainer.kit podium.data.dataset podium.data.artifact podium.errors
 
 docs: $(STAMP) ## write the reference of the Python API from its docstrings: build/docs/podium.html

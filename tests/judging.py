@@ -18,7 +18,6 @@ from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
 from podium.training.origin import Origin
-from podium.training.predict import load_version
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
 
@@ -105,15 +104,15 @@ class Nights(Judge):
         rows = parquet.read_table(file).to_pylist()
         for at, row in enumerate(rows):
             (folder / f"{at:05}.png").write_bytes(row["picture"])
-        predictor = load_version(open_registry(self.storage)["real"], version)
+        predictor = open_registry(self.storage)["real"][version].opened
         truth = [info.classes[label] for label in artifact.load(self.data, "test").target]
-        said = [outcome.label for outcome in predictor.predict([str(folder)])]  # type: ignore[union-attr]
+        said = [outcome.label for outcome in predictor.stream([str(folder)])]  # type: ignore[union-attr]
         return list(zip(said, truth, strict=True))
 
     def predict_originals(self, version: str) -> list[Any]:
         """Return what ``podium predict`` says of the night's test items as they came, by a version."""
         file = artifact.originals(self.data)
         assert file is not None
-        predictor = load_version(open_registry(self.storage)["real"], version)
-        outcomes = predictor.predict([str(file)])
+        predictor = open_registry(self.storage)["real"][version].opened
+        outcomes = predictor.stream([str(file)])
         return [outcome.values[0] if outcome.values else outcome.label for outcome in outcomes]  # type: ignore[union-attr]

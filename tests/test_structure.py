@@ -39,24 +39,29 @@ BASE = {
 
 ALLOWED: dict[str, set[str]] = {
     "cli": {
-        "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "runner",
+        "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "prediction", "runner",
         "search", "storage", "sweeps", "scoring", "training",
     },
     "api": {
-        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "report", "scoring",
-        "search", "training", "storage", "sweeps",
+        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "report",
+        "scoring", "search", "training", "storage", "sweeps",
     },
-    "runner": {"api", "cluster", "code", "data", "identity", "kfp", "manifests", "pipelines", "training", "storage", "sweeps", "trainer"},
+    "runner": {
+        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "training", "storage",
+        "sweeps", "trainer",
+    },
     "kfp": {
         "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "storage", "training",
     },
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {
-        "cluster", "code", "data", "doctor", "identity", "manifests", "models", "report", "scoring", "storage", "sweeps",
-        "training",
+        "cluster", "code", "data", "doctor", "identity", "manifests", "models", "prediction", "report", "scoring",
+        "storage", "sweeps", "training",
     },
-    "training": {"cluster", "code", "data", "identity", "manifests", "metrics", "models", "scoring", "storage"},
+    "training": {
+        "cluster", "code", "data", "identity", "manifests", "metrics", "models", "prediction", "scoring", "storage",
+    },
     "code": {"manifests", "metrics", "storage"},
     "doctor": {"cluster", "manifests", "metrics", "search", "storage", "trainer"},
     "sweeps": {"cluster", "manifests", "metrics", "search"},
@@ -65,7 +70,8 @@ ALLOWED: dict[str, set[str]] = {
     "manifests": {"metrics", "search", "trainer"},
     "notify": set(),
     "search": set(),
-    "models": {"storage", "scoring"},
+    "models": {"data", "prediction", "scoring", "storage"},
+    "prediction": {"data", "scoring", "storage"},
     "projects": {"models"},
     "report": set(),
     "trainer": {"data", "metrics", "storage"},

@@ -5,14 +5,14 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from podium.api.jobs import Job, jobs, open_job, run_job
-    from podium.api.predictions import open_model
     from podium.api.prepare import prepare_data
-    from podium.api.registry import registry
     from podium.api.space import Choice, Float, Int, log
     from podium.api.sweep import Sweep, open_sweep, sweep
     from podium.api.training import train
     from podium.api.tune import tune
     from podium.data.dataset import Dataset, load_dataset
+    from podium.models.registry import open_registry as registry
+    from podium.prediction import open_model
     from podium.runner.run import run
     from podium.runner.runs import runs
 
@@ -43,9 +43,9 @@ __all__ = [
 
 _HOMES = {
     "Choice": "api.space", "Dataset": "data.dataset", "Float": "api.space", "Int": "api.space", "Sweep": "api.sweep",
-    "load_dataset": "data.dataset", "log": "api.space", "open_model": "api.predictions", "open_sweep": "api.sweep",
+    "load_dataset": "data.dataset", "log": "api.space", "open_model": "prediction", "open_sweep": "api.sweep",
     "Job": "api.jobs", "jobs": "api.jobs", "open_job": "api.jobs", "run_job": "api.jobs",
-    "prepare_data": "api.prepare", "registry": "api.registry", "run": "runner.run", "runs": "runner.runs",
+    "prepare_data": "api.prepare", "registry": "models", "run": "runner.run", "runs": "runner.runs",
     "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
 }  # fmt: skip
 """Module below podium of each name: loaded on first use, so that ``import podium`` costs nothing."""
@@ -54,7 +54,8 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return globals().setdefault(name, getattr(import_module(f"podium.{_HOMES[name]}"), name))
+    within = import_module(f"podium.{_HOMES[name]}")
+    return globals().setdefault(name, within.open_registry if name == "registry" else getattr(within, name))
 
 
 def __dir__() -> list[str]:

@@ -18,14 +18,13 @@ from podium import __version__
 from podium.errors import PodiumError, require
 from podium.manifests.labels import ARGO_NODE, KFP_RUN, MANAGED_BY, RUN
 from podium.manifests.resource import Resource
-from podium.pod import pod_namespace
+from podium.pod import POD_NAME, pod_namespace
 
 RUN_ID = "PODIUM_RUN_ID"
 CODE_VERSION = "PODIUM_CODE_VERSION"
 
 ATTEMPT = "."
 """Stands before the number in the id of a later attempt of a run on this machine: ``20260102-030405-1a2b.2``."""
-POD_NAME = "KFP_POD_NAME"
 """Kubeflow Pipelines gives every step the name of its pod in it."""
 
 NAME_LIMIT = 40

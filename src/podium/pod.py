@@ -4,6 +4,7 @@ import json
 from base64 import urlsafe_b64decode
 from pathlib import Path
 
+POD_NAME = "KFP_POD_NAME"
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Mounted by the kubelet: token, CA and namespace."""
 

@@ -24,9 +24,9 @@ def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path, home: Pa
     """What the examples take as given."""
     images = np.zeros((2, 28, 28), np.uint8)
     images[0, 12:16], images[1, :, 12:16] = 200, 200
-    model = open_registry(tmp_path / "store")["digits"]
+    model = open_registry(tmp_path / "store").model("digits")
     model.upload({"model.onnx": shapes_model()}, {"dataset": {"name": "digits", "classes": ["zero", "one"]}}, "v1")
-    model.promote("v1", {}, None)
+    model.set_champion("v1", {}, None)
     rows = [f"{at % 7},{'north' if at % 3 else 'south'},{at * 7},{at * 1.5}" for at in range(70)]
     (home.parent / "here/houses.csv").write_text("\n".join(["rooms,side,size,price", *rows]))
     container = {"name": "hello", "image": "any", "command": ["echo", "hello"]}

@@ -31,9 +31,9 @@ def storage(tmp_path: Path) -> Path:
             "model.onnx": content,
             "preprocessing.json": json.dumps(preprocessing).encode(),
         }
-        registry[model].upload(files, {**metadata, "dataset": {"name": model, "classes": classes}}, version)
+        registry.model(model).upload(files, {**metadata, "dataset": {"name": model, "classes": classes}}, version)
         if version != "second":
-            registry[model].promote(version, {}, None)
+            registry.model(model).set_champion(version, {}, None)
     return tmp_path / "store"
 
 

@@ -10,8 +10,8 @@ import pytest
 
 from podium.cli import model_view as view
 from podium.models import Model, Registry, open_registry
+from podium.models.comparison import SharedItems, difference
 from podium.scoring import METRICS
-from podium.training.compare import Predictions, difference
 
 LABELS = (np.arange(200) % 10).astype(np.uint8)
 Typed = Callable[..., tuple[int, str, str]]
@@ -44,10 +44,10 @@ def add(model: Model, version: str, wrong: int, test_digest: str = "t") -> None:
 def model(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Model:
     """bad, good and best, of which bad is champion."""
     monkeypatch.setenv("PODIUM_STORAGE", str(tmp_path / "store"))
-    model = open_registry(tmp_path / "store")["mnist"]
+    model = open_registry(tmp_path / "store").model("mnist")
     for version, wrong in (("bad", 40), ("good", 20), ("best", 5)):
         add(model, version, wrong)
-    model.promote("bad", {"reason": "the first"}, expect=None)
+    model.set_champion("bad", {"reason": "the first"}, expect=None)
     return model
 
 
@@ -95,7 +95,7 @@ def fashion(model: Model) -> None:
     confusion = [[1000 if row == column else row * 10 + column for column in range(10)] for row in range(10)]
     report = {"classes": [{"name": name} for name in names], "confusion": confusion}
     told = {"run_id": "a-run-with-quite-a-long-name", "report": report, "hyperparameters": {"lr": 0.1, "note": "[/x]"}}
-    Registry(model.storage)["fashion"].upload({"model.onnx": b"graph"}, told)
+    Registry(model.storage).model("fashion").upload({"model.onnx": b"graph"}, told)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -129,7 +129,7 @@ def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.Monkey
     pictures = np.zeros((4, 28, 28), np.uint8)
     pictures[0, 6:10, 5:8] = 255
     pictures[1, 6:8] = 150
-    seen = Predictions(
+    seen = SharedItems(
         items=np.arange(4), target=truth, predicted=(before, after), classes=("T-shirt", "Bag"), inputs={}
     )
     lines = view.difference(difference(seen, METRICS["accuracy"]), ("a", "b"), 5, pictures, 2)
@@ -161,7 +161,7 @@ def test_promote_by_rule_promotes_only_what_meets_it(typed: Typed, model: Model)
     assert (code, out) == (1, "")
     assert "no: better than the champion" in err
     assert model.version().version == "good"
-    promotion, refusal = model.history()[-2:]
+    promotion, refusal = model.records()[-2:]
     assert promotion.evidence["only_challenger_right"] == 20
     assert (refusal.version, refusal.evidence["champion"]) == ("bad", "good")
     assert "kept good: no: better than" in " ".join(typed("models", "history", "mnist")[1].split())
@@ -212,9 +212,9 @@ def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -
     assert out.splitlines()[1].split()[:2] == ["retired", "version"]
     assert out.splitlines()[1].endswith("models/mnist/versions/good")
     assert "nothing deleted" in out
-    assert len(model.versions()) == 3
+    assert len(model.versions) == 3
     typed("models", "gc", "--keep", "1", "--grace", "0", "--delete")
-    assert [version.version for version in model.versions()] == ["bad", "best"]
+    assert [version.version for version in model.versions] == ["bad", "best"]
 
 
 @pytest.mark.usefixtures("model")
@@ -302,7 +302,7 @@ def test_repair_tells_what_it_restored(typed: Typed, model: Model, caplog: pytes
 
 
 def test_repair_fails_when_both_copies_are_gone(typed: Typed, model: Model) -> None:
-    for key in ("models/mnist/aliases/champion.json", model.history()[0].key):
+    for key in ("models/mnist/aliases/champion.json", model.records()[0].key):
         model.storage.put(key, b"x")
     code, out, _ = typed("models", "repair", "mnist", "--json")
     assert code == 1
@@ -345,7 +345,7 @@ def test_a_pickle_among_the_predictions_is_never_loaded(typed: Typed, model: Mod
 @pytest.fixture
 def houses(model: Model) -> Model:
     """Two versions of a regression: the second has smaller errors, all but one."""
-    houses = Registry(model.storage)["houses"]
+    houses = Registry(model.storage).model("houses")
     random = np.random.default_rng(0)
     prices = random.normal(300, 50, 120)
     noise = random.normal(size=120)
@@ -358,7 +358,7 @@ def houses(model: Model) -> Model:
             {"run_id": version, "metric": {"name": "rmse", "maximize": False}, "metrics": {"rmse": rmse},
              "dataset": {"digest": "h" * 64, "test_digest": "h", "kind": "regression"}},
         )  # fmt: skip
-    houses.promote("rough", {"reason": "the first"}, expect=None)
+    houses.set_champion("rough", {"reason": "the first"}, expect=None)
     return houses
 
 

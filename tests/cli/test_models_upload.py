@@ -14,11 +14,10 @@ from sklearn.naive_bayes import GaussianNB
 
 from podium.data import artifact
 from podium.models import open_registry
+from podium.prediction import Outcome, open_model, predictor
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.storage import connect
 from podium.storage.transfer import put
-from podium.training import predict
-from podium.training.predict import Outcome, load_directory
 
 Typed = Callable[..., tuple[int, str, str]]
 PREDICT = """
@@ -194,7 +193,7 @@ def test_without_data_reported_numbers_are_not_test_metrics(
     code, out, err = typed("models", "upload", "wine", graph("weak"), "--version", "first")
     assert (code, out.split(":")[0]) == (0, "wine first")
     assert "no preprocessing.json" in err
-    version = open_registry(files)["wine"].version("first")
+    version = open_registry(files).model("wine").version("first")
     assert (version.facts.value, version.metadata["reported"]) == (None, {"accuracy": 0.5})
     assert set(version.files) == {"model.onnx", "metrics.json"}
     assert "reported" in typed("models", "show", "wine", "first")[1]
@@ -216,7 +215,7 @@ def test_an_exported_version_goes_into_another_registry(
     typed("models", "export", "wine", "first", tmp_path / "exported")
     other = ["--storage", str(tmp_path / "other"), "--data", str(wine / "data"), "--metric", "f1_macro"]
     assert typed("models", "upload", "wine", tmp_path / "exported", "--version", "first", *other)[0] == 0
-    ours, theirs = (open_registry(url)["wine"].version("first") for url in (files, tmp_path / "other"))
+    ours, theirs = (open_registry(url).model("wine").version("first") for url in (files, tmp_path / "other"))
     assert ours.files == theirs.files
     assert ours.facts.metric.name == theirs.facts.metric.name == "f1_macro"
     assert ours.metadata["metrics"] == theirs.metadata["metrics"]
@@ -227,7 +226,7 @@ def test_the_same_upload_twice_makes_one_version(
 ) -> None:
     words = ["models", "upload", "wine", graph("logistic"), "--data", wine / "data"]
     assert typed(*words)[1] == typed(*words)[1]
-    assert len(open_registry(files)["wine"].versions()) == 1
+    assert len(open_registry(files).model("wine").versions) == 1
     code, _, err = typed(*words, "--metric", "f1_macro")
     assert (code, "another metric" in err) == (1, True)
 
@@ -336,12 +335,12 @@ def test_all_items_are_predicted_in_one_call(
     odd_rows = lines[60:65]  # others than the first ones, which the rule takes for the other class
     odd_rows[2] = "strong" + odd_rows[2][odd_rows[2].index(",") :]
     odd.write_text("\n".join([lines[0], *odd_rows]))
-    predictor = load_directory(command(**BY_RULE), str(wine / "data"))
+    model = open_model(command(**BY_RULE))
     items = [str(wine / "wine.csv"), str(odd), str(wine / "wine.csv")]
-    gathered = list(predictor.predict(items))
+    gathered = list(model.stream(items, data=wine / "data"))
     assert capfd.readouterr().err.splitlines() == ["predicts 360 rows"]
-    monkeypatch.setattr(predict, "ONE_CALL", 1)
-    single = list(predictor.predict(items))
+    monkeypatch.setattr(predictor, "ONE_CALL", 1)
+    single = list(model.stream(items, data=wine / "data"))
     assert capfd.readouterr().err.splitlines() == ["predicts 178 rows", "predicts 4 rows", "predicts 178 rows"]
     assert gathered == single
     assert [at for at, result in enumerate(gathered) if not isinstance(result, Outcome)] == [182]
@@ -365,4 +364,4 @@ def test_a_command_runs_only_for_a_named_model(
 
 def test_an_image_is_kept_for_the_cluster(files: str, command: Callable[..., Path], typed: Typed) -> None:
     typed("models", "upload", "wine", command(**BY_RULE), "--image", "team/wine:3", "--version", "first")
-    assert open_registry(files)["wine"].version("first").metadata["image"] == "team/wine:3"
+    assert open_registry(files).model("wine").version("first").metadata["image"] == "team/wine:3"

@@ -16,8 +16,8 @@ import podium
 from podium.data.row_files import BATCH
 from podium.data.rows import Problem
 from podium.models import open_registry
+from podium.prediction import open_model
 from podium.storage import connect
-from podium.training.predict import load_directory
 
 Predict = Callable[..., Any]
 TEXT = {
@@ -73,13 +73,13 @@ def pictures(tmp_path: Path) -> Path:
 
 def store(tmp_path: Path, model: bytes, preprocessing: Any) -> str:
     """Make a registry whose champion is the model."""
-    registered = open_registry(tmp_path / "store")["shapes"]
+    registered = open_registry(tmp_path / "store").model("shapes")
     metadata = {"dataset": {"name": "shapes", "classes": ["wide", "tall"]}}
     files: dict[str, Path | bytes] = {"model.onnx": model}
     if preprocessing is not None:
         files["preprocessing.json"] = json.dumps(preprocessing).encode()
     version = registered.upload(files, metadata, "first")
-    registered.promote(version.version, {}, None)
+    registered.set_champion(version.version, {}, None)
     return str(tmp_path / "store")
 
 
@@ -101,7 +101,7 @@ def test_the_champion_answers_with_its_own_classes(
 def test_without_a_name_the_only_model_answers(predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path) -> None:
     done = predict(pictures / "tall.png", "--storage", store(tmp_path, shapes, SHAPES))
     assert done.stdout.split()[1] == "tall", done.stderr
-    open_registry(tmp_path / "store")["other"].upload({"model.onnx": shapes}, {}, "first")
+    open_registry(tmp_path / "store").model("other").upload({"model.onnx": shapes}, {}, "first")
     done = predict(pictures / "tall.png", "--storage", str(tmp_path / "store"))
     assert (done.returncode, "--model other or shapes" in done.stderr) == (2, True)
 
@@ -278,8 +278,8 @@ def test_large_tables_are_predicted_batch_by_batch(rows: Path, tmp_path: Path) -
     lines = [f"{value},red" for value in values]
     lines[BATCH + 10_000] = "oops,red"
     (tmp_path / "new.csv").write_text("\n".join(["x,color", *lines]))
-    predictor = load_directory(rows)
-    results = list(predictor.predict([str(tmp_path / "new.csv")]))
+    predictor = open_model(rows)
+    results = list(predictor.stream([str(tmp_path / "new.csv")]))
     (problem,) = [result for result in results if isinstance(result, Problem)]
     assert f"row {BATCH + 10_001}, column x: 'oops'" in str(problem)
     results.remove(problem)

@@ -34,12 +34,12 @@ def test_retention_finds_nothing_to_do_in_an_empty_bucket(nightly: tuple[str, Ca
 
 def test_retention_keeps_what_is_young_or_needed(nightly: tuple[str, Callable[[], None]]) -> None:
     storage, run = nightly
-    model = open_registry(storage)["mnist"]
+    model = open_registry(storage).model("mnist")
     for number in range(25):
         model.upload({"model.onnx": b"x"}, {"run_id": f"run-{number:02}"})
-    model.promote("run-00", {}, expect=None)
+    model.set_champion("run-00", {}, expect=None)
     KeptLogs(storage, "today").keep("steps/prepare", "prepared\n")
     run()
     assert model.version().version == "run-00"
-    assert len(model.versions()) == 25, "all are younger than a day"
+    assert len(model.versions) == 25, "all are younger than a day"
     assert KeptLogs(storage, "today").names() == ["steps/prepare"]

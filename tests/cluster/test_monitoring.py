@@ -61,8 +61,8 @@ def registry(tmp_path: Path) -> str:
     """A storage with a model that has a champion, and one that has none."""
     storage = str(tmp_path / "store")
     for name in ("mnist", "never-promoted"):
-        open_registry(storage)[name].upload({"model.onnx": b"x"}, {"run_id": "run-1"})
-    open_registry(storage)["mnist"].promote("run-1", {}, expect=None)
+        open_registry(storage).model(name).upload({"model.onnx": b"x"}, {"run_id": "run-1"})
+    open_registry(storage).model("mnist").set_champion("run-1", {}, expect=None)
     return storage
 
 
@@ -122,9 +122,9 @@ def test_a_champion_is_as_old_as_its_promotion(registry: str) -> None:
 
 
 def test_a_rollback_makes_an_old_champion_new(registry: str) -> None:
-    model = open_registry(registry)["mnist"]
+    model = open_registry(registry).model("mnist")
     model.upload({"model.onnx": b"y"}, {"run_id": "run-2"})
-    model.promote("run-2", {}, expect="run-1")
+    model.set_champion("run-2", {}, expect="run-1")
     (before,) = samples(champions(open_registry(registry))).values()
     model.rollback()
     (after,) = samples(champions(open_registry(registry))).values()
@@ -143,8 +143,8 @@ def test_the_command_answers_on_a_port(registry: str) -> None:
         assert process.stdout is not None
         port = int(process.stdout.readline().removeprefix("listening on port "))
         before = samples(read(port, "metrics"))
-        model = open_registry(registry)["never-promoted"]
-        model.promote("run-1", {}, expect=None)
+        model = open_registry(registry).model("never-promoted")
+        model.set_champion("run-1", {}, expect=None)
         after = samples(read(port, "metrics"))
         process.terminate()
     (change,) = set(after["podium_champion_since_timestamp_seconds"].items()) - set(

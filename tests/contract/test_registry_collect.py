@@ -53,7 +53,7 @@ def leave_half(storage: Storage) -> None:
 
 def upload(model: Model) -> None:
     model.upload({"model.onnx": b"model", "x.json": b"{}"}, {}, "v")
-    model.promote("v", {}, expect=None)
+    model.set_champion("v", {}, expect=None)
 
 
 def intact(model: Model) -> None:
@@ -64,7 +64,7 @@ def intact(model: Model) -> None:
 # gc lists a version to judge it, again under its tombstone to see that nobody writes, and last what it deletes.
 @pytest.mark.parametrize("listing", [2, 3])
 def test_a_version_uploaded_again_survives_a_sleeping_collector(storage: Storage, listing: int) -> None:
-    model = Registry(storage)["mnist"]
+    model = Registry(storage).model("mnist")
     leave_half(storage)
     tick(storage)
 
@@ -74,43 +74,43 @@ def test_a_version_uploaded_again_survives_a_sleeping_collector(storage: Storage
         upload(model)
 
     sleepy = Sleepy(storage, "list", others_finish_and_upload, listing)
-    assert Registry(sleepy)["mnist"].gc(grace=NOW, delete=True) == []  # type: ignore[arg-type]
+    assert Registry(sleepy).model("mnist").gc(grace=NOW, delete=True) == []  # type: ignore[arg-type]
     intact(model)
 
 
 def test_an_upload_takes_a_deletion_over(storage: Storage) -> None:
-    model = Registry(storage)["mnist"]
+    model = Registry(storage).model("mnist")
     leave_half(storage)
     storage.put(f"{VERSION}/of-the-old-one", b"")
     tick(storage)
     sleepy = Sleepy(storage, "list", lambda: upload(model), 3)
-    assert Registry(sleepy)["mnist"].gc(grace=NOW, delete=True) == []  # type: ignore[arg-type]
+    assert Registry(sleepy).model("mnist").gc(grace=NOW, delete=True) == []  # type: ignore[arg-type]
     intact(model)
 
 
 def test_a_version_removed_halfway_can_be_uploaded_again(storage: Storage) -> None:
-    model = Registry(storage)["mnist"]
+    model = Registry(storage).model("mnist")
     model.upload({"model.onnx": b"old", "old": b""}, {}, "v")
 
     def die() -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Registry(Sleepy(storage, "delete", die))["mnist"].delete("v")  # type: ignore[arg-type]
+        Registry(Sleepy(storage, "delete", die)).model("mnist").delete("v")  # type: ignore[arg-type]
     upload(model)
     intact(model)
-    assert [event.event for event in model.history()] == ["deletion", "promotion"]
+    assert [event.event for event in model.records()] == ["deletion", "promotion"]
 
 
 def test_a_removal_that_sleeps_does_not_delete_a_new_upload(storage: Storage) -> None:
-    model = Registry(storage)["mnist"]
+    model = Registry(storage).model("mnist")
     model.upload({"model.onnx": b"old"}, {}, "v")
-    Registry(Sleepy(storage, "list", lambda: upload(model)))["mnist"].delete("v")  # type: ignore[arg-type]
+    Registry(Sleepy(storage, "list", lambda: upload(model))).model("mnist").delete("v")  # type: ignore[arg-type]
     intact(model)
 
 
 def test_two_uploads_of_different_content_make_one_whole_version(storage: Storage) -> None:
-    model = Registry(storage)["mnist"]
+    model = Registry(storage).model("mnist")
 
     class Late(Sleepy):
         def put(self, key: str, *args: Any, **options: Any) -> Entry:
@@ -122,5 +122,5 @@ def test_two_uploads_of_different_content_make_one_whole_version(storage: Storag
 
     late = Late(storage, "put", other, 2)  # just before its metadata.json
     with pytest.raises(Conflict, match="other content"):
-        Registry(late)["mnist"].upload({"model.onnx": b"model"}, {"run_id": "v"})  # type: ignore[arg-type]
+        Registry(late).model("mnist").upload({"model.onnx": b"model"}, {"run_id": "v"})  # type: ignore[arg-type]
     assert set(model.version("v").files) == {"other"}

@@ -26,11 +26,11 @@ pytestmark = pytest.mark.parametrize(
 @pytest.fixture
 def model(storage: Storage) -> Model:
     """Versions a, b and c; b is champion after a."""
-    model = Registry(storage)["mnist"]
+    model = Registry(storage).model("mnist")
     for version in "abc":
         model.upload({"model.onnx": version.encode() * 9, "x.json": b"{}"}, {"run_id": version})
-    model.promote("a", {}, expect=None)
-    model.promote("b", {"reason": "better"}, expect="a")
+    model.set_champion("a", {}, expect=None)
+    model.set_champion("b", {"reason": "better"}, expect="a")
     return model
 
 
@@ -46,18 +46,18 @@ def lose(storage: Storage, key: str) -> None:
 
 
 def last_move(model: Model) -> str:
-    return model.history()[-1].key
+    return model.records()[-1].key
 
 
 def works(model: Model) -> None:
     """The registry is read, promoted in and rolled back in as if nothing had happened."""
     assert model.version().version == "b"
     assert model.aliases()["champion"].evidence == {"reason": "better"}
-    assert [event.version for event in model.history()] == ["a", "b"]
-    assert len(model.versions()) == 3
-    assert model.promote("c", {}, expect="b").sequence == 3
+    assert [event.version for event in model.records()] == ["a", "b"]
+    assert len(model.versions) == 3
+    assert model.set_champion("c", {}, expect="b").sequence == 3
     assert model.rollback().version == "b"
-    assert [event.version for event in model.history()] == ["a", "b", "c", "b"]
+    assert [event.version for event in model.records()] == ["a", "b", "c", "b"]
     assert list(model.verify()) == []
 
 
@@ -109,7 +109,7 @@ def test_with_both_copies_gone_repair_refuses_and_promotion_goes_on(model: Model
         with pytest.raises(Damaged, match=r"champion\.json is damaged.*so is models/mnist/history"):
             read()
     assert model.aliases() == {}
-    assert model.promote("c", {}, expect=None).sequence == 3
+    assert model.set_champion("c", {}, expect=None).sequence == 3
     assert model.version().version == "c"
     assert {finding.where: finding.what for finding in model.verify()}.keys() == {key, "models/mnist/history"}
     assert "moves of champion are missing: [2]" in [finding.what for finding in model.verify()]
@@ -122,7 +122,7 @@ def test_no_comparison_replaces_a_champion_that_cannot_be_read(model: Model) -> 
     with pytest.raises(Damaged, match="champion") as raised:
         model.challenge("c", judging(lambda version: labels, labels))
     assert "podium models promote" in (raised.value.hint or "")
-    assert [event.version for event in model.history()] == ["a"]
+    assert [event.version for event in model.records()] == ["a"]
 
 
 def test_rollback_to_a_version_leaves_an_unreadable_champion(model: Model) -> None:
@@ -134,12 +134,12 @@ def test_rollback_to_a_version_leaves_an_unreadable_champion(model: Model) -> No
 
 def test_a_lost_champion_does_not_start_the_numbers_again(model: Model) -> None:
     model.storage.delete(CHAMPION)
-    assert model.promote("c", {}, expect=None).sequence == 3
+    assert model.set_champion("c", {}, expect=None).sequence == 3
     assert list(model.verify()) == []
 
 
 def test_moves_of_the_same_number_are_named(model: Model) -> None:
-    first, second = model.history()
+    first, second = model.records()
     document = {**second.document(), "sequence": 1, "id": "0123"}
     twin = second.key.replace(second.id, "0123")
     model.storage.put(twin, seal(document))
@@ -153,17 +153,17 @@ def test_moves_of_the_same_number_are_named(model: Model) -> None:
 def test_a_damaged_version_is_not_promoted(model: Model, damage: Callable[[Storage, str], None]) -> None:
     damage(model.storage, "models/mnist/versions/c/x.json")
     with pytest.raises(Damaged, match=r"c/x\.json"):
-        model.promote("c", {}, expect="b")
+        model.set_champion("c", {}, expect="b")
     assert model.version().version == "b"
-    assert len(model.history()) == 2
+    assert len(model.records()) == 2
 
 
 def test_metadata_of_another_version_is_recognized(model: Model) -> None:
     stolen = model.storage.get("models/mnist/versions/a/metadata.json")
     model.storage.put("models/mnist/versions/c/metadata.json", stolen)
     with pytest.raises(Damaged, match="belongs to mnist a, not to mnist c"):
-        model.promote("c", {}, expect="b")
-    assert [version.version for version in model.versions()] == ["a", "b"]
+        model.set_champion("c", {}, expect="b")
+    assert [version.version for version in model.versions] == ["a", "b"]
     assert any("belongs to mnist a" in finding.what for finding in model.verify())
 
 
@@ -184,19 +184,19 @@ class Interposed:
 
 
 def test_the_first_champion_is_withdrawn_if_deleted_meanwhile(storage: Storage) -> None:
-    model = Registry(storage)["mnist"]
+    model = Registry(storage).model("mnist")
     for version in "abc":
         model.upload({"model.onnx": version.encode()}, {"run_id": version})
     racing = Interposed(storage, CHAMPION, lambda: model.delete("a"))
     with pytest.raises(NotFound, match="being deleted"):
-        Registry(racing)["mnist"].promote("a", {}, expect=None)  # type: ignore[arg-type]
-    assert model.champion() is None
+        Registry(racing).model("mnist").set_champion("a", {}, expect=None)  # type: ignore[arg-type]
+    assert model.find_champion() is None
     assert model.aliases() == {}
     assert list(model.verify()) == []
-    assert model.promote("b", {}, expect=None).replaced is None
-    model.promote("c", {}, expect="b")
+    assert model.set_champion("b", {}, expect=None).replaced is None
+    model.set_champion("c", {}, expect="b")
     assert model.rollback().version == "b"
-    assert [event.event for event in model.history() if event.alias] == [
+    assert [event.event for event in model.records() if event.alias] == [
         "promotion", "withdrawal", "promotion", "promotion", "rollback",
     ]  # fmt: skip
 
@@ -204,12 +204,12 @@ def test_the_first_champion_is_withdrawn_if_deleted_meanwhile(storage: Storage) 
 def test_a_champion_that_is_gone_blocks_nobody(model: Model) -> None:
     for file in ("metadata.json", "model.onnx", "x.json"):
         model.storage.delete(f"models/mnist/versions/b/{file}")
-    assert model.champion() is None
+    assert model.find_champion() is None
     with pytest.raises(NotFound, match="was b, which is gone"):
         model.version()
     with pytest.raises(Conflict):
-        model.promote("c", {}, expect="a")
-    assert model.promote("c", {}, expect=None).replaced == "b"
+        model.set_champion("c", {}, expect="a")
+    assert model.set_champion("c", {}, expect=None).replaced == "b"
     assert model.version().version == "c"
 
 
@@ -217,7 +217,7 @@ def test_a_retirement_that_cannot_know_the_champion_deletes_nothing(model: Model
     flip(model.storage, last_move(model))
     flip(model.storage, CHAMPION)
     assert model.retire(keep=1, grace=timedelta(0), delete=True) == []
-    assert len(model.versions()) == 3
+    assert len(model.versions) == 3
 
 
 BAD: dict[str, bytes] = {
@@ -243,8 +243,8 @@ def test_a_bad_object_costs_one_line_and_nothing_else(
     for key in bad:
         storage.put(key, BAD[kind])
     for _ in range(2):
-        assert [version.version for version in model.versions()] == ["a", "b"]
-        assert [event.version for event in model.history()] == ["a", "b"]
+        assert [version.version for version in model.versions] == ["a", "b"]
+        assert [event.version for event in model.records()] == ["a", "b"]
     assert sorted(record.getMessage().split(" ")[0].removesuffix(":") for record in caplog.records) == sorted(
         storage.join(key) for key in bad
     )
@@ -252,4 +252,4 @@ def test_a_bad_object_costs_one_line_and_nothing_else(
     with pytest.raises(Damaged, match="c/metadata"):
         model.version("c")
     assert model.gc(grace=timedelta(0), delete=True) == []
-    assert model.promote("a", {}, expect="b").sequence == 3
+    assert model.set_champion("a", {}, expect="b").sequence == 3

@@ -23,7 +23,7 @@ def predictions(version: str) -> np.ndarray:
 
 def run(url: str, environ: dict[str, str], number: int, barrier: Any) -> None:
     os.environ.update(environ)
-    model, name = open_registry(url)["mnist"], f"runner-{number}"
+    model, name = open_registry(url).model("mnist"), f"runner-{number}"
     barrier.wait(120)
     model.upload({"model.onnx": name.encode() * 1000}, {"run_id": name})
     model.challenge(name, judging(lambda version: predictions(version.version), LABELS))
@@ -31,10 +31,10 @@ def run(url: str, environ: dict[str, str], number: int, barrier: Any) -> None:
 
 def look_on(url: str, environ: dict[str, str], stop: Any, seen: Any) -> None:
     os.environ.update(environ)
-    model, best = open_registry(url)["mnist"], 0
+    model, best = open_registry(url).model("mnist"), 0
     while not stop.is_set():
-        if champion := model.champion():
-            assert model.read(champion, "model.onnx") == champion.version.encode() * 1000
+        if champion := model.find_champion():
+            assert champion.read("model.onnx") == champion.version.encode() * 1000
             best = max(best, int(champion.version.removeprefix("runner-")) + 1)
     seen.value = best
 
@@ -54,14 +54,14 @@ def race(storage: Storage, runners: int) -> Model:
     stop.set()
     reader.join(60)
     assert [process.exitcode for process in [*processes, reader]] == [0] * (runners + 1)
-    return Registry(storage)["mnist"]
+    return Registry(storage).model("mnist")
 
 
 def check(model: Model, runners: int) -> None:
     """One winner at a time, every move of it in the history, nothing lost, the best on top."""
     assert model.version().version == f"runner-{runners - 1}"
-    assert len(model.versions()) == runners
-    events = model.history()
+    assert len(model.versions) == runners
+    events = model.records()
     history = [event for event in events if event.event == "promotion"]
     assert {event.version for event in events} == {f"runner-{number}" for number in range(runners)}
     assert [event.sequence for event in history] == list(range(1, len(history) + 1))

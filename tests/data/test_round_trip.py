@@ -20,8 +20,9 @@ from podium.data import artifact
 from podium.data.options import DataOptions
 from podium.data.sources import table as table_source
 from podium.data.splits import divide
+from podium.prediction import Outcome, open_model
+from podium.prediction.predictor import describe_preprocessing
 from podium.steps.prepare_data import DataSettings, prepare_data
-from podium.training.predict import Outcome, describe_preprocessing, load_directory
 
 
 def save_onnx(model: Any, input_name: str, type_: Any, target: Path, data: Path) -> None:
@@ -44,7 +45,7 @@ def prepare(tmp_path: Path, dataset: str, target: str = "", **options: Any) -> P
 
 
 def predicted(model: Path, *items: Path) -> list[Outcome]:
-    results = list(load_directory(model).predict([str(item) for item in items]))
+    results = list(open_model(model).stream([str(item) for item in items]))
     assert all(isinstance(result, Outcome) for result in results)
     return [result for result in results if isinstance(result, Outcome)]
 

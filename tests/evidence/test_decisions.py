@@ -99,7 +99,7 @@ def test_the_history_counts_the_challengers_of_a_test_part(
     assert "on this test part" not in reasons[0]
     assert "challenger 2 on this test part: its best accuracy is optimistic by up to about 0.0" in reasons[1]
     assert "challenger 3 on this test part" in reasons[2]
-    champion = open_registry(nights.storage)["real"].version()
+    champion = open_registry(nights.storage).model("real").version()
     nights.prepare(f"table:{tmp_path / 'b.csv'}", "label")
     decision = nights.train(DecisionTreeClassifier(max_depth=2))
     said = "; ".join(decision["reasons"])
@@ -107,7 +107,7 @@ def test_the_history_counts_the_challengers_of_a_test_part(
     before = champion.facts.metrics["accuracy"]
     assert f"a new test part: the champion's accuracy was {before:.4f} at upload, and is " in said
     assert f"and is {decision['champion_value']:.4f} on this one" in said
-    later = open_registry(nights.storage)["real"].measured_since(champion)
+    later = open_registry(nights.storage).model("real").measured_since(champion)
     assert later
     assert later.grounds.champion_value == decision["champion_value"]
     shown = CliRunner().invoke(app, ["models", "show", "real", champion.version, "--storage", nights.storage])

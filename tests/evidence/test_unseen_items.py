@@ -103,7 +103,7 @@ def test_equal_items_share_a_part(nights: Nights) -> None:
 def test_accepted_duplicates_leave_a_trace(nights: Nights) -> None:
     nights.prepare(noise(nights.place, 200, copies=5), "label", allow_duplicates=True)
     nights.train(BY_HEART)
-    told = open_registry(nights.storage)["real"].version().metadata["dataset"]["warnings"]
+    told = open_registry(nights.storage).model("real").version().metadata["dataset"]["warnings"]
     assert any("of the test items are train items too" in sentence for sentence in told)
     assert told == list(artifact.describe(nights.data).warnings)
     assert "of the test items are train items too" in (nights.place / "report.html").read_text()
@@ -163,11 +163,11 @@ def test_a_gap_and_groups_keep_times_apart(tmp_path: Path) -> None:
 def test_a_version_of_unknown_training_is_said_to_be(nights: Nights) -> None:
     nights.prepare(noise(nights.place, 500), "label")
     nights.train(BY_HEART)
-    model = open_registry(nights.storage)["real"]
-    files = {name: model.read(model.version(), name) for name in model.version().files if name != "seen.npy"}
+    model = open_registry(nights.storage).model("real")
+    files = {name: model.version().read(name) for name in model.version().files if name != "seen.npy"}
     metadata = dict(model.version().metadata)
     model.upload(files, {**metadata, "run_id": "old"}, "old")
-    model.promote("old", {}, expect=model.version().version)
+    model.set_champion("old", {}, expect=model.version().version)
     nights.prepare(noise(nights.place, 500), "label", split_seed=9)
     decision = nights.train(CONSTANT)
     assert any("not known which items real old was trained on" in reason for reason in decision["reasons"])

@@ -12,8 +12,10 @@ from podium.cli import model_view
 from podium.errors import Damaged, InvalidInput
 from podium.models import Model, Record, Registry, open_registry
 from podium.models import version as versions
+from podium.models.catalog import Catalog
 from podium.models.document import MAX_BYTES, seal
 from podium.scoring.comparison import confused_pairs
+from podium.storage import connect
 
 NONSENSE: list[Any] = [5, -1, 1e308, 10**400, True, "x", "9999-12-31T23:59:59.999999Z", "0001-01-01T00:00:00+14:00", [],
                        [[]], {}, {"a": [None]}, [{"name": 7}], [1, 2], None]  # fmt: skip
@@ -49,11 +51,11 @@ def spoiled(value: Any) -> Iterator[Any]:
             yield replaced(value, path, new)
 
 
-def test_nonsense_in_metadata_is_damage_or_can_be_shown() -> None:
+def test_nonsense_in_metadata_is_damage_or_can_be_shown(tmp_path: Path) -> None:
     shown = 0
     for document in spoiled(METADATA):
         try:
-            version = versions.parse_metadata(seal(document), "metadata.json", "mnist", "c")
+            version = versions.parse_metadata(seal(document), Catalog(connect(tmp_path), "mnist"), "c")
         except Damaged:
             continue
         assert isinstance(version, versions.Version)
@@ -87,13 +89,13 @@ def test_a_record_that_lacks_a_member_is_damage(member: str) -> None:
         Record.unseal(seal(document), "champion.json", "mnist")
 
 
-def test_nonsense_in_a_tombstone_is_damage() -> None:
+def test_nonsense_in_a_tombstone_is_damage(tmp_path: Path) -> None:
     stone = versions.Tombstone(name="mnist", version="c", event=Record.new("deletion", "mnist", "c"))
     document = json.loads(stone.seal())
     del document["sha256"]
     for bad in spoiled(document):
         try:
-            found = versions.parse_metadata(seal(bad), "metadata.json", "mnist", "c")
+            found = versions.parse_metadata(seal(bad), Catalog(connect(tmp_path), "mnist"), "c")
         except Damaged:
             continue
         assert isinstance(found, versions.Tombstone)
@@ -101,7 +103,7 @@ def test_nonsense_in_a_tombstone_is_damage() -> None:
 
 @pytest.fixture
 def model(tmp_path: Path) -> Model:
-    return open_registry(tmp_path / "store")["mnist"]
+    return open_registry(tmp_path / "store").model("mnist")
 
 
 def nested(depth: int) -> Any:
@@ -138,31 +140,13 @@ def test_metadata_that_no_reader_could_read_is_not_uploaded(model: Model, metada
 def test_evidence_that_no_reader_could_read_is_not_written(model: Model) -> None:
     model.upload({"model.onnx": b"m"}, {}, "v")
     with pytest.raises(InvalidInput, match="value must be a finite number"):
-        model.promote("v", {"value": "high"}, expect=None)
-    assert model.champion() is None
+        model.set_champion("v", {"value": "high"}, expect=None)
+    assert model.find_champion() is None
 
 
-@pytest.mark.parametrize("index", [b"[" * 100_000, b'{"versions": 5}', b'{"format": "podium.index/1", "versions": '
-                                   b'{"v": {"created": "2026-01-02T03:04:05", "size": "x", "value": []}}}'])  # fmt: skip
-def test_an_index_of_nonsense_is_made_again(model: Model, index: bytes) -> None:
-    model.upload({"model.onnx": b"m"}, {}, "v")
-    listed = model.versions()
-    model.storage.put("models/mnist/index.json", index)
-    assert model.versions() == listed
-    assert [entry.size for entry in listed] == [1]
-
-
-def test_the_index_cannot_give_a_version_another_name(model: Model) -> None:
-    model.upload({"model.onnx": b"m"}, {}, "v")
-    listed, key = model.versions(), "models/mnist/index.json"
-    model.storage.put(key, model.storage.get(key).replace(b'"version":"v"', b'"version":"../w"'))
-    assert model.versions() == listed
-
-
-def test_a_whole_number_is_listed_as_the_index_reads_it(model: Model) -> None:
+def test_a_whole_number_is_listed_as_a_float(model: Model) -> None:
     model.upload({"model.onnx": b"m"}, {"metric": {"name": "accuracy"}, "metrics": {"accuracy": 1}}, "v")
-    fresh, from_index = model.versions()[0].value, model.versions()[0].value
-    assert [repr(fresh), repr(from_index)] == ["1.0", "1.0"]
+    assert repr(model.versions[0].facts.value) == "1.0"
 
 
 def test_names_nobody_can_have_given_are_left_out(model: Model, tmp_path: Path) -> None:
@@ -171,8 +155,8 @@ def test_names_nobody_can_have_given_are_left_out(model: Model, tmp_path: Path) 
                   "models/mnist/history/b\nd.json"):  # fmt: skip
         (tmp_path / "store" / place).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "store" / place).write_text("{}")
-    assert Registry(model.storage).models() == ["mnist"]
-    assert [version.version for version in model.versions()] == ["v"]
+    assert list(Registry(model.storage)) == ["mnist"]
+    assert [version.version for version in model.versions] == ["v"]
     assert model.aliases() == {}
-    assert model.history() == []
+    assert model.records() == []
     assert len(list(model.verify())) == 1

@@ -111,7 +111,7 @@ def test_a_version_names_the_code_it_was_trained_with(tmp_path: Path, tiny_datas
     done = podium(home, "train_and_promote", f"code={project}", 'command=["python", "train.py", "--sharpness=0.5"]',
                   f"dataset={tiny_dataset}", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    champion = open_registry(home / "store")["mnist"].champion()
+    champion = open_registry(home / "store").model("mnist").find_champion()
     assert champion is not None
     assert champion.metadata["code"]["digest"] == pack(project).digest
     assert Code.parse(champion.metadata["code"]["uri"]).key in stored(home / "store")

@@ -74,7 +74,7 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(home: Path, tiny_data
     outcome = json.loads(done.stdout)
     assert outcome["sweep"]["algorithm"] == "tpe"
     assert outcome["decision"]["outcome"] == "promoted"
-    champion = open_registry(home / "store")["mnist"].champion()
+    champion = open_registry(home / "store").model("mnist").find_champion()
     assert champion is not None
     assert champion.version == outcome["run"]
     assert str(champion.metadata["hyperparameters"]["batch-size"]) == "32"

@@ -180,7 +180,7 @@ def test_weights_outside_the_model_are_refused(
         with pytest.raises(InvalidInput, match="which no checksum covers"):
             OnnxModel(given)
     with pytest.raises(InvalidInput, match="which no checksum covers"):
-        open_registry(tmp_path / "store")["tiny"].upload({"model.onnx": tmp_path / "model.onnx"}, {}, "v1")
+        open_registry(tmp_path / "store").model("tiny").upload({"model.onnx": tmp_path / "model.onnx"}, {}, "v1")
     assert not list((tmp_path / "store").rglob("metadata.json"))
 
 

@@ -82,7 +82,7 @@ def test_a_version_that_is_gone_and_a_foreign_pipeline(look: Look, server: Serve
 
 
 def test_a_model_that_a_newer_podium_wrote_is_named(look: Look, tmp_path: Path) -> None:
-    model = open_registry(str(tmp_path / "store"))["mnist"]
+    model = open_registry(str(tmp_path / "store")).model("mnist")
     (tmp_path / "model.onnx").write_bytes(b"weights")
     model.upload({"model.onnx": tmp_path / "model.onnx"}, version="v1", metadata={})
     assert "1 model, no findings" in look().output

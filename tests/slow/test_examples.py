@@ -65,7 +65,7 @@ def test_customers_who_leave_are_told_from_those_who_stay(tmp_path: Path) -> Non
 
     second = example.run("seed=2", "max_trials=4")
     assert second["decision"]["outcome"] in ("promoted", "kept")
-    champion = open_registry(example.home / "store")["customers"].champion()
+    champion = open_registry(example.home / "store").model("customers").find_champion()
     assert champion is not None
     assert champion.version == (second if second["decision"]["outcome"] == "promoted" else first)["run"]
 

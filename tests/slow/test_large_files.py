@@ -19,9 +19,9 @@ SCRIPT = """if True:
     from podium.storage import connect
 
     url, source, target = sys.argv[1:]
-    model = open_registry(connect(url, create=True).url)["big"]
+    model = open_registry(connect(url, create=True).url).model("big")
     model.upload({"model.bin": Path(source)}, {}, "v1")
-    model.fetch("v1", Path(target))
+    model.version("v1").fetch(Path(target))
     # Not ru_maxrss, which begins with the size of the process that started this one: pytest with torch has 700 MB.
     peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
     print(json.dumps({"peak": int(peak.split()[1])}))

@@ -35,8 +35,8 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     assert len(outcome["sweep"]["trials"]) == 4
     if template == "table":
         assert len(run(project, "podium", "predict", "data.csv").splitlines()) == 900
-    model = open_registry(project / "podium-work/store")["mine"]
-    champion = model.champion()
+    model = open_registry(project / "podium-work/store").model("mine")
+    champion = model.find_champion()
     assert champion is not None
     if template == "images":
         assert champion.metadata["code"] is None
@@ -45,4 +45,4 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
         assert code.digest == champion.metadata["code"]["digest"]
         again = json.loads(run(project, "podium", "run", "--json", "max_trials=1"))
         assert again["decision"]["outcome"] in ("promoted", "kept")
-        assert len(model.versions()) == 2
+        assert len(model.versions) == 2

@@ -30,7 +30,7 @@ def podium_run(home: Path, *words: str) -> dict[str, Any]:
 
 
 def champion(home: Path) -> Version:
-    found = open_registry(home / "store")["mnist"].champion()
+    found = open_registry(home / "store").model("mnist").find_champion()
     assert found is not None
     return found
 
@@ -85,11 +85,11 @@ def test_three_trials_and_two_ranks_really_ran(home: Path, first: dict[str, Any]
 
 
 def test_the_promoted_bytes_are_the_winning_candidates(home: Path, first: dict[str, Any]) -> None:
-    version, model = champion(home), open_registry(home / "store")["mnist"]
+    version = champion(home)
     assert first["decision"]["outcome"] == "promoted"
     assert version.version == first["run"]
     for name in ("model.onnx", "model.safetensors"):
-        assert model.read(version, name) == winners_own_file(home, first, name).read_bytes()
+        assert version.read(name) == winners_own_file(home, first, name).read_bytes()
     best = max(
         first["candidates"],
         key=lambda candidate: (
@@ -105,7 +105,7 @@ def test_the_accuracy_told_is_what_the_champions_bytes_do(home: Path, first: dic
     part = artifact.load(mnist, "test")
     assert len(part.target) == 10000
     folder = home / "champion"
-    open_registry(home / "store")["mnist"].fetch("champion", folder)
+    open_registry(home / "store").model("mnist").version("champion").fetch(folder)
     again = score(folder / "model.onnx", part.inputs, part.target, classes=10)
     assert (
         again.metrics["accuracy"]

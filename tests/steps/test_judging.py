@@ -14,11 +14,11 @@ from podium.data import artifact
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
 from podium.models import Version, open_registry
+from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate, per_class
 from podium.steps.promote import Promotion, promote
 from podium.steps.upload_model import upload_model
-from podium.training.predict import PREPROCESSING
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
 
@@ -52,7 +52,7 @@ def uploaded(tmp_path: Path, evaluation: str = "evaluation", *, winner: str = "s
 
 def stored(tmp_path: Path) -> Version:
     """Upload what was evaluated and read the version."""
-    return open_registry(tmp_path / "store")["tiny"].version(uploaded(tmp_path))
+    return open_registry(tmp_path / "store").model("tiny").version(uploaded(tmp_path))
 
 
 def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") -> tuple[Promotion, dict[str, Any]]:
@@ -106,7 +106,7 @@ def test_the_test_part_is_opened_once_for_the_winner(
 
 def test_a_version_says_how_its_inputs_were_made(judged: Any, tiny_dataset: Path, tmp_path: Path) -> None:
     version = stored(tmp_path)
-    written = json.loads(open_registry(tmp_path / "store")["tiny"].read(version, PREPROCESSING))
+    written = json.loads(version.read(PREPROCESSING))
     info = artifact.describe(tiny_dataset)
     assert written == {**info.preprocessing, "target": "label", "classes": list(info.classes)}
 
@@ -117,7 +117,7 @@ def test_what_a_model_says_of_its_inputs_is_kept(
     (candidates["strong"] / PREPROCESSING).write_text('{"kind": "own"}')
     judge(tiny_dataset, tmp_path, candidates["strong"])
     version = stored(tmp_path)
-    assert open_registry(tmp_path / "store")["tiny"].read(version, PREPROCESSING) == b'{"kind": "own"}'
+    assert version.read(PREPROCESSING) == b'{"kind": "own"}'
 
 
 def test_what_is_reported_is_what_the_models_bytes_do(
@@ -187,7 +187,7 @@ def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any
 
 def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> None:
     assert uploaded(tmp_path) == uploaded(tmp_path)
-    assert len(open_registry(tmp_path / "store")["tiny"].versions()) == 1
+    assert len(open_registry(tmp_path / "store").model("tiny").versions) == 1
 
 
 def test_the_first_version_becomes_champion_once(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
@@ -196,9 +196,9 @@ def test_the_first_version_becomes_champion_once(judged: object, tiny_dataset: P
     assert (first.outcome, told["champion"], told["compared_with"]) == ("promoted", version, None)
     again, told = challenge(tiny_dataset, tmp_path, version)
     assert (again.outcome, told["champion"]) == ("promoted", version)
-    model = open_registry(tmp_path / "store")["tiny"]
-    assert len(model.history()) == 1
-    assert model.champion().version == version  # type: ignore[union-attr]
+    model = open_registry(tmp_path / "store").model("tiny")
+    assert len(model.records()) == 1
+    assert model.find_champion().version == version  # type: ignore[union-attr]
 
 
 def test_a_weaker_challenger_leaves_the_champion_where_it_is(
@@ -229,7 +229,7 @@ def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset
     version = uploaded(tmp_path)
     with pytest.raises(InvalidInput, match="'bettr' is not a criterion"):
         challenge(tiny_dataset, tmp_path, version, rule="bettr")
-    assert open_registry(tmp_path / "store")["tiny"].champion() is None
+    assert open_registry(tmp_path / "store").model("tiny").find_champion() is None
     assert not (tmp_path / "decision").exists()
 
 

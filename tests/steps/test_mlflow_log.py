@@ -17,10 +17,11 @@ from click.testing import CliRunner, Result
 
 from podium.cli import app
 from podium.errors import InvalidInput
+from podium.models.mlflow import check_tracking
 from podium.steps.evaluate import evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
-from podium.training.mlflow_log import check_tracking, log_to_mlflow
+from podium.training.mlflow_log import log_to_mlflow
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
 
@@ -167,7 +168,7 @@ def test_an_address_that_cannot_work_is_refused(uri: str) -> None:
 
 
 def test_without_mlflow_a_run_here_does_not_begin(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("podium.training.mlflow_log.find_spec", lambda name: None)
+    monkeypatch.setattr("podium.models.mlflow.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match="needs MLflow"):
         check_tracking("http://mlflow:5000", here=True)
     check_tracking("http://mlflow:5000")

@@ -17,12 +17,12 @@ from podium.code.bundle import pack, store
 from podium.data import artifact
 from podium.errors import Failed, InvalidInput
 from podium.models import open_registry
+from podium.models.comparison import predictions
+from podium.prediction.command import predict_here
 from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
-from podium.training.compare import predictions
 from podium.training.origin import Origin
-from podium.training.predict_command import predict_here
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
 
@@ -87,7 +87,7 @@ def test_neighbors_are_evaluated_stored_and_promoted(
 
     version = upload_model(str(model), tmp_path / "predictions", tmp_path / "evaluation", beside="",
                            model_name="knn", storage=str(tmp_path / "store"))  # fmt: skip
-    registered = open_registry(tmp_path / "store")["knn"]
+    registered = open_registry(tmp_path / "store").model("knn")
     stored = registered.version(version)
     assert {"neighbors.npz", "predict.py", "model.json", PREDICTIONS} <= set(stored.files)
     assert stored.metadata["image"] == "mine:1"
@@ -95,7 +95,7 @@ def test_neighbors_are_evaluated_stored_and_promoted(
                     version=version, model_name="knn", jobs=jobs(tmp_path))  # fmt: skip
     assert ended.outcome == "promoted"
 
-    again = predictions(registered, [stored], str(tiny_dataset))
+    again = predictions([stored], str(tiny_dataset))
     assert np.array_equal(again.predicted[0], np.load(tmp_path / "predictions" / PREDICTIONS))
 
 
@@ -104,9 +104,9 @@ def test_a_champion_without_stored_predictions_predicts_in_a_job(
 ) -> None:
     model = save(tmp_path / "model", tiny_dataset)
     judge(tiny_dataset, tmp_path, model)
-    registered = open_registry(tmp_path / "store")["knn"]
+    registered = open_registry(tmp_path / "store").model("knn")
     files: dict[str, Path | bytes] = {file.name: file for file in model.iterdir()}
-    registered.promote(registered.upload(files, {"image": "mine:1"}, "old").version, {}, None)
+    registered.set_champion(registered.upload(files, {"image": "mine:1"}, "old").version, {}, None)
     challenger = upload_model(str(model), tmp_path / "predictions", tmp_path / "evaluation", beside="",
                               model_name="knn", storage=str(tmp_path / "store"))  # fmt: skip
     capfd.readouterr()

@@ -10,7 +10,7 @@ from podium.manifests.experiment import Trial
 from podium.notebook import table
 
 if TYPE_CHECKING:
-    from podium.api.predictions import Predictions
+    from podium.prediction import Predictions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,12 +32,12 @@ class Best:
     """URI of its model directory; None if the trial left none."""
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
-        """Predict new items with its model, as ``ModelVersion.predict`` does.
+        """Predict new items with its model, as ``Version.predict`` does.
 
         Raises:
             NotFound: The trial left no model.
         """
-        from podium.api.predictions import open_model
+        from podium.prediction import open_model
 
         if self.model is None:
             hint = "a trainer writes it to its parameter output, to --output or to PODIUM_OUTPUT"

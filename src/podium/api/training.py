@@ -32,7 +32,7 @@ from podium.training.target import LaunchTarget
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-    from podium.api.predictions import Predictions
+    from podium.prediction import Predictions
 
 
 class Training(Job):
@@ -134,8 +134,8 @@ class Training(Job):
         return f"{self.name}, {duration(time.monotonic() - self._began)} so far: {last}"
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
-        """Predict new items, as ``ModelVersion.predict`` does."""
-        from podium.api.predictions import open_model
+        """Predict new items, as ``Version.predict`` does."""
+        from podium.prediction import open_model
 
         return open_model(self.model).predict(items, data=data)
 

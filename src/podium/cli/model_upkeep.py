@@ -26,11 +26,12 @@ tracking_option = click.option(
 )
 
 
-def _show(record: "Record", as_json: bool) -> None:
-    text = f"{record.alias} of {record.name}: {record.version}" + (
-        f", instead of {record.replaced}" if record.replaced else ""
+def _show(moved: "Record | None", as_json: bool) -> None:
+    assert moved
+    text = f"{moved.alias} of {moved.name}: {moved.version}" + (
+        f", instead of {moved.replaced}" if moved.replaced else ""
     )
-    output(as_json, record.document(), lambda: text)
+    output(as_json, moved.document(), lambda: text)
 
 
 @click.command()
@@ -56,7 +57,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
     from podium.training.import_model import Source, import_model
 
     with doing(f"uploading {source['uri']}"):
-        stored = import_model(Source(**source), open_registry(storage)[name], version)
+        stored = import_model(Source(**source), open_registry(storage).model(name), version)
     if "preprocessing.json" not in stored.files:
         echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
     text = f"{name} {stored.version}: {counted(len(stored.files), 'file')}, {size(stored.size)}"
@@ -83,9 +84,9 @@ def promote(name: str, version: str, rule: str | None, storage: str | None, as_j
       podium models promote mnist RUN-ID --reason "better at sevens"
       podium models promote mnist RUN-ID --rule significant,p=0.01,max_class_drop=0.02
     """
-    from podium.api.registry import NotPromoted, RegisteredModel
+    from podium.models import NotPromoted
 
-    model = RegisteredModel(open_registry(storage)[name])
+    model = open_registry(storage)[name]
     with doing(f"comparing {version} with the champion" if rule else f"verifying {version}"):
         try:
             promoted = model.promote(version, rule=rule, **options)
@@ -112,9 +113,7 @@ def rollback(name: str, to: str | None, reason: str, tracking: str, storage: str
     Examples:
       podium models rollback mnist --reason "bad at sevens in production"
     """
-    from podium.api.registry import RegisteredModel
-
-    model = RegisteredModel(open_registry(storage)[name])
+    model = open_registry(storage)[name]
     with doing("verifying the version to return to"):
         promoted = model.rollback(to, reason=reason, tracking=tracking)
     _show(promoted.record, as_json)
@@ -133,7 +132,9 @@ def alias(name: str, alias_name: str, ref: str, reason: str, storage: str | None
     Examples:
       podium models alias mnist staging champion
     """
-    _show(open_registry(storage)[name].alias(alias_name, ref, reason), as_json)
+    model = open_registry(storage)[name]
+    model.alias(alias_name, ref, reason)
+    _show(model.aliases()[alias_name], as_json)
 
 
 @click.command()
@@ -148,7 +149,7 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
       podium models verify mnist --json
     """
     models = open_registry(storage).select(name)
-    total = sum(summary.size for model in models for summary in model.versions())
+    total = sum(version.size for model in models for version in model.versions)
     sizes: list[int] = []
     with progress_bar(total, "verifying") as moved:
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.text import Text
 
-    from podium.models import Overview, Record, Summary, Version
+    from podium.models import Overview, Record, Version, Versions
+    from podium.models.comparison import Difference
     from podium.scoring.comparison import Change
-    from podium.training.compare import Difference
 
 _BLOCKS = " ▏▎▍▌▋▊▉█"
 _SHADES = " ░▒▓█"
@@ -23,42 +23,16 @@ _WIDEST_PICTURE = 56
 
 def models(overviews: Sequence["Overview"]) -> str:
     """List the models of a registry."""
-    rows = [
-        (
-            row.name,
-            str(row.versions),
-            row.champion or "-",
-            "-" if row.value is None else figure(row.value),
-            row.metric or "-",
-            when(row.since) if row.since else "-",
-        )
-        for row in overviews
-    ]
-    heads = ("MODEL", ">VERSIONS", "CHAMPION", ">AT UPLOAD", "METRIC", "SINCE (UTC)")
-    drop = ("METRIC", "SINCE (UTC)", ">VERSIONS")
-    return table(heads, rows, width=screen_width(), drop=drop, shorten="MODEL")
+    from podium.models import Overview
+
+    rows, drop = [row.cells() for row in overviews], ("METRIC", "SINCE (UTC)", ">VERSIONS")
+    return table(Overview.HEADS, rows, width=screen_width(), drop=drop, shorten="MODEL")
 
 
-def versions(summaries: Iterable["Summary"], aliases: Mapping[str, "Record"]) -> str:
+def versions(of: "Versions") -> str:
     """List the versions of a model, the newest last."""
-    named: dict[str, list[str]] = {}
-    for alias, record in aliases.items():
-        named.setdefault(record.version, []).append(alias)
-    rows = [
-        (
-            summary.version,
-            "-" if summary.value is None else figure(summary.value),
-            summary.metric or "-",
-            when(summary.created),
-            size(summary.size),
-            (summary.dataset or "-")[:8],
-            ", ".join(named.get(summary.version, [])),
-        )
-        for summary in summaries
-    ]
-    heads = ("VERSION", ">AT UPLOAD", "METRIC", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES")
     drop = ("DATASET", ">SIZE", "METRIC", "CREATED (UTC)")
-    return table(heads, rows, width=screen_width(), drop=drop, shorten="VERSION")
+    return table(of.HEADS, of.rows(), width=screen_width(), drop=drop, shorten="VERSION")
 
 
 def history(records: "Iterable[Record]") -> list[str]:

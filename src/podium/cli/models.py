@@ -17,7 +17,7 @@ from podium.terminal import output, progress_bar
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.training.compare import Predictions
+    from podium.models.comparison import SharedItems
 
 
 @click.group(cls=Commands)
@@ -39,14 +39,8 @@ def list_(name: str | None, storage: str | None, as_json: bool) -> None:
     """
     registry = open_registry(storage)
     if name:
-        (model,) = registry.select(name)
-        summaries, aliases = model.versions(), model.aliases()
-        pointing = {alias: record.version for alias, record in aliases.items()}
-        output(
-            as_json,
-            {"name": name, "aliases": pointing, "versions": [vars(summary) for summary in summaries]},
-            lambda: view.versions(summaries, aliases),
-        )
+        versions = registry[name].versions
+        output(as_json, versions.to_json(), lambda: view.versions(versions))
         return
     overviews = [model.overview() for model in registry.select()]
     output(as_json, [vars(overview) for overview in overviews], lambda: view.models(overviews))
@@ -73,9 +67,6 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
     report = version.facts.report
     matrix, classes = report.confusion, report.names
     pairs = confused_pairs(matrix, classes) if matrix else []
-
-    def described() -> "list[Any]":
-        return view.version(version, model.aliases(), model.measured_since(version))
 
     output(
         as_json,
@@ -131,14 +122,14 @@ def diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
     from podium.errors import InvalidInput
-    from podium.training.compare import chosen_metric, difference, predictions
+    from podium.models.comparison import chosen_metric, difference, predictions
 
     if draw and data is None:
         raise InvalidInput(f"--draw {draw} needs the pictures of a dataset", "add --data URI")
     model = open_registry(storage)[name]
     versions = model.version(first), model.version(second)
     with doing(f"comparing {first} and {second}"):
-        seen = predictions(model, versions, data)
+        seen = predictions(versions, data)
         change = difference(seen, chosen_metric(metric, versions[1], seen.kind))
     called = [
         version.version if version.version == ref else f"{version.version} ({ref})"
@@ -151,7 +142,7 @@ def diff(
     )
 
 
-def _pictures(seen: "Predictions") -> "np.ndarray | None":
+def _pictures(seen: "SharedItems") -> "np.ndarray | None":
     """Return the first input that holds pictures."""
     return next((array for array in seen.inputs.values() if array.ndim in (3, 4) and array.dtype == "uint8"), None)
 
@@ -167,8 +158,7 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
       podium models history mnist
       podium models history mnist --json
     """
-    (model,) = open_registry(storage).select(name)
-    records = model.history()
+    records = open_registry(storage)[name].records()
     output(as_json, [record.document() for record in records], lambda: tables.paint(view.history(records)))
 
 
@@ -184,10 +174,9 @@ def export(name: str, ref: str, directory: Path, storage: str | None, as_json: b
     Examples:
       podium models export mnist champion ./champion
     """
-    model = open_registry(storage)[name]
-    version = model.version(ref)
+    version = open_registry(storage)[name].version(ref)
     with progress_bar(version.size, "downloading") as moved:
-        model.fetch(version.version, directory, progress=moved)
+        version.fetch(directory, progress=moved)
     output(as_json, {"directory": str(directory), **version.document()}, lambda: str(directory))
 
 

@@ -13,7 +13,7 @@ import click
 import podium
 from podium.cli.completion import run_names
 from podium.errors import InvalidInput, require
-from podium.settings import STORAGE, Settings
+from podium.settings import STORAGE
 from podium.terminal import echo
 
 if TYPE_CHECKING:
@@ -190,7 +190,7 @@ def open_registry(storage: str | None) -> "Registry":
     """Open the registry at --storage."""
     from podium.models import open_registry as open_
 
-    return open_(storage or Settings.from_environment().storage)
+    return open_(storage)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,10 +17,9 @@ from podium.heartbeat import doing
 from podium.terminal import echo
 
 if TYPE_CHECKING:
-    from podium.api.registry import ModelVersion
     from podium.data.rows import Problem
-    from podium.models import Registry
-    from podium.training.predict import Outcome
+    from podium.models import Registry, Version
+    from podium.prediction import Outcome
 
 
 @click.command()
@@ -71,7 +70,7 @@ def predict(
         title, model = str(file), podium.open_model(file)
     else:
         version = _version(open_registry(storage), name, alias)
-        title, model = f"{version.name} {version.version}", version.opened
+        title, model = version.title, version.opened
     results = model.stream(items, **reading)
     tally = _Tally()
     outcomes = tally.good(results)
@@ -98,7 +97,7 @@ class _Tally:
 
     def good(self, results: "Iterable[Outcome | Problem]") -> "Iterator[Outcome]":
         """Yield and count the outcomes; report problems at once and collect them."""
-        from podium.training.predict import Outcome
+        from podium.prediction import Outcome
 
         for result in results:
             if isinstance(result, Outcome):
@@ -109,23 +108,22 @@ class _Tally:
                 echo(str(result), err=True)
 
 
-def _version(registry: "Registry", name: str | None, alias: str) -> "ModelVersion":
+def _version(registry: "Registry", name: str | None, alias: str) -> "Version":
     """Return the version to predict with.
 
     Raises:
         InvalidInput: Several models may be meant; or it predicts by a command, and nothing names the model.
     """
-    from podium.api.registry import RegisteredModel
     from podium.kfp.project import find_project
 
     if name is None and (project := find_project()):
         name = str(project.values.get("model_name", "")) or None
-    names = registry.models()
+    names = list(registry)
     if name is None and len(names) > 1:
-        raise InvalidInput(f"{registry.storage.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}")
-    version = RegisteredModel(registry[name or (names or ["mnist"])[0]])[alias]
+        raise InvalidInput(f"{registry.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}")
+    version = registry[name or (names or ["mnist"])[0]].version(alias)
     if name is None and version.is_command:
-        problem = f"{version.name} {version.version} predicts by a command that is stored with it"
+        problem = f"{version.title} predicts by a command that is stored with it"
         raise InvalidInput(problem, f"to run it: --model {version.name}")
     return version
 
@@ -160,19 +158,9 @@ def _write_csv(outcomes: "Iterable[Outcome]", output: Path) -> None:
     try:
         with appearing(output) as draft, draft.open("w", newline="", encoding="utf-8") as stream:
             writer = csv.writer(stream)
-            for at, row in enumerate(map(_cells, outcomes)):
+            for at, row in enumerate(outcome.row() for outcome in outcomes):
                 if at == 0:
                     writer.writerow(row)
                 writer.writerow(row.values())
     except OSError as error:
         raise PodiumError(f"{output} cannot be written: {error.strerror or error}") from error
-
-
-def _cells(outcome: "Outcome") -> dict[str, str | int | float]:
-    """Return a row of the CSV file by column: the item's name, the prediction, each class's probability."""
-    if len(outcome.values) == 1:
-        return {**outcome.name, "prediction": outcome.values[0]}
-    if outcome.values:
-        return {**outcome.name, **{f"prediction_{at}": value for at, value in enumerate(outcome.values, 1)}}
-    shares = {f"probability_{label}": share for label, share in (outcome.probabilities or {}).items()}
-    return {**outcome.name, "prediction": outcome.label, **shares}

@@ -122,7 +122,7 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     from podium.manifests.rules import PODIUM
     from podium.models import PromotionRule
     from podium.models.document import check_name
-    from podium.training.mlflow_log import check_tracking
+    from podium.models.mlflow import check_tracking
 
     settings = PipelineSettings.read(values)
     experiment = settings.experiment()

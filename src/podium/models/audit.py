@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from podium.errors import Conflict, Damaged, PodiumError
-from podium.models.catalog import Summary
 from podium.models.document import MAX_BYTES
 from podium.models.journal import Entries, Record
 from podium.models.pointers import Pointers
@@ -65,10 +64,6 @@ def verify(pointers: Pointers, checked: Callable[[int], None], *, contents: bool
     entries = pointers.journal.load()
     yield from _check_aliases(pointers, entries)
     yield from _check_history(pointers, entries)
-    for summary in pointers.catalog.indexed():
-        if summary.version in versions and Summary.of(versions[summary.version]) != summary:
-            what = f"has wrong facts about {summary.version}; delete the index"
-            yield Finding(where=pointers.catalog.index_key, what=what)
 
 
 def _damage(pointers: Pointers, key: str, error: PodiumError) -> Finding:

@@ -1,76 +1,23 @@
-"""The versions of a model in storage: metadata, files, and the index that makes listings fast.
+"""The versions of a model in storage: their metadata and their files."""
 
-``models/<name>/index.json`` caches one summary per version. A listing asks storage for the names of the versions,
-reads metadata.json only where the index has no summary, and updates the index. metadata.json never changes once it is
-written, so an old index is incomplete, never wrong; deleting it costs one slow listing.
-"""
-
-import json
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 
-from podium.documents import load_json, parse
-from podium.errors import Damaged, InvalidInput, NotFound, PodiumError, require
-from podium.models.document import MAX_BYTES, is_count, is_name, sha256_of, warn_once
+from podium.errors import Damaged, NotFound
+from podium.models.document import MAX_BYTES, is_name, sha256_of, warn_once
 from podium.models.version import METADATA, Tombstone, Version, parse_metadata
 from podium.storage import Entry, Storage
 from podium.storage.base import Progress
 
-FORMAT = "podium.index/2"
-_LARGEST = 256 * 2**20
-"""Bytes of an index; a million versions take that much."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Summary:
-    """One line of a listing."""
-
-    version: str
-    created: datetime
-    size: int
-    """Bytes of all files."""
-
-    metric: str | None
-    """What it was chosen by, if the uploader said."""
-
-    value: float | None
-    """Of the metric, on the test part."""
-
-    dataset: str | None
-    """Digest of the dataset it was trained on."""
-
-    run_id: str | None
-
-    @classmethod
-    def of(cls, version: Version) -> "Summary":
-        """Summarize a version."""
-        facts = version.facts
-        return cls(
-            version=version.version,
-            created=version.created,
-            size=version.size,
-            metric=facts.metric.name,
-            value=facts.value,
-            dataset=facts.dataset.digest,
-            run_id=facts.run_id,
-        )
-
-    def __post_init__(self) -> None:
-        require(is_count(self.size), "a version has a size", size=self.size)
-
 
 class Catalog:
-    """The objects below ``models/<name>/versions/``, and ``models/<name>/index.json``."""
+    """The objects below ``models/<name>/versions/``."""
 
     def __init__(self, storage: Storage, name: str) -> None:
         self.storage = storage
         self.name = name
-        self.index_key = f"models/{name}/index.json"
 
     def prefix(self, version: str) -> str:
         """Return the key prefix of a version, without a trailing slash."""
@@ -99,16 +46,16 @@ class Catalog:
             content, entry = self.storage.read(key, limit=MAX_BYTES + 1)
         except NotFound:
             return None, None
-        return parse_metadata(content, self.storage.join(key), self.name, version), entry
+        return parse_metadata(content, self, version), entry
 
     def look_many(self, versions: Iterable[str]) -> Iterator[tuple[str, Version | Tombstone | Damaged | None]]:
         """Read the metadata.json of many versions; yield what was read, or why it cannot be, by version."""
         versions = list(versions)
         keys = [self.metadata_key(version) for version in versions]
-        for version, (key, content) in zip(versions, self.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
+        for version, (_, content) in zip(versions, self.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
             if isinstance(content, bytes):
                 try:
-                    yield version, parse_metadata(content, self.storage.join(key), self.name, version)
+                    yield version, parse_metadata(content, self, version)
                 except Damaged as error:
                     yield version, error
             else:
@@ -189,51 +136,15 @@ class Catalog:
     def _restore(self) -> str:
         return f"restore the file from a backup, or return to another champion: podium models rollback {self.name}"
 
-    def summaries(self) -> list[Summary]:
-        """Return a summary of every complete version, oldest first; damaged ones are left out with a warning."""
-        cached, etag = self._read_index()
-        present = self.names()
-        summaries = {version: cached[version] for version in present if version in cached}
-        for version, metadata in self.look_many(version for version in present if version not in cached):
+    def versions(self) -> list[Version]:
+        """Return every complete version, oldest first; damaged ones are left out with a warning."""
+        versions = []
+        for _, metadata in self.look_many(self.names()):
             if isinstance(metadata, Damaged):
                 warn_once(f"{metadata.message}; it is left out")
             elif isinstance(metadata, Version):
-                summaries[version] = Summary.of(metadata)
-        if summaries.keys() != cached.keys():
-            self._write_index(summaries, etag)
-        return sorted(summaries.values(), key=lambda summary: (summary.created, summary.version))
-
-    def indexed(self) -> list[Summary]:
-        """Return what the index holds, right or wrong."""
-        return list(self._read_index()[0].values())
-
-    def forget(self, version: str) -> None:
-        """Remove a version that is being deleted from the index."""
-        cached, etag = self._read_index()
-        if cached.pop(version, None):
-            self._write_index(cached, etag)
-
-    def _read_index(self) -> tuple[dict[str, Summary], str | None]:
-        try:
-            content, entry = self.storage.read(self.index_key, limit=_LARGEST + 1)
-        except NotFound:
-            return {}, None
-        try:
-            index = load_json(content, self.index_key, limit=_LARGEST)
-            rows = index.get("versions") if isinstance(index, dict) and index.get("format") == FORMAT else {}
-            summaries = parse(dict[str, Summary], rows, self.index_key)
-            return {name: known for name, known in summaries.items() if known.version == name}, entry.etag
-        except InvalidInput:
-            return {}, entry.etag  # the next listing writes it anew
-
-    def _write_index(self, versions: Mapping[str, Summary], etag: str | None) -> None:
-        """Write the index; a reader without write access, or one that loses a race, leaves it to others."""
-        rows = {
-            version: {**vars(summary), "created": summary.created.isoformat()} for version, summary in versions.items()
-        }
-        content = json.dumps({"format": FORMAT, "versions": rows}, separators=(",", ":")).encode()
-        with suppress(PodiumError):
-            self.storage.put(self.index_key, content, if_match=etag)
+                versions.append(metadata)
+        return sorted(versions, key=lambda version: (version.created, version.version))
 
 
 def names_below(storage: Storage, prefix: str) -> list[str]:

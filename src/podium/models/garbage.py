@@ -80,12 +80,12 @@ def retire(pointers: Pointers, *, keep: int, grace: timedelta, delete: bool) -> 
     except Damaged as error:
         warn_once(f"no version of {pointers.name} is retired, because an alias or its history is lost: {error.message}")
         return
-    for summary in pointers.catalog.summaries()[:-keep]:
-        if summary.version not in protected and summary.created < before:
-            entries = pointers.catalog.entries(summary.version)
+    for stored in pointers.catalog.versions()[:-keep]:
+        if stored.version not in protected and stored.created < before:
+            entries = pointers.catalog.entries(stored.version)
             if delete:
-                delete_version(pointers, summary.version, f"not among the newest {keep}")
-            yield _garbage(pointers, summary.version, "retired version", entries)
+                delete_version(pointers, stored.version, f"not among the newest {keep}")
+            yield _garbage(pointers, stored.version, "retired version", entries)
 
 
 def delete_version(pointers: Pointers, version: str, reason: str) -> Record:
@@ -111,7 +111,6 @@ def delete_version(pointers: Pointers, version: str, reason: str) -> Record:
         storage.put(key, original, if_match=placed.etag)
         raise
     pointers.journal.write(event)
-    pointers.catalog.forget(version)
     _clear(pointers, version, placed.etag)
     return event
 
@@ -167,7 +166,6 @@ def _collect(pointers: Pointers, version: str, before: datetime, grace: timedelt
         etag = entry.etag
         if present.event:
             pointers.journal.write(present.event)
-            pointers.catalog.forget(version)
     else:
         placed = storage.head(key)
         files = [entry.modified for entry in pointers.catalog.entries(version) if entry.key != key]

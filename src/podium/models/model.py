@@ -1,71 +1,33 @@
-"""Models in a storage: versions, the champion, and how it became champion."""
+"""A model of a registry: its versions, its champion, and how it became champion."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, NotFound
+from podium.frames import data_frame
 from podium.models import audit, garbage
 from podium.models.audit import Finding, Repair
-from podium.models.catalog import Catalog, Summary, names_below
+from podium.models.catalog import Catalog
 from podium.models.document import check_name, warn_once
 from podium.models.garbage import GRACE, Garbage
 from podium.models.journal import Journal, Record
+from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.pointers import CHAMPION, AliasLost, Pointers
+from podium.models.promotion import NotPromoted, Promotion
 from podium.models.rule import Decision
 from podium.models.upload import Upload
-from podium.models.version import METADATA, Version
+from podium.models.version import Facts, Version
+from podium.notebook import table
 from podium.storage import Storage
 from podium.storage.base import Progress
-from podium.text import figure
+from podium.terminal import echo
+from podium.text import figure, size, when
 
-
-@dataclass(frozen=True, kw_only=True)
-class Contest:
-    """The outcome of a challenge."""
-
-    decision: Decision
-    """Of the rule, against the champion at that moment."""
-
-    record: Record | None
-    """The promotion; None if the champion stays."""
-
-    champion: str | None
-    """The version it was compared with; None if there was none."""
-
-
-class Registry:
-    """The models below ``models/`` of a storage. All state is in the storage: any number may be open at once."""
-
-    def __init__(self, storage: Storage) -> None:
-        self.storage = storage
-
-    def models(self) -> list[str]:
-        """Return the names of all models."""
-        return names_below(self.storage, "models")
-
-    def select(self, name: str | None = None) -> "list[Model]":
-        """Return the named model, or all.
-
-        Raises:
-            NotFound: There is no such model; a misspelled name must not look like an empty one.
-        """
-        names = self.models()
-        if name is not None and name not in names:
-            there = f"models there: {', '.join(names) or 'none'}"
-            raise NotFound(f"there is no model {name} in {self.storage.url}", there)
-        return [self[known] for known in names if name in (None, known)]
-
-    def __getitem__(self, name: str) -> "Model":
-        """Return a model, whether it has versions yet or not.
-
-        Raises:
-            InvalidInput: It is not a model name.
-        """
-        return Model(self.storage, name)
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,9 +44,66 @@ class Overview:
     since: str | None
     """Time at which the champion became it."""
 
+    HEADS: ClassVar = ("MODEL", ">VERSIONS", "CHAMPION", ">AT UPLOAD", "METRIC", "SINCE (UTC)")
+
+    def cells(self) -> tuple[str, ...]:
+        """Return its row of a table, a cell for each head."""
+        return (self.name, str(self.versions), self.champion or "-", "-" if self.value is None else figure(self.value),
+                self.metric or "-", when(self.since) if self.since else "-")  # fmt: skip
+
+
+class Versions(Sequence[Version]):
+    """The versions of a model, oldest first.
+
+    Args:
+        name: Of the model.
+        versions: The versions.
+        aliases: The version each alias points at.
+    """
+
+    HEADS = ("VERSION", ">AT UPLOAD", "METRIC", "CREATED (UTC)", ">SIZE", "DATASET", "ALIASES")
+
+    def __init__(self, name: str, versions: Sequence[Version], aliases: Mapping[str, str]) -> None:
+        self.name, self.aliases = name, aliases
+        self._versions = versions
+
+    @property
+    def frame(self) -> "DataFrame":
+        """A row for each version."""
+        columns = ["version", "created", "metric", "value", "size", "run_id", "aliases"]
+        return data_frame([{**version.summary(), "aliases": self._aliases_of(version)} for version in self], columns)
+
+    def rows(self) -> list[tuple[str, ...]]:
+        """Return the rows of a table, a cell for each of HEADS."""
+        return [
+            (version.version, "-" if version.facts.value is None else figure(version.facts.value),
+             version.facts.metric.name or "-", when(version.created), size(version.size),
+             (version.facts.dataset.digest or "-")[:8], self._aliases_of(version))
+            for version in self
+        ]  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"name": self.name, "aliases": dict(self.aliases), "versions": [version.summary() for version in self]}
+
+    def _aliases_of(self, version: Version) -> str:
+        return ", ".join(alias for alias, target in self.aliases.items() if target == version.version)
+
+    def __len__(self) -> int:
+        return len(self._versions)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._versions[at]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} versions of {self.name}>"
+
+    def _repr_html_(self) -> str:
+        return table(self.HEADS, self.rows(), title=f"{len(self)} versions of {self.name}")
+
 
 class Model:
-    """One model of a registry.
+    """A model of a registry. Its methods are what a person does with it, and what each of them needs of its history.
 
     Args:
         storage: Where it is.
@@ -127,9 +146,24 @@ class Model:
         """
         return Upload.prepare(self.catalog, self.journal, files, metadata, version, progress).run()
 
-    def versions(self) -> list[Summary]:
-        """Return a summary of each complete version, oldest first."""
-        return self.catalog.summaries()
+    @property
+    def versions(self) -> Versions:
+        """All complete versions, oldest first."""
+        pointing = {alias: record.version for alias, record in self.aliases().items()}
+        return Versions(self.name, self.catalog.versions(), pointing)
+
+    @property
+    def champion(self) -> Version:
+        """The champion.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self.version(CHAMPION)
+
+    def __getitem__(self, ref: str) -> Version:
+        """Return a version by its id or an alias."""
+        return self.version(ref)
 
     def version(self, ref: str = CHAMPION) -> Version:
         """Return a version by its id or by an alias.
@@ -147,7 +181,7 @@ class Model:
             )
         return self._complete(held.version if held else ref)
 
-    def champion(self) -> Version | None:
+    def find_champion(self) -> Version | None:
         """Return the champion; None if there is none, or if its version is gone.
 
         Raises:
@@ -163,66 +197,66 @@ class Model:
 
     def overview(self) -> Overview:
         """Return the model as a list of models shows it."""
-        held, versions = self.aliases().get(CHAMPION), self.versions()
-        champion = next((summary for summary in versions if held and summary.version == held.version), None)
+        held, versions = self.aliases().get(CHAMPION), self.catalog.versions()
+        facts = next((version.facts for version in versions if held and version.version == held.version), Facts())
         return Overview(name=self.name, versions=len(versions), champion=held.version if held else None,
-                        metric=champion.metric if champion else None, value=champion.value if champion else None,
-                        since=held.time if held else None)  # fmt: skip
+                        metric=facts.metric.name, value=facts.value, since=held.time if held else None)  # fmt: skip
 
     def aliases(self) -> dict[str, Record]:
         """Return the record of each alias that points at a version, by alias."""
         held = self.pointers.held(strict=False)
         return {alias: record for alias, record in held.items() if record.points_at}
 
-    def history(self) -> list[Record]:
+    def records(self) -> list[Record]:
         """Return every promotion, refusal, rollback, alias move and deletion, oldest first."""
         return self.pointers.events()
 
-    def read(self, version: Version, file: str) -> bytes:
-        """Return the verified bytes of one file.
+    @property
+    def history(self) -> "DataFrame":
+        """Every promotion, refusal, rollback, alias move and deletion, oldest first."""
+        rows = [record.document() for record in self.records()]
+        return data_frame(rows, ["time", "event", "version", "alias", "replaced", "evidence"])
 
-        Raises:
-            InvalidInput: The version has no such file.
-            Damaged: It is missing or not what was uploaded.
-        """
-        _require_file(version, file)
-        return self.catalog.read(version, file)
-
-    def fetch(
-        self,
-        ref: str,
-        target: Path,
-        *,
-        files: Sequence[str] | None = None,
-        progress: Progress | None = None,
-    ) -> Version:
-        """Download a version and verify every file; only then the directory appears.
+    def promote(
+        self, version: str | Version, *, rule: str | None = None, data: str | Path | None = None,
+        reason: str = "by hand", tracking: str = "",
+    ) -> Promotion:  # fmt: skip
+        """Make a version champion: unconditionally, or if it beats the present champion by a rule.
 
         Args:
-            ref: A version or an alias.
-            target: A directory that does not exist yet, or is empty.
-            files: Only these; None for all and metadata.json.
-            progress: Called with the size of every chunk.
+            version: A version, its id or an alias.
+            rule: ``better``, ``not-worse``, ``significant,p=0.01`` …; None promotes it in any case.
+            data: Dataset for the comparison, if the predictions of the two are not stored.
+            reason: For the history.
+            tracking: MLflow whose alias champion follows; the one that the version's run was logged to if empty.
 
         Raises:
-            InvalidInput: The target is not empty, or a file is not part of the version.
-            Damaged: A file does not match its sha256; the target is unchanged.
+            NotPromoted: It does not meet the rule; the champion stays.
+            NotFound: There is no such version.
+            Conflict: Somebody else moved the champion meanwhile.
         """
-        version = self.version(ref)
-        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
-            raise InvalidInput(f"{target} is not an empty directory", "name another directory")
-        for file in files or ():
-            _require_file(version, file)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with appearing(target) as draft:
-            draft.mkdir()
-            for file in version.files if files is None else files:
-                self.catalog.fetch(version, file, draft / file, progress)
-            if files is None:
-                self.storage.fetch(f"{version.prefix}/{METADATA}", draft / METADATA)
-        return version
+        chosen = version.version if isinstance(version, Version) else self.version(version).version
+        check_tracking(tracking)
+        if rule is None:
+            held = self.aliases().get(CHAMPION)
+            record = self.set_champion(chosen, {"reason": reason}, held.points_at if held else None)
+            return self._moved(Promotion(record=record), tracking)
+        from podium.models.comparison import contest
 
-    def promote(self, version: str, evidence: Mapping[str, Any], expect: str | None) -> Record:
+        ended = contest(self, chosen, rule, str(data) if data else None, {"reason": reason})
+        if ended.record is None:
+            assert ended.decision
+            champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
+            raise NotPromoted(f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision)
+        return self._moved(ended, tracking)
+
+    def _moved(self, promotion: Promotion, tracking: str) -> Promotion:
+        assert promotion.record
+        if notice := champion_in_mlflow(self, promotion.record, tracking):
+            echo(notice, err=True)
+        return promotion
+
+    def set_champion(self, version: str, evidence: Mapping[str, Any], expect: str | None) -> Record:
         """Make a version champion, after verifying every byte of it, if the champion is still the expected one.
 
         Args:
@@ -247,7 +281,7 @@ class Model:
         version: str,
         judge: Callable[[Version, Version | None, int], Decision],
         evidence: Mapping[str, Any] | None = None,
-    ) -> Contest:
+    ) -> Promotion:
         """Promote a version if it beats the champion; compare again if the champion changes meanwhile.
 
         Args:
@@ -264,7 +298,7 @@ class Model:
         challenger, test_part = self.version(version), (evidence or {}).get("test_part")
         uses = len(self._challengers(test_part) | {challenger.version})
         while True:
-            champion = self.champion()
+            champion = self.find_champion()
             expect = champion.version if champion else None
             decision = judge(challenger, champion, uses)
             metric = decision.figures["metric"]["name"]
@@ -276,22 +310,22 @@ class Model:
                 )
             if expect == challenger.version:
                 # The step fired twice, or was retried after it won: the record is ours already.
-                return Contest(decision=decision, record=self.aliases().get(CHAMPION), champion=expect)
+                return Promotion(decision=decision, record=self.aliases().get(CHAMPION), champion=expect)
             grounds = {**(evidence or {}), **decision.evidence()}
             if not decision.promote:
                 self.journal.refuse(challenger.version, expect, grounds)
-                return Contest(decision=decision, record=None, champion=expect)
+                return Promotion(decision=decision, record=None, champion=expect)
             try:
-                record = self.promote(challenger.version, grounds, expect)
+                record = self.set_champion(challenger.version, grounds, expect)
             except Conflict:
                 continue  # another challenger won meanwhile: beat that one
-            return Contest(decision=decision, record=record, champion=expect)
+            return Promotion(decision=decision, record=record, champion=expect)
 
     def measured_since(self, version: Version) -> Record | None:
         """Return the last comparison that measured a version, as champion, on another test part than its own."""
         own = version.facts.dataset.test_part or version.facts.dataset.test_digest
         later = [
-            record for record in self.history()
+            record for record in self.records()
             if record.event in ("promotion", "refusal") and record.grounds.champion_value is not None
             and version.version in (record.grounds.champion, record.replaced)
             and record.evidence.get("test_part") not in (None, own)
@@ -301,13 +335,13 @@ class Model:
     def _challengers(self, test_part: str | None) -> set[str]:
         """Return the versions that challenged a champion on a test part."""
         return {
-            record.version for record in self.history()
+            record.version for record in self.records()
             if test_part and record.event in ("promotion", "refusal")
             and record.evidence.get("test_part") == test_part
         }  # fmt: skip
 
-    def alias(self, alias: str, ref: str, reason: str = "") -> Record:
-        """Point an alias of your own at a version, or at the target of another alias.
+    def alias(self, alias: str, version: str | Version, reason: str = "") -> Version:
+        """Point an alias of your own at a version, or at the target of another alias; return the version.
 
         Raises:
             InvalidInput: It is the champion's alias, or the name of a version.
@@ -318,18 +352,23 @@ class Model:
             raise InvalidInput(f"{CHAMPION} cannot be set as an alias", "promote and rollback move the champion")
         if self.catalog.load(alias):
             raise InvalidInput(f"{alias} is the name of a version of {self.name}", "choose another alias")
-        return self.pointers.move("alias", alias, self.version(ref).version, evidence={"reason": reason})
+        target = version if isinstance(version, Version) else self.version(version)
+        self.pointers.move("alias", alias, target.version, evidence={"reason": reason})
+        return target
 
-    def rollback(self, to: str | None = None, reason: str = "") -> Record:
+    def rollback(self, to: str | None = None, *, reason: str = "by hand", tracking: str = "") -> Promotion:
         """Make an earlier version champion again, after verifying every byte of it.
 
         Args:
             to: The version; None for the previous champion. Rolling back twice goes back two steps.
+            reason: For the history.
+            tracking: As for promote.
 
         Raises:
             NotFound: There is no champion, no previous one, or it was deleted.
             Damaged: The version to return to is damaged; the champion stays.
         """
+        check_tracking(tracking)
         try:
             current, _ = self.pointers.read(CHAMPION)
         except AliasLost:
@@ -346,7 +385,8 @@ class Model:
         version = self._complete(target)
         self.catalog.verify_files(version)
         expect = (current.points_at if current else None,)
-        return self.pointers.move("rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect)
+        record = self.pointers.move("rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect)
+        return self._moved(Promotion(record=record), tracking)
 
     def verify(self, checked: Callable[[int], None] = lambda size: None, *, contents: bool = True) -> Iterator[Finding]:
         """Read everything of the model and yield what is wrong with it.
@@ -389,6 +429,13 @@ class Model:
         """
         return garbage.delete_version(self.pointers, check_name("version", version), reason)
 
+    def __repr__(self) -> str:
+        held = self.aliases().get(CHAMPION)
+        return f"<model {self.name}: {len(self.versions)} versions, champion {held.version if held else 'none'}>"
+
+    def _repr_html_(self) -> str:
+        return self.versions._repr_html_()
+
     def _complete(self, version: str) -> Version:
         complete = self.catalog.load(check_name("version", version))
         if complete is not None:
@@ -399,7 +446,7 @@ class Model:
             raise NotFound(f"there is no model {self.name} in {self.storage.url}", f"models there: {names}")
         if version == CHAMPION:
             raise self._no_champion()
-        known = [summary.version for summary in self.versions()]
+        known = [complete.version for complete in self.catalog.versions()]
         raise NotFound(
             f"model {self.name} has no version {version} in {self.storage.url}",
             f"versions: {', '.join(known[-5:]) or 'none'}; aliases: {', '.join(self.aliases()) or 'none'}",
@@ -421,9 +468,3 @@ def _noting_other_part(decision: Decision, champion: Version, test_part: str) ->
     return decision.noting(
         f"a new test part: the champion's {metric} was {figure(before)} at upload, and is {figure(now)} on this one"
     )
-
-
-def _require_file(version: Version, file: str) -> None:
-    if file not in version.files:
-        raise InvalidInput(f"version {version.version} of {version.name} has no file {file}",
-                           f"files: {', '.join(sorted(version.files))}")  # fmt: skip

@@ -57,9 +57,8 @@ class Upload:
         name = check_name("version", version or facts.run_id or _content_id(records))
         if name == CHAMPION:
             raise InvalidInput(f"a version cannot be called {CHAMPION}: that is an alias", "choose another version")
-        wanted = Version(
-            name=catalog.name, version=name, created=datetime.now(UTC), files=records, metadata=copied, facts=facts
-        )
+        wanted = Version(catalog=catalog, version=name, created=datetime.now(UTC), files=records, metadata=copied,
+                         facts=facts)  # fmt: skip
         return cls(catalog=catalog, journal=journal, files=files, version=wanted, sealed=seal(wanted.document()),
                    progress=progress)  # fmt: skip
 
@@ -90,7 +89,6 @@ class Upload:
         """
         if old.event:
             self.journal.write(old.event)
-        self.catalog.forget(self.version.version)
         key = f"{self.version.prefix}/{METADATA}"
         ours = Tombstone(name=self.version.name, version=self.version.version, event=None)
         try:

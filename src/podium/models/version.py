@@ -1,18 +1,37 @@
 """A model version: its files, and the metadata.json that is written last."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from podium.documents import load_json
+from podium.drafts import appearing
 from podium.errors import Damaged, InvalidInput, PodiumError, require
 from podium.models.document import is_count, plain, read_as, seal, unseal, without_nulls
 from podium.models.journal import Record
+from podium.notebook import table
+from podium.storage.base import Progress
+from podium.text import figure, one_line
+
+if TYPE_CHECKING:
+    from podium.models.catalog import Catalog
+    from podium.prediction import Predictions, Predictor
+    from podium.prediction.command import CommandModel
+    from podium.scoring import OnnxModel
 
 FORMAT = "podium.model/1"
 TOMBSTONE = "podium.tombstone/1"
 METADATA = "metadata.json"
+PREDICTIONS = "predictions.npy"
+"""A version's predictions of the test part, as evaluate writes them. Classification: probabilities, float32
+[n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
+TARGET = "target.npy"
+"""Beside it: the true classes or numbers, to compare versions without the dataset."""
+
 _OURS = ("format", "name", "version", "created", "files", "sha256")
 
 
@@ -135,13 +154,17 @@ class Facts:
         return facts
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Version:
-    """One immutable version of a model."""
+    """An immutable version of a model."""
 
-    name: str
+    catalog: "Catalog" = field(compare=False)
+    """Where it is stored."""
+
     version: str
     created: datetime
+    """When it was uploaded, UTC."""
+
     files: Mapping[str, FileRecord]
     """By name relative to the version, without metadata.json."""
 
@@ -152,14 +175,120 @@ class Version:
     """The part of the metadata that podium reads."""
 
     @property
+    def name(self) -> str:
+        """Name of the model."""
+        return self.catalog.name
+
+    @property
+    def title(self) -> str:
+        """The model and the version, for people."""
+        return f"{self.name} {self.version}"
+
+    @property
     def prefix(self) -> str:
         """Key prefix of its files, without a trailing slash."""
-        return f"models/{self.name}/versions/{self.version}"
+        return self.catalog.prefix(self.version)
 
     @property
     def size(self) -> int:
         """Bytes of all files."""
         return sum(record.size for record in self.files.values())
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """On the test part of its dataset."""
+        return dict(self.facts.metrics)
+
+    @property
+    def hyperparameters(self) -> dict[str, Any]:
+        """What it was trained with."""
+        return dict(self.facts.hyperparameters)
+
+    def read(self, file: str) -> bytes:
+        """Return the verified bytes of one file.
+
+        Raises:
+            InvalidInput: The version has no such file.
+            Damaged: It is missing or not what was uploaded.
+        """
+        self._require(file)
+        return self.catalog.read(self, file)
+
+    def fetch(
+        self, directory: str | Path, *, files: Sequence[str] | None = None, progress: Progress | None = None
+    ) -> Path:
+        """Download it and verify every file; only then the directory appears.
+
+        Args:
+            directory: One that does not exist yet, or is empty.
+            files: Only these; None for all and metadata.json.
+            progress: Called with the size of every chunk.
+
+        Raises:
+            InvalidInput: The directory is not empty, or a file is not part of the version.
+            Damaged: A file does not match its sha256; the directory is unchanged.
+        """
+        target = Path(directory)
+        if target.exists() and not (target.is_dir() and not any(target.iterdir())):
+            raise InvalidInput(f"{target} is not an empty directory", "name another directory")
+        for file in files or ():
+            self._require(file)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with appearing(target) as draft:
+            draft.mkdir()
+            for file in self.files if files is None else files:
+                self.catalog.fetch(self, file, draft / file, progress)
+            if files is None:
+                self.catalog.storage.fetch(self.catalog.metadata_key(self.version), draft / METADATA)
+        return target
+
+    def _require(self, file: str) -> None:
+        if file not in self.files:
+            raise InvalidInput(f"version {self.version} of {self.name} has no file {file}",
+                               f"files: {', '.join(sorted(self.files))}")  # fmt: skip
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it predicts by a command that is stored with it, not by an ONNX graph."""
+        return "model.json" in self.files and "model.onnx" not in self.files
+
+    @cached_property
+    def opened(self) -> "Predictor":
+        """The version as a model that predicts, which also streams files larger than memory.
+
+        Raises:
+            InvalidInput: It has no model.
+        """
+        from podium.prediction import MODELS, ONNX, PREPROCESSING, Predictor
+        from podium.prediction.command import CommandModel
+        from podium.scoring import OnnxModel
+
+        if not set(MODELS) & set(self.files):
+            raise InvalidInput(
+                f"{self.title} has neither {' nor '.join(MODELS)}, and predicting needs one of them",
+                f"its files: {', '.join(self.files)}",
+            )
+
+        def model() -> "OnnxModel | CommandModel":
+            if self.is_command:
+                return CommandModel(name=self.title, fetch=self.fetch)
+            return OnnxModel(self.read(ONNX), name=self.title)
+
+        def described() -> Any:
+            return load_json(self.read(PREPROCESSING), PREPROCESSING) if PREPROCESSING in self.files else {}
+
+        return Predictor(self.title, model, described, self.facts.dataset.classes)
+
+    def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
+        """Predict new items, as the Predictor of ``podium.open_model`` does; a command runs here, with your rights."""
+        return self.opened.predict(items, data=data)
+
+    def summary(self) -> dict[str, Any]:
+        """Return its entry in a list of versions."""
+        return {
+            "version": self.version, "created": self.created, "size": self.size, "metric": self.facts.metric.name,
+            "value": self.facts.value, "dataset": self.facts.dataset.digest, "run_id": self.facts.run_id,
+        }  # fmt: skip
 
     def document(self) -> dict[str, Any]:
         """Return metadata.json before it is sealed."""
@@ -171,6 +300,15 @@ class Version:
             "files": {name: {"sha256": file.sha256, "size": file.size} for name, file in sorted(self.files.items())},
             **self.metadata,
         }
+
+    def __repr__(self) -> str:
+        value = f", {self.facts.metric.name} {figure(self.facts.value)}" if self.facts.value is not None else ""
+        return one_line(f"<{self.title}{value}>")
+
+    def _repr_html_(self) -> str:
+        rows = [(name, figure(value)) for name, value in self.metrics.items()]
+        rows += [(name, str(value)) for name, value in self.hyperparameters.items()]
+        return table(("NAME", ">VALUE"), rows, title=self.title)
 
 
 def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
@@ -202,12 +340,13 @@ class Tombstone:
         })  # fmt: skip
 
 
-def parse_metadata(content: bytes, where: str, name: str, version: str) -> Version | Tombstone:
+def parse_metadata(content: bytes, catalog: "Catalog", version: str) -> Version | Tombstone:
     """Parse metadata.json, or the tombstone in its place.
 
     Raises:
         Damaged: It does not match its checksum, belongs to another version, or has an unknown format or field type.
     """
+    where, name = catalog.storage.join(catalog.metadata_key(version)), catalog.name
     document = unseal(content, where)
     if (document.get("name"), document.get("version")) != (name, version):
         raise Damaged(
@@ -223,7 +362,7 @@ def parse_metadata(content: bytes, where: str, name: str, version: str) -> Versi
         raise Damaged(f"{where} has the unknown format {kind!r}", "upgrade podium?")
     metadata = {key: value for key, value in document.items() if key not in _OURS}
     return Version(
-        name=name,
+        catalog=catalog,
         version=version,
         created=read_as(datetime, document.get("created"), where, "created"),
         files=read_as(dict[str, FileRecord], document.get("files"), where, "files"),

@@ -29,8 +29,8 @@ def check_here(values: Mapping[str, Any]) -> None:
     """
     from podium import cluster, storage
     from podium.cluster.local.cluster import LocalCluster
+    from podium.models.mlflow import check_tracking
     from podium.training.dataset import check_data
-    from podium.training.mlflow_log import check_tracking
 
     settings = check_values(values, here=True)
     for location in settings.data.locations if settings.data else ():

@@ -140,10 +140,10 @@ class Run:
     @property
     def model(self) -> Any:
         """The version in the registry, which predicts."""
-        from podium.api.registry import Registry
+        from podium.models import open_registry
 
         decision = self._promoting("decision")
-        return Registry(decision["storage"])[decision["model_name"]][decision["version"]]
+        return open_registry(decision["storage"])[decision["model_name"]][decision["version"]]
 
     @property
     def report(self) -> Path:

@@ -8,17 +8,18 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.data.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
 from podium.errors import require
 from podium.identity import current_run
+from podium.models.version import PREDICTIONS, TARGET
+from podium.prediction.directory import fetch_model, model_files
+from podium.prediction.predictor import ONNX, PREPROCESSING, write_preprocessing
 from podium.steps.step import step
 from podium.text import figure
 from podium.training.base import say
-from podium.training.handover import PREDICTIONS, TARGET, describe_dataset, per_class, read_trials
-from podium.training.model_directory import fetch_model, model_files
+from podium.training.handover import describe_dataset, per_class, read_trials
 from podium.training.origin import Origin
-from podium.training.predict import ONNX, PREPROCESSING, write_preprocessing
 from podium.training.predict_job import PredictJobs
-from podium.training.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
 from podium.training.target import LaunchTarget
 from podium.training.trained import TrainedMetrics, check_data
 

@@ -6,7 +6,7 @@ the name that all of them know.
 
 import sys
 
-from podium.training.predict_command import main
+from podium.prediction.command import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -6,18 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.identity import current_run
+from podium.models.comparison import judge
+from podium.models.mlflow import check_tracking
 from podium.steps.step import step
 from podium.training.base import say
-from podium.training.compare import judge
 from podium.training.handover import Evaluation
-from podium.training.mlflow_log import check_tracking, log_to_mlflow
+from podium.training.mlflow_log import log_to_mlflow
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget, storage_url
 
 __all__ = ["LaunchTarget", "PredictJobs", "promote"]
 
 if TYPE_CHECKING:
-    from podium.models import Contest, Model
+    from podium.models import Decision, Model
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,22 +76,24 @@ def promote(
     own = measured.metric
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(own.name, own.maximize)
     parsed.check(metric)
-    model = open_registry(storage_url(jobs.target.storage, jobs.beside))[model_name]
+    model = open_registry(storage_url(jobs.target.storage, jobs.beside)).model(model_name)
     info = describe(data)
     evidence = {"run_id": current_run().id, "dataset": info.digest, "test_part": info.test_part}
     evidence |= {"tracking": tracking} if tracking else {}
     say(f"the test part of {info.name} is opened for the comparison")
-    contest = model.challenge(version, judge(model, str(data), parsed, metric, jobs), evidence)
-    result = _decision(contest, model, version)
+    contest = model.challenge(version, judge(str(data), parsed, metric, jobs), evidence)
+    decided = contest.decision
+    assert decided
+    result = _decision(model, version, contest.champion, decided, promoted=contest.record is not None)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     try:
         Path(report).write_text(render(measured.document, result))
     except OSError as error:  # what is decided is decided
         say(f"warning: the report could not be written: {report}: {error.strerror}")
-    for said in (*contest.decision.reasons, f"{model_name} {version}: {result['outcome']}"):
+    for said in (*decided.reasons, f"{model_name} {version}: {result['outcome']}"):
         say(said)
     log_to_mlflow(tracking, measured, result, model.storage.join(model.catalog.prefix(version)))
-    figures = {name: value for name, value in contest.decision.figures.items() if isinstance(value, int | float)}
+    figures = {name: value for name, value in decided.figures.items() if isinstance(value, int | float)}
     metrics = {_named(name, metric.name): float(value) for name, value in figures.items()}
     return Promotion(outcome=result["outcome"], metrics=metrics)
 
@@ -100,14 +103,15 @@ def _named(figure: str, metric: str) -> str:
     return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
 
 
-def _decision(contest: "Contest", model: "Model", version: str) -> dict[str, Any]:
-    promoted = contest.record is not None
+def _decision(
+    model: "Model", version: str, champion: str | None, decision: "Decision", *, promoted: bool
+) -> dict[str, Any]:
     return {
         "outcome": "promoted" if promoted else "kept",
         "model_name": model.name,
         "version": version,
-        "champion": version if promoted else contest.champion,
-        "compared_with": contest.champion if contest.champion != version else None,
+        "champion": version if promoted else champion,
+        "compared_with": champion if champion != version else None,
         "storage": model.storage.url,
-        **contest.decision.evidence(),
+        **decision.evidence(),
     }

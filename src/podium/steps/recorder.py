@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from podium.errors import NotFound, PodiumError
-from podium.identity import POD_NAME, RUN_ID, current_run
+from podium.identity import RUN_ID, current_run
 from podium.interrupts import Background, Terminated
+from podium.pod import POD_NAME
 from podium.training.kept_logs import Excerpt, KeptLogs, only_warned
 
 INTERVAL = 20.0

@@ -16,6 +16,7 @@ from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.adapt import is_podiums, locate, with_pods_retained
+from podium.prediction.directory import require_model
 from podium.steps.step import step
 from podium.sweeps import connect
 from podium.text import brief, duration
@@ -23,7 +24,6 @@ from podium.training.base import say
 from podium.training.follow import show_log
 from podium.training.handover import table_of
 from podium.training.launch import launched
-from podium.training.model_directory import require_model
 from podium.training.origin import Origin
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings

@@ -8,14 +8,14 @@ from typing import Any
 from podium.code.reference import Code
 from podium.documents import load_json
 from podium.identity import code_version
-from podium.steps.evaluate import PREDICTIONS
+from podium.models.task import Task, check_model_task
+from podium.models.version import PREDICTIONS
+from podium.prediction.directory import fetch_evaluated
 from podium.steps.step import step
 from podium.training.base import say
 from podium.training.handover import Evaluation
-from podium.training.model_directory import fetch_evaluated
 from podium.training.origin import Origin
 from podium.training.target import storage_url
-from podium.training.task import Task, check_model_task
 
 
 @step
@@ -47,7 +47,7 @@ def upload_model(
     from podium.models import open_registry
 
     measured = Evaluation.read(Path(evaluation))
-    registered = open_registry(storage_url(storage, beside))[model_name]
+    registered = open_registry(storage_url(storage, beside)).model(model_name)
     data = measured.dataset
     check_model_task(
         registered, Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes))

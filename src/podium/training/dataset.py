@@ -168,9 +168,9 @@ def check_data(settings: DataSettings, *, metric: str, model_name: str, storage:
 def check_model(name: str, storage: str, test: str) -> None:
     """Refuse a test part that is for another task than the model of this name, or hardly allows a comparison."""
     from podium.models import open_registry
-    from podium.training.compare import check_comparable
+    from podium.models.comparison import check_comparable
 
-    check_comparable(open_registry(storage)[name], test)
+    check_comparable(open_registry(storage).model(name), test)
 
 
 def prepare(

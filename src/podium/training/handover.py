@@ -14,12 +14,6 @@ from podium.training.trained import TrainedMetrics
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
 
-PREDICTIONS = "predictions.npy"
-"""What evaluate writes for the version: the winner's predictions of the test part. Classification: probabilities,
-float32 [n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
-TARGET = "target.npy"
-"""Beside it: the true classes or numbers, to compare versions without the dataset."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class _Scored:

@@ -6,20 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import load_json
-from podium.errors import Conflict, InvalidInput, NotFound
-from podium.models import Model, Version
-from podium.models.document import check_name
-from podium.models.version import METADATA
-from podium.storage import connect
-from podium.training.compare import by_name
-from podium.training.handover import PREDICTIONS, TARGET, describe_dataset, per_class
-from podium.training.model_directory import fetch_model, model_files, require_model
-from podium.training.origin import Origin
-from podium.training.predict import ONNX, PREPROCESSING, command_model, write_preprocessing
-from podium.training.predict_command import FILE as COMMAND
-from podium.training.predict_command import PredictCommand
-from podium.training.seen import (
+from podium.data.seen import (
     SEEN,
     TEST_ITEMS,
     read_seen,
@@ -28,15 +15,28 @@ from podium.training.seen import (
     unseen,
     write_test_items,
 )
-from podium.training.task import Task, check_model_task
+from podium.documents import load_json
+from podium.errors import Conflict, InvalidInput, NotFound
+from podium.models import Model, Version
+from podium.models.comparison import by_name
+from podium.models.document import check_name
+from podium.models.task import Task, check_model_task
+from podium.models.version import METADATA, PREDICTIONS, TARGET
+from podium.prediction.command import FILE as COMMAND
+from podium.prediction.command import PredictCommand
+from podium.prediction.directory import fetch_model, model_files, require_model
+from podium.prediction.predictor import ONNX, PREPROCESSING, command_model, write_preprocessing
+from podium.storage import connect
+from podium.training.handover import describe_dataset, per_class
+from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics, check_data
 
 if TYPE_CHECKING:
     import numpy as np
 
     from podium.data.schema import DatasetInfo
-    from podium.scoring import Scores
-    from podium.training.predict import Predicts
+    from podium.prediction.command import CommandModel
+    from podium.scoring import OnnxModel, Scores
 
 WRITTEN = (METADATA, PREDICTIONS, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export` made."""
@@ -116,7 +116,7 @@ def _files(uri: str) -> Sequence[str]:
     return [name for name in model_files(uri) if name not in WRITTEN]
 
 
-def _open(directory: Path, uri: str) -> "Predicts":
+def _open(directory: Path, uri: str) -> "OnnxModel | CommandModel":
     """Load the model of a fetched directory, and read the files that podium reads later."""
     from podium.data import preprocessing
     from podium.scoring import OnnxModel
@@ -147,7 +147,7 @@ def _describe(directory: Path, source: Source) -> dict[str, Any]:
     return {**metadata, "hyperparameters": origin.hyperparameters, "image": source.image or origin.image or None}
 
 
-def _judge(opened: "Predicts", directory: Path, source: Source, judged: Path) -> Mapping[str, Any]:
+def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, judged: Path) -> Mapping[str, Any]:
     """Score a model on the test part, and write what is stored of that to a directory; return the metadata."""
     import numpy as np
 
@@ -187,7 +187,7 @@ def _judge(opened: "Predicts", directory: Path, source: Source, judged: Path) ->
 
 
 def _predict(
-    opened: "Predicts", inputs: "Mapping[str, np.ndarray]", own: Any, info: "DatasetInfo", name: str
+    opened: "OnnxModel | CommandModel", inputs: "Mapping[str, np.ndarray]", own: Any, info: "DatasetInfo", name: str
 ) -> "np.ndarray":
     """Return predictions in the order of the dataset's classes.
 

@@ -13,11 +13,12 @@ from podium.errors import Failed, NotFound, PodiumError
 from podium.identity import current_run, object_name
 from podium.manifests.batch import job_manifest
 from podium.manifests.workload import Workload
+from podium.models import Version
+from podium.prediction.command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
 from podium.storage import connect as open_storage
 from podium.training.base import say
 from podium.training.follow import follow
 from podium.training.launch import launched
-from podium.training.predict_command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
 from podium.training.recipe import DEADLINE, KEPT
 from podium.training.target import LaunchTarget, Runtime, local_path
 
@@ -74,6 +75,17 @@ class PredictJobs:
                 _clear(root)
             items = len(next(iter(inputs.values())))
             return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
+
+    def predict_version(
+        self, version: Version, inputs: "Mapping[str, np.ndarray]", *, classes: int | None
+    ) -> "np.ndarray":
+        """Return a version's predictions of a test part; raises like predict."""
+        code = version.metadata.get("code")
+        brought = code if isinstance(code, Mapping) else {}
+        runtime = Runtime(image=str(version.metadata.get("image") or ""), code=str(brought.get("uri") or ""),
+                          install_requirements=brought.get("install_requirements") is True)  # fmt: skip
+        uri = version.catalog.storage.join(version.prefix)
+        return self.predict(uri, runtime, inputs, part="test", classes=classes, name=version.title)
 
     def _job(self, command: PredictCommand, uri: str, runtime: Runtime, root: str, name: str) -> Workload:
         run = current_run()

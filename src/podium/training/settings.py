@@ -13,8 +13,8 @@ from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
 from podium.manifests.workload import Workload
+from podium.prediction.directory import require_model
 from podium.training.base import require_at_least, require_seed
-from podium.training.model_directory import require_model
 from podium.training.origin import Origin
 from podium.training.recipe import TRAINER, Recipe
 from podium.training.target import LaunchTarget, local_path

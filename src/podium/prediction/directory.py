@@ -1,11 +1,11 @@
 """A model directory where a trainer left it: its files, fetched and checked."""
 
+import hashlib
 from collections.abc import Iterable
 from fnmatch import fnmatch
 from pathlib import Path
 
 from podium.errors import Conflict, NotFound
-from podium.models.document import sha256_of
 from podium.storage import connect
 
 CHECKPOINT = "checkpoint*"
@@ -54,7 +54,12 @@ def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, str]:
     storage = connect(url)
     for name in names:
         storage.fetch(name, target / name)
-    return {name: sha256_of(target / name)[0] for name in names}
+    return {name: _sha256(target / name) for name in names}
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def fetch_evaluated(url: str, evaluated: dict[str, str], target: Path) -> dict[str, Path]:

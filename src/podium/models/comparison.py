@@ -7,18 +7,18 @@ name. What it was trained on or chosen by does not count, nor do items of a clas
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
+from podium.data.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
 from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput, require
-from podium.models import Contest, Decision, Model, PromotionRule, Version
-from podium.models.rule import decide
-from podium.training.handover import PREDICTIONS, TARGET
-from podium.training.predict import PREPROCESSING, open_version
-from podium.training.predict_command import CommandModel
-from podium.training.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
-from podium.training.target import Runtime
-from podium.training.task import Task, check_model_task, check_task, class_names
+from podium.models.model import Model
+from podium.models.promotion import Promotion
+from podium.models.rule import Decision, PromotionRule, decide
+from podium.models.task import Task, check_model_task, check_task, class_names
+from podium.models.version import PREDICTIONS, TARGET, Version
+from podium.prediction import PREPROCESSING
+from podium.prediction.command import CommandModel
 
 if TYPE_CHECKING:
     import numpy as np
@@ -27,7 +27,15 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
     from podium.scoring import Comparison, Metric
     from podium.scoring.comparison import Changes
-    from podium.training.predict_job import PredictJobs
+
+
+class VersionJobs(Protocol):
+    """Where the predict command of a version runs, if not on this machine."""
+
+    def predict_version(
+        self, version: Version, inputs: "Mapping[str, np.ndarray]", *, classes: int | None
+    ) -> "np.ndarray":
+        """Return its predictions of a test part, as CommandModel.predict does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +58,8 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predictions:
-    """Several versions on the test items that are fair to all of them."""
+class SharedItems:
+    """The predictions of several versions for the test items that are fair to all of them."""
 
     items: "np.ndarray"
     """[m], positions in the test part, ascending."""
@@ -94,9 +102,9 @@ class TestItems:
     """[n], hash of what counts together: the group of an item, else the item itself; None if it is not known."""
 
     inputs: "Mapping[str, np.ndarray]"
-    """As Predictions.inputs."""
+    """As SharedItems.inputs."""
 
-    def common(self, measured: Sequence[Measured]) -> Predictions:
+    def common(self, measured: Sequence[Measured]) -> SharedItems:
         """Return the predictions for the items that are fair to all versions, with classes by name.
 
         Raises:
@@ -119,7 +127,7 @@ class TestItems:
                 fair &= known
         require_items(fair)
         items = np.flatnonzero(fair)
-        return Predictions(
+        return SharedItems(
             items=items, target=self.target[items], classes=names, inputs=self.inputs, notes=tuple(notes),
             predicted=tuple(by_name(one.predicted[items], one.classes, names) for one in measured),
             groups=_groups(self.units, items),
@@ -156,9 +164,7 @@ def _groups(units: "np.ndarray | None", items: "np.ndarray") -> "np.ndarray | No
     return None if len(different) == len(items) else numbers
 
 
-def predictions(
-    model: Model, versions: Sequence[Version], data: str | None, jobs: "PredictJobs | None" = None
-) -> Predictions:
+def predictions(versions: Sequence[Version], data: str | None, jobs: "VersionJobs | None" = None) -> SharedItems:
     """Get the predictions of versions for one test part.
 
     Args:
@@ -169,11 +175,11 @@ def predictions(
         InvalidInput: No predictions are stored, or they are of different items, and no data is given; a version does
             not fit the dataset; or too few items are new to all versions.
     """
-    items, measure = _stored_items(model, versions) if data is None else _items_of(model, data, jobs)
+    items, measure = _stored_items(versions) if data is None else _items_of(data, jobs)
     return items.common([measure(version) for version in versions])
 
 
-def _items_of(model: Model, data: str, jobs: "PredictJobs | None") -> tuple[TestItems, Callable[[Version], Measured]]:
+def _items_of(data: str, jobs: "VersionJobs | None") -> tuple[TestItems, Callable[[Version], Measured]]:
     """Return the test items of a dataset, and what measures a version on them, each once."""
     from podium.data.held_out import HeldOut
 
@@ -182,14 +188,14 @@ def _items_of(model: Model, data: str, jobs: "PredictJobs | None") -> tuple[Test
 
     def measure(version: Version) -> Measured:
         if version.version not in known:
-            known[version.version] = _measure(model, version, held_out, jobs)
+            known[version.version] = _measure(version, held_out, jobs)
         return known[version.version]
 
     return TestItems(target=held_out.part.target, classes=held_out.info.classes, units=held_out.units,
                      inputs=held_out.part.inputs), measure  # fmt: skip
 
 
-def _stored_items(model: Model, versions: Sequence[Version]) -> tuple[TestItems, Callable[[Version], Measured]]:
+def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Version], Measured]]:
     """Return the test items that all versions were evaluated on, and what reads a version's stored predictions."""
     import numpy as np
 
@@ -203,16 +209,16 @@ def _stored_items(model: Model, versions: Sequence[Version]) -> tuple[TestItems,
     if missing or None in digests or len(set(digests)) != 1:
         why = f"{', '.join(missing)} is not stored" if missing else "they were evaluated on different test parts"
         raise InvalidInput(f"versions are compared on the same test part, but {why}", "run them again: --data URI")
-    target = stored_array(model, versions[0], TARGET)
+    target = stored_array(versions[0], TARGET)
     classes = versions[0].facts.dataset.classes or _numbered(target)
     first = versions[0]
-    hashes = _stored_hashes(model, first, TEST_ITEMS)
+    hashes = _stored_hashes(first, TEST_ITEMS)
 
     def measure(version: Version) -> Measured:
-        array = stored_array(model, version, PREDICTIONS)
+        array = stored_array(version, PREDICTIONS)
         if len(array) != len(target):
             raise Damaged(f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}")
-        seen = _stored_hashes(model, version, SEEN)
+        seen = _stored_hashes(version, SEEN)
         fair = np.ones(len(target), bool)
         if hashes is not None and seen is not None:
             fair &= ~np.isin(hashes, seen).any(axis=1)
@@ -228,7 +234,7 @@ def _numbered(target: "np.ndarray") -> tuple[str, ...]:
     return () if target.dtype.kind == "f" else tuple(str(label) for label in range(int(target.max()) + 1))
 
 
-def _measure(model: Model, version: Version, held_out: "HeldOut", jobs: "PredictJobs | None") -> Measured:
+def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") -> Measured:
     """Measure a version on a test part.
 
     Raises:
@@ -239,13 +245,13 @@ def _measure(model: Model, version: Version, held_out: "HeldOut", jobs: "Predict
 
     from podium.scoring.scores import check_predictions
 
-    name = f"{model.name} {version.version}"
-    taken, fresh, notes = _prepare(model, version, held_out)
+    name = version.title
+    taken, fresh, notes = _prepare(version, held_out)
     classes = held_out.info.classes
-    predicted = _stored_for(model, version, held_out) if taken.inputs is held_out.part.inputs else None
+    predicted = _stored_for(version, held_out) if taken.inputs is held_out.part.inputs else None
     if predicted is None:
-        classes = class_names(model, version) or classes
-        predicted = run_version(model, version, taken, classes, jobs)
+        classes = class_names(version) or classes
+        predicted = run_version(version, taken, classes, jobs)
     target = held_out.part.target[taken.kept]
     if held_out.info.classes:  # the version's own classes may be others
         require(len(predicted) == len(target), "one prediction for each item", predictions=len(predicted),
@@ -257,16 +263,16 @@ def _measure(model: Model, version: Version, held_out: "HeldOut", jobs: "Predict
     return Measured(version=version.version, predicted=whole, classes=classes, fair=fair, notes=notes)
 
 
-def _prepare(model: Model, version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.ndarray, tuple[str, ...]]":
+def _prepare(version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.ndarray, tuple[str, ...]]":
     """Return the test items as a version takes them, which of them are new to it, and what is not known.
 
     Raises:
         InvalidInput: It is of another task, or cannot be measured on these items.
     """
-    name = f"{model.name} {version.version}"
-    check_task(model, version, Task.of(held_out.info))
-    taken = held_out.inputs_for(_preprocessing(model, version), name)
-    seen = _stored_hashes(model, version, SEEN)
+    name = version.title
+    check_task(version, Task.of(held_out.info))
+    taken = held_out.inputs_for(_preprocessing(version), name)
+    seen = _stored_hashes(version, SEEN)
     notes = _unknown(version, held_out.info, name) if seen is None else ()
     return taken, unseen(taken, held_out.groups, seen), notes
 
@@ -286,10 +292,10 @@ def check_comparable(model: Model, data: str) -> None:
     from podium.data.held_out import HeldOut
 
     check_model_task(model, Task.of(describe(data)))
-    champion = model.champion()
+    champion = model.find_champion()
     if champion is not None:
         held_out = HeldOut.open(data)
-        require_items(_prepare(model, champion, held_out)[1])
+        require_items(_prepare(champion, held_out)[1])
 
 
 def _unknown(version: Version, info: "DatasetInfo", name: str) -> tuple[str, ...]:
@@ -298,31 +304,31 @@ def _unknown(version: Version, info: "DatasetInfo", name: str) -> tuple[str, ...
     return (f"it is not known which items {name} was trained on: some of the test items may be among them",)
 
 
-def _stored_hashes(model: Model, version: Version, file: str) -> "np.ndarray | None":
+def _stored_hashes(version: Version, file: str) -> "np.ndarray | None":
     if file not in version.files:
         return None
-    return parse_hashes(model.read(version, file), f"{file} of {version.name} {version.version}")
+    return parse_hashes(version.read(file), f"{file} of {version.title}")
 
 
-def _preprocessing(model: Model, version: Version) -> Mapping[str, Any]:
+def _preprocessing(version: Version) -> Mapping[str, Any]:
     if PREPROCESSING not in version.files:
         return {}
-    own: Mapping[str, Any] = load_json(model.read(version, PREPROCESSING), PREPROCESSING)
+    own: Mapping[str, Any] = load_json(version.read(PREPROCESSING), PREPROCESSING)
     return own if "kind" in own else {}
 
 
-def _stored_for(model: Model, version: Version, held_out: "HeldOut") -> "np.ndarray | None":
+def _stored_for(version: Version, held_out: "HeldOut") -> "np.ndarray | None":
     """Return the stored predictions of a version if they are for these items and classes."""
     facts = version.facts.dataset
     same = (facts.test_digest, facts.classes) == (held_out.info.test_digest, held_out.info.classes)
     if not same or PREDICTIONS not in version.files:
         return None
-    stored = stored_array(model, version, PREDICTIONS)
+    stored = stored_array(version, PREDICTIONS)
     return stored if len(stored) == len(held_out) else None
 
 
 def judge(
-    model: Model, data: str | None, rule: PromotionRule, metric: "Metric | None", jobs: "PredictJobs | None" = None
+    data: str | None, rule: PromotionRule, metric: "Metric | None", jobs: "VersionJobs | None" = None
 ) -> Callable[[Version, Version | None, int], Decision]:
     """Return what decides between a challenger and a champion, or about a first champion.
 
@@ -333,11 +339,11 @@ def judge(
         jobs: As in predictions.
     """
 
-    of_data = _items_of(model, data, jobs) if data is not None else None
+    of_data = _items_of(data, jobs) if data is not None else None
 
     def decide_between(challenger: Version, champion: Version | None, uses: int) -> Decision:
         both = (challenger, champion) if champion else (challenger,)
-        items, measure = of_data or _stored_items(model, both)
+        items, measure = of_data or _stored_items(both)
         try:
             seen = items.common([measure(version) for version in both])
         except TooFewItems as error:
@@ -378,7 +384,7 @@ def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
     return choose_metric(text, kind, objective=name or "")
 
 
-def contest(model: Model, version: str, rule: str, data: str | None, evidence: Mapping[str, Any]) -> Contest:
+def contest(model: Model, version: str, rule: str, data: str | None, evidence: Mapping[str, Any]) -> Promotion:
     """Let a version challenge the champion, with stored predictions or on given data.
 
     Args:
@@ -390,11 +396,11 @@ def contest(model: Model, version: str, rule: str, data: str | None, evidence: M
 
     facts = model.version(version).facts.dataset
     part = describe(data).test_part if data else facts.test_part or facts.test_digest
-    judged = judge(model, data, PromotionRule.parse(rule), None)
+    judged = judge(data, PromotionRule.parse(rule), None)
     return model.challenge(version, judged, {**evidence, "test_part": part})
 
 
-def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
+def stored_array(version: Version, file: str) -> "np.ndarray":
     """Read an array that is stored with a version; never a pickle, which could run any code.
 
     Raises:
@@ -403,16 +409,16 @@ def stored_array(model: Model, version: Version, file: str) -> "np.ndarray":
     import numpy as np
 
     try:
-        array: np.ndarray = np.load(io.BytesIO(model.read(version, file)), allow_pickle=False)
+        array: np.ndarray = np.load(io.BytesIO(version.read(file)), allow_pickle=False)
     except (ValueError, EOFError, AttributeError) as error:
-        raise Damaged(f"{file} of {version.name} {version.version} is not an array: {error}") from None
+        raise Damaged(f"{file} of {version.title} is not an array: {error}") from None
     if not isinstance(array, np.ndarray) or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or not array.size:
-        raise Damaged(f"{file} of {version.name} {version.version} is not an array of numbers [n] or [n, k]")
+        raise Damaged(f"{file} of {version.title} is not an array of numbers [n] or [n, k]")
     return array
 
 
 def run_version(
-    model: Model, version: Version, taken: "TestInputs", classes: tuple[str, ...], jobs: "PredictJobs | None" = None
+    version: Version, taken: "TestInputs", classes: tuple[str, ...], jobs: "VersionJobs | None" = None
 ) -> "np.ndarray":
     """Run a version on test items.
 
@@ -426,18 +432,10 @@ def run_version(
         InvalidInput: It does not fit the items.
         Failed: Its predict command failed.
     """
-    count, opened = len(classes) or None, open_version(model, version)
+    count, opened = len(classes) or None, version.opened.model
     if jobs and isinstance(opened, CommandModel):
-        uri = model.storage.join(version.prefix)
-        return jobs.predict(uri, _runtime(version), taken.inputs, part="test", classes=count, name=opened.name)
+        return jobs.predict_version(version, taken.inputs, classes=count)
     return opened.predict(taken.inputs, classes=count)
-
-
-def _runtime(version: Version) -> Runtime:
-    code = version.metadata.get("code")
-    brought = code if isinstance(code, Mapping) else {}
-    return Runtime(image=str(version.metadata.get("image") or ""), code=str(brought.get("uri") or ""),
-                   install_requirements=brought.get("install_requirements") is True)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -460,7 +458,7 @@ class Difference:
     """The items the second does better or worse."""
 
     notes: tuple[str, ...] = ()
-    """As Predictions.notes."""
+    """As SharedItems.notes."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values; ``value`` is the second version's, ``champion_value`` the first's."""
@@ -477,7 +475,7 @@ class Difference:
         }  # fmt: skip
 
 
-def difference(seen: Predictions, metric: "Metric") -> Difference:
+def difference(seen: SharedItems, metric: "Metric") -> Difference:
     """Compare the second of two versions with the first.
 
     Args:

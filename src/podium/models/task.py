@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 
 from podium.documents import load_json
 from podium.errors import InvalidInput
-from podium.models import Model, Version
-from podium.training.predict import PREPROCESSING
+from podium.models.model import Model
+from podium.models.version import Version
+from podium.prediction import PREPROCESSING
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
@@ -36,7 +37,7 @@ class Task:
         return cls(dataset=info.name, kind=info.kind, target=info.target.name, classes=info.classes)
 
 
-def check_task(model: Model, version: Version, task: Task) -> None:
+def check_task(version: Version, task: Task) -> None:
     """Refuse a task that is another than a version's.
 
     Another class more or less is the same task; another kind, another target or other classes are not.
@@ -44,16 +45,16 @@ def check_task(model: Model, version: Version, task: Task) -> None:
     Raises:
         InvalidInput: It says what differs.
     """
-    facts, name = version.facts.dataset, f"{model.name} {version.version}"
+    facts, name, data = version.facts.dataset, version.title, task.dataset
     if facts.kind not in (None, task.kind):
-        raise _other_task(model, f"{name} is of {facts.kind}, but the dataset {task.dataset} of {task.kind}")
-    target = facts.target or _described(model, version).get("target")
+        raise _other_task(version.name, f"{name} is of {facts.kind}, but the dataset {data} of {task.kind}")
+    target = facts.target or _described(version).get("target")
     if target not in (None, task.target):
-        raise _other_task(model, f"{name} predicts {target!r}, but the target of {task.dataset} is {task.target!r}")
-    own = class_names(model, version)
+        raise _other_task(version.name, f"{name} predicts {target!r}, but the target of {data} is {task.target!r}")
+    own = class_names(version)
     shared = [label for label in own if label in task.classes]
     if own and task.classes and len(shared) < LEAST_CLASSES:
-        raise _other_task(model, f"{name} knows {_listed(own)}, but {task.dataset} has {_listed(task.classes)}")
+        raise _other_task(version.name, f"{name} knows {_listed(own)}, but {data} has {_listed(task.classes)}")
 
 
 def check_model_task(model: Model, task: Task) -> None:
@@ -62,28 +63,26 @@ def check_model_task(model: Model, task: Task) -> None:
     Raises:
         InvalidInput: It says what differs.
     """
-    version = model.champion()
-    if version is None and (versions := model.versions()):
-        version = model.version(versions[0].version)
+    version = model.find_champion() or next(iter(model.versions), None)
     if version is not None:
-        check_task(model, version, task)
+        check_task(version, task)
 
 
-def class_names(model: Model, version: Version) -> tuple[str, ...]:
+def class_names(version: Version) -> tuple[str, ...]:
     """Return the classes of a version by index, as ``podium predict`` names them; empty if they are not known."""
-    own = _described(model, version).get("classes")
+    own = _described(version).get("classes")
     return tuple(map(str, own)) if isinstance(own, list) and own else version.facts.dataset.classes
 
 
-def _described(model: Model, version: Version) -> dict[str, object]:
+def _described(version: Version) -> dict[str, object]:
     if PREPROCESSING not in version.files:
         return {}
-    own = load_json(model.read(version, PREPROCESSING), PREPROCESSING)
+    own = load_json(version.read(PREPROCESSING), PREPROCESSING)
     return own if isinstance(own, dict) else {}
 
 
-def _other_task(model: Model, why: str) -> InvalidInput:
-    return InvalidInput(f"the model {model.name} is for another task: {why}",
+def _other_task(model: str, why: str) -> InvalidInput:
+    return InvalidInput(f"the model {model} is for another task: {why}",
                         "give this one a name of its own: model_name=NAME")  # fmt: skip
 
 

@@ -1,0 +1,106 @@
+"""MLflow's model registry: whether an address of it can work, and its alias champion, which follows podium's."""
+
+import os
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from podium.errors import InvalidInput, NotFound, PodiumError, require
+from podium.models.journal import Record
+from podium.pod import POD_NAME
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+    from podium.models.model import Model
+
+CHAMPION = "champion"
+INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
+VERSION_TAG = "podium.version"
+
+
+def check_tracking(uri: str, *, here: bool = False) -> None:
+    """Refuse an address of MLflow that cannot work.
+
+    Args:
+        uri: ``http://host:5000``, ``https://…`` or ``sqlite:///file.db``; empty logs nothing.
+        here: Whether the steps run in this Python, which then has MLflow.
+
+    Raises:
+        InvalidInput: It is another address, has credentials in it, or MLflow is not installed.
+    """
+    if not uri:
+        return
+    parts = urlsplit(uri)
+    hint = "http://mlflow:5000 or sqlite:////directory/mlflow.db; MLFLOW_TRACKING_USERNAME and _PASSWORD log in"
+    shown = uri.replace(f"{parts.username}:{parts.password}@", "…@")
+    absolute = parts.scheme == "sqlite" and uri.startswith("sqlite:////")  # steps have another working directory
+    fits = (parts.scheme in ("http", "https") or absolute) and not parts.password
+    require(fits, "tracking is the address of an MLflow server or database, without a password", hint, tracking=shown)
+    if here and find_spec("mlflow") is None:
+        raise InvalidInput(f"tracking={uri} needs MLflow", INSTALL)
+
+
+def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str:
+    """Move the alias champion in MLflow's registry after the champion was moved by hand.
+
+    Args:
+        tracking: Address of MLflow; that which the version was logged to if empty.
+
+    Returns:
+        A sentence on what became of the alias; empty if neither the version nor the one before was logged to MLflow.
+
+    Raises:
+        InvalidInput: It is not an address of MLflow.
+    """
+    check_tracking(tracking)
+    if not (uri := tracking or logged_to(model, moved.version, moved.replaced)):
+        return ""
+    stays = f"warning: MLflow's alias {CHAMPION} at {uri} has not moved"
+    try:
+        version = _move_champion(uri, moved)
+    except NotFound as error:
+        return f"{stays}: {error.message}"
+    except Exception as error:  # whatever MLflow does, the champion has moved
+        again = f"podium models promote {moved.name} {moved.version} --tracking URL"
+        return f"{stays}: {reason_of(error)}; `{again}` tries again"
+    return f"MLflow's alias {CHAMPION} at {uri} is version {version}"
+
+
+def logged_to(model: "Model", *versions: str | None) -> str:
+    """Return the address of MLflow that the first of these versions was logged to, as the history says; else empty."""
+    logged = {record.version: record.grounds.tracking for record in model.records() if record.grounds.tracking}
+    return next((logged[version] for version in versions if version in logged), "")
+
+
+def _move_champion(uri: str, moved: Record) -> str:
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # somebody waits: its own seven take minutes
+    client = client_of(uri)
+    version = find_version(client, moved.name, moved.version)
+    if version is None:
+        raise NotFound(f"{moved.name} {moved.version} was not logged there")
+    client.set_registered_model_alias(moved.name, CHAMPION, version)
+    return version
+
+
+def reason_of(error: Exception) -> str:
+    """Return why something of MLflow failed, for a warning."""
+    if not isinstance(error, ImportError):
+        return error.message if isinstance(error, PodiumError) else str(error)
+    in_pod = bool(os.environ.get(POD_NAME))
+    image = 'make images BUILD_ARGS="--build-arg EXTRAS=mlflow-skinny"'
+    return f"the steps' image has no MLflow: {image}" if in_pod else f"MLflow is not installed: {INSTALL}"
+
+
+def client_of(uri: str) -> "MlflowClient":
+    """Return a client of an MLflow server or database."""
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read at the import
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=uri, registry_uri=uri)
+
+
+def find_version(client: "MlflowClient", name: str, version: str) -> str | None:
+    """Return the number that MLflow's registry gave a version; None if it does not have it."""
+    versions = client.search_model_versions(f"name = '{name}'")
+    return next((str(known.version) for known in versions if known.tags.get(VERSION_TAG) == version), None)

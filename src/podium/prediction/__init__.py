@@ -1,0 +1,7 @@
+"""Predicting with a model, from a directory or from the registry: arrays, rows of a DataFrame, files, sentences."""
+
+from podium.prediction.directory import MODELS
+from podium.prediction.predictions import Outcome, Predictions
+from podium.prediction.predictor import ONNX, PREPROCESSING, Predictor, open_model
+
+__all__ = ["MODELS", "ONNX", "PREPROCESSING", "Outcome", "Predictions", "Predictor", "open_model"]

@@ -1,0 +1,150 @@
+"""What a model says of some items."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.data.rows import Problem
+from podium.frames import data_frame
+from podium.notebook import table
+from podium.text import one_line
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+SHOWN = 20
+"""Predictions in a notebook's table at most."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What a model says of one item."""
+
+    name: Mapping[str, str | int]
+    """The item: its ``picture``, its ``file`` and ``row``, or its ``text``."""
+
+    label: str = ""
+    """Classification: the class."""
+
+    probabilities: Mapping[str, float] | None = None
+    """Classification: by class in the order of the classes; they sum to 1. None if the model gives classes only."""
+
+    values: tuple[float, ...] = ()
+    """Regression."""
+
+    @classmethod
+    def of(cls, name: Mapping[str, str | int], result: Any, classes: Sequence[str] | None) -> "Outcome":
+        """Make it of a model's result, as plain numbers.
+
+        Args:
+            name: The item.
+            result: Probabilities by class, the index of a class, or of a regression a number or several.
+            classes: Names of the classes; None for regression.
+        """
+        if classes is None:
+            return cls(name=name, values=tuple(result) if isinstance(result, list) else (result,))
+        if isinstance(result, int):
+            return cls(name=name, label=classes[result])
+        best = max(range(len(result)), key=result.__getitem__)
+        return cls(name=name, label=classes[best], probabilities=dict(zip(classes, result, strict=True)))
+
+    @property
+    def ranked(self) -> list[tuple[str, float]]:
+        """The most probable class first."""
+        return sorted((self.probabilities or {}).items(), key=lambda pair: -pair[1])
+
+    def row(self) -> dict[str, str | int | float]:
+        """Return a row of a table, by column: the item's name, the prediction, each class's probability."""
+        if len(self.values) == 1:
+            return {**self.name, "prediction": self.values[0]}
+        if self.values:
+            return {**self.name, **{f"prediction_{at}": value for at, value in enumerate(self.values, 1)}}
+        shares = {f"probability_{label}": share for label, share in (self.probabilities or {}).items()}
+        return {**self.name, "prediction": self.label, **shares}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as plain JSON values."""
+        if self.values:
+            return {**self.name, "value": self.values[0] if len(self.values) == 1 else list(self.values)}
+        given = {} if self.probabilities is None else {"probabilities": dict(self.ranked)}
+        return {**self.name, "class": self.label, **given}
+
+
+class Predictions(Sequence[Any]):
+    """What a model says of some items, in their order.
+
+    Args:
+        classes: Names of the classes; None for regression.
+        result: Probabilities [n, classes], class indices [n], or numbers [n] or [n, k].
+        items: What identifies each item; its position if empty.
+        problems: Items that could not be read; they are not among the others.
+    """
+
+    def __init__(
+        self,
+        classes: Sequence[str] | None,
+        result: NDArray[Any],
+        items: Sequence[Mapping[str, str | int]] = (),
+        problems: Sequence[Problem] = (),
+    ) -> None:
+        self.classes, self.problems = classes, tuple(problems)
+        self._result, self._items = result, tuple(items)
+
+    @property
+    def probabilities(self) -> NDArray[Any] | None:
+        """[n, classes]; None for regression and for a model that gives classes only."""
+        return self._result if self.classes is not None and self._result.ndim == 2 else None
+
+    @property
+    def indices(self) -> NDArray[Any] | None:
+        """[n], the most probable class of each item as its index; None for regression."""
+        if self.classes is None:
+            return None
+        return self._result.argmax(1) if self._result.ndim == 2 else self._result
+
+    @property
+    def values(self) -> NDArray[Any]:
+        """Names of the classes [n], or of a regression its numbers [n] or [n, k]."""
+        if self.classes is None:
+            return self._result
+        return np.asarray(self.classes)[self.indices]
+
+    @property
+    def frame(self) -> "DataFrame":
+        """A row for each item: what identifies it, the prediction, and the probability of each class.
+
+        Raises:
+            PodiumError: pandas is not installed.
+        """
+        rows = self._rows(len(self))
+        return data_frame(rows, list(rows[0]) if rows else ["prediction"])
+
+    def _rows(self, most: int) -> list[dict[str, str | int | float]]:
+        results = self._result[:most].tolist()
+        items: Sequence[Mapping[str, str | int]] = self._items or [{}] * len(results)
+        return [Outcome.of(item, result, self.classes).row() for item, result in zip(items, results, strict=False)]
+
+    def __len__(self) -> int:
+        return len(self._result)
+
+    def __getitem__(self, at: Any) -> Any:
+        value = self.values[at]
+        return value.tolist() if isinstance(value, np.generic) else value
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.values.tolist())
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
+        return np.asarray(self.values, dtype=dtype)
+
+    def __repr__(self) -> str:
+        return one_line(f"<{len(self)} predictions: {', '.join(map(str, self[:5]))}{' …' if len(self) > 5 else ''}>")
+
+    def _repr_html_(self) -> str:
+        rows = self._rows(SHOWN)
+        cells = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
+        more = f", the first {SHOWN} of them" if len(self) > SHOWN else ""
+        return table(list(rows[0]) if rows else ["prediction"], cells, title=f"{len(self):,} predictions{more}")

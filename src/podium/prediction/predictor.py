@@ -1,0 +1,287 @@
+"""A model that predicts: new pictures, rows and sentences, or arrays as it takes them."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.data import artifact
+from podium.data.rows import Problem
+from podium.data.schema import Split
+from podium.documents import load_json
+from podium.errors import InvalidInput, NotFound
+from podium.prediction.command import FILE as COMMAND
+from podium.prediction.command import CommandModel
+from podium.prediction.directory import fetch_model, model_files, require_model
+from podium.prediction.predictions import Outcome, Predictions
+from podium.scoring import OnnxModel
+from podium.storage import absolute, path_of
+
+if TYPE_CHECKING:
+    from podium.data.items import Batch
+    from podium.data.preprocessing import Preprocessing
+    from podium.data.schema import DatasetInfo
+
+PREPROCESSING = "preprocessing.json"
+"""File of a model directory or a version: the preprocessing, and the target's name and classes."""
+
+ONNX = "model.onnx"
+
+ONE_CALL = 1 << 28
+"""Bytes of items that a predict command gets at once, names included: its start takes longer than some rows."""
+
+NAME = 256
+"""Bytes that the name of an item takes, roughly."""
+
+
+class Predictor:
+    """A model that predicts, opened when it first does.
+
+    Args:
+        name: For people: ``mnist v3``.
+        model: Opens the graph, or the command.
+        described: Reads its preprocessing.json; returns {} where there is none.
+        classes: Names of the classes where preprocessing.json has none.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        model: Callable[[], OnnxModel | CommandModel],
+        described: Callable[[], Any],
+        classes: Sequence[str] = (),
+    ) -> None:
+        self.name = name
+        self._open, self._describe, self._known = model, described, tuple(classes)
+
+    @cached_property
+    def model(self) -> OnnxModel | CommandModel:
+        """The graph, or the command."""
+        return self._open()
+
+    @cached_property
+    def _described(self) -> Any:
+        return self._describe()
+
+    def predict(self, items: Any, *, data: str | Path = "") -> Predictions:
+        """Predict.
+
+        Args:
+            items: Inputs as the model takes them: an array [n, …], arrays by name, or a part of a dataset. Or raw
+                data, which become inputs as the training data did: a DataFrame with the columns of the training data,
+                pictures, tables and folders as paths, or sentences.
+            data: Directory or URI of the dataset it was trained on, for a model without preprocessing.json.
+
+        Returns:
+            ``.values``, ``.probabilities`` and ``.frame``, in the order of the items.
+
+        Raises:
+            InvalidInput: The model takes other inputs, or does not say how raw data becomes inputs.
+        """
+        if isinstance(items, Split):
+            return self._of_arrays(items.inputs)
+        if isinstance(items, np.ndarray) or (isinstance(items, Mapping) and not hasattr(items, "to_parquet")):
+            return self._of_arrays(items)
+        if hasattr(items, "to_parquet"):
+            with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+                file = Path(scratch, "rows.parquet")
+                items.to_parquet(file, index=False)
+                return self._of_items([str(file)], str(data), named=False)
+        named = [items] if isinstance(items, str | Path) else list(items)
+        if not named or not all(isinstance(item, str | Path) for item in named):
+            problem = f"items are an array, arrays by name, a DataFrame, paths or sentences, but got {items!r:.60}"
+            raise InvalidInput(problem, 'predict(array), predict(frame), predict("photo.jpg")')
+        return self._of_items(list(map(str, named)), str(data))
+
+    def stream(
+        self, items: Sequence[str | Path], *, data: str | Path = "", delimiter: str = "", encoding: str = "utf-8"
+    ) -> Iterator[Outcome | Problem]:
+        """Predict raw data one after the other, without keeping any: for files larger than memory.
+
+        Args:
+            items: Paths of pictures, tables and folders, or sentences.
+            data: As predict takes it.
+            delimiter: Of CSV files; empty follows from their header.
+            encoding: Of CSV and text files.
+
+        Returns:
+            An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in their order; and a
+            Problem for each that could not be read, behind the items that were read together with it.
+
+        Raises:
+            NotFound: A file is not there.
+            InvalidInput: The model does not say how raw data becomes inputs, or takes other data.
+            Failed: The model fails on these inputs.
+        """
+        recipe, classes = self._prepared(str(data))
+
+        def outcomes() -> Iterator[Outcome | Problem]:
+            for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
+                named = zip(batch.names, results.tolist(), strict=True)
+                yield from (Outcome.of(name, result, classes) for name, result in named)
+                yield from batch.problems
+
+        return outcomes()
+
+    def _of_arrays(self, given: NDArray[Any] | Mapping[str, Any]) -> Predictions:
+        inputs = given if isinstance(given, Mapping) else {self._only_input(): given}
+        arrays = {name: np.asarray(array) for name, array in inputs.items()}
+        classes = self._classes(self._described)
+        return Predictions(classes, self.model.predict(arrays, classes=None if classes is None else len(classes)))
+
+    def _only_input(self) -> str:
+        if not isinstance(self.model, OnnxModel):
+            raise InvalidInput(f"{self.name} is a command, which takes arrays by name", 'predict({"images": array})')
+        inputs = self.model.inputs
+        if len(inputs) != 1:
+            names = ", ".join(tensor.name for tensor in inputs)
+            raise InvalidInput(f"{self.name} takes {len(inputs)} inputs: {names}", "give a dict of arrays by name")
+        return inputs[0].name
+
+    def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
+        recipe, classes = self._prepared(data)
+        results, names, problems = list[NDArray[Any]](), list[Mapping[str, str | int]](), list[Problem]()
+        for batch, predicted in self._batches(recipe, classes, items):
+            names += [name if named else {"row": name.get("row", 0)} for name in batch.names]
+            problems += batch.problems
+            results += [predicted] if batch.names else []
+        if problems and not names:
+            raise InvalidInput(str(problems[0]), f"none of {len(problems)} items could be read")
+        result: NDArray[Any] = np.concatenate(results) if results else np.empty(0)
+        if classes is None and result.ndim == 2 and result.shape[1] == 1:
+            result = result[:, 0]
+        return Predictions(classes, result.astype(float) if classes is None else result, names, problems)
+
+    def _prepared(self, data: str) -> "tuple[Preprocessing, tuple[str, ...] | None]":
+        """Return how raw data becomes inputs, as the model or a dataset says, and the names of the classes."""
+        from podium.data import preprocessing
+
+        described, where = self._described, f"{PREPROCESSING} of {self.name}"
+        if data:
+            described, where = describe_preprocessing(artifact.describe(data)), f"{data}/dataset.json"
+        recipe = preprocessing.read(described if "kind" in described else {}, where)
+        if recipe is None:
+            raise InvalidInput(
+                f"{self.name} does not say how pictures, rows or sentences become its inputs",
+                f"it needs a {PREPROCESSING}; or name the dataset of its training: --data URI",
+            )
+        return recipe, self._classes(described)
+
+    def _classes(self, described: Any) -> tuple[str, ...] | None:
+        """Return the names of the classes; an ONNX graph's numbers if they have none, and None for regression."""
+        known = tuple(map(str, described.get("classes", ()))) or self._known
+        if known or isinstance(self.model, CommandModel):
+            return known or None
+        for output in self.model.outputs:
+            if output.name in ("probabilities", "logits") and output.shape[-1]:
+                return tuple(map(str, range(output.shape[-1])))
+        return None
+
+    def _batches(
+        self, recipe: "Preprocessing", classes: Sequence[str] | None, items: Sequence[str | Path],
+        delimiter: str = "", encoding: str = "utf-8",
+    ) -> "Iterator[tuple[Batch, NDArray[Any]]]":  # fmt: skip
+        """Yield items as they are read, with the results of those that could be."""
+        from podium.data.items import read_items
+
+        count = None if classes is None else len(classes)
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            batches = read_items(recipe, list(map(str, items)), Path(scratch), delimiter=delimiter, encoding=encoding)
+            size = ONE_CALL if isinstance(self.model, CommandModel) else 0  # a graph predicts what is read at a time
+            for gathered in _gather(batches, size):
+                filled = [batch.inputs for batch in gathered if batch.names]
+                inputs = filled[0] if len(filled) == 1 else _joined(filled)
+                results, at = self.model.predict(inputs, classes=count) if filled else np.empty(0), 0
+                for batch in gathered:
+                    yield batch, results[at : at + len(batch.names)]
+                    at += len(batch.names)
+
+
+def _joined(filled: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
+    return {name: np.concatenate([part[name] for part in filled]) for name in filled[0]} if filled else {}
+
+
+def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
+    """Yield batches in lists that have at least some bytes, but for the last."""
+    gathered: list[Batch] = []
+    held = 0
+    for batch in batches:
+        gathered.append(batch)
+        held += sum(array.nbytes for array in batch.inputs.values()) + NAME * len(batch.names)
+        if held >= size:
+            yield gathered
+            gathered, held = [], 0
+    if gathered:
+        yield gathered
+
+
+def open_model(uri: str | Path) -> Predictor:
+    """Open a model directory where a trainer left it.
+
+    Args:
+        uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or such a file in it.
+
+    Raises:
+        NotFound: There is no model.
+
+    Example:
+        >>> import podium
+        >>> model = podium.open_model(storage / "models/digits/versions/v1")
+        >>> len(model.predict(images))
+        2
+    """
+    where, file = absolute(uri), ""
+    if where.rpartition("/")[2] in (ONNX, COMMAND):
+        where, _, file = where.rpartition("/")
+    require_model(where)
+    folder: list[Path] = [Path(path_of(where))] if where.startswith(("/", "file://")) else []
+
+    def local() -> Path:
+        if not folder:
+            folder.append(Path(tempfile.mkdtemp(prefix="podium-model-")))
+            fetch_model(where, model_files(where), folder[0])
+        return folder[0]
+
+    return Predictor(str(uri), lambda: open_file(local() / file, str(uri)), lambda: _beside(local()))
+
+
+def open_file(path: Path, name: str) -> OnnxModel | CommandModel:
+    """Open the model in a local directory, or a file of it; each call of a command copies it, without checkpoints.
+
+    Args:
+        name: For people.
+
+    Raises:
+        NotFound: There is none.
+    """
+    file = next((path / known for known in (ONNX, COMMAND) if (path / known).is_file()), path)
+    if not file.is_file():
+        raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
+    return command_model(file.parent, name) if file.name == COMMAND else OnnxModel(file)
+
+
+def command_model(folder: Path, name: str) -> CommandModel:
+    """Return the command of a local model directory; each call copies the directory, without checkpoints."""
+    return CommandModel(name=name, fetch=lambda copy: fetch_model(str(folder), model_files(str(folder)), copy))
+
+
+def _beside(folder: Path) -> Any:
+    """Return the preprocessing.json of a model directory; empty if there is none."""
+    file = folder / PREPROCESSING
+    return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
+
+
+def write_preprocessing(info: "DatasetInfo", target: Path) -> None:
+    """Write preprocessing.json to a directory, if the dataset says how its inputs were made."""
+    if info.preprocessing:
+        (target / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
+
+
+def describe_preprocessing(info: "DatasetInfo") -> dict[str, Any]:
+    """Return what the preprocessing.json of a model says that was trained on a dataset."""
+    return {**info.preprocessing, "target": info.target.name, "classes": list(info.classes)}
