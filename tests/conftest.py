@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from click.testing import CliRunner, Result
 from datasets import synthetic_part, write_pictures
 from s3servers import endpoint as endpoint
 from s3servers import new_bucket as new_bucket
@@ -85,6 +86,15 @@ class Done(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+
+
+@pytest.fixture
+def podium(request: pytest.FixtureRequest) -> Callable[..., Result]:
+    """Run a podium command in this process; a module's COMMAND goes before its words, its OPTIONS go behind them."""
+    from podium.cli import app
+
+    before, after = (getattr(request.module, name, ()) for name in ("COMMAND", "OPTIONS"))
+    return lambda *words: CliRunner().invoke(app, [*before, *words, *after])
 
 
 @pytest.fixture

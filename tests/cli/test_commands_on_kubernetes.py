@@ -7,14 +7,16 @@ from typing import Any
 
 import pytest
 from api_server import ApiServer
-from click.testing import CliRunner, Result
+from click.testing import Result
 from pytorchjobs import write_pytorchjob
 
 from podium.api.experiments import with_store
-from podium.cli import app
 from podium.errors import InvalidInput
 from podium.manifests.experiment import load
 from podium.manifests.workload import Workload
+
+OPTIONS = ("--cluster", "kubernetes://team")
+pytestmark = pytest.mark.usefixtures("server")
 
 
 @pytest.fixture
@@ -38,14 +40,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
         running.world.status("trials", name, "Created", "Succeeded", observation={"metrics": [metric]})
     yield running
     running.stop()
-
-
-@pytest.fixture
-def podium(server: ApiServer) -> Callable[..., Result]:
-    def run(*words: str) -> Result:
-        return CliRunner().invoke(app, [*words, "--cluster", "kubernetes://team"])
-
-    return run
 
 
 def test_experiments_of_katib_and_podium_are_shown_alike(podium: Callable[..., Result]) -> None:

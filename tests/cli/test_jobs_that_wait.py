@@ -7,17 +7,18 @@ from typing import Any
 
 import pytest
 from api_server import ApiServer
-from click.testing import CliRunner, Result
+from click.testing import Result
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.jobs import Job
 from podium.api.launched import Session
-from podium.cli import app
 from podium.cli.job_view import JobView
 from podium.cluster.kubernetes import pods
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, Unavailable
 
+COMMAND, OPTIONS = ("job",), ("--cluster", "kubernetes://team")
+pytestmark = pytest.mark.usefixtures("server")
 LABELS = {"training.kubeflow.org/job-name": "spirals", "training.kubeflow.org/replica-type": "master",
           "training.kubeflow.org/replica-index": "0", "training.kubeflow.org/job-role": "master"}  # fmt: skip
 
@@ -31,14 +32,6 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     yield running
     running.stop()
-
-
-@pytest.fixture
-def podium(server: ApiServer) -> Callable[..., Result]:
-    def run(*words: str) -> Result:
-        return CliRunner().invoke(app, ["job", *words, "--cluster", "kubernetes://team"])
-
-    return run
 
 
 def waiting(image: str = "nowhere/x:1") -> dict[str, Any]:

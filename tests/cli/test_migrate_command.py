@@ -1,12 +1,12 @@
 """`podium migrate`: YAML on stdout, what is lost on stderr, nothing half-written."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from click.testing import CliRunner, Result
+from click.testing import Result
 
-from podium.cli import app
 from podium.errors import InvalidInput
 from podium.manifests.rules import BrokenRules
 
@@ -20,10 +20,6 @@ data: {a: b}
 """
 
 
-def podium(*words: str) -> Result:
-    return CliRunner().invoke(app, words, standalone_mode=False)
-
-
 @pytest.fixture
 def source(tmp_path: Path) -> Path:
     """A ConfigMap, a PyTorchJob and an Experiment in one file."""
@@ -33,7 +29,7 @@ def source(tmp_path: Path) -> Path:
     return file
 
 
-def test_every_document_of_a_file_is_written(source: Path) -> None:
+def test_every_document_of_a_file_is_written(source: Path, podium: Callable[..., Result]) -> None:
     done = podium("migrate", str(source))
     settings, job, experiment = yaml.safe_load_all(done.stdout)
     assert settings == {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"a": "b"}}
@@ -45,7 +41,7 @@ def test_every_document_of_a_file_is_written(source: Path) -> None:
     assert "spec.runPolicy.backoffLimit: is left out" in done.stderr
 
 
-def test_a_script_is_written_as_a_block(source: Path) -> None:
+def test_a_script_is_written_as_a_block(source: Path, podium: Callable[..., Result]) -> None:
     script = "set -e\npython examples/spirals.py\n"
     (file := source.with_name("script.yaml")).write_text(
         source.read_text().replace(
@@ -58,7 +54,7 @@ def test_a_script_is_written_as_a_block(source: Path) -> None:
     assert job["spec"]["trainer"]["command"][2] == script.replace("python", "torchrun")
 
 
-def test_what_is_a_trainjob_already_stays(source: Path, tmp_path: Path) -> None:
+def test_what_is_a_trainjob_already_stays(source: Path, tmp_path: Path, podium: Callable[..., Result]) -> None:
     first, second = tmp_path / "first.yaml", tmp_path / "second.yaml"
     podium("migrate", str(source), "-o", str(first))
     first.write_text((ROOT / "examples/spirals-pytorchjob.yaml").read_text() + "\n---\n" + first.read_text())
@@ -68,14 +64,14 @@ def test_what_is_a_trainjob_already_stays(source: Path, tmp_path: Path) -> None:
     assert "Experiment grid stays as it is" in done.stderr
 
 
-def test_another_runtime_is_named(source: Path, tmp_path: Path) -> None:
+def test_another_runtime_is_named(source: Path, tmp_path: Path, podium: Callable[..., Result]) -> None:
     done = podium("migrate", str(source), "--runtime", "team-torch", "-o", str(tmp_path / "out.yaml"))
     assert done.stdout == ""
     _, job, _ = yaml.safe_load_all((tmp_path / "out.yaml").read_text())
     assert job["spec"]["runtimeRef"] == {"name": "team-torch"}
 
 
-def test_a_template_in_the_files_config_map_is_found(tmp_path: Path) -> None:
+def test_a_template_in_the_files_config_map_is_found(tmp_path: Path, podium: Callable[..., Result]) -> None:
     experiment = yaml.safe_load((ROOT / "experiments/grid.yaml").read_text())
     template = experiment["spec"]["trialTemplate"]
     data = {"job.yaml": yaml.safe_dump(template.pop("trialSpec"))}
@@ -88,7 +84,7 @@ def test_a_template_in_the_files_config_map_is_found(tmp_path: Path) -> None:
     assert migrated["spec"]["trialTemplate"]["trialSpec"]["kind"] == "TrainJob"
 
 
-def test_a_refused_job_leaves_the_output_as_it_was(source: Path, tmp_path: Path) -> None:
+def test_a_refused_job_leaves_the_output_as_it_was(source: Path, tmp_path: Path, podium: Callable[..., Result]) -> None:
     output = tmp_path / "out.yaml"
     output.write_text("mine")
     source.write_text(source.read_text().replace("replicas: 1", "replicas: 0"))
@@ -98,7 +94,7 @@ def test_a_refused_job_leaves_the_output_as_it_was(source: Path, tmp_path: Path)
     assert {file.name for file in tmp_path.iterdir()} <= {"out.yaml", "source.yaml", "podium-home"}
 
 
-def test_a_file_without_jobs_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_jobs_is_refused(tmp_path: Path, podium: Callable[..., Result]) -> None:
     file = tmp_path / "settings.yaml"
     file.write_text(SETTINGS)
     done = podium("migrate", str(file))

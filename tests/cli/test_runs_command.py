@@ -21,6 +21,10 @@ from podium.runner.runs import Runs
 EVIL = "\x1b]0;owned\x07\x1b[2J"
 
 
+COMMAND = ("runs",)
+pytestmark = pytest.mark.usefixtures("home")
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with a stopped run of ten days ago, a killed one of yesterday and candidates of both."""
@@ -43,14 +47,6 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             parameters=parameters).save()  # fmt: skip
         (directory / "logs" / "prepare-data.log").write_text(f"prepared with {lr}\n")
     return tmp_path
-
-
-@pytest.fixture
-def podium(home: Path) -> Callable[..., Result]:
-    def run(*words: str) -> Result:
-        return CliRunner().invoke(app, ["runs", *words])
-
-    return run
 
 
 def test_runs_are_listed_with_the_state_they_are_in(podium: Callable[..., Result]) -> None:

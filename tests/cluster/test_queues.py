@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 from api_server import World
-from click.testing import CliRunner
+from click.testing import Result
 
-from podium.cli import app
 from podium.cluster.kubernetes import refusals
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -19,6 +18,7 @@ from podium.manifests.resource import Resource
 from podium.steps import sweep
 from podium.training.follow import follow
 
+OPTIONS = ("--cluster", "kubernetes://team")
 QUEUED = {"kueue.x-k8s.io/queue-name": "team"}
 QUOTA = "couldn't assign flavors to pod set main: insufficient unused quota for cpu in flavor default, 50m more needed"
 PLURAL = {"PyTorchJob": "pytorchjobs", "TrainJob": "trainjobs", "Job": "jobs"}
@@ -208,16 +208,15 @@ def test_a_step_says_that_its_job_waits(
     assert "PyTorchJob mnist is admitted" in said
 
 
-def test_status_and_list_show_a_waiting_job(cluster: KubernetesCluster, world: World) -> None:
+def test_status_and_list_show_a_waiting_job(
+    cluster: KubernetesCluster, world: World, podium: Callable[..., Result]
+) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
 
-    def podium(*words: str) -> str:
-        return CliRunner().invoke(app, ["job", *words, "--cluster", "kubernetes://team"]).stdout
-
-    assert podium("status", "mnist").splitlines()[0] == f"PyTorchJob mnist: Waiting. Queue team: {QUOTA}"
-    assert json.loads(podium("status", "mnist", "--json"))["state"] == "Waiting"
-    assert "Waiting" in podium("list")
+    assert podium("job", "status", "mnist").stdout.splitlines()[0] == f"PyTorchJob mnist: Waiting. Queue team: {QUOTA}"
+    assert json.loads(podium("job", "status", "mnist", "--json").stdout)["state"] == "Waiting"
+    assert "Waiting" in podium("job", "list").stdout
 
 
 @pytest.fixture
@@ -245,14 +244,13 @@ def test_a_trial_whose_job_waits_is_waiting(cluster: KubernetesCluster, waiting_
     assert cluster.experiment("sweep").trials == {"Running": ("one", "two")}
 
 
-def test_experiment_commands_show_waiting_trials(cluster: KubernetesCluster, waiting_sweep: World) -> None:
-    def podium(*words: str) -> str:
-        return CliRunner().invoke(app, ["experiment", *words, "--cluster", "kubernetes://team"]).stdout
-
-    assert podium("status", "sweep").splitlines() == [
+def test_experiment_commands_show_waiting_trials(
+    cluster: KubernetesCluster, waiting_sweep: World, podium: Callable[..., Result]
+) -> None:
+    assert podium("experiment", "status", "sweep").stdout.splitlines() == [
         "sweep: Running, 2 trials (1 running, 1 waiting)", "sweep is Running", f"two waits. Queue team: {QUOTA}",
     ]  # fmt: skip
-    assert "Waiting" in podium("trials", "sweep")
+    assert "Waiting" in podium("experiment", "trials", "sweep").stdout
 
 
 def test_a_step_says_which_trial_waits(
@@ -310,7 +308,7 @@ def test_a_queue_that_nobody_serves_is_reported(
     assert "nothing holds PyTorchJob mnist back for queue team" in caplog.text
 
 
-def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any) -> None:
+def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any, podium: Callable[..., Result]) -> None:
 
     def refuse(body: dict[str, Any]) -> None:
         world.put("seen", body)
@@ -320,7 +318,7 @@ def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any) -
     file = tmp_path / "job.yaml"
     file.write_text("{kind: Job, metadata: {name: x}, spec: {suspend: true}}")
     queue = ["--queue", "team", "--queue-priority", "urgent"]
-    CliRunner().invoke(app, ["job", "run", str(file), "--cluster", "kubernetes://team", *queue])
+    podium("job", "run", str(file), *queue)
     labels = world.objects["seen", "x"]["metadata"]["labels"]
     assert labels == {**QUEUED, "kueue.x-k8s.io/priority-class": "urgent"}
 

@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 from api_server import ApiServer, World
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from podium.cli import app
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.reap import Orphan, Reaper, look
 from podium.errors import InvalidInput
 from podium.manifests.labels import RUN_NAMESPACE
+
+COMMAND = ("reap",)
 
 
 @pytest.fixture(autouse=True)
@@ -48,12 +50,6 @@ def orphans(cluster: KubernetesCluster) -> list[Orphan]:
     return found.orphans
 
 
-def podium(*words: str) -> str:
-    result = CliRunner().invoke(app, ["reap", *words], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
-
-
 def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesCluster) -> None:
     assert {orphan.name: orphan.why for orphan in orphans(cluster)} == {
         "train-cancelled": "its workflow is Failed",
@@ -61,12 +57,14 @@ def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesClust
     }
 
 
-def test_a_trainjob_of_a_finished_run_is_an_orphan(cluster: KubernetesCluster, world: World) -> None:
+def test_a_trainjob_of_a_finished_run_is_an_orphan(
+    cluster: KubernetesCluster, world: World, podium: Callable[..., Result]
+) -> None:
     for run in ("going", "cancelled"):
         metadata = {"labels": {"podium/run-id": run}, "annotations": {RUN_NAMESPACE: "team"}}
         world.put("trainjobs", {"metadata": {"name": f"nodes-{run}", **metadata}, "spec": {}})
     assert [orphan.name for orphan in orphans(cluster) if orphan.kind == "TrainJob"] == ["nodes-cancelled"]
-    podium("--delete")
+    assert podium("--delete").exit_code == 0
     assert {name for plural, name in world.objects if plural == "trainjobs"} == {"nodes-going"}
 
 
@@ -78,14 +76,17 @@ def test_runs_of_another_namespace_are_looked_for_there(cluster: KubernetesClust
     assert len(asked) == 4
 
 
-def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World) -> None:
+def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World, podium: Callable[..., Result]) -> None:
     before = set(world.objects)
-    assert "train-gone" in podium()
+    assert "train-gone" in podium().stdout
     assert set(world.objects) == before
 
 
-def test_orphans_are_deleted_and_nothing_else(world: World) -> None:
-    assert {entry["name"] for entry in json.loads(podium("--delete", "--json"))} == {"train-cancelled", "train-gone"}
+def test_orphans_are_deleted_and_nothing_else(world: World, podium: Callable[..., Result]) -> None:
+    assert {entry["name"] for entry in json.loads(podium("--delete", "--json").stdout)} == {
+        "train-cancelled",
+        "train-gone",
+    }
     left = {name for plural, name in world.objects if plural == "pytorchjobs"}
     assert left == {"train-going", "somebody-elses", "finished", "of-a-trial", "of-a-notebook"}
 
@@ -106,9 +107,10 @@ def test_the_reaper_goes_on_through_an_outage(server: ApiServer, world: World) -
         assert reaper.wait(20) == 143
 
 
-def test_a_reaper_that_deletes_nothing_makes_no_sense() -> None:
-    with pytest.raises(InvalidInput, match="--every goes with --delete"):
-        podium("--every", "10")
+def test_a_reaper_that_deletes_nothing_makes_no_sense(podium: Callable[..., Result]) -> None:
+    error = podium("--every", "10").exception
+    assert isinstance(error, InvalidInput)
+    assert "--every goes with --delete" in error.message
 
 
 def test_without_katib_there_is_still_something_to_reap(cluster: KubernetesCluster, world: World) -> None:
