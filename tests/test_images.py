@@ -39,7 +39,7 @@ def completed(folder: Path) -> dict[str, object]:
     return dict(json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout))
 
 
-def told(bom: dict[str, object]) -> dict[str, str]:
+def reported(bom: dict[str, object]) -> dict[str, str]:
     return {entry["name"]: entry["value"] for entry in bom["metadata"]["properties"]}  # type: ignore[index]
 
 
@@ -53,11 +53,11 @@ def test_the_sbom_of_an_image_lists_debian_packages(tmp_path: Path) -> None:
     assert list(components) == ["numpy", "python", "libc6", "libssl3"]
     assert components["libc6"]["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64&distro=debian-12"
     assert components["libssl3"]["purl"].startswith("pkg:deb/debian/libssl3@1%3A3.0.17-1~deb12u2?")
-    assert told(bom) == {"podium:lists": "Python packages, Debian packages", "podium:image-id": "sha256:abc"}
+    assert reported(bom) == {"podium:lists": "Python packages, Debian packages", "podium:image-id": "sha256:abc"}
 
 
 def test_an_sbom_without_system_packages_says_so(tmp_path: Path) -> None:
-    assert told(completed(tmp_path))["podium:lists"] == "Python packages only"
+    assert reported(completed(tmp_path))["podium:lists"] == "Python packages only"
 
 
 def commands(*words: str) -> list[str]:

@@ -63,7 +63,7 @@ def test_webhook_and_command_get_the_same_json(
     }  # fmt: skip
 
 
-def test_a_failing_job_is_told_as_a_failure(hook: tuple[str, list[Any]], tmp_path: Path) -> None:
+def test_a_failing_job_is_reported_as_a_failure(hook: tuple[str, list[Any]], tmp_path: Path) -> None:
     done = run("job", "run", job(tmp_path, "false"), "--notify", hook[0])
     assert isinstance(done.exception, Failed)
     ((_, body),) = hook[1]
@@ -71,7 +71,7 @@ def test_a_failing_job_is_told_as_a_failure(hook: tuple[str, list[Any]], tmp_pat
     assert body["text"].startswith("podium: job j failed: Job j failed")
 
 
-def test_a_run_that_never_began_is_told_too(hook: tuple[str, list[Any]]) -> None:
+def test_a_run_that_never_began_is_reported_too(hook: tuple[str, list[Any]]) -> None:
     done = run("run", "train_and_promote", "epochs=-1", "--notify", hook[0])
     assert isinstance(done.exception, InvalidInput)
     ((_, body),) = hook[1]
@@ -140,7 +140,7 @@ def drip(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "expected"),
     [
         (drip, "nothing whole came within 0.6 s"),
         (lambda connection: connection.sendall(b"secret\r\n\r\n"), "an answer that is no HTTP (BadStatusLine)"),
@@ -150,14 +150,14 @@ def drip(connection: socket.socket) -> None:
     ids=["drips", "no HTTP", "hangs up", "long reason"],
 )
 def test_no_webhook_keeps_or_fails_a_command(
-    answer: Callable[[socket.socket], None], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: Callable[[socket.socket], None], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "ANSWER", 0.6)
     with answering(answer) as url:
         done = run("job", "run", job(tmp_path, "true"), "--notify", url)
     assert done.exit_code == 0
     assert "warning: nobody was notified: 127.0.0.1 " in done.stderr
-    assert told in done.stderr
+    assert expected in done.stderr
     assert "secret" not in done.stderr
 
 
@@ -177,7 +177,7 @@ def test_a_command_that_hangs_is_killed(monkeypatch: pytest.MonkeyPatch, tmp_pat
     assert not (tmp_path / "late").exists()
 
 
-def test_a_new_champion_is_told_with_its_metrics() -> None:
+def test_a_new_champion_is_reported_with_its_metrics() -> None:
     notice = Notice(what="run", run="r1", pipeline="tune_and_promote", event="champion", model="mnist", version="r1",
                     metrics={"accuracy": 0.98765})  # fmt: skip
     assert notice.text == (

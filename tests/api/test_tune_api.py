@@ -225,7 +225,7 @@ def silent(x: float) -> None:
     print("nothing to see")
 
 
-def test_a_function_without_metrics_is_told_so(home: Path) -> None:
+def test_a_function_without_metrics_says_what_it_returned(home: Path) -> None:
     with pytest.raises(
         Failed, match=r"not found as score=NUMBER\nthe function returned nothing.*\nit said last\n  \| nothing to see"
     ) as caught:

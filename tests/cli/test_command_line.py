@@ -101,7 +101,7 @@ def test_a_finished_run_names_the_model_by_its_path(tmp_path: Path, monkeypatch:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (["models", "list"], ""),
         (["storage", "check", "here", "--create"], "donn%C3%A9es/here"),
@@ -109,7 +109,7 @@ def test_a_finished_run_names_the_model_by_its_path(tmp_path: Path, monkeypatch:
     ],
 )
 def test_a_locale_without_letters_beyond_ascii_takes_every_directory(
-    tmp_path: Path, words: list[str], told: str
+    tmp_path: Path, words: list[str], expected: str
 ) -> None:
     place = tmp_path / "données"
     place.mkdir()
@@ -118,4 +118,4 @@ def test_a_locale_without_letters_beyond_ascii_takes_every_directory(
     command = [sys.executable, "-c", "from podium.cli import main; main()", *words]
     done = subprocess.run(command, cwd=place, env={**os.environ, **plain}, capture_output=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, b"")
-    assert told in done.stdout.decode()
+    assert expected in done.stdout.decode()

@@ -125,7 +125,7 @@ def test_no_server_is_said_in_a_plain_sentence(
     assert hint.startswith("hint: give --host or set KF_PIPELINES_ENDPOINT")
 
 
-def test_a_server_of_something_else_is_told_in_seconds(tmp_path: Path) -> None:
+def test_a_server_of_something_else_is_reported_in_seconds(tmp_path: Path) -> None:
     serve = [sys.executable, "-c", """if True:
         import http.server
         class Quiet(http.server.SimpleHTTPRequestHandler):

@@ -223,9 +223,9 @@ def test_weights_go_when_asked_and_the_next_sweep_starts_warm(podium: Any, manif
     models = tmp_path / "models"
     podium("run", manifest(), "--output", str(models), "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)["name"]
-    told = podium("keep", "sweep", "--best", "1").stdout
-    assert f"kept: {best}" in told
-    assert "weights of 1 trials, 7.0 kB; nothing deleted, say --delete" in told
+    reported = podium("keep", "sweep", "--best", "1").stdout
+    assert f"kept: {best}" in reported
+    assert "weights of 1 trials, 7.0 kB; nothing deleted, say --delete" in reported
     assert len(list(models.rglob("*.onnx"))) == 2
     done = json.loads(podium("keep", "sweep", "--best", "1", "--delete", "--json").stdout)
     assert (done["deleted"], done["kept"], len(done["removed"])) == (True, [best], 1)
@@ -321,9 +321,9 @@ def test_a_job_given_to_the_wrong_command_names_the_right(podium: Any, tmp_path:
     path = tmp_path / "train.yaml"
     path.write_text("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n")
     for command in ("run", "render"):
-        told = podium(command, str(path), code=2).stderr
-        assert f"{path} must hold an Experiment, but holds a PyTorchJob" in told
-        assert f"hint: podium job run {path}" in told
+        reported = podium(command, str(path), code=2).stderr
+        assert f"{path} must hold an Experiment, but holds a PyTorchJob" in reported
+        assert f"hint: podium job run {path}" in reported
 
 
 def test_every_command_can_print_json() -> None:
@@ -349,7 +349,7 @@ def test_every_command_can_print_json() -> None:
         (["keep", "nobody", "--best", "0"], "x>=1", 2),
     ],
 )
-def test_mistakes_are_told_in_two_lines_with_the_mend(words: list[str], says: str, code: int, podium: Any) -> None:
+def test_mistakes_are_reported_in_two_lines_with_a_hint(words: list[str], says: str, code: int, podium: Any) -> None:
     done = podium(*words, code=code)
     assert says in done.stderr
     assert done.stdout == ""
@@ -392,7 +392,7 @@ def test_a_flag_that_the_trainer_does_not_know_is_refused() -> None:
         assert CliRunner().invoke(app, ["experiment", "render", "tpe", "--set", flag]).exit_code == 0
 
 
-def test_rendered_trials_keep_their_pods_unless_told(tmp_path: Path) -> None:
+def test_rendered_trials_keep_their_pods_unless_asked_otherwise(tmp_path: Path) -> None:
     rendered = CliRunner().invoke(app, ["experiment", "render", "tpe"])
     assert yaml.safe_load(rendered.stdout)["spec"]["trialTemplate"]["retain"] is True
     assert "trials keep their pods" in rendered.stderr

@@ -161,11 +161,11 @@ def test_logs_status_and_delete_work_afterwards(podium: Any, tmp_path: Path) -> 
 def test_a_worker_ended_by_the_masters_success_is_not_running(podium: Any, policy: str) -> None:
     job = training("test $RANK = 0 || sleep 600")
     job["spec"]["runPolicy"] = {"cleanPodPolicy": policy}
-    (told,) = json.loads(podium("run", "--json", documents=[job]).stdout)
+    (reported,) = json.loads(podium("run", "--json", documents=[job]).stdout)
     (shown,) = json.loads(podium("list", "--json").stdout)
-    assert told == shown
-    assert told["state"] == "Succeeded"
-    assert [(replica["phase"], replica["pid"]) for replica in told["replicas"]] == [
+    assert reported == shown
+    assert reported["state"] == "Succeeded"
+    assert [(replica["phase"], replica["pid"]) for replica in reported["replicas"]] == [
         ("Succeeded", None),
         ("Stopped", None),
     ]

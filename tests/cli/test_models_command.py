@@ -94,8 +94,12 @@ def fashion(model: Model) -> None:
     names = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
     confusion = [[1000 if row == column else row * 10 + column for column in range(10)] for row in range(10)]
     report = {"classes": [{"name": name} for name in names], "confusion": confusion}
-    told = {"run_id": "a-run-with-quite-a-long-name", "report": report, "hyperparameters": {"lr": 0.1, "note": "[/x]"}}
-    Registry(model.storage).model("fashion").upload({"model.onnx": b"graph"}, told)
+    reported = {
+        "run_id": "a-run-with-quite-a-long-name",
+        "report": report,
+        "hyperparameters": {"lr": 0.1, "note": "[/x]"},
+    }
+    Registry(model.storage).model("fashion").upload({"model.onnx": b"graph"}, reported)
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -254,9 +258,9 @@ def test_storage_check_of_a_directory_passes(typed: Typed, tmp_path: Path) -> No
 
 def test_storage_check_makes_a_directory_only_where_asked(typed: Typed, tmp_path: Path) -> None:
     place = tmp_path / "new" / "store"
-    code, _, told = typed("storage", "check", str(place))
+    code, _, reported = typed("storage", "check", str(place))
     assert (code, list(tmp_path.iterdir())) == (1, [])
-    assert told.splitlines() == [
+    assert reported.splitlines() == [
         f"error: there is no directory {place}",
         f"hint: podium storage check {place} --create",
     ]

@@ -185,9 +185,9 @@ def test_a_trial_without_metrics_says_what_it_printed(
 ) -> None:
     (tmp_path / "train.py").write_text(f"print({printed!r})")
     said = podium("tune train.py --lr 1,2 --algorithm grid --trials 2", code=1).err
-    error, _, told = said.partition("error: ")[2].partition("hint: ")
+    error, _, reported = said.partition("error: ")[2].partition("hint: ")
     assert seen in error
-    assert hint in told
+    assert hint in reported
     assert "Reached expected number of succeeded pods" not in said
     assert "never printed" not in said
 

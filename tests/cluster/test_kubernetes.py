@@ -102,7 +102,7 @@ def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: Kubern
     assert not world.objects
 
 
-def test_what_failed_is_told_not_what_hindered_the_clean_up(cluster: KubernetesCluster, world: World) -> None:
+def test_what_failed_is_reported_not_what_hindered_the_clean_up(cluster: KubernetesCluster, world: World) -> None:
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     world.plurals.discard("experiments")
     with (
@@ -120,7 +120,7 @@ def test_a_namespace_where_katib_collects_nothing_is_refused(cluster: Kubernetes
     assert not world.objects
 
 
-def test_a_missing_object_is_told_from_a_missing_kind(cluster: KubernetesCluster) -> None:
+def test_a_missing_object_is_distinguished_from_a_missing_kind(cluster: KubernetesCluster) -> None:
     with pytest.raises(NotFound):
         cluster.get("PyTorchJob", "nothing")
     with pytest.raises(InvalidInput, match="kind is one of Job, PyTorchJob"):

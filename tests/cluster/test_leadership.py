@@ -83,7 +83,9 @@ def test_a_leader_cut_off_stops_before_others_begin(candidate: Callable[[str], L
     assert not candidate("pod-b").acquire(0)
 
 
-def test_an_account_without_rights_is_told_so(candidate: Callable[[str], Leadership], world: World) -> None:
+def test_an_account_without_rights_is_refused_with_a_reason(
+    candidate: Callable[[str], Leadership], world: World
+) -> None:
     world.forbidden.add("leases")
     with pytest.raises(Denied, match="leases is forbidden"):
         candidate("pod-a").acquire(0)

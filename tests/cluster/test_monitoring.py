@@ -199,9 +199,9 @@ def test_pods_that_are_scraped_serve_metrics() -> None:
 
 
 def test_kustomize_is_given_every_file_and_the_label_of_grafana() -> None:
-    told = yaml.safe_load((MONITORING / "kustomization.yaml").read_text())
-    (dashboard,) = told["configMapGenerator"]
-    files = {*told["resources"], *dashboard["files"], "kustomization.yaml"}
+    reported = yaml.safe_load((MONITORING / "kustomization.yaml").read_text())
+    (dashboard,) = reported["configMapGenerator"]
+    files = {*reported["resources"], *dashboard["files"], "kustomization.yaml"}
     assert files == {path.name for path in MONITORING.iterdir()}
     assert dashboard["options"]["labels"] == {"grafana_dashboard": "1"}
 

@@ -142,7 +142,7 @@ def test_nothing_is_written_outside(tmp_path: Path, entries: list[tarfile.TarInf
 
 
 @pytest.mark.parametrize(
-    ("entries", "told"),
+    ("entries", "expected"),
     [
         ([entry("way", tarfile.SYMTYPE, "..")], "leads out of its directory"),
         ([entry("a/b/up", tarfile.SYMTYPE, "../.."), entry("way", tarfile.SYMTYPE, "a/b/up/..")], "'way', .* out"),
@@ -151,10 +151,10 @@ def test_nothing_is_written_outside(tmp_path: Path, entries: list[tarfile.TarInf
     ],
     ids=["up", "through a link", "through a later link", "circle"],
 )  # fmt: skip
-def test_a_link_is_followed_before_the_code_runs(tmp_path: Path, entries: list[tarfile.TarInfo], told: str) -> None:
+def test_a_link_is_followed_before_the_code_runs(tmp_path: Path, entries: list[tarfile.TarInfo], expected: str) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
-    with pytest.raises(Damaged, match=told):
+    with pytest.raises(Damaged, match=expected):
         unpack(archive(*entries), folder, "it")
     assert not folder.exists()
 

@@ -22,7 +22,7 @@ def test_what_was_put_is_what_one_gets(storage: Storage) -> None:
     assert storage.get("a/b.bin") == b"\x00\xff" * 1000
 
 
-def test_progress_is_told_of_bytes_as_of_files(storage: Storage) -> None:
+def test_progress_is_reported_of_bytes_as_of_files(storage: Storage) -> None:
     moved: list[int] = []
     storage.put("key", b"x" * 1000, progress=moved.append)
     assert sum(moved) == 1000

@@ -112,7 +112,7 @@ def test_a_command_after_two_dashes_is_run(doctor: Doctor) -> None:
         (("--seconds", "0", "--", "true"), "seconds > 0"),
     ],
 )
-def test_a_mistake_is_told_without_a_traceback(doctor: Doctor, arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_reported_without_a_traceback(doctor: Doctor, arguments: tuple[str, ...], said: str) -> None:
     done = doctor(*arguments, given="loss=1\n")
     assert done.returncode in (1, 2)
     assert said in done.stderr

@@ -88,7 +88,7 @@ def test_a_metric_name_that_no_line_can_report_fails() -> None:
     assert "impossible-name" not in examine("val/acc=1", objective="val/acc", formats=(r"(val/acc)=(\d+)",))
 
 
-def test_stages_that_share_a_name_are_told_apart_by_nobody() -> None:
+def test_stages_that_share_a_name_cannot_be_distinguished() -> None:
     found = examine("train loss=0.1 val loss=0.3", objective="loss", kind="minimize")
     assert found["several-stages-under-one-name"].level == "warn"
 

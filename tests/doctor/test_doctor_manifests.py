@@ -491,7 +491,7 @@ def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
     assert started == {}
 
 
-def test_without_a_master_nobody_is_told_its_rank() -> None:
+def test_without_a_master_no_process_knows_its_rank() -> None:
     assert pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].level == "warn"
 
     def drop(manifest: dict[str, Any]) -> None:

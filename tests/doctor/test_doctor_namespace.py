@@ -345,7 +345,7 @@ def test_a_bucket_that_cannot_be_used_is_found(
 @pytest.mark.parametrize(
     ("server", "old"), [("SeaweedFS 30GB 4.00", True), ("SeaweedFS 30GB 4.18", False), ("MinIO", False)]
 )
-def test_an_old_seaweedfs_is_told_from_newer_ones(server: str, old: bool, api: type[Namespace]) -> None:
+def test_an_old_seaweedfs_is_distinguished_from_newer_ones(server: str, old: bool, api: type[Namespace]) -> None:
     api.store = server
     finding = bad(examine()).get("store-checks-before-it-stores")
     assert (finding is not None) == old

@@ -103,9 +103,9 @@ def test_equal_items_share_a_part(nights: Nights) -> None:
 def test_accepted_duplicates_leave_a_trace(nights: Nights) -> None:
     nights.prepare(noise(nights.place, 200, copies=5), "label", allow_duplicates=True)
     nights.train(BY_HEART)
-    told = open_registry(nights.storage).model("real").version().metadata["dataset"]["warnings"]
-    assert any("of the test items are train items too" in sentence for sentence in told)
-    assert told == list(artifact.describe(nights.data).warnings)
+    reported = open_registry(nights.storage).model("real").version().metadata["dataset"]["warnings"]
+    assert any("of the test items are train items too" in sentence for sentence in reported)
+    assert reported == list(artifact.describe(nights.data).warnings)
     assert "of the test items are train items too" in (nights.place / "report.html").read_text()
 
 

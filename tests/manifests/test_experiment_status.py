@@ -26,7 +26,7 @@ def trial(*conditions: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("before", "conditions", "told"),
+    ("before", "conditions", "message"),
     [
         ("Pending", ("Created",), []),
         ("Pending", ("Created", "Running"), ["Running"]),
@@ -38,8 +38,10 @@ def trial(*conditions: str) -> dict[str, Any]:
         ("Pending", ("Created", "Failed"), ["Failed"]),
     ],
 )
-def test_a_trial_first_seen_ended_is_reported_twice(before: str, conditions: tuple[str, ...], told: list[str]) -> None:
-    assert news(Trial(manifest=trial(*conditions)), before) == told
+def test_a_trial_first_seen_ended_is_reported_twice(
+    before: str, conditions: tuple[str, ...], message: list[str]
+) -> None:
+    assert news(Trial(manifest=trial(*conditions)), before) == message
 
 
 def ended(name: str, loss: str, end: str, kind: str = "Succeeded") -> Trial:

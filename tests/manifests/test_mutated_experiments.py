@@ -29,7 +29,7 @@ SAYS = re.compile(
 FIELD = re.compile(r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes")
 
 TWICE = re.compile(r"^(\S+\.\S+): `\1\b", re.MULTILINE)
-"""A path in front of a law that begins with it."""
+"""A path in front of a rule that begins with it."""
 
 
 class Idle(LocalSweeps):
@@ -139,12 +139,12 @@ def test_half_a_character_is_no_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "law"),
+    ("change", "rule"),
     [
         ({"workers": 1001}, "a job runs at most 1000 processes at once"),
         ({"parallel_trials": 1001, "max_trials": 1001}, "parallelTrialCount <= 1000 on one machine"),
     ],
 )
-def test_a_slip_that_would_take_the_machine_down_is_refused(change: dict[str, Any], law: str, tmp_path: Path) -> None:
-    with Idle(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=law):
+def test_a_slip_that_would_take_the_machine_down_is_refused(change: dict[str, Any], rule: str, tmp_path: Path) -> None:
+    with Idle(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=rule):
         cluster.create(customize(Experiment.load("random"), **change).manifest)

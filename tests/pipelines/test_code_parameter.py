@@ -54,7 +54,7 @@ def test_the_environment_may_name_the_storage(project: Path, monkeypatch: pytest
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         ("code=nowhere", "there is no directory nowhere"),
         ("code=src max_trials=0", "max_trials >= 1"),
@@ -62,8 +62,8 @@ def test_the_environment_may_name_the_storage(project: Path, monkeypatch: pytest
         ("install_requirements=true", "install_requirements goes with code"),
     ],
 )
-def test_what_is_refused_stores_nothing(project: Path, words: str, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told):
+def test_what_is_refused_stores_nothing(project: Path, words: str, expected: str) -> None:
+    with pytest.raises(InvalidInput, match=expected):
         compile_pipeline("tune_and_promote", [*words.split(), f"storage={project}/store"])
     assert not (project / "store").exists()
 
@@ -76,13 +76,13 @@ def test_a_pipeline_of_ones_own_gets_code_where_it_leads(project: Path) -> None:
         from podium.components.train_distributed import train_distributed
 
         @dsl.pipeline(name="own")
-        def own(mine: str = "src", code: str = "of law", storage: str = ""):
+        def own(mine: str = "src", code: str = "of the other name", storage: str = ""):
             train_distributed(data=prepare_data().outputs["prepared"], code=mine, storage=storage)
         """)
     )
     compiled = compile_pipeline("own.py", [f"storage={project}/store"])
     assert Code.parse(default_of(compiled, "mine")).digest == pack(project / "src").digest
-    assert default_of(compiled, "code") == "of law", "it reaches no step"
+    assert default_of(compiled, "code") == "of the other name", "it reaches no step"
 
 
 def test_sweep_and_training_run_in_the_code() -> None:

@@ -80,14 +80,14 @@ def test_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [(["mine", "--from", "tabel"], "no template 'tabel'"), (["a b"], "project name"), (["x/.."], "project name")],
 )
 def test_a_wrong_name_leaves_nothing_behind(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], told: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     error = invoke("init", *words).exception
     assert isinstance(error, InvalidInput)
-    assert told in error.message
+    assert expected in error.message
     assert list(tmp_path.iterdir()) == []

@@ -80,14 +80,14 @@ def values_of(**given: Any) -> dict[str, Any]:
     return {**{parameter.name: parameter.default for parameter in known}, **places, **given}
 
 
-@pytest.mark.parametrize(("metric", "told"), REFUSED)
-def test_a_metric_that_cannot_work_is_refused(metric: str, told: str) -> None:
-    with pytest.raises(InvalidInput, match=told) as refused:
+@pytest.mark.parametrize(("metric", "expected"), REFUSED)
+def test_a_metric_that_cannot_work_is_refused(metric: str, expected: str) -> None:
+    with pytest.raises(InvalidInput, match=expected) as refused:
         check_here(values_of(metric=f"max:{metric}"))
     assert refused.value.hint
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=expected):
         compile_pipeline("train_and_promote", [f"metric=max:{metric}"])
-    with pytest.raises(InvalidInput, match=told):
+    with pytest.raises(InvalidInput, match=expected):
         check_here(values_of(dataset=f"table:{__file__}", target="sold", rule=f"better,metric=max:{metric}"))
 
 

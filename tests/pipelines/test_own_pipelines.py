@@ -55,7 +55,7 @@ def inner(prepared: dsl.Input[dsl.Dataset], search: str):
     katib_sweep(data=prepared, image="any", experiment=search)
 
 @dsl.pipeline(name="outer")
-def outer(mine: str = "mine/sweep.yaml", experiment: str = "an experiment in law"):
+def outer(mine: str = "mine/sweep.yaml", experiment: str = "an experiment by name only"):
     data = prepare_data().outputs["prepared"]
     inner(prepared=data, search=mine)
     katib_sweep(data=data, image="any", experiment="mine/sweep.yaml")
@@ -127,7 +127,7 @@ def test_every_experiment_of_a_file_is_compiled_as_text(tmp_path: Path, monkeypa
     spec = yaml.safe_load(compile_pipeline(f"{file}:outer"))
     inputs = spec["root"]["inputDefinitions"]["parameters"]
     assert inputs["mine"]["defaultValue"] == text
-    assert inputs["experiment"]["defaultValue"] == "an experiment in law", "it reaches no sweep"
+    assert inputs["experiment"]["defaultValue"] == "an experiment by name only", "it reaches no sweep"
     sweep = spec["root"]["dag"]["tasks"]["katib-sweep"]["inputs"]["parameters"]["experiment"]
     assert sweep["runtimeValue"]["constant"] == text
     (tmp_path / "mine/sweep.yaml").unlink()
@@ -136,7 +136,7 @@ def test_every_experiment_of_a_file_is_compiled_as_text(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("import json\nimport nothing_here\n", "own.py, line 2: ModuleNotFoundError: No module named 'nothing_here'"),
         ("a = 1\ndef x(:\n", "own.py, line 2: SyntaxError: invalid syntax"),
@@ -145,9 +145,9 @@ def test_every_experiment_of_a_file_is_compiled_as_text(tmp_path: Path, monkeypa
         (f"{HEAD}\nx = prepare_data\n", "own.py has no pipeline"),
     ],
 )
-def test_a_file_that_defines_none_is_refused(tmp_path: Path, text: str, told: str) -> None:
+def test_a_file_that_defines_none_is_refused(tmp_path: Path, text: str, expected: str) -> None:
     error = refused(written(tmp_path, text))
-    assert error.message.endswith(told)
+    assert error.message.endswith(expected)
     assert "\n" not in error.message
 
 

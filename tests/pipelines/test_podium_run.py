@@ -240,9 +240,9 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
     assert status_of(sweep).phase == "Stopped"
     if number != signal.SIGKILL:
         assert running.returncode == 128 + number
-        told = json.loads((only_run(home) / "run.json").read_text())
-        assert told["state"] == "stopped"
-        assert told["steps"]["katib-sweep"]["state"] == "stopped"
+        reported = json.loads((only_run(home) / "run.json").read_text())
+        assert reported["state"] == "stopped"
+        assert reported["steps"]["katib-sweep"]["state"] == "stopped"
     if number == signal.SIGTERM:
         (said,) = (line for line in running.communicate()[1].splitlines() if "go on with: " in line)
         assert said.endswith(f"podium run --resume {only_run(home).name}")
@@ -351,8 +351,8 @@ def test_data_refused_while_preparing_name_the_command_to_type(home: Path, tmp_p
     assert "rmse measures regression, but the dataset is classification" in done.stderr
     assert "--resume" not in done.stderr
     _, _, command = done.stderr.splitlines()[-1].partition("this command changes that: ")
-    told = shlex.split(command)
-    assert told == ["podium", "run", "train_and_promote", "dataset=table:big one.csv", "target=left", "network=mlp",
+    reported = shlex.split(command)
+    assert reported == ["podium", "run", "train_and_promote", "dataset=table:big one.csv", "target=left", "network=mlp",
                     "metric=accuracy"]  # fmt: skip
 
 

@@ -78,7 +78,7 @@ def test_another_pipeline_leaves_the_file_alone_and_says_so(project: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("text", "told", "hint"),
+    ("text", "expected", "hint"),
     [
         ("traget: species\n", "podium.yaml: there is no parameter 'traget'", "did you mean target?"),
         (
@@ -94,11 +94,11 @@ def test_another_pipeline_leaves_the_file_alone_and_says_so(project: Path) -> No
         ("name: 3\n", "name is text", "nightly"),
     ],
 )
-def test_a_wrong_file_is_refused(project: Path, text: str, told: str, hint: str | None) -> None:
+def test_a_wrong_file_is_refused(project: Path, text: str, expected: str, hint: str | None) -> None:
     (project / "podium.yaml").write_text(text)
     error = invoke("compile").exception
     assert isinstance(error, InvalidInput)
-    assert told in error.message
+    assert expected in error.message
     assert hint is None or hint in str(error.hint)
 
 

@@ -75,17 +75,17 @@ def values_of(pipeline: str, words: str, home: Path) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize(("pipeline", "words", "told"), LATER + HERE)
-def test_bad_values_are_refused_before_a_run(tmp_path: Path, pipeline: str, words: str, told: str) -> None:
-    with pytest.raises(PodiumError, match=told) as caught:
+@pytest.mark.parametrize(("pipeline", "words", "expected"), LATER + HERE)
+def test_bad_values_are_refused_before_a_run(tmp_path: Path, pipeline: str, words: str, expected: str) -> None:
+    with pytest.raises(PodiumError, match=expected) as caught:
         check_here(values_of(pipeline, words, tmp_path / "home"))
     assert type(caught.value) is not PodiumError
     assert not (tmp_path / "home").exists()
 
 
-@pytest.mark.parametrize(("pipeline", "words", "told"), LATER)
-def test_bad_values_are_refused_before_compiling(pipeline: str, words: str, told: str) -> None:
-    with pytest.raises(PodiumError, match=told):
+@pytest.mark.parametrize(("pipeline", "words", "expected"), LATER)
+def test_bad_values_are_refused_before_compiling(pipeline: str, words: str, expected: str) -> None:
+    with pytest.raises(PodiumError, match=expected):
         compile_pipeline(pipeline, words.split(" "))
 
 
@@ -143,13 +143,13 @@ def write_data() -> None:
     Path("pictures").mkdir()
 
 
-@pytest.mark.parametrize(("pipeline", "dataset", "words", "told", "hint"), DATA)
+@pytest.mark.parametrize(("pipeline", "dataset", "words", "expected", "hint"), DATA)
 def test_data_that_do_not_fit_are_refused_before_a_run(
-    tmp_path: Path, pipeline: str, dataset: str, words: str, told: str, hint: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, pipeline: str, dataset: str, words: str, expected: str, hint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_data()
-    with pytest.raises(PodiumError, match=re.escape(told)) as caught:
+    with pytest.raises(PodiumError, match=re.escape(expected)) as caught:
         check_here(values_of(pipeline, f"{dataset} {words}".strip(), tmp_path / "home"))
     assert hint in (caught.value.hint or "")
     assert not (tmp_path / "home").exists()

@@ -33,7 +33,7 @@ def rejected(metric: Metric, items: int, experiments: int = 200) -> float:
 
 @METRIC
 @pytest.mark.parametrize("items", [2, 4, 10, 60])
-def test_equal_models_are_told_apart_in_one_of_twenty_cases(metric: Metric, items: int) -> None:
+def test_equal_models_differ_in_one_of_twenty_cases(metric: Metric, items: int) -> None:
     assert rejected(metric, items) <= 0.1  # binomial(200, 0.05) is above 0.1 once in 700 times; the seeds are fixed
 
 
@@ -107,12 +107,12 @@ def test_a_metric_that_works_in_place_changes_nothing() -> None:
 @pytest.mark.parametrize(("positives", "negatives"), [(10, 10), (10, 300), (60, 60)])
 def test_areas_of_equal_models_differ_as_often_as_stated(positives: int, negatives: int) -> None:
     random, target = np.random.default_rng(4), np.repeat([1, 0], [positives, negatives])
-    told = 0
+    reported = 0
     for _ in range(300):
         chances = 1 / (1 + np.exp(-random.normal(target, size=(2, len(target)))))
         models = np.stack([1 - chances, chances], axis=2)
-        told += paired_permutation(METRICS["roc_auc"], target, *models, draws=300) <= 0.05
-    assert 5 <= told <= 26  # binomial(300, 0.05) is outside once in 100 times
+        reported += paired_permutation(METRICS["roc_auc"], target, *models, draws=300) <= 0.05
+    assert 5 <= reported <= 26  # binomial(300, 0.05) is outside once in 100 times
 
 
 def test_twenty_items_tell_a_perfect_ranking_from_a_poor_one() -> None:

@@ -42,8 +42,8 @@ def test_submit_runs_the_projects_pipeline_and_says_so(kfp: KfpServer, world: Kf
     invoke(kfp, "upload")
     done = invoke(kfp, "submit", "max_trials=7")
     version = choose(Server(kfp.host), "churn", None).name
-    told = f"pipeline churn {version}, dataset table:s3://data/churn.csv, model churn, "
-    assert done.stderr.startswith(told)
+    reported = f"pipeline churn {version}, dataset table:s3://data/churn.csv, model churn, "
+    assert done.stderr.startswith(reported)
     assert "target=left" in done.stderr
     assert "max_trials=7" in done.stderr
     (run,) = world.runs.values()
@@ -98,8 +98,8 @@ def test_a_shared_name_that_holds_a_project_is_refused(kfp: KfpServer, world: Kf
     assert f"{version} was uploaded for another model, churn" in error.message
     assert f"--version {version}" in str(error.hint)
     assert world.runs == {}
-    for told in (["--version", version], ["model_name=churn"]):
-        assert invoke(kfp, "submit", "tune_and_promote", *told).exit_code == 0
+    for reported in (["--version", version], ["model_name=churn"]):
+        assert invoke(kfp, "submit", "tune_and_promote", *reported).exit_code == 0
     assert len(world.runs) == 2
 
 
@@ -127,8 +127,8 @@ def test_submit_says_what_a_quota_has_no_room_for(
         invoke(kfp, "upload")
         monkeypatch.setenv("KUBECONFIG", str(project / "kubeconfig"))
         done = invoke(kfp, "submit")
-        told = "warning: the training asks for 2 of pods, but quota gpus of namespace vision has 1, 0 in use ("
-        assert (done.exit_code, done.stderr.count(told)) == (0, 1)
+        reported = "warning: the training asks for 2 of pods, but quota gpus of namespace vision has 1, 0 in use ("
+        assert (done.exit_code, done.stderr.count(reported)) == (0, 1)
     finally:
         cluster.stop()
     done = invoke(kfp, "submit")

@@ -52,8 +52,8 @@ def test_a_schedule_of_this_podiums_steps_needs_nothing(look: Look, server: Serv
     schedule(server, version)
     done = look()
     assert done.exit_code == 0
-    told = f"nightly: train-and-promote {version.name}: this podium's steps, in host/podium-steps:7"
-    assert told in done.output
+    reported = f"nightly: train-and-promote {version.name}: this podium's steps, in host/podium-steps:7"
+    assert reported in done.output
     assert "to do" not in done.output
 
 

@@ -166,9 +166,9 @@ def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeyp
         {"state": "RUNNING", "run_details": details(prepare="SUCCEEDED", train="RUNNING")},
         {"state": "SUCCEEDED", "run_details": details(prepare="SUCCEEDED", train="SUCCEEDED")},
     ]
-    told: list[tuple[str, str]] = []
-    assert runs.follow(server, run.run_id, lambda *one: told.append(one), timeout=20) == "SUCCEEDED"
-    assert told == [
+    reported: list[tuple[str, str]] = []
+    assert runs.follow(server, run.run_id, lambda *one: reported.append(one), timeout=20) == "SUCCEEDED"
+    assert reported == [
         ("prepare", "RUNNING"),
         ("prepare", "SUCCEEDED"),
         ("train", "RUNNING"),

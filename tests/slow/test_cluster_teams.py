@@ -168,7 +168,7 @@ def test_a_teams_steps_have_rights_in_its_namespace_alone(teams: tuple[Team, Tea
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "expected"),
     [
         ({"serviceAccountName": "podium-reaper"}, "run as the service account default, not podium-reaper"),
         ({"volumes": [{"name": "v", "secret": {"secretName": "other"}}]}, "mount no other Secret than podium-storage"),
@@ -177,7 +177,7 @@ def test_a_teams_steps_have_rights_in_its_namespace_alone(teams: tuple[Team, Tea
     ],
 )
 def test_pods_that_reach_beyond_their_team_are_refused(
-    teams: tuple[Team, Team], changes: dict[str, Any], told: str
+    teams: tuple[Team, Team], changes: dict[str, Any], expected: str
 ) -> None:
     def create(**more: Any) -> None:
         spec = {"containers": [{"name": "main", "image": "podium-trainer:0.1.0"}], **more}
@@ -188,4 +188,4 @@ def test_pods_that_reach_beyond_their_team_are_refused(
     with pytest.raises(ApiException) as caught:
         create(**changes)
     assert caught.value.status in (403, 422)  # of Pod Security, of an admission policy
-    assert told in json.loads(caught.value.body)["message"]
+    assert expected in json.loads(caught.value.body)["message"]

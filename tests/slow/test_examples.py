@@ -50,7 +50,7 @@ class Example:
             return list(csv.DictReader(stream))
 
 
-def test_customers_who_leave_are_told_from_those_who_stay(tmp_path: Path) -> None:
+def test_customers_who_leave_are_distinguished_from_those_who_stay(tmp_path: Path) -> None:
     example = Example("customers", tmp_path)
     first = example.run()
     assert first["decision"]["outcome"] == "promoted"

@@ -101,7 +101,7 @@ def test_the_promoted_bytes_are_the_winning_candidates(home: Path, first: dict[s
     assert len(first["candidates"]) == 2
 
 
-def test_the_accuracy_told_is_what_the_champions_bytes_do(home: Path, first: dict[str, Any], mnist: Path) -> None:
+def test_the_reported_accuracy_is_what_the_champions_bytes_do(home: Path, first: dict[str, Any], mnist: Path) -> None:
     part = artifact.load(mnist, "test")
     assert len(part.target) == 10000
     folder = home / "champion"

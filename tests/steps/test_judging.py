@@ -64,11 +64,13 @@ def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") ->
 
 
 def test_the_candidate_that_is_better_on_the_validation_part_wins(judged: tuple[Evaluated, dict[str, Any]]) -> None:
-    _, told = judged
-    assert told["winner"]["name"] == "train-1"
-    by_name = {candidate["name"]: candidate["validation"]["metrics"]["accuracy"] for candidate in told["candidates"]}
+    _, reported = judged
+    assert reported["winner"]["name"] == "train-1"
+    by_name = {
+        candidate["name"]: candidate["validation"]["metrics"]["accuracy"] for candidate in reported["candidates"]
+    }
     assert by_name["train-1"] > by_name["sweep-1-aaaa"]
-    assert "against" in told["winner"]["why"]
+    assert "against" in reported["winner"]["why"]
 
 
 def test_the_order_of_the_candidates_does_not_matter(
@@ -84,9 +86,9 @@ def test_between_equals_the_first_named_wins(tiny_dataset: Path, candidates: dic
     origin = json.loads((twin / "origin.json").read_text())
     (twin / "origin.json").write_text(json.dumps({**origin, "name": "twin", "uri": str(twin)}))
     judge(tiny_dataset, tmp_path, twin, candidates["strong"])
-    told = json.loads((tmp_path / "evaluation").read_text())
-    assert told["winner"]["name"] == "twin"
-    assert told["winner"]["why"].endswith("so the one listed first")
+    reported = json.loads((tmp_path / "evaluation").read_text())
+    assert reported["winner"]["name"] == "twin"
+    assert reported["winner"]["why"].endswith("so the one listed first")
 
 
 def test_the_test_part_is_opened_once_for_the_winner(
@@ -123,13 +125,13 @@ def test_what_a_model_says_of_its_inputs_is_kept(
 def test_what_is_reported_is_what_the_models_bytes_do(
     judged: tuple[Evaluated, dict[str, Any]], tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
 ) -> None:
-    found, told = judged
+    found, reported = judged
     model = candidates["strong"] / "model.onnx"
-    assert found.winner == told["winner"]["uri"] == str(candidates["strong"])
-    assert told["winner"]["files"]["model.onnx"] == sha256(model.read_bytes()).hexdigest()
+    assert found.winner == reported["winner"]["uri"] == str(candidates["strong"])
+    assert reported["winner"]["files"]["model.onnx"] == sha256(model.read_bytes()).hexdigest()
     part = artifact.load(tiny_dataset, "test")
     again = score(model, part.inputs, part.target, classes=10)
-    assert found.metrics["accuracy"] == told["test"]["metrics"]["accuracy"] == again.metrics["accuracy"]
+    assert found.metrics["accuracy"] == reported["test"]["metrics"]["accuracy"] == again.metrics["accuracy"]
     assert np.array_equal(np.load(tmp_path / "predictions" / PREDICTIONS), again.predictions)
     assert np.array_equal(np.load(tmp_path / "predictions" / TARGET), part.target)
     assert sum(map(sum, found.confusion)) == 100
@@ -175,14 +177,14 @@ def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any
     version = stored(tmp_path)
     assert version.version == RUN
     assert set(version.files) >= {"model.onnx", "model.safetensors", "metrics.json", "origin.json", PREDICTIONS}
-    told = version.metadata
-    assert told["hyperparameters"] == {"lr": "1.0"}
-    assert told["metrics"]["accuracy"] == judged[0].metrics["accuracy"]
-    assert told["dataset"]["digest"] == judged[1]["dataset"]["digest"]
-    assert told["origin"]["name"] == "train-1"
-    assert told["image"] == "trainer:1"
-    assert told["code_version"] == code_version()
-    assert {"run_id", "metrics", "report", "dataset", "origin", "environment"} <= set(told)
+    reported = version.metadata
+    assert reported["hyperparameters"] == {"lr": "1.0"}
+    assert reported["metrics"]["accuracy"] == judged[0].metrics["accuracy"]
+    assert reported["dataset"]["digest"] == judged[1]["dataset"]["digest"]
+    assert reported["origin"]["name"] == "train-1"
+    assert reported["image"] == "trainer:1"
+    assert reported["code_version"] == code_version()
+    assert {"run_id", "metrics", "report", "dataset", "origin", "environment"} <= set(reported)
 
 
 def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> None:
@@ -192,10 +194,10 @@ def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> No
 
 def test_the_first_version_becomes_champion_once(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
     version = uploaded(tmp_path)
-    first, told = challenge(tiny_dataset, tmp_path, version)
-    assert (first.outcome, told["champion"], told["compared_with"]) == ("promoted", version, None)
-    again, told = challenge(tiny_dataset, tmp_path, version)
-    assert (again.outcome, told["champion"]) == ("promoted", version)
+    first, reported = challenge(tiny_dataset, tmp_path, version)
+    assert (first.outcome, reported["champion"], reported["compared_with"]) == ("promoted", version, None)
+    again, reported = challenge(tiny_dataset, tmp_path, version)
+    assert (again.outcome, reported["champion"]) == ("promoted", version)
     model = open_registry(tmp_path / "store").model("tiny")
     assert len(model.records()) == 1
     assert model.find_champion().version == version  # type: ignore[union-attr]
@@ -208,21 +210,23 @@ def test_a_weaker_challenger_leaves_the_champion_where_it_is(
     challenge(tiny_dataset, tmp_path, champion)
     monkeypatch.setenv("PODIUM_RUN_ID", "20260203-040506-beef")
     judge(tiny_dataset, tmp_path, candidates["weak"])
-    ended, told = challenge(tiny_dataset, tmp_path, uploaded(tmp_path, winner="weak"))
+    ended, reported = challenge(tiny_dataset, tmp_path, uploaded(tmp_path, winner="weak"))
     assert ended.outcome == "kept"
-    assert told["champion"] == told["compared_with"] == champion
-    assert any(reason.startswith("no: better than the champion") for reason in told["reasons"])
-    assert told["value"] < told["champion_value"]
+    assert reported["champion"] == reported["compared_with"] == champion
+    assert any(reason.startswith("no: better than the champion") for reason in reported["reasons"])
+    assert reported["value"] < reported["champion_value"]
 
 
 def test_a_champion_of_other_images_is_evaluated_on_ours(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
     """Its stored predictions belong to other pictures: comparing with them would be comparing noise."""
-    told = json.loads((tmp_path / "evaluation").read_text())
-    (tmp_path / "other").write_text(json.dumps({**told, "dataset": {**told["dataset"], "test_digest": "0" * 64}}))
+    reported = json.loads((tmp_path / "evaluation").read_text())
+    (tmp_path / "other").write_text(
+        json.dumps({**reported, "dataset": {**reported["dataset"], "test_digest": "0" * 64}})
+    )
     np.save(tmp_path / "predictions" / PREDICTIONS, np.zeros(100, np.uint8))
     version = uploaded(tmp_path, "other")
     _, decision = challenge(tiny_dataset, tmp_path, version)
-    assert decision["value"] == told["test"]["metrics"]["accuracy"]
+    assert decision["value"] == reported["test"]["metrics"]["accuracy"]
 
 
 def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:

@@ -65,24 +65,24 @@ def kinds(cancer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judg
 
 def test_a_regression_is_chosen_by_its_rmse(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
     weak, good = fitted(diabetes, tmp_path / "weak", Ridge(50.0)), fitted(diabetes, tmp_path / "good", Ridge(0.1))
-    found, told = numbers.evaluate(weak, good)
-    assert (told["metric"], told["winner"]["name"]) == ({"name": "rmse", "maximize": False}, "good")
-    assert re.fullmatch(r"validation rmse 5\d\.\d+ against 8\d\.\d+", told["winner"]["why"])
+    found, reported = numbers.evaluate(weak, good)
+    assert (reported["metric"], reported["winner"]["name"]) == ({"name": "rmse", "maximize": False}, "good")
+    assert re.fullmatch(r"validation rmse 5\d\.\d+ against 8\d\.\d+", reported["winner"]["why"])
     part = artifact.load(diabetes, "test")
     predicted = np.load(tmp_path / "predictions" / PREDICTIONS)
     assert np.array_equal(np.load(tmp_path / "predictions" / TARGET), part.target)
     assert found.metrics["rmse"] == pytest.approx(root_mean_squared_error(part.target, predicted))
-    assert set(told["test"]["metrics"]) == {"rmse", "mae", "r2"}
-    assert (found.confusion, found.classes, told["test"]["classes"]) == ([], [], [])
+    assert set(reported["test"]["metrics"]) == {"rmse", "mae", "r2"}
+    assert (found.confusion, found.classes, reported["test"]["classes"]) == ([], [], [])
 
 
 def test_a_regressions_report_shows_fit_residuals_and_rows(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
     numbers.challenge("r1", fitted(diabetes, tmp_path / "good", Ridge(0.1)))
-    told = json.loads((tmp_path / "evaluation").read_text())["test"]
-    errors = [example["score"] for example in told["examples"]]
+    reported = json.loads((tmp_path / "evaluation").read_text())["test"]
+    errors = [example["score"] for example in reported["examples"]]
     assert errors == sorted(errors, reverse=True)
-    assert set(told["examples"][0]["row"]) == set(load_diabetes().feature_names)
-    assert len(told["points"][0]["true"]) == told["count"]
+    assert set(reported["examples"][0]["row"]) == set(load_diabetes().feature_names)
+    assert len(reported["points"][0]["true"]) == reported["count"]
     page = (tmp_path / "report.html").read_text()
     assert all(f'data-figure="{name}"' in page for name in ("fit-1", "residuals-1"))
     assert "Confusion matrix" not in page
@@ -113,13 +113,13 @@ def test_candidates_are_chosen_by_the_metric_asked_for(kinds: Judge, cancer: Pat
     one = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
     other = fitted(cancer, tmp_path / "other", LogisticRegression(C=1e-7, class_weight="balanced", max_iter=5000))
     for metric in ("accuracy", "roc_auc", "log_loss"):
-        _, told = kinds.evaluate(one, other, metric=metric)
-        values = {entry["name"]: entry["validation"]["metrics"][metric] for entry in told["candidates"]}
+        _, reported = kinds.evaluate(one, other, metric=metric)
+        values = {entry["name"]: entry["validation"]["metrics"][metric] for entry in reported["candidates"]}
         best = (min if metric == "log_loss" else max)(values, key=values.__getitem__)
-        assert (told["metric"]["name"], told["winner"]["name"]) == (metric, best)
+        assert (reported["metric"]["name"], reported["winner"]["name"]) == (metric, best)
     part = artifact.load(cancer, "test")
     predicted = np.load(tmp_path / "predictions" / PREDICTIONS)
-    assert told["test"]["metrics"]["roc_auc"] == pytest.approx(roc_auc_score(part.target, predicted[:, 1]))
+    assert reported["test"]["metrics"]["roc_auc"] == pytest.approx(roc_auc_score(part.target, predicted[:, 1]))
 
 
 def test_the_experiments_objective_is_the_metric_if_known(

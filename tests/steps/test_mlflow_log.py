@@ -139,7 +139,7 @@ def test_a_rollback_stands_when_mlflow_does_not_follow(
     assert models("list", "tiny", "--storage", storage, "--json").stdout.count(f'"champion": "{RUN}"') == 1
 
 
-def test_a_steps_image_without_mlflow_is_told_what_to_build(
+def test_a_steps_image_without_mlflow_names_what_to_build(
     tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip

@@ -194,8 +194,8 @@ def test_a_command_predicts_in_the_code_it_was_trained_with(tiny_dataset: Path, 
     model = save(tmp_path / "model", tiny_dataset, "__import__('helper').classes(neighbors, images)")
     Origin(kind="training", name="train-1", run_id="run", uri=str(model), image="mine:1", code=code.uri).write()
     assert judge(tiny_dataset, tmp_path, model).metrics["accuracy"] > 0.9
-    told = json.loads((tmp_path / "evaluation").read_text())
-    assert told["winner"]["code"] == code.uri
+    reported = json.loads((tmp_path / "evaluation").read_text())
+    assert reported["winner"]["code"] == code.uri
 
 
 def test_a_failing_predict_command_shows_its_last_words(tiny_dataset: Path, tmp_path: Path) -> None:

@@ -36,9 +36,9 @@ def test_a_model_tells_the_flags_its_training_was_given(
     result = train(str(tiny_dataset), task="train", settings=settings, target=target)
 
     model = Path(result.model.removeprefix("file://"))
-    told = json.loads((model / "origin.json").read_text())["hyperparameters"]
+    reported = json.loads((model / "origin.json").read_text())["hyperparameters"]
     used = json.loads((model / "hyperparameters.json").read_text())
-    assert told == {"model": "fast", "lr": "0.5", "epochs": 2, "seed": 7}
+    assert reported == {"model": "fast", "lr": "0.5", "epochs": 2, "seed": 7}
     assert (used["model"], used["lr"], used["epochs"], used["seed"]) == ("fast", 0.5, 2, 7)
     assert result.metrics["epoch"] in (1, 2)
 

@@ -171,7 +171,7 @@ def test_a_pods_patience_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sum(pauses) == 71
 
 
-def test_a_person_is_told_at_once_that_nobody_listens(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_does_not_listen_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with away(60, monkeypatch) as storage:
         started = time.monotonic()
         with pytest.raises(PodiumError, match="nobody listens there"):
@@ -198,7 +198,7 @@ def test_a_missing_bucket_is_not_taken_for_a_missing_key(
         ("AWS_SECRET_ACCESS_KEY", "secret key"),
     ],
 )
-def test_wrong_keys_are_told_apart_by_a_real_server(
+def test_a_real_server_distinguishes_wrong_keys(
     at: Callable[[str], Storage],
     endpoint: Callable[[str], str],
     monkeypatch: pytest.MonkeyPatch,

@@ -110,7 +110,7 @@ def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_data
 
 
 @pytest.mark.parametrize(
-    ("call", "told"),
+    ("call", "expected"),
     [
         ("kit.load('test')", "a trainer reads train and validation"),
         ("kit.report(accuracy=float('nan'))", "accuracy is finite"),
@@ -119,11 +119,11 @@ def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_data
         ("kit.output()", "neither --output nor PODIUM_OUTPUT is given"),
     ],
 )
-def test_a_mistake_is_told_in_a_sentence(tmp_path: Path, tiny_dataset: Path, call: str, told: str) -> None:
+def test_a_mistake_is_reported_in_a_sentence(tmp_path: Path, tiny_dataset: Path, call: str, expected: str) -> None:
     places = {"PODIUM_DATA": str(tiny_dataset)} | ({} if "output" in call else {"PODIUM_OUTPUT": str(tmp_path / "out")})
     done = python(f"import os\nos.chdir({str(tmp_path)!r})\nfrom podium.trainer import kit\n{call}", **places)
     assert done.returncode == 1
-    assert told in done.stderr
+    assert expected in done.stderr
 
 
 def test_the_kit_loads_no_torch(tiny_dataset: Path) -> None:

@@ -89,7 +89,7 @@ def test_pixels_of_floats_are_not_divided_by_255() -> None:
         np.testing.assert_allclose(logits, model(torch.from_numpy(values)).numpy(), rtol=1e-3, atol=1e-4)
 
 
-def test_columns_are_standardized_and_categories_told_apart() -> None:
+def test_columns_are_standardized_and_categories_kept_apart() -> None:
     rows = torch.tensor([[180.0, 2.0, 7e4, 0.0], [160.0, -1.0, 7e4, 9.0]])
     expected = torch.tensor([[1.0, 0, 0, 0, 1, 1, 0], [-1.0, 0, 0, 0, 0, 0, 0]])  # -1 and 9 are no category
     columns = models.Columns(table().info)

@@ -69,10 +69,10 @@ def test_the_model_directory_agrees_with_the_trained_model(
     assert main(["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), "--epochs", "2", *FAST]) == 0
     names = {"model.onnx", "model.safetensors", "metrics.json", "hyperparameters.json", "environment.json"}
     assert {file.name for file in (tmp_path / "out").iterdir()} == names
-    metrics, told = (
+    metrics, message = (
         json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("metrics", "hyperparameters")
     )
-    assert told["lr"] == 1.0
+    assert message["lr"] == 1.0
     assert metrics["dataset"] == artifact.describe(tiny_dataset).digest
 
     validation = artifact.load(tiny_dataset, "validation")
@@ -192,13 +192,13 @@ def test_keep_and_patience_decide_which_epochs_weights_are_kept(
     assert torch.equal(training.progress.weights["1.weight"], after[epoch - 1])
 
 
-@pytest.mark.parametrize(("flags", "told"), [(["--model", "fast"], True), (["--model", "tutorial"], False),
+@pytest.mark.parametrize(("flags", "message"), [(["--model", "fast"], True), (["--model", "tutorial"], False),
                                              (["--model", "fast", "--batch-size", "8"], False)])  # fmt: skip
 def test_a_recipe_that_gets_too_few_steps_says_so(
-    tiny_dataset: Path, capsys: pytest.CaptureFixture[str], flags: list[str], told: bool
+    tiny_dataset: Path, capsys: pytest.CaptureFixture[str], flags: list[str], message: bool
 ) -> None:
     assert main(["--data", str(tiny_dataset), "--epochs", "1", *flags, *FAST]) == 0
-    assert ("too few for the learning rate" in capsys.readouterr().err) is told
+    assert ("too few for the learning rate" in capsys.readouterr().err) is message
 
 
 def test_save_model_writes_weights_to_the_working_directory(
@@ -216,8 +216,8 @@ def test_an_output_of_another_version_is_refused_without_flag_advice(
     argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "1", *SMALL]
     assert main(argv) == 0
     for name, change in (("hyperparameters", {"keep"}), ("metrics", {"fingerprint"})):
-        told = json.loads((tmp_path / f"{name}.json").read_text())
-        (tmp_path / f"{name}.json").write_text(json.dumps({key: told[key] for key in told.keys() - change}))
+        message = json.loads((tmp_path / f"{name}.json").read_text())
+        (tmp_path / f"{name}.json").write_text(json.dumps({key: message[key] for key in message.keys() - change}))
     assert main(argv) == 2
     err = capsys.readouterr().err
     assert "keep None -> 'best'" in err
