@@ -47,8 +47,8 @@ ALLOWED: dict[str, set[str]] = {
         "scoring", "search", "training", "storage", "sweeps",
     },
     "runner": {
-        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "training", "storage",
-        "sweeps", "trainer",
+        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "report", "training",
+        "storage", "sweeps", "trainer",
     },
     "kfp": {
         "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "storage", "training",

@@ -9,14 +9,14 @@ from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.trials import TrialProgress, cells, failed, failure, finished, heads, measured, parameters, trials_of
+from podium.api.trials import TrialProgress, failed, failure, finished, leaderboard_of, measured, trials_of
 from podium.cluster.base import Cluster
 from podium.errors import NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
 from podium.manifests.names import named
-from podium.notebook import LiveCell, Log, in_notebook, say, table
+from podium.notebook import LiveCell, Log, in_notebook, say
 from podium.settings import Settings
 from podium.storage import absolute
 
@@ -74,16 +74,11 @@ class Sweep(Launched):
         experiment, trials = self.experiment, leaderboard(self.results)
         names, metrics = [parameter.name for parameter in experiment.space], experiment.objective.metrics
         rows = [
-            {
-                "trial": trial.name,
-                "state": trial.phase,
-                **{name: number(trial.assignments.get(name, "")) for name in names},
-                **{name: number(value) for name, value in measured(trial, experiment).items()},
-                "seconds": trial.seconds,
-                "model": model_of(trial),
-            }
-            for trial in trials
-        ]
+            {"trial": row.name, "state": row.state, **{name: number(row.parameters.get(name, "")) for name in names},
+             **{name: number(value) for name, value in row.metrics.items()}, "seconds": row.seconds,
+             "model": model_of(trial)}
+            for trial, row in zip(trials, leaderboard_of(trials, experiment).rows, strict=True)
+        ]  # fmt: skip
         return data_frame(rows, ["trial", "state", *dict.fromkeys([*names, *metrics]), "seconds", "model"])
 
     @property
@@ -236,13 +231,8 @@ class Sweep(Launched):
 
     def _repr_html_(self) -> str:
         experiment, trials = self.experiment, self.results
-        ranked = leaderboard(trials)
-        names, metrics = parameters(trials), experiment.objective.metrics
-        best = best_trial(trials)
-        at = ranked.index(best) if best else None
         title = f"{self.name}: {self.status}, {len(trials)} trials, {experiment.objective}"
-        rows = [cells(trial, names, experiment) for trial in ranked[:SHOWN]]
-        return table(heads(names, metrics), rows, bold=at, title=title)
+        return leaderboard_of(leaderboard(trials), experiment).html(title=title, most=SHOWN)
 
 
 def sweep(

@@ -11,6 +11,7 @@ from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.trial import Metrics
 from podium.metrics import fold, read_text
+from podium.report.leaderboard import Leaderboard, TrialRow, short
 
 
 def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:
@@ -77,21 +78,17 @@ def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
     return {name: values for name, values in folded.items() if values["latest"] != "unavailable"}
 
 
-def heads(names: Sequence[str], metrics: Sequence[str]) -> list[str]:
-    """Return the heads of a table of trials; one that begins with > is of numbers."""
-    return ["TRIAL", "STATE", *(f">{name}" for name in (*names, *metrics)), ">SECONDS"]
-
-
-def parameters(trials: Sequence[Trial]) -> list[str]:
-    """Return the names of the search parameters."""
-    return list(dict.fromkeys(name for trial in trials for name in trial.assignments))
-
-
-def cells(trial: Trial, names: Sequence[str], experiment: Experiment) -> list[str]:
-    """Return a trial's row: name, state, values of the parameters, metrics, seconds."""
-    shown = map(short, measured(trial, experiment).values())
-    values = [short(trial.assignments.get(name, "")) for name in names]
-    return [trial.name, trial.phase, *values, *shown, "" if trial.seconds is None else f"{trial.seconds:.1f}"]
+def leaderboard_of(trials: Sequence[Trial], experiment: Experiment) -> Leaderboard:
+    """Return trials as a table, in their order."""
+    rows = [
+        TrialRow(name=trial.name, state=trial.phase, parameters=trial.assignments, metrics=measured(trial, experiment),
+                 seconds=trial.seconds)
+        for trial in trials
+    ]  # fmt: skip
+    names, best = list(dict.fromkeys(name for trial in trials for name in trial.assignments)), best_trial(trials)
+    return Leaderboard(
+        rows=rows, parameters=names, metrics=experiment.objective.metrics, best=best.name if best else ""
+    )
 
 
 def measured(trial: Trial, experiment: Experiment) -> dict[str, str]:
@@ -101,14 +98,6 @@ def measured(trial: Trial, experiment: Experiment) -> dict[str, str]:
         name: trial.metrics.get(name, {}).get(objective.strategies.get(name, "latest") if ended else "latest", "")
         for name in objective.metrics
     }
-
-
-def short(value: str) -> str:
-    """Shorten a parameter's or a metric's value for a cell."""
-    try:
-        return value if len(value) <= 8 else f"{float(value):.5g}"
-    except ValueError:
-        return value if len(value) <= 20 else f"{value[:19]}…"
 
 
 class TrialProgress:

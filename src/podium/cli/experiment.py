@@ -257,7 +257,7 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     Example:
       podium experiment trials random
     """
-    from podium.cli.experiment_view import draw
+    from podium.api.trials import leaderboard_of
     from podium.manifests.experiment import leaderboard
     from podium.tables import screen_width
 
@@ -266,7 +266,7 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:EXPLAINED]
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
     rows = [trial.summary() | {"reason": "\n".join(reasons.get(trial.name, ()))} for trial in ranked]
-    output(as_json, rows, lambda: draw(ranked, experiment, width=screen_width(), reasons=reasons))
+    output(as_json, rows, lambda: leaderboard_of(ranked, experiment).text(width=screen_width(), reasons=reasons))
 
 
 EXPLAINED = 5

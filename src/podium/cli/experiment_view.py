@@ -1,12 +1,11 @@
 """How trials are shown: a live table on a terminal, a line at each change everywhere else."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
-from podium.api.trials import TrialProgress, cells, heads, parameters, trials_of
+from podium.api.trials import TrialProgress, leaderboard_of, trials_of
 from podium.cli.live import View
 from podium.cluster.base import Cluster
 from podium.manifests.experiment import Experiment, Trial, best_trial
-from podium.tables import Row, table
 from podium.terminal import Styled, styled
 
 _SHOWN = 24
@@ -14,26 +13,6 @@ _SHOWN = 24
 
 _AROUND = 6
 """Lines of the terminal left for the title, heads, the best trial and the prompt."""
-
-
-def draw(
-    trials: Sequence[Trial], experiment: Experiment, *, width: int | None, title: str = "", best: Trial | None = None,
-    reasons: Mapping[str, Sequence[str]] = {},
-) -> Styled:  # fmt: skip
-    """Draw trials; where it is narrow without the last parameters, lesser metrics and the state.
-
-    The reasons are lines under a trial, by its name.
-    """
-    names, metrics = parameters(trials), experiment.objective.metrics
-    rows = [
-        Row(phase=trial.phase, cells=cells(trial, names, experiment), bold=trial is best,
-            below=reasons.get(trial.name, ()))
-        for trial in trials
-    ]  # fmt: skip
-    trial_head, state, *columns, _ = heads(names, metrics)
-    searched, lesser = columns[: len(names)], columns[len(names) + 1 :]
-    drop = [*reversed(lesser), *reversed(searched), state]  # the mark shows the state
-    return table(heads(names, metrics), rows, title=title, width=width, drop=drop, shorten=trial_head)
 
 
 class ExperimentView(View):
@@ -75,4 +54,4 @@ class ExperimentView(View):
         if hidden:
             title += f" ({len(hidden)} earlier ones not shown)"
         shown = [trial for trial in trials if trial.name not in hidden]
-        return draw(shown, experiment, width=width, title=title, best=best)
+        return leaderboard_of(shown, experiment).text(width=width, title=title)

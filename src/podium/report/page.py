@@ -13,6 +13,7 @@ from typing import Any
 
 from podium import __version__
 from podium.report import plots
+from podium.report.leaderboard import Leaderboard
 from podium.text import brief, figure
 
 
@@ -81,8 +82,8 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
     return _page(
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
-        searched=plots.searched(sweep) if sweep else [], test=test, measured=_measured(evaluation), metric=metric,
-        winner=evaluation["winner"],
+        leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
+        measured=_measured(evaluation), winner=evaluation["winner"],
     )  # fmt: skip
 
 
@@ -98,7 +99,7 @@ def render_sweep(page: SweepPage) -> str:
     named = [sweep["best"]] if best else []
     figures |= plots.learning_curves(sweep["trials"], [sweep["objective"]["metric"]], named, sweep["best"])
     return _page(
-        "sweep.html.jinja", figures, page=page, sweep=sweep, best=best, searched=plots.searched(sweep),
+        "sweep.html.jinja", figures, page=page, sweep=sweep, best=best, leaderboard=Leaderboard.read(sweep),
         counts=Counter(row["state"] for row in sweep["trials"]), failures=page.failures[:SHOWN_FAILURES],
     )  # fmt: skip
 

@@ -29,11 +29,6 @@ def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
     return {name: _json(figure) for name, figure in figures.items()}
 
 
-def searched(sweep: Mapping[str, Any]) -> list[str]:
-    """Return the names of the search parameters."""
-    return [parameter["name"] for parameter in sweep["parameters"]]
-
-
 def history(sweep: Mapping[str, Any]) -> Figure:
     """Return the objective of each trial in start order, and the best so far."""
     metric, maximize = sweep["objective"]["metric"], sweep["objective"]["maximize"]

@@ -1,18 +1,19 @@
 """The outcome of a finished run: leaderboard, champion, and paths of model, report and run."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
+from podium.report.leaderboard import Leaderboard
 from podium.runner.record import RunRecord
 from podium.storage import path_of
 from podium.tables import screen_width, table
 from podium.terminal import Styled
-from podium.text import brief, figure, harmless, relative
+from podium.text import figure, harmless, relative
 from podium.training.handover import Evaluation
 
 _log = logging.getLogger("podium")
@@ -126,16 +127,9 @@ def _artifact(run: RunRecord, step: str, name: str) -> Path:
 
 
 def _leaderboard(sweep: Mapping[str, Any]) -> Styled:
-    names = [parameter["name"] for parameter in sweep["parameters"]]
-    head = ["", "trial", sweep["objective"]["metric"], *names, "seconds", "state"]
-    rows = []
-    for rank, trial in enumerate(sweep["trials"], 1):
-        value = "–" if trial["value"] is None else figure(trial["value"])
-        seconds = "–" if trial["seconds"] is None else f"{trial['seconds']:.1f}"
-        values = [brief(trial["parameters"][name]) for name in names]
-        rows.append([str(rank), trial["name"], value, *values, seconds, trial["state"].lower()])
     title = harmless(f"Leaderboard of {sweep['algorithm']} search")
-    return Styled(f"{title}\n{_table(head, rows, drop=[*reversed(names), 'state'], shorten='trial')}")
+    width = screen_width()
+    return Styled(f"{title}\n{_indented(Leaderboard.read(sweep).text(width=width and width - 2))}")
 
 
 def _candidates(outcome: Mapping[str, Any]) -> Styled:
@@ -145,16 +139,14 @@ def _candidates(outcome: Mapping[str, Any]) -> Styled:
         value = figure(candidate["validation"]["metrics"][metric])
         rows.append([f"{candidate['kind']} {candidate['name']}", value, str(len(candidate["epochs"]))])
     head = ["candidate", f"validation {metric}", "epochs"]
-    drawn = _table(head, rows, drop=["epochs"], shorten="candidate")
-    return Styled(
-        f"Candidates\n{drawn}\n  the validation part chose epoch, trial and candidate: its figures are optimistic"
-    )
-
-
-def _table(head: list[str], rows: list[list[str]], *, drop: Sequence[str], shorten: str) -> Styled:
     width = screen_width()
-    drawn = table(head, rows, width=width and width - 2, drop=drop, shorten=shorten)
-    return Styled("\n".join(f"  {line}" for line in drawn.splitlines()))
+    drawn = table(head, rows, width=width and width - 2, drop=["epochs"], shorten="candidate")
+    note = "the validation part chose epoch, trial and candidate: its figures are optimistic"
+    return Styled(f"Candidates\n{_indented(drawn)}\n  {note}")
+
+
+def _indented(drawn: str) -> str:
+    return "\n".join(f"  {line}" for line in drawn.splitlines())
 
 
 def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:

@@ -1,0 +1,93 @@
+"""The leaderboard of a sweep: one table in the shell, in a notebook and in a report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from podium import notebook
+from podium.tables import Row, table
+from podium.terminal import Styled
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialRow:
+    """A trial."""
+
+    name: str
+    state: str
+    parameters: Mapping[str, str]
+    metrics: Mapping[str, Any]
+    """Value by metric, of one that ended by the Experiment's strategies."""
+
+    seconds: float | None
+    number: int | None = None
+    """Place in the order of starts, from 1; shown where it is known."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leaderboard:
+    """Trials as a table."""
+
+    rows: Sequence[TrialRow]
+    parameters: Sequence[str]
+    metrics: Sequence[str]
+    """The objective first."""
+
+    best: str = ""
+    """Name of the trial that is stressed."""
+
+    @classmethod
+    def read(cls, document: Mapping[str, Any]) -> "Leaderboard":
+        """Read the table of trials that the sweep step of a pipeline writes."""
+        metric = document["objective"]["metric"]
+        rows = [
+            TrialRow(name=row["name"], state=row["state"], parameters=row["parameters"],
+                     metrics={metric: row["value"]}, seconds=row["seconds"], number=row.get("number"))
+            for row in document["trials"]
+        ]  # fmt: skip
+        names = [parameter["name"] for parameter in document["parameters"]]
+        return cls(rows=rows, parameters=names, metrics=[metric], best=document.get("best") or "")
+
+    @property
+    def heads(self) -> list[str]:
+        """Heads of the columns; one that begins with > is of numbers."""
+        started = [">STARTED"] * any(row.number for row in self.rows)
+        return [*started, "TRIAL", "STATE", *(f">{name}" for name in (*self.parameters, *self.metrics)), ">SECONDS"]
+
+    def cells(self, row: TrialRow, *, longest: int = 20) -> list[str]:
+        """Return a trial's cells, one for each head; values that are not numbers are cut to so many characters."""
+        started = [str(row.number or "")] * any(row.number for row in self.rows)
+        values = [row.parameters.get(name, "") for name in self.parameters]
+        values += ["" if row.metrics.get(name) is None else str(row.metrics[name]) for name in self.metrics]
+        seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
+        return [*started, row.name, row.state, *(short(value, longest) for value in values), seconds]
+
+    def text(self, *, width: int | None, title: str = "", reasons: Mapping[str, Sequence[str]] = {}) -> Styled:
+        """Draw it; where it is narrow without the last parameters, lesser metrics and the state.
+
+        Args:
+            width: Of the terminal; None for what the cells need.
+            title: Above the table.
+            reasons: Lines under a trial, by its name.
+        """
+        rows = [
+            Row(phase=row.state, cells=self.cells(row), bold=row.name == self.best, below=reasons.get(row.name, ()))
+            for row in self.rows
+        ]
+        lesser = [f">{name}" for name in (*self.parameters, *self.metrics[1:])]
+        drop = [">STARTED", *reversed(lesser), "STATE"]  # the mark shows the state
+        return table(self.heads, rows, title=title, width=width, drop=drop, shorten="TRIAL")
+
+    def html(self, *, title: str, most: int) -> str:
+        """Return it as HTML, the first rows only where it is long."""
+        names = [row.name for row in self.rows[:most]]
+        bold = names.index(self.best) if self.best in names else None
+        return notebook.table(self.heads, map(self.cells, self.rows[:most]), bold=bold, title=title)
+
+
+def short(value: str, longest: int = 20) -> str:
+    """Shorten a parameter's or a metric's value for a cell."""
+    try:
+        return value if len(value) <= 8 else f"{float(value):.5g}"
+    except ValueError:
+        return value if len(value) <= longest else f"{value[: longest - 1]}…"
