@@ -8,6 +8,7 @@ from click.testing import CliRunner
 from kfp_server import KfpServer, KfpWorld
 
 from podium.cli import app
+from podium.cli.upload import _doing
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.kfp import runs
 from podium.kfp.client import Server
@@ -109,6 +110,19 @@ def test_nobody_at_the_address_is_said_in_seconds(kfp: KfpServer) -> None:
         Server("http://127.0.0.1:1")
     with pytest.raises(InvalidInput, match="a host is http"):
         Server("ftp://somewhere")
+
+
+def test_a_server_that_stopped_answering_is_said() -> None:
+    kfp = KfpServer()
+    server, tasks = Server(kfp.host), {"prepare": "SUCCEEDED", "train": "RUNNING"}
+    assert _doing(server, tasks) == "running: train"
+    kfp.stop()
+    server.services.api_client.rest_client.pool_manager.clear()  # its open connection would be served on
+    with pytest.raises(PodiumError, match="does not answer"):
+        server.call("read run x", server.services.get_run, run_id="x")
+    assert server.silent_since is not None
+    server.silent_since -= 40
+    assert _doing(server, tasks) == "the server has not answered for 40 s; before that: running: train"
 
 
 def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None:

@@ -14,6 +14,7 @@ from podium.heartbeat import doing
 from podium.terminal import echo, echo_json
 
 if TYPE_CHECKING:
+    from podium.kfp.client import Server
     from podium.kfp.project import Project
 
 FREE = {"ignore_unknown_options": True}
@@ -149,7 +150,7 @@ def submit(
     echo(f"{run.run_id}  {run.link}", err=as_json)
     tasks: dict[str, str] = {}
     if wait:
-        watched = doing(lambda: f"{time.strftime('%H:%M:%S')}  {_running(tasks)}")
+        watched = doing(lambda: f"{time.strftime('%H:%M:%S')}  {_doing(kfp_server, tasks)}")
         with notifier.about("run", run=run.run_id, pipeline=chosen.pipeline, report=run.link), watched:
             state = follow(kfp_server, run.run_id, partial(_tell, tasks), timeout)
     else:
@@ -164,9 +165,12 @@ def _say(line: str) -> None:
     echo(line, err=True)
 
 
-def _running(tasks: Mapping[str, str]) -> str:
+def _doing(server: "Server", tasks: Mapping[str, str]) -> str:
     running = [task for task, state in tasks.items() if state == "RUNNING"]
-    return f"running: {', '.join(running)}" if running else "waiting for the server"
+    state = f"running: {', '.join(running)}" if running else "waiting for the server"
+    if server.silent_since is None:
+        return state
+    return f"the server has not answered for {time.monotonic() - server.silent_since:.0f} s; before that: {state}"
 
 
 def _tell(tasks: dict[str, str], task: str, state: str) -> None:

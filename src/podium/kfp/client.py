@@ -5,6 +5,7 @@ import io
 import logging
 import os
 import socket
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -54,6 +55,8 @@ class Server:
         self.namespace = namespace or own or None
         self.address = self.services.host
         ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
+        self.silent_since: float | None = None
+        """When it last began not to answer, by time.monotonic; None while it answers."""
         self.ui = "/pipeline" if not ui else ui if ui.startswith(("http://", "https://")) else f"http://{ui}"
 
     def call(self, doing: str, function: Callable[..., Any], **arguments: Any) -> Any:
@@ -67,7 +70,9 @@ class Server:
 
         try:
             with _quiet():
-                return function(**arguments)
+                answer = function(**arguments)
+            self.silent_since = None
+            return answer
         except ApiException as error:
             message = _message_of(error)
             text = f"cannot {doing}: {message}"
@@ -81,6 +86,7 @@ class Server:
             hint = "check the token and the namespace" if error.status in (401, 403) else None
             raise PodiumError(text, hint) from error
         except HTTPError as error:
+            self.silent_since = self.silent_since or time.monotonic()
             raise PodiumError(f"cannot {doing}: {self.address} does not answer: {_reason(error)}", HINT) from error
 
     def pages(self, doing: str, function: Callable[..., Any], field: str, **arguments: Any) -> Iterator[Any]:
