@@ -137,13 +137,13 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
 def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluster) -> None:
     from podium.manifests.pytorchjob import build
 
-    labels = {RUN_LABEL: "a-run-that-never-was"}
+    name, labels = f"orphan-{uuid.uuid4().hex[:8]}", {RUN_LABEL: "a-run-that-never-was"}
     image = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
-    manifest = build(name="orphan", image=image, command=("sleep", "600"))
+    manifest = build(name=name, image=image, command=("sleep", "600"))
     manifest["metadata"] |= {"labels": labels, "annotations": {RUN_NAMESPACE: NAMESPACE}}
     cluster.create(manifest)
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
-    selector = "reason=Reaped,involvedObject.name=orphan"
+    selector = f"reason=Reaped,involvedObject.name={name}"
     (event, *_) = cluster.api.core.list_namespaced_event(NAMESPACE, field_selector=selector).items
     assert event.involved_object.kind == "PyTorchJob"
 
