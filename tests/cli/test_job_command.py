@@ -204,7 +204,7 @@ def test_an_image_is_mapped_to_a_directory(podium: Any, tmp_path: Path) -> None:
         ([batch("true", suspend=True)], "would wait forever"),
         ([batch("true", name="Job_1")], "metadata.name"),
         ([batch("true") | {"spec": None}], "spec: must be an object"),
-        ([batch("true") | {"metadata": None}], "metadata is an object"),
+        ([batch("true") | {"metadata": None}], "metadata must be an object"),
     ],
 )
 def test_what_cannot_run_is_refused(podium: Any, documents: Any, words: str) -> None:

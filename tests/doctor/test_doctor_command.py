@@ -102,7 +102,7 @@ def test_a_command_the_shell_would_change_fails(tmp_path: Path) -> None:
 
 
 def test_nothing_to_run_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="a command has words"):
+    with pytest.raises(InvalidInput, match="there is no command to run"):
         run()
     with pytest.raises(InvalidInput, match="seconds > 0"):
         run("true", seconds=0)

@@ -189,3 +189,40 @@ def test_conditions_find_what_gjson_finds(text: str, found: bool) -> None:
 def test_other_gjson_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="a condition is a path"):
         parse_condition(text)
+
+
+def test_a_refused_trial_job_is_refused_before_it_starts() -> None:
+    manifest = load("random-job")
+    pod = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+    del pod["restartPolicy"]
+    with pytest.raises(InvalidInput) as caught:
+        check(Experiment.parse(manifest), ())
+    (finding,) = [finding for finding in examine(manifest) if finding.level == "fail"]
+    assert (finding.rule, caught.value.message) == ("refused-by-operator", finding.text)
+    assert finding.where == "spec.trialTemplate.trialSpec.spec.template.spec.restartPolicy"
+
+
+def test_a_placeholder_is_judged_by_its_first_value() -> None:
+    manifest = load("random-job")
+    spec = manifest["spec"]
+    name = spec["parameters"][2]["name"]
+    spec["parameters"][2]["feasibleSpace"]["list"] = ["Never", "OnFailure"]
+    job = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
+    job |= {"restartPolicy": f"${{trialParameters.{name}}}"}
+    job["containers"][0]["command"] = ["train"]
+    assert check(Experiment.parse(manifest))
+
+
+def test_podium_alone_refuses_what_a_cluster_may_run() -> None:
+    manifest = changed(("metricsCollectorSpec",), {"collector": {"kind": "Push"}})
+    assert check(Experiment.parse(manifest), ())
+    with pytest.raises(InvalidInput, match="podium collects metrics from"):
+        check(Experiment.parse(manifest))
+
+
+def test_asha_runs_here_and_is_refused_for_katib() -> None:
+    settings = [{"name": "r_l", "value": "9"}, {"name": "resource_name", "value": "epochs"}]
+    manifest = changed(("algorithm",), {"algorithmName": "asha", "algorithmSettings": settings})
+    assert check(Experiment.parse(manifest))
+    with pytest.raises(InvalidInput, match="asha runs on this machine only"):
+        check(Experiment.parse(manifest), RUNNERS)

@@ -47,10 +47,10 @@ LATER = [
     ("tune_and_promote", "job_kind=job trial_workers=1 workers=0", "a Job has no workers"),
     ("train_and_promote", "job_kind=job workers=1", "a Job has no workers"),
     ("tune_and_promote", 'job_kind=trainjob pods={"priority_class":"high"}', "cannot set a pod's priorityClassName"),
+    ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
 ]
 HERE = [
     ("tune_and_promote", "network=bset", "did you mean best"),
-    ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
     ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
     ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),
     ("train_and_promote", "limit=70", "limit=70 leaves 63 training items, but a batch has 256"),

@@ -29,7 +29,7 @@ def log_not_collected(given: Given) -> Iterator[Violation]:
     kind = given.reader.collector.kind
     if kind not in ("StdOut", "File", "TensorFlowEvent"):
         hint = "examine what the program itself reports; or collect from StdOut"
-        yield Violation(what=f"a {kind} collector does not read {given.subject}", where="collector", hint=hint)
+        yield Violation(f"a {kind} collector does not read {given.subject}", "collector", hint)
 
 
 @GIVEN_RULES.rule("warn", "A File collector reads its file only; what the program prints elsewhere is lost.")
@@ -37,7 +37,7 @@ def another_file_collected(given: Given) -> Iterator[Violation]:
     collector = given.reader.collector
     if collector.kind == "File" and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name:
         what = f"Katib reads {collector.path} in the trial's pod; {given.subject} must be a copy of that file"
-        yield Violation(what=what, where="collector", hint=f"examine {collector.path}, or collect from StdOut")
+        yield Violation(what, "collector", f"examine {collector.path}, or collect from StdOut")
 
 
 @EVENT_RULES.rule("fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else.")
@@ -47,7 +47,7 @@ def scalar_missing(log: Log) -> Iterator[Violation]:
     for name in log.silent():
         level = None if name == log.reader.objective else "note"
         hint = f"write it: SummaryWriter.add_scalar({name.rpartition('/')[2]!r}, …)"
-        yield Violation(what=f"no event file holds {name}; {there}", where="event files", hint=hint, level=level)
+        yield Violation(f"no event file holds {name}; {there}", "event files", hint, level=level)
 
 
 def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:

@@ -13,7 +13,7 @@ from podium.doctor.collected import examine_events, examine_given
 from podium.doctor.log import examine_log
 from podium.doctor.reading import STDOUT, Reader
 from podium.doctor.report import Report
-from podium.errors import require
+from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.manifests.experiment.shell import METRICS_FILE, named_folder, wrap
 from podium.manifests.experiment.shell_rules import SHELL_RULES
@@ -59,20 +59,19 @@ def command_failed(run: Run) -> Iterator[Violation]:
     if run.code:
         last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
         hint = "the program and its modules must be in the image" if run.code in (126, 127) else "correct the program"
-        yield Violation(what=f"exit code {run.code}: {last[:200]}", where="exit code", hint=hint)
+        yield Violation(f"exit code {run.code}: {last[:200]}", "exit code", hint)
 
 
 @rule("note", "Only the beginning was looked at.")
 def stopped_at_the_limit(run: Run) -> Iterator[Violation]:
     if run.code is None:
-        yield Violation(what=f"stopped after {run.seconds:.0f} s", where="time", hint="give it more: --seconds 300")
+        yield Violation(f"stopped after {run.seconds:.0f} s", "time", "give it more: --seconds 300")
 
 
 @rule("warn", "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).")
 def ends_too_soon(run: Run) -> Iterator[Violation]:
     if run.code == 0 and run.seconds < 1:
-        hint = "make a trial last some seconds"
-        yield Violation(what=f"it ended after {run.seconds:.1f} s", where="time", hint=hint)
+        yield Violation(f"it ended after {run.seconds:.1f} s", "time", "make a trial last some seconds")
 
 
 @rule(
@@ -82,23 +81,23 @@ def ends_too_soon(run: Run) -> Iterator[Violation]:
 def output_comes_late(run: Run) -> Iterator[Violation]:
     hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
     if run.code is None and not run.output:
-        yield Violation(what=f"nothing was printed in {run.seconds:.0f} s", where="output", hint=hint)
+        yield Violation(f"nothing was printed in {run.seconds:.0f} s", "output", hint)
     elif run.code is not None and run.seconds > 2 and run.output.count("\n") > 2 and run.late:
-        yield Violation(what="everything was printed in the last moment", where="output", hint=hint)
+        yield Violation("everything was printed in the last moment", "output", hint)
 
 
 @rule("warn", "The collector waits for every process in the pod; one left behind keeps the trial running.")
 def processes_left_behind(run: Run) -> Iterator[Violation]:
     if run.left:
         hint = "wait for what the program starts, or end it"
-        yield Violation(what="processes were still there after its end", where="processes", hint=hint)
+        yield Violation("processes were still there after its end", "processes", hint)
 
 
 @rule("fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints.")
 def metrics_not_written(run: Run) -> Iterator[Violation]:
     if run.missing and run.code is not None:
         hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
-        yield Violation(what=f"the command wrote nothing to {run.missing}", where="collector", hint=hint)
+        yield Violation(f"the command wrote nothing to {run.missing}", "collector", hint)
 
 
 def examine_command(
@@ -123,7 +122,8 @@ def examine_command(
     Raises:
         InvalidInput: There is no command, or no time.
     """
-    require(bool(words), "a command has words", "podium doctor -- python train.py", words=list(words))
+    if not words:
+        raise InvalidInput("there is no command to run", "podium doctor -- python train.py")
     require(seconds > 0, "seconds > 0", seconds=seconds)
     broken = [replace(finding, where=finding.where.rpartition(".")[2]) for finding in apply(SHELL_RULES, _trial(words))]
     wrapped = all(finding.rule != "shell-breaks-words" for finding in broken)

@@ -48,7 +48,7 @@ def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Vi
     for metric, misses_of in by_metric.items():
         level = None if metric == log.reader.objective else "note"
         text, done = what.format(found=misses_of[0].text, metric=metric), hint.format(metric=metric)
-        yield Violation(what=text, where=line_numbers(miss.line for miss in misses_of), hint=done, level=level)
+        yield Violation(text, line_numbers(miss.line for miss in misses_of), done, level=level)
 
 
 def line_numbers(lines: Iterator[Line]) -> str:
@@ -78,7 +78,7 @@ def objective_missing(log: Log) -> Iterator[Violation]:
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
     near = nearest(name, names)
     hint += f"; or make {near} the objectiveMetricName" if near else ""
-    yield Violation(what=f"none of {log.total} lines reports {name}{others}", where="whole log", hint=hint)
+    yield Violation(f"none of {log.total} lines reports {name}{others}", "whole log", hint)
 
 
 @rule("note", "A metricsFormat of the Experiment's own reads what Katib's pattern does not.")
@@ -91,7 +91,7 @@ def library_has_its_own_format(log: Log) -> Iterator[Violation]:
             hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: [{json.dumps(library.pattern)}]"
             hint += "" if name == wanted else f", with objectiveMetricName: {json.dumps(name)}"
             what = f"{library.name} prints {', '.join(names)} in a form of its own"
-            yield Violation(what=what, where=line_numbers(iter([line])), hint=hint)
+            yield Violation(what, line_numbers(iter([line])), hint)
 
 
 @rule("note", "A missing additional metric is stored as unavailable; the trial still succeeds.")
@@ -99,7 +99,7 @@ def additional_missing(log: Log) -> Iterator[Violation]:
     for name in log.silent():
         if name != log.reader.objective:
             hint = f"print {name}=0.5, or take it out of additionalMetricNames"
-            yield Violation(what=f"no line reports {name}", where="whole log", hint=hint)
+            yield Violation(f"no line reports {name}", "whole log", hint)
 
 
 @rule("fail", "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.")
@@ -157,7 +157,7 @@ def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
             shown = COLOR.sub(lambda code: repr(code[0])[1:-1], lines[0][1])
             level = "fail" if name in silent and name == log.reader.objective else None
             where = line_numbers(line for line, _ in lines)
-            yield Violation(what=f"`{shown}` is not read as {name}", where=where, hint=hint, level=level)
+            yield Violation(f"`{shown}` is not read as {name}", where, hint, level=level)
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
@@ -166,9 +166,7 @@ def impossible_name(log: Log) -> Iterator[Violation]:
         if not log.reader.formats and not re.fullmatch(r"[\w|-]+", name, re.ASCII):
             hint = "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
             level = None if name == log.reader.objective else "warn"
-            yield Violation(
-                what=f"no line can report a metric called {name!r}", where="objective", hint=hint, level=level
-            )
+            yield Violation(f"no line can report a metric called {name!r}", "objective", hint, level=level)
 
 
 @rule("warn", "Only the last word before = is the name: `val loss=0.3`, `val/loss=0.3` and `loss=0.3` are one metric.")
@@ -182,6 +180,4 @@ def several_stages_under_one_name(log: Log) -> Iterator[Violation]:
         if len(stages) > 1:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
             hint = f"give each its own name, for example train_{name} and {name}"
-            yield Violation(
-                what=f"{shown} are all read as {name}", where=line_numbers(iter(stages.values())), hint=hint
-            )
+            yield Violation(f"{shown} are all read as {name}", line_numbers(iter(stages.values())), hint)

@@ -31,7 +31,7 @@ _HINTS = {
 
 def fine(what: str, where: str) -> Violation:
     """Say that a check passed."""
-    return Violation(what=what, where=where, level="pass")
+    return Violation(what, where, level="pass")
 
 
 @rule("fail", "Everything is looked for in the namespace.")
@@ -39,9 +39,9 @@ def namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"namespace {snapshot.namespace}"
     if snapshot.exists is False:
         yield Violation(
-            what=f"namespace {snapshot.namespace} does not exist",
-            where=where,
-            hint=f"kubectl create namespace {snapshot.namespace}",
+            f"namespace {snapshot.namespace} does not exist",
+            where,
+            f"kubectl create namespace {snapshot.namespace}",
         )
     elif snapshot.exists:
         yield fine(f"namespace {snapshot.namespace} exists", where)
@@ -59,15 +59,11 @@ def injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     else:
         hint = f"kubectl label namespace {snapshot.namespace} {METRICS_INJECTION}=enabled"
     if snapshot.labels is None:
-        yield Violation(
-            what="the namespace's labels may not be read", where=where, hint=f"make sure: {hint}", level="warn"
-        )
+        yield Violation("the namespace's labels may not be read", where, f"make sure: {hint}", level="warn")
     elif snapshot.labels.get(METRICS_INJECTION) == "enabled":
         yield fine(f"{METRICS_INJECTION} is enabled", where)
     else:
-        yield Violation(
-            what=f"{METRICS_INJECTION} is {snapshot.labels.get(METRICS_INJECTION, 'missing')}", where=where, hint=hint
-        )
+        yield Violation(f"{METRICS_INJECTION} is {snapshot.labels.get(METRICS_INJECTION, 'missing')}", where, hint)
 
 
 @rule("warn", "Katib's webhook is asked about every pod of a namespace with its label.")
@@ -76,11 +72,11 @@ def guards_itself(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         what = f"while Katib's controller is away no pod can be created in {snapshot.namespace}, its own included"
         unlock = f"kubectl label namespace {snapshot.namespace} {METRICS_INJECTION}-"
         hint = f"launch into a namespace of its own (deploy/team); to let the controller start again: {unlock}"
-        yield Violation(what=what, where=f"namespace {snapshot.namespace}", hint=hint)
+        yield Violation(what, f"namespace {snapshot.namespace}", hint)
 
 
 def _homes_of_katib(snapshot: NamespaceSnapshot) -> set[str]:
-    return {one.namespace for one in snapshot.controllers or () if one.name == "katib-controller"}
+    return {running.namespace for running in snapshot.controllers or () if running.name == "katib-controller"}
 
 
 @rule("fail", "The API server takes only kinds that it knows.")
@@ -89,9 +85,9 @@ def kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     unknown = [kind for kind in snapshot.unknown_kinds if kind not in TRAINERS]
     if not distributed:
         what = f"the server knows neither {' nor '.join(TRAINERS)}"
-        yield Violation(what=what, where="custom resources", hint=_HINTS["PyTorchJob"])
+        yield Violation(what, "custom resources", _HINTS["PyTorchJob"])
     for kind in unknown:
-        yield Violation(what=f"the server does not know {kind}", where="custom resources", hint=_HINTS[kind])
+        yield Violation(f"the server does not know {kind}", "custom resources", _HINTS[kind])
     if distributed and not unknown:
         yield fine(f"{', '.join(distributed)}, Experiment and Trial are known", "custom resources")
 
@@ -100,7 +96,7 @@ def kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 def controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.controllers is None:
         hint = "ask an administrator whether Katib and the training operator run"
-        yield Violation(what="Deployments may not be listed", where="controllers", hint=hint, level="note")
+        yield Violation("Deployments may not be listed", "controllers", hint, level="note")
         return
     running = {controller.name: controller for controller in snapshot.controllers}
     trainers = [name for kind, name in TRAINERS.items() if kind not in snapshot.unknown_kinds]
@@ -108,11 +104,11 @@ def controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     for name in (name for name in CONTROLLERS if name not in TRAINERS.values() or name in trainers):
         if name not in running:
             hint = "install it, unless it runs under another name"
-            yield Violation(what=f"no Deployment {name}", where="controllers", hint=hint, level="warn")
+            yield Violation(f"no Deployment {name}", "controllers", hint, level="warn")
         elif not running[name].ready:
             where = f"namespace {running[name].namespace}"
             hint = f"kubectl -n {running[name].namespace} describe deployment {name}"
-            yield Violation(what=f"{name} has no replica that is ready", where=where, hint=hint)
+            yield Violation(f"{name} has no replica that is ready", where, hint)
         else:
             yield fine(f"{name} is ready", f"namespace {running[name].namespace}")
 
@@ -122,10 +118,10 @@ def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"rights of {snapshot.who}"
     if snapshot.missing is None:
         hint = "ask as an administrator, or as the account itself"
-        yield Violation(what=f"the rights of {snapshot.who} may not be asked for", where=where, hint=hint, level="warn")
+        yield Violation(f"the rights of {snapshot.who} may not be asked for", where, hint, level="warn")
     elif snapshot.missing:
         hint = "kubectl apply -k deploy, or bind the Role podium-steps"
-        yield Violation(what=f"missing: {', '.join(snapshot.missing)}", where=where, hint=hint)
+        yield Violation(f"missing: {', '.join(snapshot.missing)}", where, hint)
     else:
         yield fine("jobs, experiments, trials, pods and logs: all that is needed", where)
 
@@ -134,24 +130,22 @@ def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 def storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"ConfigMap {CONFIG_MAP}"
     if snapshot.storage is None:
-        yield Violation(what=f"{where} may not be read", where=where, hint="ask with more rights", level="warn")
+        yield Violation(f"{where} may not be read", where, "ask with more rights", level="warn")
         return
     if not snapshot.storage:
-        yield Violation(what=f"there is no {where}", where=where, hint="kubectl apply -k deploy", level="warn")
+        yield Violation(f"there is no {where}", where, "kubectl apply -k deploy", level="warn")
         return
     name = snapshot.storage.get("secret", "")
     wanted = [snapshot.storage.get("access-key", "accesskey"), snapshot.storage.get("secret-key", "secretkey")]
     if snapshot.secret_keys is None:
-        yield Violation(what=f"Secret {name} may not be read", where=where, hint="ask with more rights", level="warn")
+        yield Violation(f"Secret {name} may not be read", where, "ask with more rights", level="warn")
         return
     lacking = [key for key in wanted if key not in snapshot.secret_keys]
     if not snapshot.secret_keys:
         hint = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
-        yield Violation(what=f"there is no Secret {name}", where=where, hint=hint)
+        yield Violation(f"there is no Secret {name}", where, hint)
     elif lacking:
-        yield Violation(
-            what=f"Secret {name} has no {', '.join(lacking)}", where=where, hint="add it, or correct the names"
-        )
+        yield Violation(f"Secret {name} has no {', '.join(lacking)}", where, "add it, or correct the names")
     else:
         yield fine(f"Secret {name} has {' and '.join(wanted)}", where)
 
@@ -162,7 +156,7 @@ def storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         return
     well, what = snapshot.endpoint
     where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
-    yield fine(what, where) if well else Violation(what=what, where=where, hint=f"correct the endpoint in {CONFIG_MAP}")
+    yield fine(what, where) if well else Violation(what, where, f"correct the endpoint in {CONFIG_MAP}")
 
 
 @rule("fail", "Steps and trials fail at their first read or write.")
@@ -175,7 +169,7 @@ def bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         yield fine(what, where)
     else:
         hint = f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
-        yield Violation(what=what, where=where, hint=hint, level="warn" if well is None else None)
+        yield Violation(what, where, hint, level="warn" if well is None else None)
 
 
 @rule("note", "Of concurrent writers several are told that they won; podium notices and takes lock objects instead.")
@@ -185,7 +179,7 @@ def store_checks_before_it_stores(snapshot: NamespaceSnapshot) -> Iterator[Viola
         where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
         what = f"SeaweedFS {known[1]}.{known[2]} checks the condition of a write before it stores"
         hint = "upgrade SeaweedFS to 4.18 or later; `podium storage check s3://…` tries what holds"
-        yield Violation(what=what, where=where, hint=hint)
+        yield Violation(what, where, hint)
 
 
 @rule("warn", "They fail when they open s3://…: they have no identity.")
@@ -193,7 +187,7 @@ def storage_credentials(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     secret = (snapshot.storage or {}).get("secret") or "…"
     for name in snapshot.bare:
         hint = f"set AWS_ENDPOINT_URL, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY from Secret {secret}"
-        yield Violation(what=f"pods of {name} use s3:// and are given no credentials", where=name, hint=hint)
+        yield Violation(f"pods of {name} use s3:// and are given no credentials", name, hint)
 
 
 @rule("fail", "The namespace's Pod Security level decides which pods the API server takes.")
@@ -205,11 +199,11 @@ def pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
             yield fine(f"a pod of {name} is allowed", where)
         else:
             hint = _security_hint(refusal, snapshot.namespace)
-            yield Violation(what=f"a pod of {name} is refused: {refusal}", where=where, hint=hint, level=worst)
+            yield Violation(f"a pod of {name} is refused: {refusal}", where, hint, level=worst)
     if snapshot.pods is None and level == "restricted":
         hint = "podium gives its pods one; the operator's and Katib's own containers may lack it"
         what = "pods without a full securityContext are refused; whether yours are could not be tried"
-        yield Violation(what=what, where=where, hint=hint, level="warn")
+        yield Violation(what, where, hint, level="warn")
 
 
 def _security_hint(refusal: str, namespace: str) -> str:
@@ -225,12 +219,10 @@ def _security_hint(refusal: str, namespace: str) -> str:
 def pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.refusals is None:
         hint = "ask with the right to list events"
-        yield Violation(
-            what="events may not be listed: refused pods go unnoticed", where="events", hint=hint, level="note"
-        )
+        yield Violation("events may not be listed: refused pods go unnoticed", "events", hint, level="note")
     for refusal in snapshot.refusals or ():
         hint = webhook_hint(refusal.message) or _REFUSED
-        yield Violation(what=refusal.message, where=f"{refusal.kind} {refusal.name}", hint=hint)
+        yield Violation(refusal.message, f"{refusal.kind} {refusal.name}", hint)
 
 
 @rule("fail", "A pod whose image cannot be had never starts.")
@@ -240,20 +232,18 @@ def images_resolve(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         if answer in ("node", "registry"):
             yield fine(f"{image} is on a node" if answer == "node" else f"the registry has {image}", where)
         elif answer == "404":
-            yield Violation(
-                what=f"the registry does not have {image}", where=where, hint="check name and tag, or push it"
-            )
+            yield Violation(f"the registry does not have {image}", where, "check name and tag, or push it")
         else:
             what = f"{image} is on no node; "
             what += f"its registry answers {answer}" if answer else "its registry could not be asked"
             hint = "make sure that the nodes may pull it (imagePullSecrets), or load it"
-            yield Violation(what=what, where=where, hint=hint, level="warn")
+            yield Violation(what, where, hint, level="warn")
 
 
 @rule("warn", "They wait for something that somebody must provide.")
 def pods_that_cannot_start(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     for trouble in snapshot.troubles:
-        yield Violation(what=f"{trouble.reason}: {trouble.message}", where=f"pod {trouble.pod}", hint=trouble.hint)
+        yield Violation(f"{trouble.reason}: {trouble.message}", f"pod {trouble.pod}", trouble.hint)
 
 
 @rule("fail", "The server's own webhooks were asked by a dry run.")
@@ -262,9 +252,7 @@ def server_admits(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         if refusal is None:
             yield fine(f"the server would take {name}", name)
         else:
-            yield Violation(
-                what=refusal, where=name, hint=webhook_hint(refusal) or "correct the manifest, or the rights"
-            )
+            yield Violation(refusal, name, webhook_hint(refusal) or "correct the manifest, or the rights")
 
 
 def examine_namespace(

@@ -26,9 +26,7 @@ def no_time(log: Log) -> Iterator[Violation]:
     reported = log.reported(log.reader.objective)
     untimed = _untimed(log)
     if len(reported) > 1 and len(untimed) == len(reported) and not any(_TIMELIKE.search(r[0].text) for r in reported):
-        yield Violation(
-            what="no line with the objective has a time", where=line_numbers(r[0] for r in reported), hint=TIME_HINT
-        )
+        yield Violation("no line with the objective has a time", line_numbers(r[0] for r in reported), TIME_HINT)
 
 
 @rule("warn", "A time counts only if it is the first word of the line and RFC 3339, with T and a zone.")
@@ -38,9 +36,7 @@ def time_not_understood(log: Log) -> Iterator[Violation]:
     if lines and len(reported) > 1:
         match = _TIMELIKE.search(lines[0].text)
         assert match
-        yield Violation(
-            what=f"the time `{match[0]}` is not understood", where=line_numbers(iter(lines)), hint=TIME_HINT
-        )
+        yield Violation(f"the time `{match[0]}` is not understood", line_numbers(iter(lines)), TIME_HINT)
 
 
 @rule("warn", "Lines without a time count as the oldest ones.")
@@ -48,7 +44,7 @@ def some_without_time(log: Log) -> Iterator[Violation]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
     if untimed and len(untimed) < len(reported):
         what = f"{len(untimed)} of {len(reported)} readings have no time"
-        yield Violation(what=what, where=line_numbers(reported[index][0] for index in untimed), hint=TIME_HINT)
+        yield Violation(what, line_numbers(reported[index][0] for index in untimed), TIME_HINT)
 
 
 @rule("warn", "latest is the value with the latest time, not the one printed last.")
@@ -59,7 +55,7 @@ def latest_is_not_the_last(log: Log) -> Iterator[Violation]:
     if reported and latest != reported[-1][1].value:
         level = "fail" if log.reader.strategy(name) == "latest" else "note"
         what = f"{reported[-1][1].value!r} was printed last, {latest!r} is stored as the latest"
-        yield Violation(what=what, where=f"line {reported[-1][0].number}", hint="give every line a time", level=level)
+        yield Violation(what, f"line {reported[-1][0].number}", "give every line a time", level=level)
 
 
 @rule("fail", "A trial whose latest value is not a number can be named the best (kubeflow/katib#2723).")
@@ -69,7 +65,7 @@ def latest_is_not_a_number(log: Log) -> Iterator[Violation]:
     if reported and log.reader.strategy(name) == "latest" and number(log.folded()[name]["latest"]) is None:
         hint = "stop the trial with an error instead; let metricsFormat ask for a digit"
         what = f"the strategy is latest and the latest value is {log.folded()[name]['latest']!r}"
-        yield Violation(what=what, where=f"line {reported[-1][0].number}", hint=hint)
+        yield Violation(what, f"line {reported[-1][0].number}", hint)
 
 
 @rule("warn", "With min or max over batches the objective is the luckiest batch, not the quality of the model.")
@@ -83,9 +79,7 @@ def batches_share_the_name(log: Log) -> Iterator[Violation]:
     level = "note" if strategy == "latest" else None
     what = f"{len(reported)} readings of {name}, several an epoch, and the strategy is {strategy}"
     hint = f"print a batch's value as train_{name}=… (or `{name}: …`), and {name}= once an epoch"
-    yield Violation(
-        what=what, where=line_numbers(iter(batches or [line for line, _ in reported])), hint=hint, level=level
-    )
+    yield Violation(what, line_numbers(iter(batches or [line for line, _ in reported])), hint, level=level)
 
 
 def _repeats_within_an_epoch(log: Log) -> bool:
@@ -106,6 +100,4 @@ def every_rank_reports(log: Log) -> Iterator[Violation]:
     if ranked or (len(pairs) > 1 and len(same) == len(pairs) and len({first[1].value for first in same}) > 1):
         lines = ranked or [first[0] for first in same]
         what = "several processes seem to report the objective"
-        yield Violation(
-            what=what, where=line_numbers(iter(lines)), hint='report from rank 0 only: os.environ.get("RANK", "0")'
-        )
+        yield Violation(what, line_numbers(iter(lines)), 'report from rank 0 only: os.environ.get("RANK", "0")')

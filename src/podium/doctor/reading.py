@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from podium.doctor.libraries import Library, printed_by
-from podium.errors import Failed, require
+from podium.errors import Failed, InvalidInput
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.metrics import (
     DEFAULT_FORMAT,
@@ -64,10 +64,13 @@ class Reader:
     """Where the log comes from."""
 
     def __post_init__(self) -> None:
-        require(bool(self.objective), "the objective has a name", objective=self.objective)
-        require(self.kind in ("minimize", "maximize"), "objective is minimize or maximize", objective=self.kind)
+        if not self.objective:
+            raise InvalidInput("the objective has no name", "for example --metric accuracy")
+        if self.kind not in ("minimize", "maximize"):
+            raise InvalidInput(f"an objective minimizes or maximizes, not {self.kind!r}", "minimize or maximize")
         for name, strategy in self.strategies.items():
-            require(strategy in STRATEGIES, f"strategy is one of {', '.join(STRATEGIES)}", **{name: strategy})
+            if strategy not in STRATEGIES:
+                raise InvalidInput(f"{name} has no strategy {strategy!r}", f"one of {', '.join(STRATEGIES)}")
         for pattern in self.formats:
             compile_format(pattern)
 

@@ -71,10 +71,10 @@ class Offer(NamedTuple):
     """Whose pod it is."""
 
     refusal: str | None
-    """Of Pod Security or of a webhook that is away, in the API server's words; None for a pod that is allowed."""
+    """What Pod Security or a webhook that is away says, in the API server's words; None for a pod that is allowed."""
 
     level: str = "fail"
-    """Of a refusal."""
+    """How bad a refusal is."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -53,9 +53,7 @@ def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Violati
         shown = COLOR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
         kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
         where = line_numbers(value.line for value in values_of)
-        yield Violation(
-            what=f"`{shown}` {kept}", where=where, hint=hint.format(metric=metric), level="warn" if mild else None
-        )
+        yield Violation(f"`{shown}` {kept}", where, hint.format(metric=metric), level="warn" if mild else None)
 
 
 def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
@@ -129,4 +127,4 @@ def unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     lines = [(line, match[0]) for line in log.lines if (match := pair.search(line.text))]
     if lines:
         hint = "keep lines that mention the metric free of other name=text; do not print argv"
-        yield Violation(what=f"`{lines[0][1]}` has no number", where=line_numbers(line for line, _ in lines), hint=hint)
+        yield Violation(f"`{lines[0][1]}` has no number", line_numbers(line for line, _ in lines), hint)

@@ -119,15 +119,14 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
         InvalidInput: A value breaks its rule, or there is no such Experiment.
     """
     from podium.manifests.experiment import check
-    from podium.manifests.rules import PODIUM
     from podium.models import PromotionRule
     from podium.models.document import check_name
     from podium.models.mlflow import check_tracking
 
     settings = PipelineSettings.read(values)
     experiment = settings.experiment()
-    if experiment:  # a cluster may have Katib, or podium's own engine
-        check(experiment, (PODIUM,) if here else ())
+    if experiment:
+        check(experiment, ())  # a cluster may have Katib, or podium's own engine
     rule = PromotionRule.parse(values.get("rule") or "")
     check_tracking(values.get("tracking") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)

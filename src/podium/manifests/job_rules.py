@@ -53,8 +53,7 @@ def restarts_without_end(job: Workload) -> Iterator[Violation]:
     for replica in job.replicas:
         if (policy := replica.restart_policy or job.operator.restart_policy) in ("OnFailure", "Always"):
             hint = "set runPolicy.backoffLimit: 3 and runPolicy.activeDeadlineSeconds"
-            what = f"{replica.role} restarts {policy} without a limit"
-            yield Violation(what=what, where=job.run_policy_path, hint=hint)
+            yield Violation(f"{replica.role} restarts {policy} without a limit", job.run_policy_path, hint)
             return
 
 
@@ -62,14 +61,14 @@ def restarts_without_end(job: Workload) -> Iterator[Violation]:
 def no_deadline(job: Workload) -> Iterator[Violation]:
     if job.active_deadline_seconds is None and job.backoff_limit is not None:
         where = f"{job.run_policy_path}.activeDeadlineSeconds"
-        yield Violation(what="the job may hang forever", where=where, hint="set activeDeadlineSeconds")
+        yield Violation("the job may hang forever", where, "set activeDeadlineSeconds")
 
 
 @rule("warn", "A trial counts as failed only after the Job's own retries, six by default with growing pauses.")
 def retries_before_failing(job: Workload) -> Iterator[Violation]:
     if job.kind == "Job" and job.in_template and job.backoff_limit is None:
         where = f"{job.path}spec.backoffLimit"
-        yield Violation(what="a failing trial is repeated 6 times", where=where, hint="set backoffLimit: 0")
+        yield Violation("a failing trial is repeated 6 times", where, "set backoffLimit: 0")
 
 
 @rule("fail", "The operator sets WORLD_SIZE = replicas x nprocPerNode in every pod; that many processes must start.")
@@ -82,7 +81,7 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Violation]:
             size = job.pod_count * processes
             what = f"WORLD_SIZE is {size}, but {replica.role} starts one process a pod: they wait forever"
             hint = "start with torchrun, or remove nprocPerNode"
-            yield Violation(what=what, where=f"{job.path}spec.nprocPerNode", hint=hint)
+            yield Violation(what, f"{job.path}spec.nprocPerNode", hint)
             return
 
 
@@ -99,7 +98,7 @@ def launcher_disagrees(job: Workload) -> Iterator[Violation]:
             if flagged and launches(container.words) and flagged[1] != given[flag]:
                 what = f"`{flagged[0]}` says {flagged[1]}, the manifest {given[flag]}"
                 hint = "remove the flag: torchrun reads PET_NNODES, PET_NPROC_PER_NODE and PET_NODE_RANK"
-                yield Violation(what=what, where=container.path, hint=hint)
+                yield Violation(what, container.path, hint)
 
 
 @rule("warn", "The training operator sets these variables itself, with the values of each pod.")
@@ -107,7 +106,7 @@ def operator_variables_overwritten(job: Workload) -> Iterator[Violation]:
     for _, container in job.containers():
         for name in container.env:
             if name in OPERATOR_ENV.get(job.kind, ()) and name != "PYTHONUNBUFFERED":
-                yield Violation(what=f"{name} is set", where=f"{container.path}.env", hint="remove it")
+                yield Violation(f"{name} is set", f"{container.path}.env", "remove it")
 
 
 @rule("warn", "Without a Master the operator sets neither RANK nor WORLD_SIZE.")
@@ -115,7 +114,7 @@ def no_master(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob" or not job.replicas or job.replica("Master"):
         return
     hint = "add a Master of one replica with the same template"
-    yield Violation(what="there are Workers only", where=job.replicas_path, hint=hint)
+    yield Violation("there are Workers only", job.replicas_path, hint)
 
 
 @rule("warn", "The job has succeeded when the Master has; cleanPodPolicy None lets Workers run on.")
@@ -123,7 +122,7 @@ def workers_outlive_the_master(job: Workload) -> Iterator[Violation]:
     roles = {replica.role for replica in job.replicas}
     if job.kind == "PyTorchJob" and roles == {"Master", "Worker"} and job.clean_pod_policy in ("", "None"):
         where = f"{job.run_policy_path}.cleanPodPolicy"
-        yield Violation(what="Workers that hang outlive the job", where=where, hint="set cleanPodPolicy: Running")
+        yield Violation("Workers that hang outlive the job", where, "set cleanPodPolicy: Running")
 
 
 @rule("note", "The operator gives Worker pods an init container that waits for the Master; it has an image too.")
@@ -132,7 +131,7 @@ def workers_need_an_init_image(job: Workload) -> Iterator[Violation]:
         hint = "on a cluster without internet, load the operator's --pytorch-init-container-image; "
         hint += "where Pod Security is restricted, see docs/cluster.md"
         where = f"{job.replicas_path}.Worker"
-        yield Violation(what="Workers start after an init container", where=where, hint=hint)
+        yield Violation("Workers start after an init container", where, hint)
 
 
 @rule("note", 'A namespace that enforces Pod Security "restricted" takes no such pods, however podium launches them.')
@@ -142,7 +141,7 @@ def refused_where_restricted(job: Workload) -> Iterator[Violation]:
         reasons = "; ".join(violations(replica.pod))
         if reasons and reasons not in seen:
             seen.add(reasons)
-            yield Violation(what=reasons, where=replica.pod.path, hint="remove it, or run it where Pod Security is off")
+            yield Violation(reasons, replica.pod.path, "remove it, or run it where Pod Security is off")
 
 
 @rule("note", "A tag that moves gives other code tomorrow, and is pulled anew each time.")
@@ -153,9 +152,7 @@ def image_may_change(job: Workload) -> Iterator[Violation]:
         tag = image.rpartition("/")[2].partition(":")[2]
         if image and image not in seen and "@" not in image and tag in ("", "latest"):
             seen.add(image)
-            yield Violation(
-                what=f"image {image} has no fixed tag", where=f"{container.path}.image", hint="name a version"
-            )
+            yield Violation(f"image {image} has no fixed tag", f"{container.path}.image", "name a version")
 
 
 @rule("warn", "Whoever may read the manifest, the job or its pods reads the value.")
@@ -164,7 +161,7 @@ def secret_in_plain_text(job: Workload) -> Iterator[Violation]:
         for name, variable in container.env.items():
             if _SECRET.search(name) and variable.value:
                 hint = "put it into a Secret and use valueFrom.secretKeyRef"
-                yield Violation(what=f"{name} is written into the manifest", where=f"{container.path}.env", hint=hint)
+                yield Violation(f"{name} is written into the manifest", f"{container.path}.env", hint)
 
 
 @rule("warn", "Current Istio reads the pod label; its proxy never ends and keeps the trial's pod alive (katib#2527).")
@@ -173,7 +170,7 @@ def istio_annotation_alone(job: Workload) -> Iterator[Violation]:
         if ISTIO_INJECT in pod.annotations and ISTIO_INJECT not in pod.labels:
             where = f"{pod.path}.metadata.annotations"
             hint = f'set the label {ISTIO_INJECT}: "false" beside it'
-            yield Violation(what=f"{ISTIO_INJECT} is an annotation, not a label", where=where, hint=hint)
+            yield Violation(f"{ISTIO_INJECT} is an annotation, not a label", where, hint)
 
 
 def _plain(job: Workload) -> Container | None:
@@ -193,7 +190,7 @@ def separate_trainings(job: Workload) -> Iterator[Violation]:
     if not reads_itself:
         what = f"{job.nodes} nodes start python without torchrun: {job.nodes} separate trainings"
         hint = "put torchrun in place of python, or python -m torch.distributed.run before the script"
-        yield Violation(what=what, where=f"{container.path}.command", hint=hint)
+        yield Violation(what, f"{container.path}.command", hint)
 
 
 @rule("warn", "Only torchrun starts numProcPerNode processes on each node.")
@@ -202,21 +199,21 @@ def one_process_a_node(job: Workload) -> Iterator[Violation]:
     if container is not None and processes and processes > 1:
         what = f"numProcPerNode is {processes}, but python without torchrun is one process"
         hint = "start it with torchrun, or set numProcPerNode: 1"
-        yield Violation(what=what, where=f"{container.path}.numProcPerNode", hint=hint)
+        yield Violation(what, f"{container.path}.numProcPerNode", hint)
 
 
 @rule("fail", "Trainer 2.2 replaced it by runtimePatches: kubectl refuses the field, other clients lose it unseen.")
 def old_overrides(job: Workload) -> Iterator[Violation]:
     for name, version in _OLD_FIELDS.items() if job.kind == TRAINJOB else ():
         if job.spec.get(name) is not None:
-            yield Violation(what=f"{name} is of {version}", where=f"{job.path}spec.{name}", hint=_INSTEAD)
+            yield Violation(f"{name} is of {version}", f"{job.path}spec.{name}", _INSTEAD)
 
 
 @rule("note", "A TrainJob's nodes restart OnFailure, up to the backoffLimit of the runtime's Job, six by default.")
 def nodes_restart(job: Workload) -> Iterator[Violation]:
     if job.kind == TRAINJOB and job.in_template:
         hint = "a runtime of your own with backoffLimit: 0 for its Job, or activeDeadlineSeconds"
-        yield Violation(what="a failing trial is tried again", where=f"{job.path}spec.runtimeRef", hint=hint)
+        yield Violation("a failing trial is tried again", f"{job.path}spec.runtimeRef", hint)
 
 
 @rule("note", "Kueue 0.19 leaves the training operator's jobs out of its default configuration (kueue#12606).")
@@ -225,7 +222,7 @@ def queue_may_be_ignored(job: Workload) -> Iterator[Violation]:
         hint = f"switch kubeflow.org/{job.kind.lower()} on in Kueue's integrations.frameworks"
         hint += ", or make it a TrainJob: podium migrate" if job.kind in MIGRATED_KINDS else ""
         what = f"Kueue 0.19 and later may ignore {QUEUE} of a {job.kind}"
-        yield Violation(what=what, where=f"{job.path}metadata.labels", hint=hint)
+        yield Violation(what, f"{job.path}metadata.labels", hint)
 
 
 def findings_of(job: Workload) -> list[Finding]:

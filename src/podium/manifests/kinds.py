@@ -23,7 +23,7 @@ class OperatorKind:
     """In the order in which their pods start."""
 
     restart_policy: str
-    """Of a replica that names none."""
+    """What a replica that names none gets."""
 
     required: str = ""
     """The role that must be there; empty if any will do."""

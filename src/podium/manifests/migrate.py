@@ -183,32 +183,32 @@ def _metadata(job: Workload) -> dict[str, Any]:
 def _metadata_notes(job: Workload) -> Iterator[Violation]:
     for name in job.metadata:
         if name not in (*_KEPT_METADATA, *_OF_THE_SERVER):
-            yield Violation(what="is left out: it belongs to the stored object", where=f"{job.path}metadata.{name}")
+            yield Violation("is left out: it belongs to the stored object", f"{job.path}metadata.{name}")
 
 
 def _policy_notes(job: Workload) -> Iterator[Violation]:
     path, policy = job.run_policy_path, job.run_policy
     for name, (what, hint) in _POLICY.items():
         if policy.get(name) is not None:
-            yield Violation(what=what, where=f"{path}.{name}", hint=hint)
+            yield Violation(what, f"{path}.{name}", hint)
     if job.clean_pod_policy == "All":
         what = "is left out: the pods stay, with their logs, until the TrainJob is deleted"
-        yield Violation(what=what, where=f"{path}.cleanPodPolicy")
+        yield Violation(what, f"{path}.cleanPodPolicy")
     policies = {replica.restart_policy: replica for replica in reversed(job.replicas)}
     for given, replica in policies.items():
         if given not in ("", "OnFailure"):
             where = f"{replica.path}.restartPolicy" if job.operator else f"{replica.pod.path}.spec.restartPolicy"
             what = f"{given} is left out: nodes restart OnFailure, {BACKOFF_LIMIT} times in all"
-            yield Violation(what=what, where=where, hint=OWN_RUNTIME)
+            yield Violation(what, where, OWN_RUNTIME)
     if policy.get("managedBy") not in (None, _MULTIKUEUE, "kubeflow.org/training-operator"):
-        yield Violation(what=f"{policy['managedBy']} is left out", where=f"{path}.managedBy")
+        yield Violation(f"{policy['managedBy']} is left out", f"{path}.managedBy")
     if job.elastic:
         what = f"is left out: a TrainJob has a fixed number of nodes, here {job.pod_count}"
         hint = "torchrun's --max-restarts, or PET_MAX_RESTARTS in spec.trainer.env, restarts processes within a node"
-        yield Violation(what=what, where=f"{job.path}spec.elasticPolicy", hint=hint)
+        yield Violation(what, f"{job.path}spec.elasticPolicy", hint)
     if job.kind == "PyTorchJob" and job.replica("Master") and job.workers:
         what = "a TrainJob is complete when every node is, a PyTorchJob when its Master was"
-        yield Violation(what=what, where=f"{job.replicas_path}.Master")
+        yield Violation(what, f"{job.replicas_path}.Master")
 
 
 _IN_JOBSET = "is left out: it stands in the runtime"
@@ -232,7 +232,7 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
     for replica in job.replicas:
         if replica is not first and (paths := list(_differences(first.pod.manifest, replica.pod.manifest))):
             what = f"differs in {', '.join(paths[:8])}: every node gets the {first.role}'s"
-            yield Violation(what=what, where=replica.pod.path)
+            yield Violation(what, replica.pod.path)
     pod = first.pod
     for name in _own_fields(pod.spec, {*PATCHED_POD, "restartPolicy", "serviceAccount"}):
         yield _not_patched(f"{pod.path}.spec.{name}")
@@ -246,7 +246,7 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
             yield _not_patched(f"{container.path}.{name}")
     for name in container.env:
         if name in RESERVED:
-            yield Violation(what=f"{name} is left out: Trainer sets it", where=f"{container.path}.env")
+            yield Violation(f"{name} is left out: Trainer sets it", f"{container.path}.env")
 
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
@@ -255,7 +255,7 @@ def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
 
 
 def _not_patched(where: str, what: str = "") -> Violation:
-    return Violation(what=f"{what} is left out: a TrainJob has no such field".strip(), where=where, hint=OWN_RUNTIME)
+    return Violation(f"{what} is left out: a TrainJob has no such field".strip(), where, OWN_RUNTIME)
 
 
 def _is_default_port(container: Container) -> bool:
@@ -284,17 +284,17 @@ def _command(job: Workload, container: Container, nodes: int) -> tuple[dict[str,
         words = with_torchrun(container.words)
         if words is None or not command:
             what = "several nodes need torchrun, and this does not begin with one python: put torchrun there yourself"
-            notes.append(Violation(what=what, where=f"{container.path}.command",
-                             hint="Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE"))  # fmt: skip
+            notes.append(Violation(what, f"{container.path}.command",
+                             "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE"))  # fmt: skip
         else:
             kept = _common_end(words, args)
             command, args = list(words[: len(words) - kept]), list(words[len(words) - kept :])
             before, after = (shorten(" ".join(line)) for line in (container.words, words))
             what = f"{before} becomes {after}: Trainer sets neither RANK nor WORLD_SIZE"
-            notes.append(Violation(what=what, where=f"{container.path}.command"))
+            notes.append(Violation(what, f"{container.path}.command"))
     elif nodes == 1 and job.kind == "PyTorchJob" and not launches(container.words):
         what = "neither RANK nor WORLD_SIZE is set any more: a script that insists on them needs torchrun before it"
-        notes.append(Violation(what=what, where=f"{container.path}.command"))
+        notes.append(Violation(what, f"{container.path}.command"))
     return {name: words for name, words in (("command", command), ("args", args)) if words}, notes
 
 
@@ -313,7 +313,7 @@ def _variable_notes(container: Container) -> Iterator[Violation]:
             instead = {"RANK": "PET_NODE_RANK", "WORLD_SIZE": "PET_NNODES"}.get(name[1], f"PET_{name[1]}")
             what = f"refers to {name[1]}, which Trainer does not set"
             hint = f"{instead} is what it sets; within torchrun's processes {name[1]} is there as before"
-            yield Violation(what=what, where=where, hint=hint)
+            yield Violation(what, where, hint)
 
 
 def _processes(job: Workload, container: Container, notes: list[Violation]) -> dict[str, int]:
@@ -321,7 +321,7 @@ def _processes(job: Workload, container: Container, notes: list[Violation]) -> d
     given = job.processes_per_replica or (job.elastic.processes if job.elastic else None)
     if given is None and launches(container.words):
         what = "is left out: Trainer starts as many processes on a node as it has GPUs, else CPUs in its request"
-        notes.append(Violation(what=what, where=f"{job.path}spec.nprocPerNode", hint="set spec.trainer.numProcPerNode"))
+        notes.append(Violation(what, f"{job.path}spec.nprocPerNode", "set spec.trainer.numProcPerNode"))
         return {}
     return {"numProcPerNode": given or 1}
 
@@ -374,7 +374,7 @@ def _trial_notes(experiment: Experiment) -> Iterator[Violation]:
     )
     for name, given, usual in conditions:
         if given and given != usual:
-            yield Violation(what=f"{given} becomes the condition of a TrainJob", where=f"{path}.{name}")
+            yield Violation(f"{given} becomes the condition of a TrainJob", f"{path}.{name}")
     usual_labels = default_primary_labels(template.workload.kind) or {}
     if dict(template.primary_pod_labels) != usual_labels:
-        yield Violation(what="metrics are collected from the first node", where=f"{path}.primaryPodLabels")
+        yield Violation("metrics are collected from the first node", f"{path}.primaryPodLabels")

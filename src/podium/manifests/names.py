@@ -5,8 +5,8 @@ import secrets
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.errors import require
-from podium.manifests.rules import Violation, broken
+from podium.errors import InvalidInput
+from podium.manifests.rules import Violation, broken, shorten
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -47,12 +47,13 @@ def named(manifest: Mapping[str, Any]) -> dict[str, Any]:
         InvalidInput: There is neither, or the name cannot be a folder's.
     """
     metadata = manifest.get("metadata")
-    require(isinstance(metadata, dict), "metadata is an object", "metadata: {name: …}", metadata=metadata)
-    assert isinstance(metadata, dict)
+    if not isinstance(metadata, dict):
+        raise InvalidInput(f"metadata must be an object, but got {shorten(metadata)}", "metadata: {name: …}")
     name = metadata.get("name")
     if not name and isinstance(metadata.get("generateName"), str):
         return {**manifest, "metadata": {**metadata, "name": metadata["generateName"] + random_suffix()}}
     # The name becomes a folder, so it is checked before the rules of each kind are.
-    fits = isinstance(name, str) and bool(name) and "/" not in name and name[0] != "."
-    require(fits, "metadata.name is a name", "lower case letters, digits and dashes", name=name)
+    if not isinstance(name, str) or not name or "/" in name or name[0] == ".":
+        hint = "lower case letters, digits and dashes"
+        raise InvalidInput(f"metadata.name must be a name, but got {shorten(name)}", hint)
     return dict(manifest)

@@ -36,10 +36,10 @@ class Finding:
     """What to do; None if there is nothing to do."""
 
     runner: str = ""
-    """Of the rule."""
+    """As the rule's."""
 
     refuses: bool = False
-    """Of the rule."""
+    """As the rule's."""
 
     @property
     def text(self) -> str:
@@ -71,7 +71,7 @@ def raise_for(findings: Iterable[Finding], runners: Collection[str] = (PODIUM,))
         raise BrokenRules(broken)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Violation:
     """A place where a rule applies; the rule adds its name, level and reason."""
 
@@ -168,7 +168,7 @@ def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violat
         rule: What must hold: an expression such as ``min <= max``, or a predicate that begins with "must".
     """
     must = rule if rule.startswith("must ") else f"`{rule}` must hold"
-    return Violation(what=f"{must}, but got {shorten(given)}", where=where, hint=hint)
+    return Violation(f"{must}, but got {shorten(given)}", where, hint)
 
 
 def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Violation]:
@@ -185,4 +185,4 @@ def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> V
         given: What follows ", not" in the sentence.
     """
     instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
-    return Violation(what=f"{runs}, not {given}", where=where, hint=hint or instead)
+    return Violation(f"{runs}, not {given}", where, hint or instead)

@@ -115,8 +115,7 @@ def patches(job: Workload) -> Iterator[Violation]:
 
 def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Violation]:
     if patched.get("name") != NODE and known:
-        hint = "torch-distributed has no other"
-        yield broken(f"{path}.name", f"must be {NODE}", patched.get("name"), hint)
+        yield broken(f"{path}.name", f"must be {NODE}", patched.get("name"), "torch-distributed has no other")
     pod, inside = mapping(template_of(patched).get("spec")), f"{path}.template.spec.template.spec"
     for name in sorted(set(pod) - set(PATCHED_POD)):
         yield _not_patched(f"{inside}.{name}", PATCHED_POD, name)

@@ -27,7 +27,7 @@ _FRACTION = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 def early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]:
     if experiment.early_stopping and not experiment.template.retain:
         where = "spec.trialTemplate.retain"
-        yield Violation(what="early stopping without retain: true", where=where, hint="set retain: true")
+        yield Violation("early stopping without retain: true", where, "set retain: true")
 
 
 @rule("warn", "Katib stores an empty text for `loss=nan`; the trial succeeds and can be named the best (katib#2723).")
@@ -45,7 +45,7 @@ def bad_values_count(experiment: Experiment) -> Iterator[Violation]:
             more = "; the next number after it then ends the Experiment as goal reached" if ends else ""
             where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
             hint = r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
-            yield Violation(what=f"a line `{name}=nan` is taken as a value{more}", where=where, hint=hint)
+            yield Violation(f"a line `{name}=nan` is taken as a value{more}", where, hint)
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
@@ -57,7 +57,7 @@ def metric_cannot_be_found(experiment: Experiment) -> Iterator[Violation]:
             where = "spec.objective." + ("additionalMetricNames" if index else "objectiveMetricName")
             hint = "choose a name of letters, digits, _ and -, or write a metricsFormat that finds it"
             level = "warn" if index else None
-            yield Violation(what=f"no line can report {name!r}", where=where, hint=hint, level=level)
+            yield Violation(f"no line can report {name!r}", where, hint, level=level)
 
 
 @rule("warn", "With the default strategy min, a loss printed for each batch makes the luckiest batch the objective.")
@@ -68,7 +68,7 @@ def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violatio
     if experiment.collector.reads_text and _LOSS.search(name) and lowest:
         hint = f"print batches under another name (train_loss=…), and write the strategy of {name} down"
         where = "spec.objective.metricStrategies"
-        yield Violation(what=f"{name} is minimized over everything printed", where=where, hint=hint)
+        yield Violation(f"{name} is minimized over everything printed", where, hint)
 
 
 @rule("warn", "A trial's value is the strategy's: with the opposite one, trials are judged by their worst epoch.")
@@ -78,7 +78,7 @@ def strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation
     if experiment.objective.strategies.get(name) == against:
         what = f"{experiment.objective.direction} {name} with strategy {against}"
         hint = "use the objective's own direction, or latest"
-        yield Violation(what=what, where="spec.objective.metricStrategies", hint=hint)
+        yield Violation(what, "spec.objective.metricStrategies", hint)
 
 
 @rule("warn", "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95.")
@@ -86,29 +86,25 @@ def goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
     name, goal = experiment.objective.metric, experiment.objective.goal
     if goal is not None and goal > 1 and _FRACTION.search(name):
         what = f"the goal {goal:g} is above 1 for {name}"
-        yield Violation(
-            what=what, where="spec.objective.goal", hint="print and compare fractions, or percent, not both"
-        )
+        yield Violation(what, "spec.objective.goal", "print and compare fractions, or percent, not both")
 
 
 @rule("warn", "Without maxTrialCount trials are made until the goal is reached or the algorithm has no more.")
 def trials_without_end(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_trials is None and not experiment.algorithm.facts.is_finite:
-        yield Violation(what="no maxTrialCount", where="spec.maxTrialCount", hint="set it")
+        yield Violation("no maxTrialCount", "spec.maxTrialCount", "set it")
 
 
 @rule("warn", "Without maxFailedTrialCount an Experiment all of whose trials failed is Succeeded.")
 def failures_without_limit(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed is None:
-        yield Violation(
-            what="no maxFailedTrialCount", where="spec.maxFailedTrialCount", hint="set it, for example to 3"
-        )
+        yield Violation("no maxFailedTrialCount", "spec.maxFailedTrialCount", "set it, for example to 3")
 
 
 @rule("note", "maxFailedTrialCount 0 acts as 1: the first failure ends the Experiment.")
 def no_failures_allowed(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed == 0:
-        yield Violation(what="maxFailedTrialCount is 0", where="spec.maxFailedTrialCount", hint="write 1, or more")
+        yield Violation("maxFailedTrialCount is 0", "spec.maxFailedTrialCount", "write 1, or more")
 
 
 @rule("warn", "A search service that does not know a distribution drops it without a word.")
@@ -119,7 +115,7 @@ def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
             continue
         where = f"spec.parameters[{index}].feasibleSpace.distribution"
         hint = "use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent"
-        yield Violation(what=f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where=where, hint=hint)
+        yield Violation(f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where, hint)
 
 
 @refused("fail", "bayesianoptimization samples every double on a log scale, whatever the distribution says.")
@@ -127,7 +123,7 @@ def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         if experiment.algorithm.facts.always_log and parameter.kind == "double" and parameter.low <= 0:
             where = f"spec.parameters[{index}].feasibleSpace.min"
-            yield Violation(what=f"{parameter.name} begins at {parameter.low:g}", where=where, hint="begin above 0")
+            yield Violation(f"{parameter.name} begins at {parameter.low:g}", where, "begin above 0")
 
 
 @rule("warn", "Trials that run at once cannot learn from each other.")
@@ -135,7 +131,7 @@ def nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
     parallel, most = experiment.limits.parallel, experiment.limits.max_trials
     if experiment.algorithm.facts.warm_trials and most is not None and 1 < most <= parallel:
         what = f"all {most} trials run at once: {experiment.algorithm.name} is no better than random"
-        yield Violation(what=what, where="spec.parallelTrialCount", hint="run fewer in parallel")
+        yield Violation(what, "spec.parallelTrialCount", "run fewer in parallel")
 
 
 @refused(
@@ -148,27 +144,27 @@ def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]
     count = f"maxTrialCount is {most}" if most else "there is no maxTrialCount"
     what = f"{count}, but Katib's {algorithm.name} stops answering after the first {parallel} trials"
     hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run continues with the other rungs"
-    yield Violation(what=what, where="spec.maxTrialCount", hint=hint)
+    yield Violation(what, "spec.maxTrialCount", hint)
 
 
 @refused("warn", "asha is podium's own; Katib's webhook refuses it.")
 def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.algorithm.facts.in_katib:
         what = f"{experiment.algorithm.name} runs on this machine only"
-        yield Violation(what=what, where="spec.algorithm.algorithmName", hint="use random or tpe on a cluster")
+        yield Violation(what, "spec.algorithm.algorithmName", "use random or tpe on a cluster")
 
 
 @refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")
 def name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
     if "." in experiment.name and not experiment.template.workload.has_roles:  # of those the checks of manifests speak
-        yield Violation(what=f"the name {experiment.name} has a dot", where="metadata.name", hint="use a dash")
+        yield Violation(f"the name {experiment.name} has a dot", "metadata.name", "use a dash")
 
 
 @rule("note", "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.")
 def search_service_stays(experiment: Experiment) -> Iterator[Violation]:
     if experiment.resume_policy == "LongRunning":
         what = "a pod of the search service stays after the end"
-        yield Violation(what=what, where="spec.resumePolicy", hint="set Never unless you will raise maxTrialCount")
+        yield Violation(what, "spec.resumePolicy", "set Never unless you will raise maxTrialCount")
 
 
 @rule("note", "The JSON format wants one object a line whose values are texts; numbers are passed over without a word.")
@@ -176,14 +172,14 @@ def json_values_are_texts(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.reads_json:
         name = experiment.objective.metric or "loss"
         where = "spec.metricsCollectorSpec.source.fileSystemPath.format"
-        yield Violation(what=f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}', where=where, hint="quote the values")
+        yield Violation(f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}', where, "quote the values")
 
 
 @rule("warn", "Katib's default configuration has no collector image for PrometheusMetric.")
 def collector_without_image(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.kind == "PrometheusMetric":
         where = "spec.metricsCollectorSpec.collector.kind"
-        yield Violation(what="the collector is PrometheusMetric", where=where, hint="use StdOut")
+        yield Violation("the collector is PrometheusMetric", where, "use StdOut")
 
 
 @trap
@@ -191,7 +187,7 @@ def commands(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if not container.command:
             hint = "without it Katib must read the image's entrypoint from its registry"
-            yield Violation(what="the wrapped container has no command", where=f"{container.path}.command", hint=hint)
+            yield Violation("the wrapped container has no command", f"{container.path}.command", hint)
 
 
 @trap
@@ -209,6 +205,6 @@ def _unknown(value: Any, schema: Schema, path: str) -> Iterator[Violation]:
             where = f"{path}.{field}"
             if field not in schema:
                 hint = suggestion(str(field), schema)
-                yield Violation(what=f"{path} has no field {field}: Katib drops it", where=where, hint=hint)
+                yield Violation(f"{path} has no field {field}: Katib drops it", where, hint)
             elif where != "spec.trialTemplate.trialSpec":  # its own kind knows its fields
                 yield from _unknown(inner, schema[field], where)

@@ -57,7 +57,7 @@ def shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
             effects = dict.fromkeys(f"`{first_of(special.text)}` {special.effect}" for special in harmful)
             short = len(word) <= 60 and not set(word) & set("\"'\n")
             hint = f"quote it for the shell: '{word}'" if short else "put the script into a file of the image"
-            yield Violation(what=f"`{first_of(word)}`: {'; '.join(effects)}", where=path, hint=hint)
+            yield Violation(f"`{first_of(word)}`: {'; '.join(effects)}", path, hint)
 
 
 @rule("warn", JOINED)
@@ -66,7 +66,7 @@ def shell_expands_words(experiment: Experiment) -> Iterator[Violation]:
         for path, word, special in _listed(experiment, container):
             if special.harmless:
                 hint = "fine if it is meant; else put it in single quotes, or use $(NAME), which Kubernetes replaces"
-                yield Violation(what=f"`{first_of(word)}`: `{special.text}` {special.effect}", where=path, hint=hint)
+                yield Violation(f"`{first_of(word)}`: `{special.text}` {special.effect}", path, hint)
 
 
 @rule("fail", "Values are put into the template's JSON and then into a shell's command line as they are.")
@@ -82,7 +82,7 @@ def shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
                     what = f"{shown} of parameter {parameter} would not arrive as written in `{first_of(word)}`"
                     quoted = f"'${{trialParameters.{name}}}'"
                     hint = f"write {quoted} with single quotes; spell values without quotes and backslashes"
-                    yield Violation(what=what, where=path, hint=hint)
+                    yield Violation(what, path, hint)
 
 
 def _values(experiment: Experiment) -> Iterator[tuple[str, tuple[str, list[str]]]]:
@@ -112,7 +112,7 @@ def shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
         runs_script = len(words) > 2 and is_shell(words) and re.fullmatch(r"-\w*c", words[1])
         if runs_script and not takes_script(words):
             what = f"`{words[0]} {words[1]}` is wrapped once more, so its script is cut at the first blank"
-            yield Violation(what=what, where=f"{container.path}.command", hint="begin the command with sh, -c")
+            yield Violation(what, f"{container.path}.command", "begin the command with sh, -c")
 
 
 @rule("warn", "Katib appends its redirection to the script: only the last command's output is collected.")
@@ -122,7 +122,7 @@ def last_command_only(experiment: Experiment) -> Iterator[Violation]:
         if len(commands) > 1:
             what = f"of {len(commands)} commands only `{first_of(commands[-1])}` is collected"
             level = "fail" if commands[-1].split()[0] in _IDLE else None
-            yield Violation(what=what, where=path, hint="put the commands in braces: { a; b; }", level=level)
+            yield Violation(what, path, "put the commands in braces: { a; b; }", level=level)
 
 
 @rule("fail", "Katib appends ` 1>FILE 2>&1 && …` to the script; after a line break, ;, & or a comment it is lost.")
@@ -132,7 +132,7 @@ def output_not_collected(experiment: Experiment) -> Iterator[Violation]:
         if not last or re.search(r"(^|\s)#[^'\"]*$", last):
             ending = repr(script[-12:])[1:-1]
             hint = "end the script with its last command: in YAML write |- or >- instead of | or >"
-            yield Violation(what=f"the script ends with `…{ending}`", where=path, hint=hint)
+            yield Violation(f"the script ends with `…{ending}`", path, hint)
 
 
 def _scripts(experiment: Experiment) -> Iterator[tuple[str, str]]:
@@ -148,9 +148,7 @@ def words_after_script(experiment: Experiment) -> Iterator[Violation]:
         words = container.words
         if takes_script(words) and len(words) > 3:
             what = f"`{first_of(' '.join(words[3:]))}` is joined to the script"
-            yield Violation(
-                what=what, where=list(container.numbered_words)[3][0], hint="write the whole command in one script"
-            )
+            yield Violation(what, list(container.numbered_words)[3][0], "write the whole command in one script")
 
 
 @rule("fail", "For early stopping the shell must have exactly one child, which gets the signal.")
@@ -161,7 +159,7 @@ def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Vi
         operators = [operator for operator in split_script(script).operators if operator in ("|", "|&", "&")]
         if operators:
             hint = "run one program in the foreground, without a pipe"
-            yield Violation(what=f"the script has `{operators[0]}` in it", where=path, hint=hint)
+            yield Violation(f"the script has `{operators[0]}` in it", path, hint)
 
 
 @rule("warn", "Katib wraps the reporting pod's command only; elsewhere no shell takes the quotes away.")
@@ -174,4 +172,4 @@ def quotes_reach_workers(experiment: Experiment) -> Iterator[Violation]:
             for path, word in container.numbered_words:
                 if re.search(r"^'.*'$|^\".*\"$|=['\"].*['\"]$", word):
                     what = f"`{first_of(word)}` reaches the {replica.role or 'other'} pods with its quotes"
-                    yield Violation(what=what, where=path, hint="quote for the shell in the Master only")
+                    yield Violation(what, path, "quote for the shell in the Master only")

@@ -156,7 +156,7 @@ def pods(experiment: Experiment) -> Iterator[Violation]:
             names = [container.name for container in replica.pod.containers]
             hint = f"call the container that trains {name}, or change primaryContainerName"
             what = f"the {replica.role or 'trial'}'s pod has no container {name!r}, only {names}"
-            yield Violation(what=what, where=path, hint=hint)
+            yield Violation(what, path, hint)
     if job.has_roles:
         container = job.operator.container if job.operator else NODE
         if name != container:
@@ -245,8 +245,7 @@ def required_settings(experiment: Experiment) -> Iterator[Violation]:
     algorithm, settings = experiment.algorithm.facts, experiment.algorithm.settings
     path = "spec.algorithm.algorithmSettings"
     if missing := [name for name in algorithm.required if name not in settings]:
-        what = f"{algorithm.name} needs the settings {', '.join(missing)}"
-        yield Violation(what=what, where=path, hint=algorithm.example)
+        yield Violation(f"{algorithm.name} needs the settings {', '.join(missing)}", path, algorithm.example)
     if algorithm.keeps_files and experiment.resume_policy != "FromVolume":
         must = f"must be FromVolume for {algorithm.name}, which keeps its trials' files on a volume"
         yield broken("spec.resumePolicy", must, experiment.resume_policy, "set it to FromVolume")

@@ -10,7 +10,7 @@ from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.job_rules import OPERATOR_ENV
 from podium.manifests.labels import ISTIO_INJECT
-from podium.manifests.rules import Rules, Violation
+from podium.manifests.rules import PODIUM, Rules, Violation
 from podium.manifests.workload import Container, Replica, Workload
 
 TRIAL_RULES, TRAINER_RULES = Rules[Experiment](), Rules[Experiment]()
@@ -29,7 +29,7 @@ def no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
     if wanted:
         what = f"no pod has the labels {dict(wanted)}"
         hint = "leave primaryPodLabels out, or give the pods these labels"
-        yield Violation(what=what, where="spec.trialTemplate.primaryPodLabels", hint=hint)
+        yield Violation(what, "spec.trialTemplate.primaryPodLabels", hint)
 
 
 @rule("warn", "Each pod with a collector reports for the trial; values of several pods become one series.")
@@ -40,7 +40,7 @@ def several_pods_report(experiment: Experiment) -> Iterator[Violation]:
     count = len(primary) if job.has_roles else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
     if count > 1:
         hint = "set primaryPodLabels so that one pod has them"
-        yield Violation(what=f"{count} pods report metrics", where="spec.trialTemplate.primaryPodLabels", hint=hint)
+        yield Violation(f"{count} pods report metrics", "spec.trialTemplate.primaryPodLabels", hint)
 
 
 @rule("note", "Where Istio injects its proxy, the proxy never ends and keeps the trial's pod alive (katib#2527).")
@@ -49,7 +49,7 @@ def istio_not_switched_off(experiment: Experiment) -> Iterator[Violation]:
     missing = [pod for pod in pods if ISTIO_INJECT not in pod.labels and ISTIO_INJECT not in pod.annotations]
     if missing:
         where = f"{missing[0].path}.metadata.labels"
-        yield Violation(what=f"no label {ISTIO_INJECT}", where=where, hint=f'set the pod label {ISTIO_INJECT}: "false"')
+        yield Violation(f"no label {ISTIO_INJECT}", where, f'set the pod label {ISTIO_INJECT}: "false"')
 
 
 @rule("warn", "The collector waits for every process of the pod; a second container that does not end holds the trial.")
@@ -60,7 +60,7 @@ def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violatio
         if template.is_primary(replica) and len(pod.containers) > 1:
             names = ", ".join(container.name for container in pod.containers)
             hint = "make it an init container, or set waitAllProcesses: false in katib-config"
-            yield Violation(what=f"the pod has containers {names}", where=f"{pod.path}.spec.containers", hint=hint)
+            yield Violation(f"the pod has containers {names}", f"{pod.path}.spec.containers", hint)
 
 
 def sample_trial(experiment: Experiment, name: str) -> Workload | None:
@@ -75,8 +75,11 @@ def sample_trial(experiment: Experiment, name: str) -> Workload | None:
         return None
 
 
-@TRAINER_RULES.rule(
-    "fail", "podium's trainer ends with exit code 2 before it reads any data, in every trial.", refuses=True
+@TRAINER_RULES.rule(  # another image may have another trainer
+    "fail",
+    "podium's trainer ends with exit code 2 before it reads any data, in every trial.",
+    runner=PODIUM,
+    refuses=True,
 )
 def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
     from podium.trainer.config import parse
@@ -95,8 +98,7 @@ def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
             continue  # the rules about shells say why
         except InvalidInput as error:
             what = f"podium's trainer refuses its flags: {error.message}"
-            hint = error.hint or "see python -m podium.trainer --help"
-            yield Violation(what=what, where=f"{written.path}.args", hint=hint)
+            yield Violation(what, f"{written.path}.args", error.hint or "see python -m podium.trainer --help")
             return  # the other replicas have the same flags
 
 
@@ -105,9 +107,7 @@ def image_without_shell(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if re.search(r"distroless|/static[:@-]|scratch", container.image):
             hint = "use an image with a shell, or the Push collector"
-            yield Violation(
-                what=f"{container.image} seems to have no shell", where=f"{container.path}.image", hint=hint
-            )
+            yield Violation(f"{container.image} seems to have no shell", f"{container.path}.image", hint)
 
 
 @rule(
@@ -122,7 +122,7 @@ def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]
         python = bool(words) and _PYTHON.fullmatch(words[0])
         if python and "-u" not in words and "PYTHONUNBUFFERED" not in container.env:
             hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
-            yield Violation(what="the output may come late", where=f"{container.path}.command", hint=hint)
+            yield Violation("the output may come late", f"{container.path}.command", hint)
 
 
 @rule("warn", "A File collector reads the file only; the program must write it, stdout stays in the container's log.")
@@ -135,7 +135,7 @@ def nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
         folder = path.rstrip("/").rpartition("/")[0]
         if not any(path.rstrip("/") in text or (folder and folder in text) for text in [*container.words, *values]):
             hint = "pass the path to the program, or make sure that it writes there by itself"
-            yield Violation(what=f"{path} is not named by the command", where=container.path, hint=hint)
+            yield Violation(f"{path} is not named by the command", container.path, hint)
 
 
 @rule("note", "Each trial's job is deleted when it has ended, and with it everything not stored elsewhere.")
@@ -150,10 +150,10 @@ def trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
             hint = "add a trialParameter with reference ${trialSpec.Name} and put it into the path"
             if "://" in value or _is_shared(value, replica, container):
                 what = f"`{flag}` is {value} for every trial: the last one overwrites the best one"
-                yield Violation(what=what, where=container.path, hint=hint, level="warn")
+                yield Violation(what, container.path, hint, level="warn")
             elif "/" in value and not experiment.template.retain:
                 what = f"what `{flag}` writes to {value} is gone with the trial's pod"
-                yield Violation(what=what, where=container.path, hint=f"write to a store such as s3://, and {hint}")
+                yield Violation(what, container.path, f"write to a store such as s3://, and {hint}")
 
 
 def _is_shared(path: str, replica: Replica, container: Container) -> bool:

@@ -163,7 +163,7 @@ def placeholders(experiment: Experiment) -> Iterator[Violation]:
     try:
         fill(template.workload.manifest, dict.fromkeys(names, "test-value"))
     except InvalidInput as error:
-        yield Violation(what=error.message, where="spec.trialTemplate.trialSpec", hint=error.hint)
+        yield Violation(error.message, "spec.trialTemplate.trialSpec", error.hint)
 
 
 @refused
