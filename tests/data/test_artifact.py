@@ -131,7 +131,7 @@ def test_parts_that_fit_nothing_are_refused_and_nothing_is_written(
         write(tmp_path / "d", {**parts, "test": eleven})
     with pytest.raises(InvalidInput, match="every part has an item"):
         write(tmp_path / "d", {**parts, "test": cut(eleven, 0)})
-    with pytest.raises(InvalidInput, match="one target an item"):
+    with pytest.raises(InvalidInput, match="images has 100 items, but there are 99 targets"):
         replace(parts["test"], target=parts["test"].target[1:])
     assert list(tmp_path.iterdir()) == []
 

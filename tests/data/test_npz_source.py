@@ -97,8 +97,8 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
     ("change", "options", "message"),
     [
         ({}, {"group": "patiant"}, "has no array 'patiant'"),
-        ({"y": np.arange(59)}, {}, "one target an item"),
-        ({"x": np.array([["a"]] * 60)}, {}, "arrays hold numbers"),
+        ({"y": np.arange(59)}, {}, "x has 60 items, but there are 59 targets"),
+        ({"x": np.array([["a"]] * 60)}, {}, "x holds <U1, but inputs and targets are numbers"),
         ({"x": np.array([{}] * 60)}, {}, r"x\.npy is not an array of numbers or text"),
         ({"x": np.full((60, 2), np.nan)}, {"allow_duplicates": True}, "x holds nan in item 1, column 1"),
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),

@@ -162,7 +162,7 @@ def test_a_promotion_stands_when_mlflow_does_not_answer(
     "uri", ["mlflow:5000", "file:///mlruns", "sqlite:///mlflow.db", "http://me:pass-of-mine@mlflow:5000"]
 )
 def test_an_address_that_cannot_work_is_refused(uri: str) -> None:
-    with pytest.raises(InvalidInput, match="tracking is the address of an MLflow server") as refused:
+    with pytest.raises(InvalidInput, match=r"address of (an )?MLflow") as refused:
         check_tracking(uri)
     assert "pass-of-mine" not in str(refused.value)
 

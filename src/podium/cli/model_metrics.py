@@ -48,5 +48,5 @@ def champions(registry: "Registry") -> str:
         held = model.aliases().get(CHAMPION)
         there = held is not None and model.catalog.exists(held.version)
         since[model.name] = moment(held.time).timestamp() if held and there else 0
-    told = "When the champion became it, by promotion or rollback; 0 for a model without one."
-    return metric("podium_champion_since_timestamp_seconds", told, since, "model")
+    description = "When the champion became it, by promotion or rollback; 0 for a model without one."
+    return metric("podium_champion_since_timestamp_seconds", description, since, "model")

@@ -30,7 +30,7 @@ from podium.data.schema import (
     digest_of,
 )
 from podium.documents import MAX_JSON, load_json
-from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError, require
+from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
 from podium.settings import Settings
 from podium.storage import connect, local_path
 
@@ -74,7 +74,8 @@ def describe(uri: str | Path) -> DatasetInfo:
     except InvalidInput as error:
         raise Damaged(error.message, PREPARE_HINT) from error
     known = value.get("format") if isinstance(value, dict) else None
-    require(known == FORMAT, f"format is {FORMAT!r}", PREPARE_HINT, format=known, file=where)
+    if known != FORMAT:
+        raise InvalidInput(f"{where} has the format {known!r}, but this podium reads {FORMAT!r}", PREPARE_HINT)
     try:
         info = DatasetInfo.from_json(value, where)
     except InvalidInput as error:
@@ -102,7 +103,8 @@ def load(uri: str | Path, part: str) -> Split:
         InvalidInput: No such part, or a dataset of another format.
         Damaged: A file does not match its checksum.
     """
-    require(part in PARTS, f"part is one of {', '.join(PARTS)}", part=part)
+    if part not in PARTS:
+        raise InvalidInput(f"a dataset has no part {part!r}", f"its parts are {', '.join(PARTS)}")
     whole = describe(uri)
     info = whole.parts[part]
     home = _home(uri, whole, part)

@@ -278,12 +278,15 @@ class Split:
     """The dataset's description."""
 
     def __post_init__(self) -> None:
-        require(len(self.inputs) > 0, "a part has an input", inputs=0)
+        if not self.inputs:
+            raise InvalidInput("a part of a dataset needs an input, but has none")
         for name, array in {**self.inputs, "target": self.target}.items():
-            require(array.ndim >= 1, "arrays are [n, …]", name=name, shape=array.shape)
-            require(array.dtype.kind in "biuf", "arrays hold numbers", name=name, dtype=str(array.dtype))
+            if array.ndim == 0:
+                raise InvalidInput(f"{name} is a single number, but an array has an entry for each item")
+            if array.dtype.kind not in "biuf":
+                raise InvalidInput(f"{name} holds {array.dtype}, but inputs and targets are numbers")
             if len(array) != len(self.target):
-                require(False, "one target an item", name=name, items=len(array), targets=len(self.target))
+                raise InvalidInput(f"{name} has {len(array):,} items, but there are {len(self.target):,} targets")
 
     def __len__(self) -> int:
         return len(self.target)

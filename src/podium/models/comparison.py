@@ -112,14 +112,14 @@ class TestItems:
         """
         import numpy as np
 
-        names = tuple(dict.fromkeys([*self.classes, *(name for one in measured for name in one.classes)]))
-        fair = np.logical_and.reduce([one.fair for one in measured])
-        notes = [note for one in measured for note in one.notes]
+        names = tuple(dict.fromkeys([*self.classes, *(name for version in measured for name in version.classes)]))
+        fair = np.logical_and.reduce([version.fair for version in measured])
+        notes = [note for version in measured for note in version.notes]
         if left_out := int((~fair).sum()):
             notes.append(f"{left_out:,} of {len(fair):,} test items are left out: a model was trained on them or "
                          "chosen by them, or cannot read them")  # fmt: skip
         if self.classes:
-            shared = [name for name in self.classes if all(name in one.classes for one in measured)]
+            shared = [name for name in self.classes if all(name in version.classes for version in measured)]
             if len(shared) < len(self.classes):
                 known = np.isin(self.target, [names.index(name) for name in shared])
                 notes.append(f"compared on the {len(shared)} of {len(self.classes)} classes that all models know: "
@@ -129,7 +129,7 @@ class TestItems:
         items = np.flatnonzero(fair)
         return SharedItems(
             items=items, target=self.target[items], classes=names, inputs=self.inputs, notes=tuple(notes),
-            predicted=tuple(by_name(one.predicted[items], one.classes, names) for one in measured),
+            predicted=tuple(by_name(version.predicted[items], version.classes, names) for version in measured),
             groups=_groups(self.units, items),
         )  # fmt: skip
 

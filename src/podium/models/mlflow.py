@@ -5,7 +5,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from podium.errors import InvalidInput, NotFound, PodiumError, require
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.models.journal import Record
 from podium.pod import POD_NAME
 
@@ -35,8 +35,10 @@ def check_tracking(uri: str, *, here: bool = False) -> None:
     hint = "http://mlflow:5000 or sqlite:////directory/mlflow.db; MLFLOW_TRACKING_USERNAME and _PASSWORD log in"
     shown = uri.replace(f"{parts.username}:{parts.password}@", "…@")
     absolute = parts.scheme == "sqlite" and uri.startswith("sqlite:////")  # steps have another working directory
-    fits = (parts.scheme in ("http", "https") or absolute) and not parts.password
-    require(fits, "tracking is the address of an MLflow server or database, without a password", hint, tracking=shown)
+    if parts.password:
+        raise InvalidInput(f"an address of MLflow must not hold a password: {shown!r}", hint)
+    if parts.scheme not in ("http", "https") and not absolute:
+        raise InvalidInput(f"not the address of an MLflow server or database: {shown!r}", hint)
     if here and find_spec("mlflow") is None:
         raise InvalidInput(f"tracking={uri} needs MLflow", INSTALL)
 

@@ -286,7 +286,7 @@ class Model:
 
         Args:
             version: The challenger, already uploaded.
-            judge: Decides between the challenger and a champion, or about a first champion; it is told how many
+            judge: Decides between the challenger and a champion, or about a first champion; it also gets how many
                 challengers the test part has seen, with this one.
             evidence: Kept in the history beside the decision: run id, dataset digest, …; ``test_part`` says which
                 test part it is.
