@@ -54,8 +54,8 @@ def list_(context: click.Context, last: int, as_json: bool, server: ServerOption
         summaries = [run.summary for run in on_server]
         output(as_json, summaries, lambda: _listed(on_server, "NAME", [run.name for run in on_server]))
         return
-    known: Sequence[Run | ServerRun] = podium.runs().all
-    rows = [{**_summary(run), "bytes": run.size, "result": run.result} for run in podium.runs().all]
+    known = podium.runs().all
+    rows = [{**_summary(run), "bytes": run.size, "result": run.result} for run in known]
     output(as_json, rows, lambda: _listed(known, ">SIZE", [size(row["bytes"]) for row in rows]))
 
 
