@@ -62,6 +62,17 @@ def test_a_run_of_the_server_is_shown_with_its_steps(kfp: KfpServer, three: list
     assert isinstance(podium(kfp, "runs", "show", "none").exception, NotFound)
 
 
+def test_the_steps_of_a_run_are_shown_as_they_began(kfp: KfpServer, world: KfpWorld, three: list[str]) -> None:
+    began = {"upload": 9, "evaluate": None, "prepare": 1, "train": 5}
+    tasks = [
+        {"display_name": name, "state": "RUNNING"} | ({"start_time": f"2026-01-01T00:00:{at:02}Z"} if at else {})
+        for name, at in began.items()
+    ]
+    world.runs[three[2]]["run_details"] = {"task_details": tasks}
+    shown = json.loads(podium(kfp, "runs", "show", three[2], "--json").stdout)
+    assert list(shown["tasks"]) == ["prepare", "train", "upload", "evaluate"]
+
+
 def test_a_run_in_flight_is_stopped_once(kfp: KfpServer, world: KfpWorld, three: list[str]) -> None:
     assert "is being cancelled" in podium(kfp, "runs", "stop", three[2]).stderr
     assert world.runs[three[2]]["state"] == "CANCELING"

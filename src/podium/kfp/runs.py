@@ -310,8 +310,9 @@ def terminate(server: Server, run_id: str) -> None:
 
 
 def tasks_of(run: Any) -> dict[str, str]:
-    """Return the state of each of the pipeline's own tasks by name, without drivers and the root."""
+    """Return the state of each of the pipeline's own tasks by name as they began, without drivers and the root."""
     details = (run.run_details.task_details if run.run_details else None) or []
+    details = sorted(details, key=lambda task: str(task.start_time or "later"))  # the server has no order (2.0.5)
     return {str(task.display_name): str(task.state) for task in details if task.state and _is_own(task)}
 
 
