@@ -589,6 +589,10 @@ def test_every_rule_has_a_test_and_a_docs_row() -> None:
     assert [name for name in sorted(names) if name not in tested] == []
     documented = (here.parent.parent / "docs" / "doctor.md").read_text()
     assert [name for name in sorted(names) if f"`{name}`" not in documented] == []
+    rules = [rule for table in tables for rule in table if f"\n| `{rule.name}` |" in documented]
+    rows = [f"| `{rule.name}` | {rule.level} | {rule.why} |".replace("\\|", "|") for rule in rules]
+    assert [row for row in rows if row not in documented.replace("\\|", "|")] == []
+    assert len(rows) > 80
 
 
 def test_half_a_character_in_a_name_is_examined() -> None:
