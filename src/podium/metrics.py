@@ -33,6 +33,8 @@ UNAVAILABLE = "unavailable"
 PACE = "pace: "
 """Begins the line in which podium's trainer says how fast it is; no metric is in it."""
 
+_LESS = {"loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret"}
+_SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([Ee][+-]?\d+)?", re.ASCII)
@@ -48,6 +50,16 @@ class Reading:
 
     time: datetime = _NO_TIME
     """The time on the line; without one the earliest time there is."""
+
+
+def less_is_better(name: str) -> bool:
+    """Guess by the words in a metric's name whether less of it is better."""
+    return not _LESS.isdisjoint(name.lower().replace("-", "_").split("_"))
+
+
+def is_share(name: str) -> bool:
+    """Guess by a metric's name whether its values lie between 0 and 1."""
+    return _SHARE.search(name) is not None
 
 
 def format_metrics(*, time: datetime | None = None, **values: float) -> str:

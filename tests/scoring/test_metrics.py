@@ -10,6 +10,8 @@ import pytest
 from sklearn import metrics as reference
 
 from podium.errors import InvalidInput
+from podium.metrics import is_share, less_is_better
+from podium.scoring import Metric
 from podium.scoring.metrics import METRICS, find_metric
 
 Array = np.ndarray[Any, Any]
@@ -163,3 +165,10 @@ def test_a_misspelled_metric_gets_a_suggestion() -> None:
     with pytest.raises(InvalidInput, match="of rmse less is better, so it cannot be maximized"):
         find_metric("max:rmse")
     assert find_metric("min:rmse") is METRICS["rmse"]
+
+
+@pytest.mark.parametrize("metric", METRICS.values(), ids=lambda metric: metric.name)
+def test_names_of_printed_metrics_mean_what_scoring_declares(metric: Metric) -> None:
+    assert less_is_better(metric.name) != metric.maximize
+    assert is_share(metric.name) == (metric.range == (0, 1))
+    assert sum(known.is_default for known in METRICS.values() if known.kind == metric.kind) == 1

@@ -18,14 +18,11 @@ from podium.manifests.experiment.shell import takes_script
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
-from podium.metrics import STRICT_FORMAT
+from podium.metrics import STRICT_FORMAT, less_is_better
 from podium.notebook import say
 from podium.settings import Settings
 from podium.storage import absolute
 from podium.training.target import TRAINER_IMAGE
-
-LESS = ("loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret")
-"""Words in the name of a metric of which less is better, where nobody says it."""
 
 CONTAINER = "training"
 
@@ -50,8 +47,7 @@ class Goal:
             raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss")
         if colon:
             return cls(metric=name, maximize=prefix == "max")
-        words = set(name.lower().replace("-", "_").split("_"))
-        return cls(metric=name, maximize=not words & set(LESS))
+        return cls(metric=name, maximize=not less_is_better(name))
 
     def __str__(self) -> str:
         return f"{'maximize' if self.maximize else 'minimize'} {self.metric}"

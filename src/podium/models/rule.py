@@ -1,7 +1,7 @@
 """The promotion rule: when a challenger replaces the champion, decided item by item on the same test part."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -13,10 +13,46 @@ if TYPE_CHECKING:
 
     from podium.scoring import Comparison, Metric
 
-CRITERIA = ("better", "not-worse", "ladder", "significant")
 SPENT = ("", "nights")
-SHARES = ("accuracy", "balanced_accuracy", "f1_macro", "roc_auc")
-"""Metrics from 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Criterion:
+    """How a challenger must compare with the champion."""
+
+    name: str
+    """As in ``criterion=NAME`` of a promotion rule."""
+
+    wanted: str
+    """What the challenger must be, in words before "the champion"; may name ``{step}`` and ``{p}``."""
+
+    holds: "Callable[[Comparison, float], bool]"
+    """Whether it is, by the comparison, challenger first, and the largest p value that promotes."""
+
+    takes_p: bool = False
+    """Whether the rule's p and spend count."""
+
+
+def _is_past_a_step(compared: "Comparison", limit: float) -> bool:
+    step = compared.standard_error
+    return compared.better and step is not None and abs(compared.difference) > step
+
+
+def _is_significant(compared: "Comparison", limit: float) -> bool:
+    return compared.better and compared.p_value is not None and compared.p_value <= limit
+
+
+_ALL = (
+    Criterion(name="better", wanted="better than", holds=lambda compared, limit: compared.better),
+    Criterion(name="not-worse", wanted="not worse than", holds=lambda compared, limit: not compared.worse),
+    Criterion(name="ladder", wanted="better by {step} than", holds=_is_past_a_step),
+    Criterion(
+        name="significant", wanted="significantly better (p <= {p:.2g}) than", holds=_is_significant, takes_p=True
+    ),
+)
+
+CRITERIA = {criterion.name: criterion for criterion in _ALL}
+"""By name. A new one is a Criterion in this table."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,11 +87,15 @@ class PromotionRule:
                 f"{self.criterion!r} is not a criterion", f"the criterion is one of {', '.join(CRITERIA)}"
             )
         require(0 < self.p < 1, "0 < p < 1", p=self.p)
-        require(self.spend in SPENT, "spend is nights or nothing", spend=self.spend)
-        require(not self.spend or self.criterion == "significant", "spend goes with the criterion significant",
-                "significant,spend=nights", criterion=self.criterion)  # fmt: skip
+        if self.spend not in SPENT:
+            raise InvalidInput(f"spend is nights or nothing, not {self.spend!r}", "significant,spend=nights")
+        if self.spend and not CRITERIA[self.criterion].takes_p:
+            takes_p = " and ".join(name for name, criterion in CRITERIA.items() if criterion.takes_p)
+            raise InvalidInput(f"spend goes with the criterion {takes_p}, not {self.criterion}",
+                               f"{takes_p},spend={self.spend}")  # fmt: skip
         least = self.minimum
-        require(least is None or abs(least) < float("inf"), "minimum is a finite number", minimum=least)
+        if least is not None and not math.isfinite(least):
+            raise InvalidInput(f"minimum is a finite number, not {least}", "give the least value that is good enough")
         drop = self.max_class_drop
         require(drop is None or 0 <= drop <= 1, "0 <= max_class_drop <= 1", max_class_drop=drop)
 
@@ -70,12 +110,12 @@ class PromotionRule:
             InvalidInput: It does not.
         """
         least = self.minimum
-        require(metric.name not in SHARES or least is None or 0 <= least <= 1, "0 <= minimum <= 1",
-                f"{metric.name} is a share, not a percentage", minimum=least)  # fmt: skip
-        if self.max_class_drop is not None and metric.name != "accuracy":
+        if metric.range == (0, 1) and least is not None:
+            require(0 <= least <= 1, "0 <= minimum <= 1", f"{metric.name} is a share, not a percentage", minimum=least)
+        if self.max_class_drop is not None and not metric.counts_hits:
             raise InvalidInput(f"max_class_drop is about accuracy, but the metric is {metric.name}",
                                "leave it out, or add metric=accuracy to the rule")  # fmt: skip
-        if self.criterion == "significant" and metric.name != "accuracy":
+        if CRITERIA[self.criterion].takes_p and not metric.counts_hits:
             from podium.scoring import least_p
 
             least_shown, hint = least_p(metric), "only the McNemar test of accuracy is exact"
@@ -191,7 +231,7 @@ def decide(
         evidence |= {"value_interval": _listed(compared.first_interval), **figures(compared)}
         conditions.append(_criterion(rule, compared, evidence, uses))
         conditions += _used(metric, evidence, compared, uses)
-        if metric.name == "accuracy":
+        if metric.counts_hits:
             evidence["classes"] = by_class(target, challenger, champion)
             conditions += _drops(rule, evidence["classes"])
     reasons = tuple(f"{'ok' if holds else 'no'}: {words}" for holds, words in conditions)
@@ -282,27 +322,16 @@ def _criterion(rule: PromotionRule, compared: "Comparison", evidence: Mapping[st
 
     limit, step = rule.threshold(uses), compared.standard_error
     least = "a standard error (not known here)" if step is None else f"a step of {figure(step)}"
-    sure = compared.p_value is not None and compared.p_value <= limit
-    holds = {
-        "better": compared.better,
-        "not-worse": not compared.worse,
-        "ladder": compared.better and step is not None and abs(compared.difference) > step,
-        "significant": compared.better and sure,
-    }
-    wanted = {
-        "better": "better than",
-        "not-worse": "not worse than",
-        "ladder": f"better by {least} than",
-        "significant": f"significantly better (p <= {limit:.2g}) than",
-    }[rule.criterion]
+    criterion = CRITERIA[rule.criterion]
     champion = figure(compared.second)
     if compared.second_interval:
         champion += f" ({_between(compared.second_interval)})"
     words = f"{compared.metric.name} {_measured(evidence)} against {champion}, {_test(compared)}"
     shown = 0 if compared.test == "McNemar" else least_p(compared.metric)
-    if limit < shown and not sure and compared.p_value is not None and compared.p_value <= rule.p:
+    if limit < shown and compared.p_value is not None and limit < compared.p_value <= rule.p:
         words += f"; draws show no p below {shown:.2g}: challenger {uses} needs another test part (split_seed)"
-    return holds[rule.criterion], f"{wanted} the champion: {words}"
+    wanted = criterion.wanted.format(step=least, p=limit)
+    return criterion.holds(compared, limit), f"{wanted} the champion: {words}"
 
 
 def _test(compared: "Comparison") -> str:

@@ -3,13 +3,12 @@
 from podium.scoring.bootstrap import paired_bootstrap
 from podium.scoring.comparison import Comparison, compare
 from podium.scoring.families import FunctionMetric, Metric, class_indices
-from podium.scoring.metrics import DEFAULTS, METRICS, choose_metric, find_metric
+from podium.scoring.metrics import METRICS, choose_metric, find_metric
 from podium.scoring.model import OnnxModel
 from podium.scoring.permutation import least_p, paired_permutation
 from podium.scoring.scores import Scores, score, score_predictions
 
 __all__ = [
-    "DEFAULTS",
     "METRICS",
     "Comparison",
     "FunctionMetric",

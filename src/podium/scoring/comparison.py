@@ -120,7 +120,7 @@ def compare(
     values = [metric.defined_value(target, predictions) for predictions in (first, second)]
     groups = numbered(groups, len(target))
     why = untestable(metric, target, groups)
-    exact = metric.name == "accuracy" and groups is None
+    exact = metric.counts_hits and groups is None
     interval, *sides = _intervals(metric, target, first, second, groups)
     compared = Comparison(
         metric=metric, first=values[0], second=values[1], why=why,
@@ -128,7 +128,7 @@ def compare(
         p_value=None if why or exact else paired_permutation(metric, target, first, second, groups, limit=limit),
         test="McNemar" if exact else "paired permutation",
     )  # fmt: skip
-    if metric.name != "accuracy":
+    if not metric.counts_hits:
         return compared
     gained, lost = (int(items.sum()) for items in only_right(target, first, second))
     p_value = mcnemar(gained, lost) if exact else compared.p_value
@@ -168,7 +168,7 @@ def _intervals(
 ) -> list[tuple[float, float] | None]:
     """Return the 95 % intervals of the difference and of both figures."""
     enough = _units(target, groups) >= LEAST_UNITS
-    if metric.name == "accuracy" and groups is None:
+    if metric.counts_hits and groups is None:
         sides = [int(items.sum()) for items in only_right(target, first, second)]
         change = changed_interval(sides[0], sides[1], len(target)) if enough else None
         return [change, *(figure_interval(metric, target, given) for given in (first, second))]
@@ -201,7 +201,7 @@ def figure_interval(
         None with fewer than LEAST_UNITS items or groups, and where the bootstrap shows no spread.
     """
     groups = numbered(groups, len(target))
-    if metric.name == "accuracy" and groups is None:
+    if metric.counts_hits and groups is None:
         return wilson(int((class_indices(predictions) == target).sum()), len(target))
     if _units(target, groups) < LEAST_UNITS:
         return None

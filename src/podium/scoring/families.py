@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,21 @@ class Metric(ABC):
     needs_probabilities: bool = False
     """Whether predicted classes alone do not do."""
 
+    range: tuple[float, float] = (-math.inf, math.inf)
+    """Its least and its largest value."""
+
+    counts_hits: bool = False
+    """Whether it is the share of right items, so that two models differ by the items that one alone has right."""
+
+    is_default: bool = False
+    """Whether it is its kind's where none is chosen."""
+
+    breaks_ties: bool = False
+    """Whether it decides between candidates of its kind whose metric is equal; less must be better."""
+
+    undefined: ClassVar[str] = "choose another metric"
+    """What to do where it is not defined."""
+
     @abstractmethod
     def value(self, target: Array, predictions: Array) -> float:
         """Compute the metric; NaN where it is not defined.
@@ -54,8 +69,7 @@ class Metric(ABC):
         """
         value = self.value(target, predictions)
         if math.isnan(value):
-            hint = "roc_auc needs two classes" if self.name == "roc_auc" else "choose another metric"
-            raise InvalidInput(f"{self.name} is not defined for these {len(target)} items", hint)
+            raise InvalidInput(f"{self.name} is not defined for these {len(target)} items", self.undefined)
         return value
 
     def better(self, first: float, second: float) -> bool:
@@ -74,8 +88,8 @@ class MeanMetric(Metric):
     items: Callable[[Array, Array], Array]
     """(target, predictions) -> float64 ``[n, m]``: what is averaged."""
 
-    finish: Callable[[Array], Array]
-    """Means ``[..., m]`` -> values ``[...]``."""
+    finish: Callable[[Array], Array] = lambda means: means.mean(-1)
+    """Means ``[..., m]`` -> values ``[...]``; the mean of them if not given."""
 
     def value(self, target: Array, predictions: Array) -> float:
         if len(target) == 0:
@@ -104,6 +118,8 @@ class RankMetric(Metric):
 
     A class that does not occur has no area and is left out; scikit-learn gives NaN there.
     """
+
+    undefined = "roc_auc needs two classes"
 
     def value(self, target: Array, predictions: Array) -> float:
         curves = scored_classes(predictions)

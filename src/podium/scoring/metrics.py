@@ -82,34 +82,30 @@ def _f1_macro(hits: Array, true: Array, predicted: Array) -> Array:
     return f1.sum(-1) / occurs.sum(-1)
 
 
-def _only(means: Array) -> Array:
-    return means[..., 0]
+_SHARE = (0.0, 1.0)
+_CLASSES, _NUMBERS = "classification", "regression"
+
+_ALL: tuple[Metric, ...] = (
+    MeanMetric(name="accuracy", maximize=True, kind=_CLASSES, range=_SHARE, counts_hits=True, is_default=True,
+               items=_by_chunks(_hits)),
+    ConfusionMetric(name="balanced_accuracy", maximize=True, kind=_CLASSES, range=_SHARE, finish=_balanced),
+    ConfusionMetric(name="f1_macro", maximize=True, kind=_CLASSES, range=_SHARE, finish=_f1_macro),
+    RankMetric(name="roc_auc", maximize=True, kind=_CLASSES, range=_SHARE, needs_probabilities=True),
+    MeanMetric(name="log_loss", maximize=False, kind=_CLASSES, range=(0.0, np.inf), breaks_ties=True,
+               needs_probabilities=True, items=_surprise),
+    MeanMetric(name="rmse", maximize=False, kind=_NUMBERS, range=(0.0, np.inf), is_default=True, breaks_ties=True,
+               items=_by_chunks(_squares), finish=lambda means: np.sqrt(means).mean(-1)),
+    MeanMetric(name="mae", maximize=False, kind=_NUMBERS, range=(0.0, np.inf), items=_by_chunks(_absolutes)),
+    MeanMetric(name="r2", maximize=True, kind=_NUMBERS, range=(-np.inf, 1.0), items=_moments, finish=_r2),
+)  # fmt: skip
+
+METRICS = {metric.name: metric for metric in _ALL}
+"""The metrics podium knows, by name. A new one is a declaration here, or in a file of its own and its name here."""
 
 
-def _average(means: Array) -> Array:
-    return means.mean(-1)
-
-
-def _mean(name: str, maximize: bool, items: Callable[[Array, Array], Array], finish: Callable[[Array], Array],
-          kind: str = "regression", needs_probabilities: bool = False) -> MeanMetric:  # fmt: skip
-    return MeanMetric(name=name, maximize=maximize, kind=kind, needs_probabilities=needs_probabilities, items=items,
-                      finish=finish)  # fmt: skip
-
-
-METRICS: dict[str, Metric] = {metric.name: metric for metric in (
-    _mean("accuracy", True, _by_chunks(_hits), _only, "classification"),
-    ConfusionMetric(name="balanced_accuracy", maximize=True, kind="classification", finish=_balanced),
-    ConfusionMetric(name="f1_macro", maximize=True, kind="classification", finish=_f1_macro),
-    RankMetric(name="roc_auc", maximize=True, kind="classification", needs_probabilities=True),
-    _mean("log_loss", False, _surprise, _only, "classification", needs_probabilities=True),
-    _mean("rmse", False, _by_chunks(_squares), lambda means: np.sqrt(means).mean(-1)),
-    _mean("mae", False, _by_chunks(_absolutes), _average),
-    _mean("r2", True, _moments, _r2),
-)}  # fmt: skip
-"""The metrics podium knows, by name."""
-
-DEFAULTS = {"classification": "accuracy", "regression": "rmse"}
-"""The metric of each kind where none is chosen."""
+def default_metric(kind: str) -> Metric:
+    """Return the metric of a kind where none is chosen."""
+    return next(metric for metric in METRICS.values() if metric.kind == kind and metric.is_default)
 
 
 def find_metric(text: str, maximize: bool | None = None) -> Metric:
@@ -156,7 +152,7 @@ def choose_metric(text: str, kind: str, objective: str = "", maximize: bool | No
     elif objective in METRICS and METRICS[objective].kind == kind:
         metric = find_metric(objective, maximize)
     else:
-        metric = METRICS[DEFAULTS[kind]]
+        metric = default_metric(kind)
     require_kind(metric, kind)
     return metric
 
@@ -170,4 +166,4 @@ def require_kind(metric: Metric, kind: str) -> None:
     if metric.kind not in (None, kind):
         names = ", ".join(name for name, known in METRICS.items() if known.kind == kind)
         raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}",
-                           {"metric": DEFAULTS[kind]})  # fmt: skip
+                           {"metric": default_metric(kind).name})  # fmt: skip

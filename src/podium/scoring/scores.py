@@ -1,7 +1,7 @@
 """What a model does on a part of a dataset: its predictions, every metric of its kind, the confusion matrix."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -44,6 +44,10 @@ class Scores:
             raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
                                "let the model return probabilities, or choose accuracy or f1_macro")  # fmt: skip
         return metric.defined_value(self.target, self.predictions)
+
+    def tie_breakers(self) -> Iterator[tuple[str, float]]:
+        """Yield name and value of what decides where the metric is equal; less is better."""
+        return ((name, value) for name, value in self.metrics.items() if name in METRICS and METRICS[name].breaks_ties)
 
 
 def score(

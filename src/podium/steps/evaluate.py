@@ -31,9 +31,6 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo, Split
     from podium.scoring import Metric, Scores
 
-TIES = {"classification": "log_loss", "regression": "rmse"}
-"""What decides between candidates whose metric is equal."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluated:
@@ -177,14 +174,14 @@ def _rank(
         candidates.append(Candidate(origin=origin, trained=trained, scores=scores))
         say(f"{candidates[-1].origin.title}: validation {_words(scores, metric)}")
     # sorted is stable: of equal candidates the one listed first stays first.
-    ranked = sorted(candidates, key=lambda candidate: _order(candidate.scores, metric, info.kind))
+    ranked = sorted(candidates, key=lambda candidate: _order(candidate.scores, metric))
     say(f"winner: {ranked[0].origin.title}, {_why(ranked, metric)}")
     return ranked
 
 
-def _order(scores: "Scores", metric: "Metric", kind: str) -> tuple[float, float]:
+def _order(scores: "Scores", metric: "Metric") -> tuple[float, float]:
     value = scores.value(metric)
-    return -value if metric.maximize else value, scores.metrics.get(TIES[kind], math.inf)
+    return -value if metric.maximize else value, next(scores.tie_breakers(), ("", math.inf))[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -278,9 +275,9 @@ def _why(ranked: list[Candidate], metric: "Metric") -> str:
     if metric.better(first.value(metric), second.value(metric)):
         return f"validation {metric.name} {values[0]} against {values[1]}"
     equal = f"equal validation {metric.name} {values[0]}"
-    for name in TIES.values():
-        if name != metric.name and first.metrics.get(name, 0) < second.metrics.get(name, 0):
-            return f"{equal}, {name} {figure(first.metrics[name])} against {figure(second.metrics[name])}"
+    for name, value in first.tie_breakers():
+        if name != metric.name and value < (other := second.metrics.get(name, 0)):
+            return f"{equal}, {name} {figure(value)} against {figure(other)}"
     return f"{equal}, so the one listed first"
 
 

@@ -24,9 +24,6 @@ DEADLINE = 24 * 3600
 KEPT = 7 * 24 * 3600
 """Seconds for which a finished job is kept."""
 
-METRICS = ("accuracy", "loss", "balanced_accuracy", "f1_macro", "roc_auc", "log_loss", "rmse", "mae", "r2")
-"""Metrics looked for in the log of a training that no Experiment describes."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -51,7 +48,7 @@ class Recipe:
     def of_command(cls, command: Sequence[str], hyperparameters: Mapping[str, Any]) -> "Recipe":
         """Describe the training of a command; hyperparameters become its flags."""
         job = build(image=TRAINER_IMAGE, command=command, args=as_arguments(hyperparameters))
-        return cls(workload=Workload.parse(job), container=CONTAINER, hyperparameters=hyperparameters, metrics=METRICS)
+        return cls(workload=Workload.parse(job), container=CONTAINER, hyperparameters=hyperparameters, metrics=_known())
 
     @classmethod
     def of_job(cls, manifest: Mapping[str, Any]) -> "Recipe":
@@ -59,7 +56,7 @@ class Recipe:
         workload = Workload.parse(manifest)
         names = [container.name for _, container in workload.containers()]
         container = CONTAINER if CONTAINER in names else next(iter(names), "")
-        return cls(workload=workload, container=container, hyperparameters={}, metrics=METRICS)
+        return cls(workload=workload, container=container, hyperparameters={}, metrics=_known())
 
     @classmethod
     def of_trial(cls, experiment: Experiment, trial: Trial) -> "Recipe":
@@ -184,3 +181,10 @@ def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
 def _whole(value: Any) -> Any:
     """Undo what KFP does to a dict's numbers: 32 arrives as 32.0."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _known() -> tuple[str, ...]:
+    """Return the metrics looked for in the log of a training that no Experiment describes."""
+    from podium.scoring import METRICS
+
+    return (*METRICS, "loss")

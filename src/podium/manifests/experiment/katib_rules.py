@@ -11,7 +11,7 @@ from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.fields import mapping
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
-from podium.metrics import number, parse_line
+from podium.metrics import is_share, number, parse_line
 
 EXPERIMENT_RULES = Rules[Experiment]()
 rule = EXPERIMENT_RULES.rule
@@ -20,7 +20,6 @@ TRAP = "accepted-with-a-trap"
 trap = rule("warn", "Katib accepts it.", TRAP)
 
 _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
-_FRACTION = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 
 
 @refused("fail", "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).")
@@ -84,7 +83,7 @@ def strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation
 @rule("warn", "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95.")
 def goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
     name, goal = experiment.objective.metric, experiment.objective.goal
-    if goal is not None and goal > 1 and _FRACTION.search(name):
+    if goal is not None and goal > 1 and is_share(name):
         what = f"the goal {goal:g} is above 1 for {name}"
         yield Violation(what, "spec.objective.goal", "print and compare fractions, or percent, not both")
 
