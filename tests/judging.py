@@ -13,7 +13,7 @@ from skl2onnx.common.data_types import FloatTensorType, Int64TensorType
 
 from podium.data import artifact
 from podium.models import open_registry
-from podium.steps.evaluate import Evaluated, evaluate
+from podium.steps.evaluate import EvaluationResult, evaluate
 from podium.steps.prepare_data import DataSettings, prepare_data
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
@@ -56,7 +56,9 @@ class Judge:
             target=LaunchTarget(storage=self.storage, cluster=f"local://{place}/cluster"), beside=""
         )
 
-    def evaluate(self, *models: Path, metric: str = "", trials: Path | None = None) -> tuple[Evaluated, dict[str, Any]]:
+    def evaluate(
+        self, *models: Path, metric: str = "", trials: Path | None = None
+    ) -> tuple[EvaluationResult, dict[str, Any]]:
         found = evaluate(
             self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
             trials=trials, metric=metric, jobs=self.jobs,

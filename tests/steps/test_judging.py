@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from podium.identity import code_version
 from podium.models import Version, open_registry
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import score
-from podium.steps.evaluate import PREDICTIONS, TARGET, Evaluated, evaluate, per_class
+from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.promote import Promotion, promote
 from podium.steps.upload_model import upload_model
 from podium.training.predict_job import PredictJobs
@@ -30,7 +31,7 @@ def jobs(tmp_path: Path) -> PredictJobs:
     return PredictJobs(target=target, beside="")
 
 
-def judge(data: Path, tmp_path: Path, *models: Path, trials: Path | None = None) -> Evaluated:
+def judge(data: Path, tmp_path: Path, *models: Path, trials: Path | None = None) -> EvaluationResult:
     uris = [str(model) for model in models]
     return evaluate(data, uris, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path), trials=trials)
 
@@ -38,7 +39,7 @@ def judge(data: Path, tmp_path: Path, *models: Path, trials: Path | None = None)
 @pytest.fixture
 def judged(
     tiny_dataset: Path, candidates: dict[str, Path], sweep_table: Path, tmp_path: Path
-) -> tuple[Evaluated, dict[str, Any]]:
+) -> tuple[EvaluationResult, dict[str, Any]]:
     found = judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"], trials=sweep_table)
     return found, json.loads((tmp_path / "evaluation").read_text())
 
@@ -63,7 +64,9 @@ def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") ->
     return ended, json.loads((tmp_path / "decision").read_text())
 
 
-def test_the_candidate_that_is_better_on_the_validation_part_wins(judged: tuple[Evaluated, dict[str, Any]]) -> None:
+def test_the_candidate_that_is_better_on_the_validation_part_wins(
+    judged: tuple[EvaluationResult, dict[str, Any]],
+) -> None:
     _, reported = judged
     assert reported["winner"]["name"] == "train-1"
     by_name = {
@@ -123,7 +126,7 @@ def test_what_a_model_says_of_its_inputs_is_kept(
 
 
 def test_what_is_reported_is_what_the_models_bytes_do(
-    judged: tuple[Evaluated, dict[str, Any]], tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+    judged: tuple[EvaluationResult, dict[str, Any]], tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
 ) -> None:
     found, reported = judged
     model = candidates["strong"] / "model.onnx"
@@ -168,12 +171,12 @@ def test_a_candidate_trained_on_other_data_is_refused(
 
 
 def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
-    rows = per_class([[8, 2, 0], [1, 9, 0], [0, 0, 0]], ["a", "b", "c"])
+    rows = [asdict(row) for row in per_class([[8, 2, 0], [1, 9, 0], [0, 0, 0]], ["a", "b", "c"])]
     assert rows[0] == {"name": "a", "precision": 8 / 9, "recall": 0.8, "f1": 16 / 19, "items": 10}
     assert rows[2] == {"name": "c", "precision": None, "recall": None, "f1": None, "items": 0}
 
 
-def test_a_version_says_how_it_came_about(judged: tuple[Evaluated, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_version_says_how_it_came_about(judged: tuple[EvaluationResult, dict[str, Any]], tmp_path: Path) -> None:
     version = stored(tmp_path)
     assert version.version == RUN
     assert set(version.files) >= {"model.onnx", "model.safetensors", "metrics.json", "origin.json", PREDICTIONS}
@@ -245,7 +248,7 @@ def test_promoting_a_missing_version_names_those_there_are(judged: object, tiny_
 
 
 def test_a_choice_that_differs_from_katibs_is_reported(
-    judged: tuple[Evaluated, dict[str, Any]], tiny_dataset: Path, tmp_path: Path
+    judged: tuple[EvaluationResult, dict[str, Any]], tiny_dataset: Path, tmp_path: Path
 ) -> None:
     challenge(tiny_dataset, tmp_path, uploaded(tmp_path))
     page = (tmp_path / "report.html").read_text().replace("&#39;", "'")
@@ -272,7 +275,7 @@ def test_a_candidates_field_of_another_type_is_named(
     ],
 )  # fmt: skip
 def test_an_evaluations_field_of_another_type_is_named(
-    tmp_path: Path, judged: tuple[Evaluated, dict[str, Any]], path: tuple[Any, ...], value: Any
+    tmp_path: Path, judged: tuple[EvaluationResult, dict[str, Any]], path: tuple[Any, ...], value: Any
 ) -> None:
     holder = document = judged[1]
     for step in path[:-1]:
@@ -286,7 +289,7 @@ def test_an_evaluations_field_of_another_type_is_named(
 
 @pytest.mark.parametrize("of", ["winner", "candidates"])
 def test_an_evaluations_missing_field_is_named(
-    of: str, tmp_path: Path, judged: tuple[Evaluated, dict[str, Any]]
+    of: str, tmp_path: Path, judged: tuple[EvaluationResult, dict[str, Any]]
 ) -> None:
     document = judged[1]
     where = "winner" if of == "winner" else "candidates[0]"
@@ -298,9 +301,11 @@ def test_an_evaluations_missing_field_is_named(
             uploaded(tmp_path)
 
 
-def test_a_winner_that_is_not_a_candidate_is_refused(judged: tuple[Evaluated, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_winner_that_is_not_a_candidate_is_refused(
+    judged: tuple[EvaluationResult, dict[str, Any]], tmp_path: Path
+) -> None:
     document = judged[1]
     document["winner"]["uri"] = "elsewhere"
     (tmp_path / "evaluation").write_text(json.dumps(document))
-    with pytest.raises(InvalidInput, match=r"evaluation: .*the winner is one of the candidates"):
+    with pytest.raises(InvalidInput, match=r"evaluation: .*is not one of the candidates"):
         uploaded(tmp_path)

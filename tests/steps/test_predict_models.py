@@ -19,7 +19,7 @@ from podium.errors import Failed, InvalidInput
 from podium.models import open_registry
 from podium.models.comparison import predictions
 from podium.prediction.command import predict_here
-from podium.steps.evaluate import PREDICTIONS, Evaluated, evaluate
+from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
 from podium.training.origin import Origin
@@ -68,7 +68,7 @@ def jobs(tmp_path: Path) -> PredictJobs:
     return PredictJobs(target=target, beside="")
 
 
-def judge(data: Path, tmp_path: Path, model: Path) -> Evaluated:
+def judge(data: Path, tmp_path: Path, model: Path) -> EvaluationResult:
     return evaluate(data, [str(model)], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path))
 
 

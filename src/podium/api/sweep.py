@@ -1,6 +1,7 @@
 """A sweep: an Experiment that runs on this machine or on a cluster, from its start to its best model."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -112,11 +113,11 @@ class Sweep(Launched):
         return Plots(self._table)
 
     def _table(self) -> dict[str, Any]:
-        from podium.training.handover import table_of
+        from podium.training.handover import TrialTable
 
         trials = self.cluster.trials(self.name)
         best = best_trial(trials)
-        return table_of(self.experiment, trials, lambda _: "", best.name if best else "")
+        return asdict(TrialTable.of(self.experiment, trials, lambda _: "", best.name if best else ""))
 
     def logs(self, trial: str | None = None) -> Log:
         """Return what a trial printed.

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from podium.report.page import SHOWN_FAILURES
 from podium.settings import Settings
 from podium.sweeps.resume import is_stopped
 from podium.training.follow import read_metrics
-from podium.training.handover import table_of
+from podium.training.handover import TrialTable
 
 LINES = 12
 """Last lines shown of a trial without a result."""
@@ -61,8 +62,9 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
 def _table(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], best: Trial | None) -> dict[str, Any]:
     """Describe the trials; where a trial's model has no record of its epochs, its log has."""
     good = {trial.name: trial for trial in trials if trial.is_good}
-    table = table_of(
-        experiment, trials, lambda trial: model_of(trial) or "" if trial.is_good else "", best.name if best else ""
+    models = {name: model_of(trial) or "" for name, trial in good.items()}
+    table = asdict(
+        TrialTable.of(experiment, trials, lambda trial: models.get(trial.name, ""), best.name if best else "")
     )
     for row in table["trials"]:
         if row["name"] in good and not row["epochs"]:

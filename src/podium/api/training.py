@@ -26,7 +26,7 @@ from podium.text import duration, figure, one_line
 from podium.training.follow import read_metrics
 from podium.training.launch import launch
 from podium.training.recipe import Recipe
-from podium.training.settings import PlannedTraining, Trained, TrainSettings, plan
+from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings, plan
 from podium.training.target import LaunchTarget
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class Training(Job):
         return data_frame(epochs, list(dict.fromkeys(name for epoch in epochs for name in epoch)))
 
     @cached_property
-    def _trained(self) -> Trained:
+    def _trained(self) -> TrainingResult:
         return self._planned.result(self._read(), self._target)
 
     def _read(self) -> list[dict[str, float]]:

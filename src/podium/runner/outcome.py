@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
     if run.state != "succeeded" or not {"evaluate", "promote-best"} <= run.steps.keys():
         outputs = {"step_outputs": step_outputs(run), "outputs": run.outputs}
         return {**_steps(run), **outputs, "directory": str(run.directory)}
-    evaluation = Evaluation.read(_artifact(run, "evaluate", "evaluation")).document
+    evaluation = asdict(Evaluation.read(_artifact(run, "evaluate", "evaluation")))
     decision = read_json(_artifact(run, "promote-best", "decision"))
     return {
         **_steps(run),

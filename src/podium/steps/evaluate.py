@@ -1,9 +1,8 @@
 """Choose the best candidate on the validation part, then score it alone on the test part."""
 
-import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,18 @@ from podium.prediction.predictor import ONNX, PREPROCESSING, write_preprocessing
 from podium.steps.step import step
 from podium.text import figure
 from podium.training.base import say
-from podium.training.handover import describe_dataset, per_class, read_trials
+from podium.training.examples import regression_points, worst_examples
+from podium.training.handover import (
+    EvaluatedDataset,
+    Evaluation,
+    MetricChoice,
+    PartScores,
+    ScoredCandidate,
+    TrialTable,
+    Winner,
+    WinnerScores,
+    per_class,
+)
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -33,7 +43,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Evaluated:
+class EvaluationResult:
     """The result of an evaluation."""
 
     winner: str
@@ -70,10 +80,6 @@ class Candidate:
     scores: "Scores"
     """On the validation part."""
 
-    def to_json(self) -> dict[str, Any]:
-        """Describe it for evaluation.json."""
-        return {**asdict(self.origin), "validation": _figures(self.scores), "epochs": self.trained.epochs}
-
 
 @step
 def evaluate(
@@ -86,7 +92,7 @@ def evaluate(
     *,
     test: str | Path | None = None,
     jobs: PredictJobs,
-) -> Evaluated:
+) -> EvaluationResult:
     """Score every candidate on the validation part and the best of them on the test part.
 
     The best value of the metric wins, then the lowest log_loss or rmse, then the candidate listed first. The test part
@@ -112,7 +118,7 @@ def evaluate(
     from podium.data.artifact import describe
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
-    info, sweep = describe(data), read_trials(Path(trials)) if trials else None
+    info, sweep = describe(data), TrialTable.read(Path(trials)) if trials else None
     for sentence in info.warnings:
         say(f"warning of the data: {sentence}")
     chosen_by = _metric(metric, info, sweep)
@@ -122,20 +128,26 @@ def evaluate(
     scores = tested.scores
     _say_tested(winner, tested, chosen_by)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
-    result = {
-        "run_id": current_run().id,
-        "dataset": describe_dataset(info),
-        "metric": chosen_by.to_json(),
-        "candidates": [candidate.to_json() for candidate in ranked],
-        "winner": {**asdict(winner.origin), "why": _why(ranked, chosen_by), "files": tested.files},
-        "test": {**_figures(scores), "left_out": tested.left_out, "confusion": matrix,
-                 "classes": per_class(matrix, info.classes), **tested.plotted},
-        "sweep": sweep,
-    }  # fmt: skip
-    Path(evaluation).write_text(json.dumps(result, indent=1) + "\n")
+    Evaluation(
+        run_id=current_run().id, dataset=EvaluatedDataset.of(info), metric=MetricChoice(**chosen_by.to_json()),
+        candidates=[
+            ScoredCandidate(
+                **asdict(candidate.origin), validation=PartScores.of(candidate.scores), epochs=candidate.trained.epochs
+            )
+            for candidate in ranked
+        ],
+        winner=Winner(**asdict(winner.origin), why=_why(ranked, chosen_by), files=tested.files),
+        test=WinnerScores(
+            **asdict(PartScores.of(scores)), left_out=tested.left_out, confusion=matrix,
+            classes=per_class(matrix, info.classes),
+            examples=worst_examples(info, tested.part, scores, tested.items),
+            points=regression_points(scores) if info.kind == "regression" else [],
+        ),
+        sweep=sweep,
+    ).write(Path(evaluation))  # fmt: skip
     metrics = {**scores.metrics, **{f"validation_{name}": value for name, value in winner.scores.metrics.items()}}
     metadata = {"origin": winner.origin.kind, "name": winner.origin.name, "uri": winner.origin.uri, **metrics}
-    return Evaluated(
+    return EvaluationResult(
         winner=winner.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics, metadata=metadata
     )
 
@@ -149,11 +161,12 @@ def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
         say(f"{tested.left_out:,} test items are left out: the winner, or the weights it began with, has seen them")
 
 
-def _metric(text: str, info: "DatasetInfo", sweep: Mapping[str, Any] | None) -> "Metric":
+def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None) -> "Metric":
     from podium.scoring import choose_metric
 
-    objective = sweep["objective"] if sweep else {}
-    metric = choose_metric(text, info.kind, objective.get("metric", ""), objective.get("maximize"))
+    objective = sweep.objective if sweep else None
+    name, maximize = (objective.metric, objective.maximize) if objective else ("", None)
+    metric = choose_metric(text, info.kind, name, maximize)
     say(f"metric: {metric.name}, {'more' if metric.maximize else 'less'} is better")
     return metric
 
@@ -191,14 +204,19 @@ class _Tested:
     scores: "Scores"
     """On the items that it has not seen."""
 
-    left_out: int
-    """How many it has seen."""
-
-    files: Mapping[str, str]
+    files: dict[str, str]
     """sha256 of each of its files."""
 
-    plotted: Mapping[str, Any]
-    """What the report shows."""
+    part: "Split"
+    """The test part."""
+
+    items: "np.ndarray"
+    """Positions in it of the items that were scored."""
+
+    @property
+    def left_out(self) -> int:
+        """How many items it has seen."""
+        return len(self.part.target) - len(self.items)
 
 
 def _test(
@@ -208,7 +226,6 @@ def _test(
     import numpy as np
 
     from podium.data.held_out import HeldOut
-    from podium.training.examples import regression_points, worst_examples
 
     held_out = HeldOut.open(test)
     part = held_out.part
@@ -226,11 +243,7 @@ def _test(
         np.save(predictions / SEEN, seen)
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
-    items = np.flatnonzero(fresh)
-    return _Tested(scores=scores, left_out=len(fresh) - len(items), files=files, plotted={
-        "examples": worst_examples(info, part, scores, items),
-        "points": regression_points(scores) if info.kind == "regression" else [],
-    })  # fmt: skip
+    return _Tested(scores=scores, files=files, part=part, items=np.flatnonzero(fresh))
 
 
 def _score(
@@ -279,10 +292,6 @@ def _why(ranked: list[Candidate], metric: "Metric") -> str:
         if name != metric.name and value < (other := second.metrics.get(name, 0)):
             return f"{equal}, {name} {figure(value)} against {figure(other)}"
     return f"{equal}, so the one listed first"
-
-
-def _figures(scores: "Scores") -> dict[str, Any]:
-    return {"metrics": dict(scores.metrics), "count": len(scores.target)}
 
 
 def _words(scores: "Scores", metric: "Metric") -> str:

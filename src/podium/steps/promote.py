@@ -1,7 +1,7 @@
 """Let the new version challenge the champion, and write the report of the run."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -87,7 +87,7 @@ def promote(
     result = _decision(model, version, contest.champion, decided, promoted=contest.record is not None)
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     try:
-        Path(report).write_text(render(measured.document, result))
+        Path(report).write_text(render(asdict(measured), result))
     except OSError as error:  # what is decided is decided
         say(f"warning: the report could not be written: {report}: {error.strerror}")
     for said in (*decided.reasons, f"{model_name} {version}: {result['outcome']}"):

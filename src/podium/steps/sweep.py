@@ -1,6 +1,5 @@
 """Search hyperparameters with a Katib Experiment; every trial keeps its own model."""
 
-import json
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -22,7 +21,7 @@ from podium.sweeps import connect
 from podium.text import brief, duration
 from podium.training.base import say
 from podium.training.follow import show_log
-from podium.training.handover import table_of
+from podium.training.handover import TrialTable
 from podium.training.launch import launched
 from podium.training.origin import Origin
 from podium.training.recipe import Recipe
@@ -37,7 +36,7 @@ WORTH = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Swept:
+class SweepResult:
     """Result of a sweep."""
 
     hyperparameters: dict[str, Any]
@@ -60,7 +59,7 @@ class Swept:
 
 
 @step
-def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget) -> Swept:
+def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget) -> SweepResult:
     """Run an Experiment, show its trials, find the best trial's model.
 
     Args:
@@ -95,12 +94,12 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
             _watch(cluster, adapted, logs)
             ended, ended_trials = cluster.experiment(name), cluster.trials(name)
             best = _best(cluster, ended, ended_trials)
-            table = table_of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name)
-    if note := other_choice(ended, ended_trials, best):
+            note = other_choice(ended, ended_trials, best)
+            table = TrialTable.of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name, note)
+    if note:
         say(note)
-        table["note"] = note
-    Path(trials).write_text(json.dumps(table, indent=1) + "\n")
-    return _swept(best, Recipe.of_trial(adapted, best), table, run, target)
+    table.write(Path(trials))
+    return _result(best, Recipe.of_trial(adapted, best), table, run, target)
 
 
 def _watch(cluster: Cluster, experiment: Experiment, logs: TrialLogs | None) -> None:
@@ -213,16 +212,16 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
     return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {why}"
 
 
-def _swept(best: Trial, recipe: Recipe, table: Mapping[str, Any], run: RunIdentity, target: LaunchTarget) -> Swept:
-    url = next(row["model"] for row in table["trials"] if row["name"] == best.name)
+def _result(best: Trial, recipe: Recipe, table: TrialTable, run: RunIdentity, target: LaunchTarget) -> SweepResult:
+    url = next(row.model for row in table.trials if row.name == best.name)
     require_model(url)
     origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
-                    experiment=table["experiment"], image=next(iter(best.workload.images), ""),
+                    experiment=table.experiment, image=next(iter(best.workload.images), ""),
                     code=target.code, install_requirements=target.install_requirements)  # fmt: skip
     origin.write()
     assert best.value is not None
-    metrics = {table["objective"]["metric"]: best.value, "trials": float(len(table["trials"]))}
+    metrics = {table.objective.metric: best.value, "trials": float(len(table.trials))}
     metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.assignments.items()}}
-    say(f"best trial {best.name}: {table['objective']['metric']} {best.value:.4f}")
-    return Swept(hyperparameters=dict(recipe.hyperparameters), recipe=recipe.to_text(), trial=best.name, model=url,
-                 metrics=metrics, metadata=metadata)  # fmt: skip
+    say(f"best trial {best.name}: {table.objective.metric} {best.value:.4f}")
+    return SweepResult(hyperparameters=dict(recipe.hyperparameters), recipe=recipe.to_text(), trial=best.name,
+                       model=url, metrics=metrics, metadata=metadata)  # fmt: skip

@@ -16,14 +16,14 @@ from podium.training.base import say
 from podium.training.follow import follow
 from podium.training.kept_logs import KeptLogs, keep_replicas, only_warned
 from podium.training.launch import launched
-from podium.training.settings import Trained, TrainSettings, plan
+from podium.training.settings import TrainingResult, TrainSettings, plan
 from podium.training.target import LaunchTarget, say_kind, storage_url
 
 __all__ = ["LaunchTarget", "TrainSettings", "train"]
 
 
 @step
-def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget) -> Trained:
+def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget) -> TrainingResult:
     """Launch a job, stream its log, find its model.
 
     Args:

@@ -2,6 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +63,7 @@ def upload_model(
 
 
 def _metadata(files: Mapping[str, Path], measured: Evaluation) -> dict[str, Any]:
-    winner, written = measured.winner, measured.document
+    winner, written = measured.winner, asdict(measured)
     environment = files.get("environment.json")
     return {
         "run_id": measured.run_id,

@@ -2,6 +2,7 @@
 
 import base64
 import io
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,32 +20,53 @@ MOST_COLUMNS = 40
 """Columns of a row in the report."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Example:
+    """A test item and what was predicted for it."""
+
+    item: int
+    """Its index in the test part."""
+    target: str
+    predicted: str
+    score: float | None
+    """Probability of the true class, or absolute error."""
+    image: str | None = None
+    """A PNG as a data URL."""
+    row: dict[str, str] | None = None
+    """Values by column."""
+    text: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Points:
+    """True and predicted numbers of some items, for a plot."""
+
+    true: list[float]
+    predicted: list[float]
+
+
 def worst_examples(
     info: "DatasetInfo", part: "Split", scores: "Scores", items: "np.ndarray", most: int = MOST_EXAMPLES
-) -> list[dict[str, Any]]:
-    """Describe the items that a model is most wrong about, the worst first.
+) -> list[Example]:
+    """Describe the items that a model is most wrong about, the worst first; in classification only wrong ones.
 
     Args:
         part: The part that was scored.
         scores: On some of its items.
         items: Positions of these in the part, [m].
         most: How many to describe.
-
-    Returns:
-        item (its index), target, predicted, score (probability of the true class, or absolute error), and image (a
-        PNG as a data URL), row (values by column) or text. Classification: only items that are wrong.
     """
     import numpy as np
 
     order, values = _by_class(scores) if info.kind == "classification" else _by_error(scores)
     return [
-        {
-            "item": int(items[at]),
-            "target": _name(info, scores.target[at]),
-            "predicted": _name(info, predicted),
-            "score": None if np.isnan(values[at]) else float(values[at]),
+        Example(
+            item=int(items[at]),
+            target=_name(info, scores.target[at]),
+            predicted=_name(info, predicted),
+            score=None if np.isnan(values[at]) else float(values[at]),
             **_shown(info, part, int(items[at])),
-        }
+        )
         for at, predicted in zip(order[:most], _predicted(scores, order[:most]), strict=True)
     ]
 
@@ -133,7 +155,7 @@ def picture_url(picture: "np.ndarray") -> str:
     return "data:image/png;base64," + base64.b64encode(file.getvalue()).decode()
 
 
-def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[dict[str, list[float]]]:
+def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[Points]:
     """Return true and predicted numbers of some items for a plot, for each number of the target.
 
     Args:
@@ -144,6 +166,6 @@ def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[dict[st
     items = np.unique(np.linspace(0, len(scores.target) - 1, most).astype(int))
     true, predicted = (array[items].reshape(len(items), -1).T for array in (scores.target, scores.predictions))
     return [
-        {"true": values.astype(float).tolist(), "predicted": guesses.astype(float).tolist()}
+        Points(true=values.astype(float).tolist(), predicted=guesses.astype(float).tolist())
         for values, guesses in zip(true, predicted, strict=True)
     ]

@@ -1,28 +1,41 @@
-"""What one step writes for the next: ``evaluation.json`` and the table of trials, checked when they are read."""
+"""What one step writes for the next: ``evaluation.json`` and the table of trials, written and read by one class."""
 
+import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.documents import parse, read_json
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, leaderboard
+from podium.training.examples import Example, Points
 from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
+    from podium.scoring import Scores
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Scored:
+class PartScores:
+    """Metrics of a model on a part of the dataset."""
+
     metrics: dict[str, float]
     count: int
+    """Number of items that were scored."""
+
+    @classmethod
+    def of(cls, scores: "Scores") -> Self:
+        """Take what is written of the scores of a model."""
+        return cls(metrics=dict(scores.metrics), count=len(scores.target))
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Metric:
+class MetricChoice:
+    """The metric that the candidates are chosen by."""
+
     name: str
     maximize: bool
 
@@ -39,20 +52,26 @@ class _Judged(Origin):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Candidate(_Judged):
-    validation: _Scored
+class ScoredCandidate(_Judged):
+    """A candidate with its scores on the validation part and the metrics of its epochs."""
+
+    validation: PartScores
     epochs: list[dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Winner(_Judged):
+class Winner(_Judged):
+    """The candidate that was chosen, and why."""
+
     why: str
     files: dict[str, str]
     """sha256 by name."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Class:
+class ClassScores:
+    """Scores of a class; a ratio of 0/0 is None."""
+
     name: str
     precision: float | None
     recall: float | None
@@ -61,44 +80,44 @@ class _Class:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Example:
-    item: int
-    target: str
-    predicted: str
-    score: float | None
-    image: str | None = None
-    row: dict[str, str] | None = None
-    text: str | None = None
+class WinnerScores(PartScores):
+    """Scores of the winner on the test part."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class _Points:
-    true: list[float]
-    predicted: list[float]
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Tested(_Scored):
     left_out: int
     """Test items that the winner, or the weights it began with, has seen; count is without them."""
     confusion: list[list[int]]
-    classes: list[_Class]
+    classes: list[ClassScores]
     """Empty for regression, as the confusion matrix is."""
-    examples: list[_Example]
-    points: list[_Points]
+    examples: list[Example]
+    points: list[Points]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Dataset:
+class EvaluatedDataset:
+    """What the metadata of a version says of the dataset it was evaluated on."""
+
     name: str
     kind: str
     digest: str
     test_digest: str
+    test_part: str = ""
+    """Checksum of the test items as they came."""
     classes: list[str]
     target: str
     counts: dict[str, int]
     warnings: list[str]
-    """What was said when it was prepared."""
+    """Warnings of its preparation."""
+    source: str = ""
+
+    @classmethod
+    def of(cls, info: "DatasetInfo") -> Self:
+        """Take what is written of a dataset."""
+        return cls(
+            name=info.name, kind=info.kind, digest=info.digest, test_digest=info.test_digest, test_part=info.test_part,
+            classes=list(info.classes), target=info.target.name,
+            counts={name: part.count for name, part in info.parts.items()}, warnings=list(info.warnings),
+            source=info.source,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,56 +129,72 @@ class _Objective:
 @dataclass(frozen=True, kw_only=True)
 class _Parameter:
     name: str
+    parameterType: str = ""
+    feasibleSpace: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Trial:
+class TrialRow:
+    """A trial as the leaderboard shows it."""
+
     name: str
     state: str
-    number: int
     parameters: dict[str, str]
+    metrics: dict[str, dict[str, str]] = field(default_factory=dict)
+    """Minimum, maximum and latest value by metric."""
     value: float | None
     seconds: float | None
     message: str
+    number: int
+    """Position among all trials, the oldest first, from 1."""
     model: str
+    """URI of its model directory; empty for none."""
     epochs: list[dict[str, float]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Sweep:
+class TrialTable:
+    """All trials of a sweep."""
+
     experiment: str
     algorithm: str
     objective: _Objective
     parameters: list[_Parameter]
     best: str
-    trials: list[_Trial]
+    """Name of the best trial; empty if there is none."""
+    trials: list[TrialRow]
+    """Best first."""
     note: str | None = None
+    """Why the best trial is another than Katib's, if it is."""
 
+    @classmethod
+    def of(
+        cls, experiment: Experiment, trials: Sequence[Trial], model_of: Callable[[Trial], str], best: str,
+        note: str | None = None,
+    ) -> Self:  # fmt: skip
+        """Describe all trials, each with the metrics of its epochs.
 
-@dataclass(frozen=True, kw_only=True)
-class Evaluation:
-    """What evaluate wrote."""
+        Args:
+            trials: Its trials, oldest first.
+            model_of: Returns the URI of a trial's model directory; empty for none.
+        """
+        numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
+        objective = experiment.objective
+        return cls(
+            experiment=experiment.name, algorithm=experiment.algorithm.name,
+            objective=_Objective(metric=objective.metric, maximize=objective.maximize),
+            parameters=[parse(_Parameter, entry, "parameters") for entry in experiment.spec.get("parameters") or []],
+            best=best, note=note,
+            trials=[
+                TrialRow(**trial.summary(), number=numbers[trial.name], model=url, epochs=_curve(url) if url else [])
+                for trial in leaderboard(trials)
+                for url in [model_of(trial)]
+            ],
+        )  # fmt: skip
 
-    run_id: str
-    dataset: _Dataset
-    metric: _Metric
-    candidates: list[_Candidate]
-    """The best first."""
-
-    winner: _Winner
-    test: _Tested
-    sweep: _Sweep | None
-    document: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The JSON it was read from, for those who show all of it."""
-
-    def __post_init__(self) -> None:
-        uris = [candidate.uri for candidate in self.candidates]
-        require(self.winner.uri in uris, "the winner is one of the candidates", winner=self.winner.uri, candidates=uris)
-
-    @property
-    def chosen(self) -> _Candidate:
-        """The winner as it was among the candidates, with its scores on the validation part."""
-        return next(candidate for candidate in self.candidates if candidate.uri == self.winner.uri)
+    def write(self, path: Path) -> None:
+        """Write it for evaluate."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Self:
@@ -168,45 +203,7 @@ class Evaluation:
         Raises:
             InvalidInput: A field is missing or of another type; the message names file and field.
         """
-        document = read_json(path)
-        return replace(parse(cls, document, str(path)), document=document)
-
-
-def read_trials(path: Path) -> dict[str, Any]:
-    """Read the table of trials that a sweep wrote.
-
-    Raises:
-        InvalidInput: A field is missing or of another type; the message names file and field.
-    """
-    table: dict[str, Any] = read_json(path)
-    parse(_Sweep, table, str(path))
-    return table
-
-
-def table_of(
-    experiment: Experiment, trials: Sequence[Trial], model_of: Callable[[Trial], str], best: str
-) -> dict[str, Any]:
-    """Describe all trials, best first, each with the metrics of its epochs.
-
-    Args:
-        trials: Its trials, oldest first.
-        model_of: Returns the URI of a trial's model directory; empty for none.
-        best: Name of the best trial; empty if there is none.
-    """
-    numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
-    rows = [
-        {**trial.summary(), "number": numbers[trial.name], "model": url, "epochs": _curve(url) if url else []}
-        for trial in leaderboard(trials)
-        for url in [model_of(trial)]
-    ]
-    return {
-        "experiment": experiment.name,
-        "algorithm": experiment.algorithm.name,
-        "objective": {"metric": experiment.objective.metric, "maximize": experiment.objective.maximize},
-        "parameters": experiment.spec.get("parameters") or [],
-        "best": best,
-        "trials": rows,
-    }
+        return parse(cls, read_json(path), str(path))
 
 
 def _curve(url: str) -> list[dict[str, float]]:
@@ -216,24 +213,46 @@ def _curve(url: str) -> list[dict[str, float]]:
         return []  # its trainer keeps another record: its row still counts
 
 
-def describe_dataset(info: "DatasetInfo") -> dict[str, Any]:
-    """Return what the metadata of a version says of the dataset it was evaluated on."""
-    return {
-        "name": info.name,
-        "kind": info.kind,
-        "digest": info.digest,
-        "test_digest": info.test_digest,
-        "test_part": info.test_part,
-        "classes": list(info.classes),
-        "target": info.target.name,
-        "counts": {name: part.count for name, part in info.parts.items()},
-        "warnings": list(info.warnings),
-        "source": info.source,
-    }
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """Everything that evaluate measured."""
+
+    run_id: str
+    dataset: EvaluatedDataset
+    metric: MetricChoice
+    candidates: list[ScoredCandidate]
+    """The best first."""
+
+    winner: Winner
+    test: WinnerScores
+    sweep: TrialTable | None
+
+    def __post_init__(self) -> None:
+        uris = [candidate.uri for candidate in self.candidates]
+        if self.winner.uri not in uris:
+            raise InvalidInput(f"the winner {self.winner.uri} is not one of the candidates {', '.join(uris)}")
+
+    @property
+    def chosen(self) -> ScoredCandidate:
+        """The winner as it was among the candidates, with its scores on the validation part."""
+        return next(candidate for candidate in self.candidates if candidate.uri == self.winner.uri)
+
+    def write(self, path: Path) -> None:
+        """Write it for upload_model and promote."""
+        path.write_text(json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read it.
+
+        Raises:
+            InvalidInput: A field is missing or of another type; the message names file and field.
+        """
+        return parse(cls, read_json(path), str(path))
 
 
-def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return precision, recall, F1 and number of items of each class; a ratio of 0/0 is None.
+def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[ClassScores]:
+    """Return precision, recall, F1 and number of items of each class.
 
     Args:
         confusion: [classes, classes]: rows are the true class, columns the predicted one; empty for regression.
@@ -241,11 +260,8 @@ def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[dict[s
     rows = []
     for at, name in enumerate(classes if confusion else ()):
         hits, items, predicted = confusion[at][at], sum(confusion[at]), sum(row[at] for row in confusion)
-        rows.append({
-            "name": name,
-            "precision": hits / predicted if predicted else None,
-            "recall": hits / items if items else None,
-            "f1": 2 * hits / (items + predicted) if items + predicted else None,
-            "items": items,
-        })  # fmt: skip
+        rows.append(ClassScores(
+            name=name, precision=hits / predicted if predicted else None, recall=hits / items if items else None,
+            f1=2 * hits / (items + predicted) if items + predicted else None, items=items,
+        ))  # fmt: skip
     return rows

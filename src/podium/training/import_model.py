@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,7 @@ from podium.prediction.command import PredictCommand
 from podium.prediction.directory import fetch_model, model_files, require_model
 from podium.prediction.predictor import ONNX, PREPROCESSING, command_model, write_preprocessing
 from podium.storage import connect
-from podium.training.handover import describe_dataset, per_class
+from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics, check_data
 
@@ -180,9 +180,9 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
     return {
         "metric": metric.to_json(),
         "metrics": dict(scores.metrics),
-        "report": {"confusion": matrix, "classes": per_class(matrix, info.classes)},
+        "report": {"confusion": matrix, "classes": [asdict(row) for row in per_class(matrix, info.classes)]},
         "predictions": PREDICTIONS,
-        "dataset": describe_dataset(info),
+        "dataset": asdict(EvaluatedDataset.of(info)),
     }
 
 

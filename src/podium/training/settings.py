@@ -190,7 +190,7 @@ class TrainSettings:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Trained:
+class TrainingResult:
     """Result of a training job."""
 
     model: str
@@ -213,7 +213,7 @@ class PlannedTraining:
     hyperparameters: dict[str, Any]
     run: RunIdentity
 
-    def result(self, epochs: Sequence[Mapping[str, float]], target: LaunchTarget) -> Trained:
+    def result(self, epochs: Sequence[Mapping[str, float]], target: LaunchTarget) -> TrainingResult:
         """Return what the job left, once it has succeeded, and record where it comes from.
 
         Args:
@@ -233,7 +233,7 @@ class PlannedTraining:
                hyperparameters=self.hyperparameters, image=image, code=target.code,
                install_requirements=target.install_requirements).write()  # fmt: skip
         epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
-        return Trained(model=self.output, metrics={**trained.metrics, **epoch})
+        return TrainingResult(model=self.output, metrics={**trained.metrics, **epoch})
 
 
 def plan(
