@@ -59,7 +59,7 @@ def test_inspect_shows_columns_and_their_distribution(data: Data, tmp_path: Path
         (["prepare", "--option", "test"], 2, "`--option NAME=VALUE` must hold, but got 'test'"),
         (["prepare", "--option", "test=[0.1"], 2, "--option test is not readable as YAML"),
         (["prepare", "--source", "nowhere"], 1, "there is no train-images-idx3-ubyte"),
-        (["inspect", "s3:/bucket/mnist"], 2, "`a URL begins with s3://` must hold"),
+        (["inspect", "s3:/bucket/mnist"], 2, "not a URL: 's3:/bucket/mnist'"),
     ],
 )
 def test_mistakes_get_two_lines_and_leave_nothing(

@@ -156,7 +156,7 @@ def test_an_unknown_pipeline_is_refused_with_the_nearest_name() -> None:
 
 
 def test_something_that_is_no_image_name_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="an image is a name"):
+    with pytest.raises(InvalidInput, match="not the name of an image"):
         compile_pipeline("train_and_promote", steps_image="two words")
 
 
@@ -190,8 +190,8 @@ def test_settings_change_nothing_for_later_compilations(compiled: tuple[str, str
 
 @pytest.mark.parametrize(
     ("word", "rule"),
-    [("timeout=0", "timeout >= 1"), ("pull_policy=Sometimes", "pull_policy is one of"), ("retrys=2", "retrys"),
-     ('tolerations=["spot"]', "a toleration is an object"), ("secret", "secret")],
+    [("timeout=0", "timeout >= 1"), ("pull_policy=Sometimes", "no pull_policy is called"), ("retrys=2", "retrys"),
+     ('tolerations=["spot"]', "not a toleration"), ("secret", "secret")],
 )  # fmt: skip
 def test_a_platform_setting_that_cannot_be_meant_is_refused(word: str, rule: str) -> None:
     with pytest.raises(InvalidInput, match=rule):

@@ -67,7 +67,7 @@ def test_a_schedules_values_are_checked_like_a_runs(server: Server, tmp_path: Pa
 
 def test_a_compiled_path_is_refused_before_the_upload(server: Server, world: KfpWorld, sweep: Path) -> None:
     compiled = compile_pipeline("tune_and_promote")
-    with pytest.raises(InvalidInput, match="experiment is a bundled name or text"):
+    with pytest.raises(InvalidInput, match="experiment is a file's path"):
         upload(server, compiled.replace("defaultValue: random\n", f"defaultValue: {sweep}\n"))
     assert not world.pipelines
     assert upload(server, compile_pipeline("tune_and_promote", [f"experiment={sweep}"])).new

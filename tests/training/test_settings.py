@@ -54,7 +54,7 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
         (lambda: DataSettings(limit=19), "limit >= 20"),
         (lambda: DataSettings(dataset="mnits"), "did you mean mnist"),
         (lambda: DataSettings(dataset="tabel:houses.csv"), "no source is called 'tabel'"),
-        (lambda: DataSettings(dataset="table:houses.csv", source="x"), "source holds the idx files"),
+        (lambda: DataSettings(dataset="table:houses.csv", source="x"), "source is for mnist and fashion-mnist"),
         (lambda: DataSettings(data_options={"grup": "city"}), "data_options has no 'grup'"),
         (lambda: DataSettings(dataset="table:x", data_options={"test": 1.5}), "0 < test < 1"),
         (lambda: DataSettings(dataset="table:x", data_options={"gap": 3}), "a gap is one of time"),

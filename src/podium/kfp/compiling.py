@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import require
+from podium.errors import InvalidInput
 from podium.kfp.importing import import_kfp
 
 REQUESTS = {
@@ -62,7 +62,8 @@ def compile_pipeline(
     own = project.server if project else ServerSettings()
     steps_image, trainer_image = steps_image or own.steps_image, trainer_image or own.trainer_image
     for image in filter(None, (steps_image, trainer_image)):
-        require(bool(re.fullmatch(r"\w[\w./:@-]*", image)), "an image is a name like host/name:tag", image=image)
+        if not re.fullmatch(r"\w[\w./:@-]*", image):
+            raise InvalidInput(f"not the name of an image: {image!r}", "for example host/name:tag")
     settings = read_settings(platform)
     if settings:
         pipeline = configured(pipeline, settings)

@@ -7,7 +7,7 @@ The scheduler lets the last field be omitted, so it accepts a crontab's five fie
 import re
 from datetime import UTC, datetime
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 
 DESCRIPTORS = {
     "@yearly": "0 0 0 1 1 *",
@@ -34,12 +34,14 @@ def check(expression: str) -> str:
     """
     text = " ".join(expression.split())
     text = DESCRIPTORS.get(text.lower(), text)
-    require(not text.startswith("@"), f"cron is six fields or one of {', '.join(DESCRIPTORS)}", cron=expression)
+    if text.startswith("@"):
+        raise InvalidInput(f"no schedule is called {expression!r}", f"six fields, or one of {', '.join(DESCRIPTORS)}")
     count = len(text.split())
     if count == 5:
-        problem = f"`cron has six fields, {FIELDS}` must hold, but got the five of a crontab: {expression!r}"
+        problem = f"cron has six fields, {FIELDS}, but got the five of a crontab: {expression!r}"
         raise InvalidInput(problem, f'write "0 {text}", with the second in front')
-    require(count == 6, f"cron has six fields, {FIELDS}", cron=expression)
+    if count != 6:
+        raise InvalidInput(f"cron has six fields, {FIELDS}, but got {expression!r}")
     _iterator(text, datetime.now(UTC))
     return text
 
@@ -64,9 +66,10 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
 
     day, weekday = text.split()[3], text.split()[5].upper()
     known = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|7", weekday)
-    require(known, "cron uses no L, W, # and no day-of-week 7", "Sunday is 0", cron=text)
+    if not known:
+        raise InvalidInput(f"the scheduler knows no L, W, # and no day-of-week 7, but got {text!r}", "Sunday is 0")
     try:
         return CronSim(text.replace("?", "*"), after.astimezone(UTC))
     except CronSimError as error:
         fields = f"fields are {FIELDS}; * any, 1-5 range, */10 step, 1,15 list"
-        raise InvalidInput(f"`cron is valid` must hold, but got cron={text!r}: {error}", fields) from error
+        raise InvalidInput(f"not a cron expression: {text!r}: {error}", fields) from error

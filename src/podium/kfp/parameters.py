@@ -9,7 +9,7 @@ from itertools import takewhile
 from typing import Any
 
 from podium.documents import load_json
-from podium.errors import InvalidInput, require, suggestion
+from podium.errors import InvalidInput, suggestion
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +49,9 @@ class Parameter:
         """
         if self.type is float and type(value) is int:
             value = float(value)
-        rule = f"{self.name} is {_ARTICLES[self.type]}"
-        require(type(value) is self.type, rule, self.description, **{self.name: value if shown is None else shown})
+        if type(value) is not self.type:
+            given = value if shown is None else shown
+            raise InvalidInput(f"{self.name} is {_ARTICLES[self.type]}, not {given!r}", self.description)
         return value
 
 
@@ -152,7 +153,8 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
     for name, text in pairs(words):
         if name not in table:
             raise InvalidInput(f"there is no parameter {name!r}", suggestion(name, table))
-        require(name not in values, f"{name} is given once", **{name: text})
+        if name in values:
+            raise InvalidInput(f"{name} is given twice, the second time as {text!r}")
         values[name] = table[name].parse(text)
     return values
 
@@ -167,10 +169,12 @@ def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
     for word in words:
         name, equals, text = word.partition("=")
         if not equals:
-            require(word.startswith("--"), "a parameter is written name=value", "for example max_trials=6", word=word)
+            if not word.startswith("--"):
+                raise InvalidInput(f"a parameter is written name=value, but got {word!r}", "for example max_trials=6")
             following = next(words, None)
-            require(following is not None, f"{word} is followed by its value", f"{name}=VALUE works too", word=word)
-            text = following or ""
+            if following is None:
+                raise InvalidInput(f"{word} lacks its value", f"{name}=VALUE works too")
+            text = following
         yield name.removeprefix("--").replace("-", "_"), text
 
 

@@ -4,7 +4,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from podium.errors import require
+from podium.errors import InvalidInput, require
 
 POLICIES = ("Always", "IfNotPresent", "Never")
 SECRET_KEYS = {"accesskey": "AWS_ACCESS_KEY_ID", "secretkey": "AWS_SECRET_ACCESS_KEY"}
@@ -66,11 +66,12 @@ def read_settings(words: Sequence[str]) -> dict[str, Any]:
     for name in ("timeout", "retries"):
         require(settings.get(name, 1) >= 1, f"{name} >= 1", **{name: settings.get(name)})
     policy = settings.get("pull_policy", "Always")
-    require(policy in POLICIES, f"pull_policy is one of {', '.join(POLICIES)}", pull_policy=policy)
+    if policy not in POLICIES:
+        raise InvalidInput(f"no pull_policy is called {policy!r}", f"one of {', '.join(POLICIES)}")
     names = ("key", "operator", "value", "effect", "tolerationSeconds")
     for toleration in settings.get("tolerations", []):
-        fits = isinstance(toleration, dict) and toleration.keys() <= set(names)
-        require(fits, f"a toleration is an object of {', '.join(names)}", toleration=toleration)
+        if not isinstance(toleration, dict) or not toleration.keys() <= set(names):
+            raise InvalidInput(f"not a toleration: {toleration!r}", f"an object of {', '.join(names)}")
     return settings
 
 

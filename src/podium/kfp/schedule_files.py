@@ -52,13 +52,16 @@ class Schedule:
         for known in written_fields():
             kind = known.type if isinstance(known.type, type) else dict
             value = getattr(self, known.name)
-            require(type(value) is kind, f"{known.name} is {kind.__name__}", **{known.name: value})
-        require(bool(self.name), "name is not empty", name=self.name)
+            if type(value) is not kind:
+                raise InvalidInput(f"{known.name} is {kind.__name__}, not {value!r}")
+        if not self.name:
+            raise InvalidInput("a schedule's name is empty")
         check(self.cron)
         require(1 <= self.max_concurrency <= 10, "1 <= max_concurrency <= 10", max_concurrency=self.max_concurrency)
         literal = [value for value in self.parameters.values() if "[[" in str(value)]
-        rule = "no parameter holds [[...]]: servers do not substitute it"
-        require(not literal, rule, "let the step read the time itself", parameters=self.parameters)
+        if literal:
+            problem = f"servers do not substitute [[...]], but a parameter is {literal[0]!r}"
+            raise InvalidInput(problem, "let the step read the time itself")
 
 
 def written_fields() -> "list[Field[Any]]":
@@ -88,14 +91,16 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
                 raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint) from error
             if file.name == FILE:
                 documents = [_of_project(Project.load(file))]
-            require(len(documents) == 1, f"{file} holds one YAML document", documents=len(documents))
+            if len(documents) != 1:
+                raise InvalidInput(f"{file} must hold one YAML document, but holds {len(documents)}")
             content = documents[0]
             schedules = content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]
-            require(isinstance(schedules, list), f"{file}: schedules is a list", schedules=schedules)
+            if not isinstance(schedules, list):
+                raise InvalidInput(f"{file}: schedules must be a list, but is {schedules!r}")
             for item in schedules:
                 schedule = _parse(file, item)
-                unique = schedule.name not in loaded
-                require(unique, f"{file}: every schedule has a name of its own", name=schedule.name)
+                if schedule.name in loaded:
+                    raise InvalidInput(f"{file}: another schedule is called {schedule.name!r} too")
                 loaded[schedule.name] = schedule
     if not loaded:
         raise InvalidInput(f"no schedule in {', '.join(map(str, paths))}", "see docs/cluster.md for an example")
@@ -105,18 +110,22 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
 def _of_project(project: Project) -> dict[str, Any]:
     """Return a project's schedule as a schedule's file would have it."""
     hint = 'for example schedule: {name: nightly, cron: "@daily"}'
-    require(bool(project.schedule), f"{project.file} has a schedule", hint, schedule=project.schedule)
+    if not project.schedule:
+        raise InvalidInput(f"{project.file} has no schedule", hint)
     server = {"service_account": project.server.service_account, "pipeline_root": project.server.pipeline_root}
     return {"pipeline": project.title, **server, **project.schedule, "parameters": dict(project.values)}
 
 
 def _parse(file: Path, content: Any) -> Schedule:
-    require(isinstance(content, dict), f"{file} holds a schedule: name, pipeline, cron …", content=content)
+    if not isinstance(content, dict):
+        raise InvalidInput(f"{file} must hold a schedule, but holds {content!r}", "name, pipeline, cron …")
     known = [field.name for field in written_fields()]
     for name in content:
-        require(name in known, f"{file}: a schedule's field is known", suggestion(str(name), known), field=name)
+        if name not in known:
+            raise InvalidInput(f"{file}: a schedule has no field {name!r}", suggestion(str(name), known))
     missing = {"name", "pipeline", "cron"} - set(content)
-    require(not missing, f"{file}: a schedule has name, pipeline and cron", missing=sorted(missing))
+    if missing:
+        raise InvalidInput(f"{file}: the schedule has no {', '.join(sorted(missing))}")
     try:
         return Schedule(**content, folder=file.parent)
     except InvalidInput as error:

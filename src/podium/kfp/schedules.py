@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from podium.code.bundle import Bundle
-from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
+from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import store_code
 from podium.kfp.cron import check
@@ -82,8 +82,9 @@ def _sendable(schedule: Schedule, version: Version) -> tuple[dict[str, Any], dic
     if schedule.version == LATEST:
         version.require_own(schedule.parameters)
     for name in schedule.parameters:
-        rule = f"{schedule.name}: {version.pipeline} {version.name} takes the parameter"
-        require(name in known, rule, suggestion(name, known), parameter=name)
+        if name not in known:
+            problem = f"{schedule.name}: {version.pipeline} {version.name} has no parameter {name!r}"
+            raise InvalidInput(problem, suggestion(name, known))
     try:
         checked = {name: known[name].check(value) for name, value in schedule.parameters.items()}
         return version.sendable(checked, schedule.folder)

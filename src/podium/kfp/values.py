@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 
 if TYPE_CHECKING:
     from podium.manifests.experiment import Experiment
@@ -186,9 +186,8 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
 
     if not isinstance(given, str) or "\n" in given or "{" in given:
         return given
-    require(
-        given != "", "experiment is a bundled name, a file or YAML", "one of " + ", ".join(bundled()), experiment=""
-    )
+    if not given:
+        raise InvalidInput("no experiment is given", "a file, YAML, or one of " + ", ".join(bundled()))
     file = folder / given
     if file.is_file():
         load(str(file))

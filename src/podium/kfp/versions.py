@@ -11,7 +11,7 @@ from typing import Any
 
 from podium.code.bundle import Bundle
 from podium.documents import load_yaml
-from podium.errors import Conflict, InvalidInput, NotFound, require, suggestion
+from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import with_code
 from podium.kfp.definition import load as load_definition
@@ -119,8 +119,8 @@ def read_spec(text: str) -> dict[str, Any]:
     hint = "make one with `podium compile`"
     documents = [document for document in load_yaml(text, "the compiled pipeline") if document]
     mappings = all(isinstance(document, dict) for document in documents)
-    fits = bool(documents) and mappings and "pipelineInfo" in documents[0]
-    require(fits, "the file is a compiled KFP v2 pipeline", hint, documents=len(documents))
+    if not documents or not mappings or "pipelineInfo" not in documents[0]:
+        raise InvalidInput("the file is not a compiled KFP v2 pipeline", hint)
     if len(documents) == 1:
         return dict(documents[0])
     return {"pipeline_spec": documents[0], "platform_spec": documents[1]}
@@ -258,8 +258,8 @@ def _check_defaults(spec: dict[str, Any]) -> None:
     values = {name: definition.get("defaultValue") for name, definition in _inputs(pipeline).items()}
     if own_name(pipeline):
         hint = "compile it again: podium compile puts the text of the file into the pipeline"
-        unchanged = with_experiment_text(values) == values
-        require(unchanged, "experiment is a bundled name or text", hint, experiment=values.get("experiment"))
+        if with_experiment_text(values) != values:
+            raise InvalidInput(f"experiment is a file's path, {values.get('experiment')!r}, which no pod has", hint)
 
 
 def _make(server: Server, pipeline: str) -> str:

@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.storage.base import Entry, Storage, check_key
 
 __all__ = ["Entry", "Storage", "absolute", "check_key", "connect", "is_slip", "local_path", "path_of"]
@@ -28,14 +28,15 @@ def connect(url: str | Path, *, create: bool = False) -> Storage:
     """
     text = str(url)
     if "://" not in text:
-        scheme = text.partition(":")[0]
-        require(not is_slip(text), f"a URL begins with {scheme}://", f"a directory of that name is ./{text}", url=text)
+        if is_slip(text):
+            scheme, _, rest = text.partition(":")
+            hint = f"did you mean {scheme}://{rest.lstrip('/')}? A directory of that name is ./{text}"
+            raise InvalidInput(f"not a URL: {text!r}", hint)
         return _files(text)
     parts = urlsplit(text)
     if parts.scheme == "file":
-        require(
-            parts.netloc in ("", "localhost"), "a file URL names no host", f"write file:///{parts.netloc}…", url=url
-        )
+        if parts.netloc not in ("", "localhost"):
+            raise InvalidInput(f"a file URL names no host, but got {text!r}", f"write file:///{parts.netloc}…")
         return _files(path_of(text))
     if parts.scheme in ("s3", "minio"):
         from podium.storage.s3.storage import S3Storage
@@ -73,7 +74,8 @@ def is_slip(text: str) -> bool:
 def _files(path: str) -> Storage:
     from podium.storage.files import FileStorage
 
-    require(bool(path), "a storage path is not empty", "for example ./store or s3://bucket/prefix", path=path)
+    if not path:
+        raise InvalidInput("the path of a storage is empty", "for example ./store or s3://bucket/prefix")
     if os.path.isfile(os.path.expanduser(path)):
         raise InvalidInput(f"a storage is a directory, but {path} is a file", "name the directory")
     return FileStorage(Path(path))

@@ -63,15 +63,15 @@ class DataSettings:
         require(self.limit == 0 or self.limit >= LEAST_LIMIT, f"limit >= {LEAST_LIMIT}",
                 "train and validation together; 0 takes all", limit=self.limit)  # fmt: skip
         if self.dataset not in DATASETS:
-            require(not self.source, "source holds the idx files of mnist or fashion-mnist",
-                    "name your own data itself: dataset=table:FILE, or the path of a prepared dataset",
-                    dataset=self.dataset, source=self.source)  # fmt: skip
+            if self.source:
+                hint = "name your own data itself: dataset=table:FILE, or the path of a prepared dataset"
+                raise InvalidInput(f"source is for mnist and fashion-mnist, but dataset is {self.dataset!r}", hint)
             if not self.kind:
                 self._check_location()
         if self.is_prepared:
             given = {"limit": self.limit, "target": self.target, "data_options": self.data_options}
-            require(not any(given.values()), "a prepared dataset is taken as it is", "leave the options out",
-                    **{name: value for name, value in given.items() if value})  # fmt: skip
+            if wrong := ", ".join(f"{name}={value!r}" for name, value in given.items() if value):
+                raise InvalidInput(f"a prepared dataset is taken as it is, but got {wrong}", "leave the options out")
         elif self.options and self.dataset in DATASETS:
             for name in (*self.data_options, *(["target"] if self.target else [])):
                 if name not in KNOWN_OPTIONS:
@@ -103,7 +103,8 @@ class DataSettings:
         if self.is_prepared:
             return (f"{self.dataset.rstrip('/')}/dataset.json",)  # it holds the checksums of all files
         location, test = self.dataset.partition(":")[2], self.options.test
-        require(location != "", "a source has a location", "as in table:houses.csv", dataset=self.dataset)
+        if not location:
+            raise InvalidInput(f"{self.dataset} names no file or folder", "as in table:houses.csv")
         return (location, *([test] if isinstance(test, str) else []))
 
     @property

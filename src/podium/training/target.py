@@ -11,7 +11,7 @@ from podium.cluster.base import Cluster
 from podium.code.reference import Code
 from podium.code.wrap import with_code
 from podium.data import artifact
-from podium.errors import PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 from podium.identity import RunIdentity
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
@@ -74,8 +74,9 @@ class LaunchTarget:
         require_at_least(self, gpus_per_worker=0)
         if self.code:
             Code.parse(self.code)
-        require(bool(self.code) or not self.install_requirements, "install_requirements goes with code",
-                "name the directory with requirements.txt: code=.", install_requirements=True, code="")  # fmt: skip
+        if self.install_requirements and not self.code:
+            hint = "name the directory with requirements.txt: code=."
+            raise InvalidInput("install_requirements goes with code, but no code is given", hint)
         if self.cluster:
             traits_of(self.cluster)
         Pods.read(self.pods)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 from urllib.parse import urlsplit
 from xml.etree import ElementTree
 
-from podium.errors import NotFound, PodiumError, require
+from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, check_key
 from podium.storage.s3.config import S3Config
 from podium.storage.s3.errors import no_s3, translated
@@ -40,12 +40,9 @@ class Bucket:
 
         parts = urlsplit(url)
         self.name, self.prefix = parts.netloc, parts.path.strip("/")
-        require(
-            bool(_BUCKET.fullmatch(self.name)) and not parts.query,
-            "an S3 URL is s3://bucket/prefix",
-            "a bucket is 3 to 63 of a-z, 0-9, '-' and '.'; the server is named by AWS_ENDPOINT_URL",
-            url=url,
-        )
+        if not _BUCKET.fullmatch(self.name) or parts.query:
+            hint = "a bucket is 3 to 63 of a-z, 0-9, '-' and '.'; the server is named by AWS_ENDPOINT_URL"
+            raise InvalidInput(f"not the URL of a bucket, s3://bucket/prefix: {url!r}", hint)
         if self.prefix:
             check_key(self.prefix)
         self.config = config

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from podium.errors import InvalidInput, PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 from podium.kubeconfig import load_configuration
 
 if TYPE_CHECKING:
@@ -89,19 +89,16 @@ def _endpoint(scheme: str, env: Mapping[str, str]) -> tuple[str, bool]:
     names = ENDPOINTS if scheme == "s3" else ("MINIO_ENDPOINT", *ENDPOINTS[:-1])
     name = next((name for name in names if env.get(name)), None)
     if name is None:
-        require(scheme == "s3", "a minio:// URL has an endpoint", f"set {names[0]}=http://host:9000")
+        if scheme != "s3":
+            raise InvalidInput("no endpoint is set for minio:// URLs", f"set {names[0]}=http://host:9000")
         return "s3.amazonaws.com", True
     given = env[name]
     parts = urlsplit(given if "://" in given else f"//{given}")
-    require(
-        parts.scheme in ("http", "https", "")
-        and bool(parts.hostname)
-        and parts.path in ("", "/")
-        and not parts.username,
-        f"{name} is http://host:port or https://host:port",
-        "no path, no credentials in it",
-        given=f"{parts.scheme}://{parts.hostname}{parts.path}",
-    )
+    is_plain = parts.scheme in ("http", "https", "") and parts.path in ("", "/") and not parts.username
+    if not is_plain or not parts.hostname:
+        shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
+        raise InvalidInput(f"{name} is not http://host:port or https://host:port: {shown!r}",
+                           "no path, no credentials in it")  # fmt: skip
     flag = env.get("MINIO_SECURE") or env.get("S3_USE_HTTPS") or "1"
     secure = parts.scheme == "https" if parts.scheme else flag.lower() not in ("0", "false", "no")
     return parts.netloc, secure
@@ -110,7 +107,8 @@ def _endpoint(scheme: str, env: Mapping[str, str]) -> tuple[str, bool]:
 def _ca_file(env: Mapping[str, str]) -> str | None:
     for name in ("AWS_CA_BUNDLE", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"):
         if env.get(name):
-            require(Path(env[name]).is_file(), f"{name} is a PEM file", **{name: env[name]})
+            if not Path(env[name]).is_file():
+                raise InvalidInput(f"no PEM file at {env[name]!r}, which {name} names")
             return env[name]
     return None
 
@@ -123,7 +121,8 @@ def _provider(env: Mapping[str, str]) -> "tuple[str, Provider]":
     for access, secret in PAIRS:
         if env.get(access) or env.get(secret):
             missing = secret if env.get(access) else access
-            require(bool(env.get(access) and env.get(secret)), f"{access} and {secret} are both set", missing=missing)
+            if not (env.get(access) and env.get(secret)):
+                raise InvalidInput(f"{missing} is not set", f"{access} and {secret} go together")
             token = env.get("AWS_SESSION_TOKEN") if access.startswith("AWS") else None
             return access, StaticProvider(access_key=env[access], secret_key=env[secret], session_token=token)
     if name := env.get("PODIUM_S3_SECRET"):
