@@ -16,8 +16,8 @@ from podium.data import artifact
 from podium.data.schema import Column
 from podium.errors import InvalidInput
 from podium.models import open_registry
+from podium.models.version import PREDICTIONS, TARGET
 from podium.steps.prepare_data import DataSettings, prepare_data
-from podium.training.handover import PREDICTIONS, TARGET
 
 Array = np.ndarray[Any, Any]
 
