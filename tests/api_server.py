@@ -21,7 +21,7 @@ from podium.errors import InvalidInput
 
 COLLECTION = re.compile(
     r"^/(?:api/v1|apis/(?P<group>[^/]+)/(?P<version>[^/]+))/namespaces/(?P<namespace>[^/]+)"
-    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?P<log>/log)?$"
+    r"/(?P<plural>[^/]+)(?:/(?P<name>[^/]+))?(?P<log>/log)?(?P<status>/status)?$"
 )
 GROUP = re.compile(r"^/apis/(?P<group>[^/]+)/(?P<version>[^/]+)/?$")
 NAMESPACE = re.compile(r"^/api/v1/namespaces/(?P<name>[^/]+)$")
@@ -47,6 +47,8 @@ class World:
             "events",
             "leases",
         }
+        self.with_status = {"experiments", "trials"}
+        self.katib = True
         self.logs: dict[str, list[str]] = {}
         self.refusals: list[tuple[int, Any]] = []
         self.requests: list[str] = []
@@ -121,11 +123,11 @@ class World:
 
 
 def merged(item: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
-    """Apply a merge patch."""
+    """Apply a merge patch: None removes a field."""
     new = {
         key: merged(item.get(key) or {}, entry) if isinstance(entry, dict) else entry for key, entry in change.items()
     }
-    return {**item, **new}
+    return {key: value for key, value in {**item, **new}.items() if value is not None}
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -224,6 +226,8 @@ class Handler(BaseHTTPRequestHandler):
         assert match
         with self.world.changed:
             item = self.world.objects.get((match["plural"], match["name"]))
+            if match["plural"] in self.world.with_status:  # a subresource: each request changes its own part alone
+                body = {key: value for key, value in body.items() if (key == "status") == bool(match["status"])}
             changed = self.world.put(match["plural"], merged(item, body)) if item else None
         self.answer(200, changed) if changed else self.refuse(404, f'"{match["name"]}" not found')
 
@@ -286,6 +290,7 @@ class Handler(BaseHTTPRequestHandler):
     def kinds_of(self, group: str, version: str) -> tuple[int, Any]:
         known = [resource for resource in RESOURCES.values() if (resource.group, resource.version) == (group, version)]
         names = [resource.plural for resource in known if resource.plural in self.world.plurals]
+        names += ["suggestions"] if "experiments" in names and self.world.katib else []
         common = {"kind": "", "namespaced": True, "singularName": "", "verbs": ["get"]}
         listed = {"groupVersion": f"{group}/{version}", "resources": [{"name": name, **common} for name in names]}
         return (200, listed) if names else (404, "404 page not found\n")
@@ -308,7 +313,7 @@ class Handler(BaseHTTPRequestHandler):
         )
 
     def events(self, plural: str, query: dict[str, str]) -> Iterator[bytes]:
-        name = query["fieldSelector"].removeprefix("metadata.name=")
+        name = query.get("fieldSelector", "").removeprefix("metadata.name=")
         world, version = self.world, int(query["resourceVersion"])
         end = time.monotonic() + float(query["timeoutSeconds"]) * world.second
         if version < world.oldest:
@@ -322,7 +327,7 @@ class Handler(BaseHTTPRequestHandler):
                     world.changed.wait(0.05)
             for number, event, _, item in news:
                 version = number
-                if item["metadata"]["name"] == name:
+                if name in ("", item["metadata"]["name"]):
                     yield json.dumps({"type": event, "object": item}).encode() + b"\n"
 
     def log_lines(self, pod: str, query: dict[str, str]) -> Iterator[bytes]:
@@ -333,8 +338,8 @@ class Handler(BaseHTTPRequestHandler):
                 stamp = f"2026-01-01T00:00:{number:02d}.000000000Z " if query.get("timestamps") == "True" else ""
                 yield f"{stamp}{line}\n".encode()
             sent = len(lines)
-            phase = self.world.objects["pods", pod]["status"].get("phase")
-            if query.get("follow") != "True" or phase in ("Succeeded", "Failed"):
+            phase = self.world.objects.get(("pods", pod), {}).get("status", {}).get("phase")
+            if query.get("follow") != "True" or phase in (None, "Succeeded", "Failed"):
                 return
             time.sleep(0.02)
 

@@ -12,6 +12,7 @@ from podium.errors import NotFound
 from podium.manifests.admission import admit
 from podium.manifests.conditions import set_condition
 from podium.manifests.draft import Draft
+from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import (
     COMPLETION_INDEX,
     JOB_NAME,
@@ -40,7 +41,7 @@ class JobOperator:
         self.running: dict[tuple[str, str], str] = {}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
-        world.admit = admit
+        world.admit = lambda item: admit(item) if item.get("kind") in JOB_KINDS else item
 
     def __enter__(self) -> None:
         self.thread.start()
@@ -71,10 +72,16 @@ class JobOperator:
         if key not in self.running:
             metadata = {"name": job.name, "labels": job.labels}
             plain = job.changed_job(_without_pod_deadline)
+            plain, printer = self.without_sidecar(plain)
+            if printer and not self.local.store.exists("Job", printer["metadata"]["name"]):
+                self.local.create(printer)
+            if printer and not (self.shared(job) / ".podium-reads").exists():  # its startup probe
+                return
             self.local.create({**plain.manifest, "metadata": metadata, "status": {}})
             self.running[key] = job.uid
-        for replica in self.local.replicas(job.kind, job.name):
-            self.report_pod(job, replica)
+        complete = [self.report_pod(job, replica) for replica in self.local.replicas(job.kind, job.name)]
+        if not all(complete):
+            return
         self.report(key, self.local.get(job.kind, job.name).get("status", {}))
 
     def end(self, key: tuple[str, str]) -> None:
@@ -82,7 +89,53 @@ class JobOperator:
         for replica in self.local.replicas(kind, name):
             self.world.remove("pods", f"{name}-{replica.name}")
         self.local.delete(kind, name)
+        self.local.delete("Job", f"{name}-sidecar")
         del self.running[key]
+
+    def shared(self, job: Workload) -> Path:
+        """Return the directory that a pod's containers share."""
+        return self.local.store.directory / "shared" / job.name
+
+    def without_sidecar(self, job: Workload) -> tuple[Workload, dict[str, Any] | None]:
+        """Return a job without its native sidecar, and the sidecar as a job of its own on the same directory.
+
+        A kubelet starts it before the pod's other containers and ends it by SIGTERM after them.
+        """
+        folder, found = str(self.shared(job)), []
+
+        def take(draft: Draft) -> None:
+            for _, template in draft.templates:
+                spec = template["spec"]
+                found.extend(spec.pop("initContainers", []))
+                if found:
+                    Path(folder).mkdir(parents=True, exist_ok=True)
+                    for volume in spec["volumes"]:
+                        volume |= {"hostPath": {"path": folder}}
+                        volume.pop("emptyDir", None)
+
+        changed = job.changed_job(take)
+        if not found:
+            return job, None
+        container = {key: found[0][key] for key in ("name", "image", "command", "volumeMounts")}
+        volumes = [{"name": container["volumeMounts"][0]["name"], "hostPath": {"path": folder}}]
+        pod = {"spec": {"restartPolicy": "Never", "containers": [container], "volumes": volumes}}
+        spec = {"backoffLimit": 0, "template": pod}
+        return changed, {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": {"name": f"{job.name}-sidecar"},
+            "spec": spec,
+        }
+
+    def log_of(self, job: Workload, replica: ReplicaStatus) -> list[str] | None:
+        """Return a pod's log: its sidecar's, if it has one; None until a sidecar has printed all."""
+        sidecar = f"{job.name}-sidecar"
+        if not self.local.store.exists("Job", sidecar):
+            return list(self.local.logs(job.kind, job.name, replica.name))
+        if replica.phase not in ("Pending", "Running") and not self.local.workload("Job", sidecar).state.finished:
+            self.local.stop("Job", sidecar)
+            return None
+        return list(self.local.logs("Job", sidecar))
 
     def report(self, key: tuple[str, str], status: dict[str, Any]) -> None:
         with self.world.changed:
@@ -90,7 +143,7 @@ class JobOperator:
             if item and item.get("status") != status:
                 self.world.put(key[0], {**item, "status": status})
 
-    def report_pod(self, job: Workload, replica: ReplicaStatus) -> None:
+    def report_pod(self, job: Workload, replica: ReplicaStatus) -> bool:
         name, (role, _, index) = f"{job.name}-{replica.name}", replica.name.rpartition("-")
         labels = {"job-name": job.name}
         if job.kind == "TrainJob":
@@ -108,8 +161,12 @@ class JobOperator:
         status = {"phase": phase, "containerStatuses": [{**common, "restartCount": replica.restarts}]}
         spec = {"containers": [{"name": container}], "nodeName": "node-1"}
         try:
-            self.world.logs[name] = list(self.local.logs(job.kind, job.name, replica.name))
+            log = self.log_of(job, replica)
         except NotFound:
-            self.world.logs[name] = []
+            log = []
+        if log is None:
+            return False
+        self.world.logs[name] = log
         if self.world.objects.get(("pods", name), {}).get("status") != status:
             self.world.put("pods", {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
+        return True

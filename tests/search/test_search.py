@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from podium.manifests.experiment.space import read_space
+from podium.search.algorithm import PastTrial
 from podium.search.distributions import decode, encode, from_quantile, to_quantile
 from podium.search.journal import JOURNAL
 from podium.search.search import Search
@@ -213,9 +214,31 @@ def test_a_point_that_never_became_a_trial_is_given_again(algorithm: str, tmp_pa
     settings = settings if algorithm == "hyperband" else {}
     first = Search(space, algorithm, settings, maximize=False, directory=tmp_path, name="study")
     points = [first.ask(f"t{count}") for count in range(3)]
-    begun = ["t0", "t1"]  # the engine was killed before it could create t2
+    begun = [
+        PastTrial(trial=f"t{count}", point=points[count], value=None, running=True) for count in range(2)
+    ]  # the engine was killed before it could create t2
     again = Search(space, algorithm, settings, maximize=False, directory=tmp_path, name="study", begun=begun)
     assert again.ask("t3") == points[2]
+
+
+@pytest.mark.parametrize("algorithm", ["random", "tpe", "grid", "hyperband", "asha", "sobol"])
+def test_a_search_goes_on_from_trials_alone(algorithm: str, tmp_path: Path) -> None:
+    space, settings = space_of("units", "batch", "epochs"), {"r_l": 9.0, "resource_name": "epochs", "random_state": 1}
+    settings = settings if algorithm in ("hyperband", "asha") else {"random_state": 1}
+    first = Search(space, algorithm, settings, maximize=False, directory=tmp_path / "a", name="study")
+    points = [first.ask(f"t{count}") for count in range(4)]
+    for count in range(3):
+        first.tell(f"t{count}", float(count))
+    whole = Search(
+        space, algorithm, settings, maximize=False, directory=tmp_path / "a", name="study",
+        begun=(begun := [
+            PastTrial(trial=f"t{count}", point=point, value=float(count) if count < 3 else None, running=count == 3)
+            for count, point in enumerate(points) if point
+        ]),
+    )  # fmt: skip
+    lost = Search(space, algorithm, settings, maximize=False, directory=tmp_path / "b", name="study", begun=begun)
+    assert [lost.ask(f"n{count}") for count in range(3)] == [whole.ask(f"n{count}") for count in range(3)]
+    lost.tell("t3", 0.5)
 
 
 def test_asha_promotes_without_waiting_for_a_whole_rung(tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "data": ("data", "data", "Prepare and inspect datasets."),
     "job": ("job", "job", "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster."),
     "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),
+    "engine": ("engine", "engine", "Run the Experiments of a cluster that has no Katib."),
     "migrate": ("migrate", "migrate_", "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs."),
     "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),
     "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),

@@ -149,11 +149,33 @@ class Draft:
 
     def mount_host_path(self, role: str, container: dict[str, Any], name: str, folder: str, host: str) -> None:
         """Mount a directory of the machine into a container of a replica."""
-        container["volumeMounts"] = [*items(container.get("volumeMounts")), {"name": name, "mountPath": folder}]
-        volume = {"name": name, "hostPath": {"path": host, "type": "Directory"}}
+        _mount(container, name, folder)
+        self._add(role, "volumes", {"name": name, "hostPath": {"path": host, "type": "Directory"}})
+
+    def add_sidecar(
+        self, role: str, container: dict[str, Any], sidecar: Mapping[str, Any], *, volume: str, folder: str
+    ) -> None:
+        """Let a container run beside one of a replica, from before its start to after its end, and share a directory.
+
+        Args:
+            sidecar: The container; Kubernetes 1.29 and later know init containers that go on.
+            volume: Name of the directory.
+            folder: Where both find it.
+        """
+        beside = {**sidecar, "restartPolicy": "Always"}
+        for body in (container, beside):
+            _mount(body, volume, folder)
+        self._add(role, "volumes", {"name": volume, "emptyDir": {}})
+        self._add(role, "initContainers", beside)
+
+    def _add(self, role: str, field: str, entry: Mapping[str, Any]) -> None:
         for other, template in self.templates:
             if other == role:
-                template["spec"]["volumes"] = [*items(template["spec"].get("volumes")), volume]
+                template["spec"][field] = [*items(template["spec"].get(field)), dict(entry)]
+
+
+def _mount(container: dict[str, Any], name: str, folder: str) -> None:
+    container["volumeMounts"] = [*items(container.get("volumeMounts")), {"name": name, "mountPath": folder}]
 
 
 def merge(holder: dict[str, Any], path: tuple[str, ...], values: Mapping[str, Any]) -> None:

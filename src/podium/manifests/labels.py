@@ -86,3 +86,6 @@ CPU_SHARE = "podium.dev/cpu-share"
 
 WARM_START = "podium.dev/warm-start"
 """Names of earlier Experiments whose trials a search learns from, separated by commas."""
+
+READINGS = "podium.dev/readings"
+"""Annotation of a Trial: the first values of its objective, by which a stopping rule judges later trials."""

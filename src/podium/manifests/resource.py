@@ -78,6 +78,9 @@ class Resource:
     version = Attribute("metadata.resourceVersion", text)
     """resourceVersion, from which changes can be watched; empty before the object is stored."""
 
+    is_leaving = Attribute("metadata.deletionTimestamp", bool)
+    """Whether it is being deleted."""
+
     owners = Attribute("metadata.ownerReferences", objects)
     """Entries of ``metadata.ownerReferences``."""
 

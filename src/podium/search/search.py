@@ -33,8 +33,8 @@ class Search:
         directory: Holds the journal; an existing study is continued.
         name: Of the study.
         earlier: Finished trials of other sweeps, in this space; a continued study has them already.
-        begun: The trials there are. A point that was asked for before a crash, but never became one of them, is given
-            back. None: all became one.
+        begun: The trials there are; those that the study lacks are added to it. A point that was asked for before a
+            crash, but never became one of them, is given back. None: all became one.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Search:
         directory: Path,
         name: str,
         earlier: Sequence[Earlier] = (),
-        begun: Collection[str] | None = None,
+        begun: Sequence[PastTrial] | None = None,
     ) -> None:
         import optuna
 
@@ -64,11 +64,15 @@ class Search:
                 direction="maximize" if maximize else "minimize",
                 load_if_exists=True,
             )
-        had = {trial.user_attrs.get("from") for trial in self._study.get_trials(deepcopy=False)}
+        attributes = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False)]
+        had, named = ({attrs.get(key) for attrs in attributes} for key in ("from", "trial"))
         for known_trial in earlier:
             if known_trial.trial not in had:
                 self._add(known_trial)
-        known = self._give_back(begun)
+        for past in begun or ():
+            if past.trial not in named:
+                self._add_past(past)
+        known = self._give_back(None if begun is None else {past.trial for past in begun})
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         seed = settings.get("random_state")
         # A resumed search must not draw its first points again.
@@ -151,15 +155,27 @@ class Search:
         return kept
 
     def _add(self, earlier: Earlier) -> None:
-        import optuna
+        self._store({"from": earlier.trial}, earlier.assignments, earlier.value)
 
-        params = {
-            column(parameter): encode(parameter, earlier.assignments[parameter.name]) for parameter in self._space
-        }
-        attributes = {"from": earlier.trial}
+    def _add_past(self, past: PastTrial) -> None:
+        """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are all that is left."""
+        attributes = {"trial": past.trial, **({"tags": past.tags} if past.tags else {})}
+        self._store(attributes, past.point, past.value, running=past.running)
+
+    def _store(
+        self, attributes: dict[str, Any], point: Mapping[str, str], value: float | None, *, running: bool = False
+    ) -> None:
+        from optuna.trial import TrialState, create_trial
+
+        ended = TrialState.FAIL if value is None else TrialState.COMPLETE
+        params = {column(parameter): encode(parameter, point[parameter.name]) for parameter in self._space}
         self._study.add_trial(
-            optuna.trial.create_trial(
-                params=params, distributions=self._distributions, value=earlier.value, user_attrs=attributes
+            create_trial(
+                state=TrialState.RUNNING if running else ended,
+                params=params,
+                distributions=self._distributions,
+                value=None if running else value,
+                user_attrs=attributes,
             )
         )
 

@@ -135,7 +135,7 @@ class Records(ABC):
     @property
     @abstractmethod
     def asked(self) -> str:
-        """``stop`` or ``delete`` if somebody, maybe another process, wants that; else empty."""
+        """``stop`` or ``delete`` if somebody wants that, ``leave`` if another engine runs it now; else empty."""
 
     @property
     @abstractmethod

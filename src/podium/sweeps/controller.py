@@ -28,8 +28,10 @@ from podium.manifests.experiment.status import (
     wanted,
 )
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.fields import present
 from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
 from podium.manifests.names import random_suffix
+from podium.search.algorithm import PastTrial
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
 from podium.sweeps.base import Records
@@ -84,6 +86,15 @@ class ExperimentController:
     def wake(self) -> None:
         """Ask for a look at the Experiment: it may have to be deleted."""
         self._events.put(None)
+
+    def edit(self, experiment: Experiment) -> None:
+        """Take over the counts of an Experiment that somebody has edited."""
+        if experiment.limits != self.experiment.limits:
+            limits = experiment.limits
+            counts = {"maxTrialCount": limits.max_trials, "parallelTrialCount": limits.parallel,
+                      "maxFailedTrialCount": limits.max_failed}  # fmt: skip
+            self.experiment = self.experiment.with_counts(present(**counts))
+            self.wake()
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until no trial is running; return whether that is so."""
@@ -148,7 +159,7 @@ class ExperimentController:
             directory=self._records.directory,
             name=self.name,
             earlier=self._earlier,
-            begun=[trial.name for trial in trials],
+            begun=[_past(trial) for trial in trials],
         )
         self._median = MedianStop.of(self.experiment)
         if "startTime" not in self._status:
@@ -292,7 +303,7 @@ class ExperimentController:
     @property
     def _leaves_trials(self) -> bool:
         """Whether only this engine ends: its trials go on, and the next one takes them up."""
-        return self._records.outlives_engine and not self._records.asked
+        return self._records.outlives_engine and self._records.asked in ("", "leave")
 
     def _close_study(self) -> None:
         """Tell the study of the trials that ended since the last look, and of those that an end leaves without one.
@@ -307,3 +318,12 @@ class ExperimentController:
             if self._search and self._completed:
                 for name in self._trials:
                     self._search.tell(name, None)
+
+
+def _past(trial: Trial) -> PastTrial:
+    """Return what a search that has forgotten a trial is told of it."""
+    value = trial.value if trial.phase in ("Succeeded", "EarlyStopped") else None
+    tags = {tag: trial.labels[label] for tag, label in _LABELS.items() if label in trial.labels}
+    return PastTrial(
+        trial=trial.name, point=trial.assignments, value=value, running=not trial.state.finished, tags=tags
+    )

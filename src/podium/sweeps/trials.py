@@ -110,7 +110,7 @@ class TrialRun:
         elif success:
             return self._collect(io, "Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success))
         else:
-            phase = job.state.phase if job else "deleted"
+            phase = job.state.phase if job and job.state.finished else "deleted"
             message = f"Trial has failed: its job ended ({phase}), but neither success nor failure condition holds"
             self._mark("Failed", "TrialFailed", message)
         return []

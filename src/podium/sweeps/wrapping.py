@@ -70,7 +70,7 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
     metrics: tuple[Path, ...] = ()
     primary = list(draft.containers(experiment.template.primary_container))
-    shell = any(_needs_shell(container) for role, container in primary if role_of(role, job.operator) in reporting)
+    shell = any(needs_shell(container) for role, container in primary if role_of(role, job.operator) in reporting)
     for role, container in primary:
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": job.name}])
         if role_of(role, job.operator) not in reporting:
@@ -82,31 +82,32 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
             metrics = _redirect(container, job, directory, replicas)
         else:
             metrics = _mount_metrics(draft, role, container, experiment.collector, directory / "metrics")
-            _wrap_words(container)
+            wrap_command(container)
     return Wrapped(job=Workload(manifest=draft.manifest), metrics=metrics, replicas=replicas)
 
 
-def _words(container: dict[str, Any]) -> list[str]:
+def words_of(container: dict[str, Any]) -> list[str]:
+    """Return command and args of a container."""
     return [*(container.get("command") or []), *(container.get("args") or [])]
 
 
-def _needs_shell(container: dict[str, Any]) -> bool:
+def needs_shell(container: dict[str, Any]) -> bool:
     """Tell whether a shell would do more to a container's command than split it."""
-    words = _words(container)
+    words = words_of(container)
     return bool(container.get("command")) and (takes_script(words) or plain_argv(join(words)[1]) is None)
 
 
-def _wrap_words(container: dict[str, Any]) -> None:
+def wrap_command(container: dict[str, Any]) -> None:
     """Let a container's command pass through Katib's shell where that makes a difference."""
     if container.get("command"):
-        shell, script = join(_words(container))
-        container["command"] = [*shell, script] if _needs_shell(container) else plain_argv(script)
+        shell, script = join(words_of(container))
+        container["command"] = [*shell, script] if needs_shell(container) else plain_argv(script)
         container.pop("args", None)
 
 
 def _redirect(container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]) -> tuple[Path, ...]:
     """Let a shell write what a command prints into a file, one for each replica; return those files."""
-    shell, script = join(_words(container))
+    shell, script = join(words_of(container))
     container.pop("args", None)
     if job.pod_count == 1 or not job.has_roles:
         file = directory / "metrics.log"

@@ -47,7 +47,9 @@ class ApiResource:
     """What to do when the server does not know it."""
 
 
-_KATIB = "install Katib 0.19 in this cluster, or run the experiment on one machine with `podium experiment run`"
+_KATIB = (
+    "let podium run Experiments here: kubectl apply -k deploy/engine; or install Katib 0.19, or run it on one machine"
+)
 _OPERATOR = "install the Kubeflow training operator 1.9 in this cluster"
 _TRAINER = "install Kubeflow Trainer 2.2 or later in this cluster, or run a PyTorchJob"
 RESOURCES = {
@@ -245,12 +247,16 @@ class Api:
 
     def serves(self, kind: str) -> bool:
         """Return whether the server knows a kind; every account may ask (role system:discovery)."""
+        return api_resource(kind).plural in self.plurals(kind)
+
+    def plurals(self, kind: str) -> set[str]:
+        """Return the plurals of all kinds that the server knows in the group and version of a kind."""
         known = api_resource(kind)
         try:
             answer = self.call(f"look for {kind}", self.custom.get_api_resources, known.group, known.version, kind=kind)
         except (UnknownKind, NotFound):
-            return False
-        return any(listed.name == known.plural for listed in answer.resources)
+            return set()
+        return {listed.name for listed in answer.resources}
 
     def get(self, kind: str, name: str) -> Manifest:
         """Read an object."""
@@ -272,6 +278,10 @@ class Api:
         items, _ = self._list(kind, label_selector=selector)
         return sorted(items, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
 
+    def all_of(self, kind: str) -> tuple[list[Manifest], str]:
+        """Read all objects of a kind, and the resourceVersion from which to watch them; nothing is repeated."""
+        return self._list(kind, patience=0)
+
     def snapshot(self, kind: str, name: str) -> tuple[Manifest | None, str]:
         """Read an object, None if there is none, and the resourceVersion from which to watch it; nothing is repeated.
 
@@ -286,6 +296,13 @@ class Api:
         doing = f"change {kind} {name} in namespace {self.namespace}"
         patch = self.custom.patch_namespaced_custom_object
         return dict(self.call(doing, patch, *self._where(kind), name, change, kind=kind))
+
+    def patch_status(self, kind: str, name: str, change: Manifest) -> Manifest:
+        """Merge fields into an object's status; None removes a field."""
+        doing = f"write the status of {kind} {name} in namespace {self.namespace}"
+        patch = self.custom.patch_namespaced_custom_object_status
+        body = {"status": change}
+        return dict(self.call(doing, patch, *self._where(kind), name, body, kind=kind))
 
     def delete(self, kind: str, name: str) -> None:
         """Ask for an object's removal; its pods follow. No error if it is not there."""
@@ -309,7 +326,10 @@ class Api:
                 raise self.error(error, f"delete {kind} {name}", kind) from error
 
     def events(self, kind: str, name: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """Yield watch events of one object for some seconds, after a resourceVersion.
+        """Yield watch events of one object, or of all of a kind, for some seconds, after a resourceVersion.
+
+        Args:
+            name: Empty for all.
 
         Raises:
             kubernetes.client.ApiException: As the server says; 410 means the version is too old.
@@ -320,7 +340,7 @@ class Api:
         for event in Watch().stream(
             self.custom.list_namespaced_custom_object,
             *self._where(kind),
-            field_selector=f"metadata.name={name}",
+            **({"field_selector": f"metadata.name={name}"} if name else {}),
             resource_version=version,
             timeout_seconds=seconds,
             _request_timeout=(5, seconds + 10),

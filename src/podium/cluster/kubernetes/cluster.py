@@ -64,7 +64,7 @@ class KubernetesCluster(Cluster):
         given = Experiment.parse(manifest) if kind == "Experiment" else Workload.parse(manifest)
         named = given.metadata.get("namespace") or namespace
         require(named == namespace, "the manifest's namespace is the cluster's", namespace=named, url=self.url)
-        if kind == "Experiment":
+        if kind == "Experiment" and self.has_katib:
             self._check_injection()
         here = given.with_metadata({**given.metadata, "namespace": namespace})
         stored = self.api.create(kind, with_pod_deadlines(with_pod_defaults(here)).manifest)
@@ -81,6 +81,11 @@ class KubernetesCluster(Cluster):
             raise InvalidInput(
                 f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled", hint
             )
+
+    @property
+    def has_katib(self) -> bool:
+        """Whether Katib's own kinds are served here; every account may ask."""
+        return "suggestions" in self.api.plurals("Experiment")
 
     def admits(self, kind: str, workers: int = 0) -> bool:
         """As the interface says; in a namespace that may not be read, pods of any level count as admitted.

@@ -21,7 +21,7 @@ TRIES = 5
 
 def reporting(pods: list[Any]) -> list[Any]:
     """Return the pods of the replica that reports metrics: the master's, the collected one's, else all."""
-    if collected := [pod for pod in pods if any(c.name in COLLECTORS for c in pod.spec.containers)]:
+    if collected := [pod for pod in pods if any(name in COLLECTORS for name in _container_names(pod))]:
         return collected
     for leader in ("master-0", "worker-0", "node-0"):
         if chosen := [pod for name, pod in by_replica(pods) if name == leader]:
@@ -31,8 +31,13 @@ def reporting(pods: list[Any]) -> list[Any]:
 
 def container_of(pod: Any) -> str:
     """Return the container whose log holds what the program printed."""
-    names = [container.name for container in pod.spec.containers]
+    names = _container_names(pod)
     return next((name for name in (*COLLECTORS, "pytorch", "node") if name in names), str(names[0]))
+
+
+def _container_names(pod: Any) -> list[str]:
+    """Return the names of a pod's containers; the engine's collector is an init container that goes on (a sidecar)."""
+    return [container.name for container in (*pod.spec.containers, *(pod.spec.init_containers or []))]
 
 
 def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
@@ -44,10 +49,20 @@ def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
 
 def has_started(pod: Any, container: str) -> bool:
     """Tell whether a container has, or had, a process."""
-    for status in pod.status.container_statuses or []:
-        if status.name == container and status.state:
-            return bool(status.state.running or status.state.terminated or status.restart_count)
-    return False
+    status = _status_of(pod, container)
+    return bool(status and (status.state.running or status.state.terminated or status.restart_count))
+
+
+def _status_of(pod: Any, container: str) -> Any | None:
+    """Return the status of a container once it has a state."""
+    statuses = (*(pod.status.container_statuses or []), *(pod.status.init_container_statuses or []))
+    return next((status for status in statuses if status.name == container and status.state), None)
+
+
+def _start_of(pod: Any, container: str) -> tuple[str, int]:
+    """Return what tells one start of a container from the next: its pod, and how often it was restarted."""
+    status = _status_of(pod, container)
+    return str(pod.metadata.uid), int(status.restart_count or 0) if status else 0
 
 
 def is_coming(pod: Any | None) -> bool:
@@ -109,8 +124,9 @@ class Tail:
 
 
 def logs(
-    api: Api, kind: str, name: str, replica: str | None, follow: bool, is_over: Callable[[], bool]
-) -> Iterator[str]:
+    api: Api, kind: str, name: str, replica: str | None, follow: bool, is_over: Callable[[], bool],
+    restarted: Callable[[], None] = lambda: None,
+) -> Iterator[str]:  # fmt: skip
     """Yield a replica's log lines.
 
     Args:
@@ -119,6 +135,7 @@ def logs(
         replica: ``master-0`` …, or None for the one that reports metrics.
         follow: Go on until the replica has ended for good.
         is_over: Tells whether the object has reached its last state or is gone.
+        restarted: Called before the first line of a container that was started again, or of a pod in place of another.
 
     Raises:
         NotFound: There is no such replica (when following: and the object is over).
@@ -128,6 +145,7 @@ def logs(
     from urllib3.exceptions import HTTPError
 
     tail, read, tries, lost_at = Tail(api), False, 0, None
+    start: tuple[str, int] | None = None
     while True:
         try:
             over = not follow or is_over()
@@ -144,7 +162,10 @@ def logs(
             raise NotFound(f"{kind} {name} has no pod of replica {replica or 'master-0'}", "its pods may be gone")
         complete = True
         if pod is not None and has_started(pod, container_of(pod)):
-            read = True
+            read, latest = True, _start_of(pod, container_of(pod))
+            if start not in (None, latest):
+                restarted()
+            start = latest
             try:
                 yield from tail.read(pod, follow)
             except (ApiException, HTTPError) as error:

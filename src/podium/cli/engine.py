@@ -1,0 +1,43 @@
+"""`podium engine`."""
+
+import os
+import socket
+import uuid
+
+import click
+
+from podium.heartbeat import paused
+from podium.terminal import echo
+
+IMAGE = "PODIUM_IMAGE"
+
+
+@click.command()
+@click.option("--cluster", "clusters", multiple=True, metavar="URL",
+              help="kubernetes://NAMESPACE, also several; the kubeconfig's or pod's own if missing.")  # fmt: skip
+@click.option("--image", envvar=IMAGE, default="podium-steps:0.1.0", show_default=True,
+              help="With podium: prints the metrics files of trials that write them (PODIUM_IMAGE).")  # fmt: skip
+@click.option("--adopt", is_flag=True, help="Take over the Experiments that Katib, removed before, left running.")
+@click.option("--port", type=click.IntRange(0, 65535), help="Answer /healthz and /metrics (Prometheus).")
+def engine(clusters: tuple[str, ...], image: str, adopt: bool, port: int | None) -> None:
+    """Run the Experiments of a cluster that has no Katib, until it is stopped; for deploy/engine.
+
+    Of several processes for a namespace one leads; the others wait. Trials go on while no engine runs.
+
+    \b
+    Examples:
+      podium engine --cluster kubernetes://team
+      podium engine --cluster kubernetes://team --cluster kubernetes://research --port 8080
+    """
+    from contextlib import ExitStack
+
+    from podium.cluster.kubernetes.cluster import KubernetesCluster
+    from podium.sweeps.engine import Engine, run_all, serve_health
+
+    holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+    with ExitStack() as opened, paused():
+        namespaces = [opened.enter_context(KubernetesCluster(url)) for url in clusters or ("kubernetes://",)]
+        engines = [Engine(namespace, holder=holder, image=image, report=echo, adopt=adopt) for namespace in namespaces]
+        if port is not None:
+            echo(f"listening on port {serve_health(engines, port).server_address[1]}")
+        run_all(engines)

@@ -1,0 +1,124 @@
+"""Experiments and trials of a cluster: objects of the API server, as Katib keeps them."""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.errors import Conflict, NotFound, PodiumError
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import Status
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import EXPERIMENT, READINGS
+from podium.manifests.resource import Resource
+from podium.metrics import Reading, in_order
+from podium.sweeps.base import Records, TrialIO
+from podium.sweeps.pod_trial import PodTrial
+
+KEPT_READINGS = 100
+"""Readings of the objective that a trial's annotation keeps: a stopping rule looks at a trial's first ones alone."""
+
+
+class ApiRecords(Records):
+    """An Experiment of a namespace.
+
+    Args:
+        cluster: The namespace; it serves Experiments and runs the trials' jobs.
+        experiment: As stored.
+        leads: Tells whether this process is still the one that may write.
+        image: Of the container that prints a metrics file.
+    """
+
+    outlives_engine = True
+
+    def __init__(
+        self, cluster: KubernetesCluster, experiment: Experiment, *, leads: Callable[[], bool], image: str
+    ) -> None:
+        super().__init__(experiment.name, Path(tempfile.mkdtemp(prefix="podium-engine-")))
+        self._cluster, self._uid, self._leads, self._image = cluster, experiment.uid, leads, image
+        self._asked, self._stops_early = "", experiment.early_stopping is not None
+        self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier engine left
+        self._written: dict[tuple[str, str], Status] = {}  # by kind and name: a field that is gone is written as null
+
+    def experiment(self) -> Experiment:
+        stored = self._cluster.experiment(self.name)
+        if stored.uid != self._uid:
+            raise NotFound(f"Experiment {self.name} was deleted and made again")
+        return stored
+
+    def trials(self) -> Sequence[Trial]:
+        trials = self._cluster.trials(self.name)
+        own = [trial for trial in trials if any(owner.get("uid") == self._uid for owner in trial.owners)]
+        for kind in {trial.workload.kind for trial in own}:
+            jobs = map(Resource.parse, self._cluster.list(kind, {EXPERIMENT: self.name}))
+            self._jobs |= {(kind, job.name) for job in jobs}
+        return own
+
+    def write(self, experiment: Experiment, status: Status) -> None:
+        self._write("Experiment", self.name, status)
+
+    def add(self, trial: Trial) -> Trial:
+        self._check_leadership()
+        stored = self._cluster.api.create("Trial", {**trial.manifest, "status": {}})
+        self._write("Trial", trial.name, trial.status)
+        return Trial.parse(stored).with_status(trial.status)
+
+    def save(self, trial: Trial) -> None:
+        self._write("Trial", trial.name, trial.status)
+
+    def readings(self, trial: Trial) -> list[Reading]:
+        rows = json.loads(trial.annotations.get(READINGS) or "[]")
+        return [Reading(trial.objective.metric, value, datetime.fromisoformat(time)) for value, time in rows]
+
+    def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
+        """Keep what a stopping rule asks of a trial, if the Experiment has one: etcd is no place for every reading."""
+        if not self._stops_early:
+            return
+        own = [reading for reading in in_order(readings) if reading.name == trial.objective.metric][:KEPT_READINGS]
+        text = json.dumps([[reading.value, reading.time.isoformat()] for reading in own])
+        self._cluster.api.patch("Trial", trial.name, {"metadata": {"annotations": {READINGS: text}}})
+
+    def claim(self, trial: Trial) -> Trial:
+        """Return the trial as it is: its job goes on without an engine; a job that one meant to remove is removed."""
+        self._written["Trial", trial.name] = dict(trial.status)
+        job = trial.workload.kind, trial.name
+        if trial.state.finished and not trial.retain and job in self._jobs:
+            self._cluster.abandon(*job)
+        return trial
+
+    def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
+        return PodTrial(self._cluster, experiment, trial, self._image)
+
+    @property
+    def asked(self) -> str:
+        return self._asked or ("" if self._leads() else "leave")
+
+    def forget(self) -> None:
+        """Take note that the Experiment was deleted: its trials and their jobs go with it."""
+        self._asked = "delete"
+
+    @property
+    def resume_command(self) -> str:
+        return f"kubectl -n {self._cluster.api.namespace} get experiment {self.name}"
+
+    def close(self, experiment: Experiment, status: Status) -> None:
+        if not self._asked:
+            with suppress(PodiumError):  # the next leader goes on from what is stored
+                self.write(experiment, status)
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def _check_leadership(self) -> None:
+        if not self._leads():
+            raise Conflict(f"another engine runs Experiment {self.name} now")
+
+    def _write(self, kind: str, name: str, status: Any) -> None:
+        self._check_leadership()
+        before = self._written.get((kind, name), {})
+        gone = {field: None for field in before if field not in status}
+        self._cluster.api.patch_status(kind, name, {**status, **gone})
+        self._written[kind, name] = dict(status)

@@ -1,0 +1,315 @@
+"""The engine of a namespace: runs the Experiments that people create there, as Katib's controller does."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import partial
+from http.server import ThreadingHTTPServer
+
+from podium.cluster.kubernetes.api import is_passing
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.exposition import metric, serve
+from podium.interrupts import Background
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.rules import check
+from podium.manifests.experiment.status import Status, mark, restart
+from podium.manifests.resource import Resource
+from podium.sweeps.api_records import ApiRecords
+from podium.sweeps.controller import ExperimentController
+from podium.sweeps.resume import restartable
+
+LEASE = "podium-engine"
+WINDOW_SECONDS = 5
+"""Of one watch; after it the engine looks whether it still leads."""
+
+SILENT_SECONDS = 60.0
+"""Without an answer of the API server for so long the engine counts as not alive."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Running:
+    """An Experiment that is run here."""
+
+    uid: str
+    controller: ExperimentController
+    records: ApiRecords
+
+
+class Engine:
+    """Runs the Experiments of a namespace while it leads.
+
+    Args:
+        cluster: The namespace.
+        holder: Name of this process, different from every other engine's.
+        image: Of the container that prints a trial's metrics file: one with podium.
+        report: Says what it does, a line each.
+        adopt: Whether Experiments that Katib left running are taken over.
+        lease_seconds: After how long without a sign of life another engine takes over.
+    """
+
+    def __init__(
+        self,
+        cluster: KubernetesCluster,
+        *,
+        holder: str,
+        image: str,
+        report: Callable[[str], None],
+        adopt: bool = False,
+        lease_seconds: float = DURATION_SECONDS,
+    ) -> None:
+        self._cluster, self._image, self._report, self._adopt = cluster, image, report, adopt
+        self._holder, self._lease_seconds = holder, lease_seconds
+        self._leadership: Leadership | None = None
+        self._running: dict[str, _Running] = {}
+        self._stopping = threading.Event()
+        self._heard = time.monotonic()
+        self.namespace = cluster.api.namespace
+        self.begun = self.ended = self.refused = 0
+
+    def run(self) -> None:
+        """Lead and run Experiments, or wait to lead, until stop.
+
+        Raises:
+            Conflict: Katib is installed here.
+            UnknownKind: The cluster serves no Experiments.
+            Denied: A right is missing.
+        """
+        self._refuse_katib()
+        self._report(f"namespace {self.namespace}: waiting to lead (Lease {LEASE})")
+        while not self._stopping.is_set():
+            leadership = Leadership(self._cluster.api, LEASE, self._holder, self._lease_seconds)
+            try:
+                if self._acquire(leadership):
+                    self._leadership = leadership
+                    self._report(f"namespace {self.namespace}: {self._holder} leads")
+                    self._lead(leadership)
+            finally:
+                self._leave()
+                leadership.release()
+
+    def _acquire(self, leadership: Leadership) -> bool:
+        """Wait until this process leads; return False if it is to stop."""
+        while not self._stopping.is_set():
+            with suppress(Unavailable):  # whoever leads cannot renew either
+                self._heard = time.monotonic()
+                if leadership.acquire(timeout=WINDOW_SECONDS):
+                    return True
+        return False
+
+    def stop(self) -> None:
+        """Ask for its end; trials go on, and the next engine takes them up."""
+        self._stopping.set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether the API server was heard of lately."""
+        return time.monotonic() - self._heard < SILENT_SECONDS
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What it runs, as Prometheus is told."""
+        return {
+            "leads": float(self._leads()),
+            "experiments": len(self._running),
+            "begun_total": self.begun,
+            "ended_total": self.ended,
+            "refused_total": self.refused,
+        }
+
+    def _refuse_katib(self) -> None:
+        if not self._adopt and self._cluster.has_katib:
+            raise Conflict(
+                "Katib is installed on this cluster: two engines would run the same Experiments",
+                "remove Katib first, then start with --adopt to take over what it left running (docs/migrate.md)",
+            )
+
+    def _leads(self) -> bool:
+        return self._leadership is not None and self._leadership.is_held
+
+    def _lead(self, leadership: Leadership) -> None:
+        from kubernetes.client import ApiException
+        from urllib3.exceptions import HTTPError
+
+        api = self._cluster.api
+        while not self._stopping.is_set() and not leadership.lost.is_set():
+            try:
+                items, version = api.all_of("Experiment")
+                present = [Resource.parse(item) for item in items]
+                self._sweep_out({seen.uid for seen in present})
+                for seen in present:
+                    self._see(seen)
+                while not self._stopping.is_set() and not leadership.lost.is_set():
+                    self._heard = time.monotonic()
+                    self._look_after_ended()
+                    for event in api.events("Experiment", "", version, WINDOW_SECONDS):
+                        seen = Resource.parse(event["object"])
+                        version = seen.version
+                        if event["type"] == "DELETED":
+                            self._forget(seen.name, seen.uid)
+                        elif event["type"] != "BOOKMARK":
+                            self._see(seen)
+                        if self._stopping.is_set() or leadership.lost.is_set():
+                            break
+            except (ApiException, HTTPError) as error:
+                api.note(error)
+                if not is_passing(error) and getattr(error, "status", None) not in (401, 403, 410):
+                    raise api.error(error, "watch Experiments", "Experiment") from error
+                leadership.lost.wait(1.0)
+            except PodiumError as error:
+                self._report(f"error: {error.message}")
+                leadership.lost.wait(1.0)
+
+    def _look_after_ended(self) -> None:
+        """Take note of the Experiments that ended; one that broke off goes on."""
+        for name, known in list(self._running.items()):
+            if known.controller.join(0):
+                del self._running[name]
+                with suppress(NotFound):
+                    stored = self._cluster.resource("Experiment", name)
+                    self.ended += stored.state.finished
+                    self._report(f"Experiment {name}: {stored.state.phase}")
+                    self._see(stored)
+
+    def _see(self, seen: Resource) -> None:
+        """Take up an Experiment that is new, or changes of one that runs or ended."""
+        self._look_after_ended()
+        known = self._running.get(seen.name)
+        if known and known.uid != seen.uid:
+            self._forget(seen.name, known.uid)
+            known = None
+        if seen.is_leaving:
+            return
+        try:
+            experiment = Experiment.parse(seen.manifest)
+            if known:
+                known.controller.edit(experiment)
+            elif not experiment.state.finished:
+                self._begin(experiment)
+            elif _has_more_trials(experiment):
+                status: Status = deepcopy(dict(experiment.status))
+                restart(status)
+                self._begin(experiment.with_status(status))
+        except InvalidInput as error:
+            self._refuse(seen.name, error)
+
+    def _begin(self, experiment: Experiment) -> None:
+        refuse_what_pods_lack(check(experiment))
+        records = ApiRecords(self._cluster, experiment, leads=self._leads, image=self._image)
+        controller = ExperimentController(records, experiment)
+        self._running[experiment.name] = _Running(uid=experiment.uid, controller=controller, records=records)
+        self.begun += 1
+        self._report(f"Experiment {experiment.name}: begun")
+        controller.start()
+
+    def _refuse(self, name: str, error: InvalidInput) -> None:
+        self.refused += 1
+        self._report(f"Experiment {name}: refused: {error.message}")
+        status: Status = {}
+        hint = f" (hint: {error.hint})" if error.hint else ""
+        mark(status, "Failed", "ExperimentFailed", f"Experiment has failed: {error.message}{hint}")
+        self._cluster.api.patch_status("Experiment", name, status)
+
+    def _forget(self, name: str, uid: str) -> None:
+        known = self._running.get(name)
+        if known and known.uid == uid:
+            known.records.forget()
+            known.controller.wake()
+            del self._running[name]
+            self._report(f"Experiment {name}: deleted")
+
+    def _sweep_out(self, present: set[str]) -> None:
+        """Forget the Experiments that were deleted while nobody watched."""
+        for name, known in list(self._running.items()):
+            if known.uid not in present:
+                self._forget(name, known.uid)
+
+    def _leave(self) -> None:
+        for known in self._running.values():
+            known.controller.stop()
+        for known in self._running.values():
+            known.controller.join(self._lease_seconds)
+        self._running.clear()
+
+
+_FIGURES = {
+    "leads": "Whether this process runs the namespace's Experiments.",
+    "experiments": "Experiments that run.",
+    "begun_total": "Experiments taken up since the start.",
+    "ended_total": "Experiments ended since the start.",
+    "refused_total": "Experiments refused since the start.",
+}
+
+
+def serve_health(engines: Sequence[Engine], port: int) -> ThreadingHTTPServer:
+    """Answer /healthz and /metrics for the engines of several namespaces, until the process ends.
+
+    Raises:
+        PodiumError: The port is taken.
+    """
+
+    def page() -> str:
+        figures = {engine.namespace: engine.figures for engine in engines}
+        return "".join(
+            metric(f"podium_engine_{name}", told, {where: own[name] for where, own in figures.items()}, "namespace")
+            for name, told in _FIGURES.items()
+        )
+
+    return serve(port, page, lambda: all(engine.alive for engine in engines))
+
+
+def run_all(engines: Sequence[Engine]) -> None:
+    """Run the engines of several namespaces until one fails or the process is asked to end.
+
+    Raises:
+        PodiumError: As Engine.run, of the first that failed.
+    """
+    failures: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def run(engine: Engine) -> None:
+        try:
+            engine.run()
+            failures.put(None)
+        except BaseException as error:
+            failures.put(error)
+
+    threads = [Background(partial(run, engine), f"podium-engine-{engine.namespace}") for engine in engines]
+    for thread in threads:
+        thread.start()
+    try:
+        if failure := failures.get():
+            raise failure
+    finally:
+        for engine in engines:
+            engine.stop()
+        for thread in threads:
+            thread.join(DURATION_SECONDS)
+
+
+def refuse_what_pods_lack(experiment: Experiment) -> None:
+    """Refuse what runs on one machine, but not yet by the engine of a cluster.
+
+    Raises:
+        InvalidInput: It says what, and what to do.
+    """
+    if experiment.collector.kind == "TensorFlowEvent":
+        raise InvalidInput(
+            "podium-engine reads metrics from a trial's output or a file, not from TensorFlowEvent",
+            f"let the program print {experiment.objective.metric}=NUMBER once an epoch, and collect from StdOut",
+        )
+    if experiment.algorithm.name == "pbt":
+        raise InvalidInput(
+            "podium-engine does not run pbt: its trials hand files to one another, and no volume is made for them",
+            "run it on one machine with `podium experiment run`, or take hyperband or asha",
+        )
+
+
+def _has_more_trials(experiment: Experiment) -> bool:
+    """Tell whether somebody raised maxTrialCount of an Experiment that ended for having reached it."""
+    most = experiment.limits.max_trials
+    return restartable(experiment) and (most is None or most > experiment.trial_count)

@@ -1,0 +1,207 @@
+"""A trial on a cluster: its job is the API server's, and its metrics are lines of its pods' logs as they grow."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import PurePosixPath
+from typing import Any
+
+from podium.cluster.kubernetes import logs as kubernetes_logs
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.errors import Conflict, Failed, NotFound, PodiumError
+from podium.interrupts import Background
+from podium.manifests.draft import Draft, merge, set_env
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.fields import items
+from podium.manifests.labels import EXPERIMENT, TRIAL
+from podium.manifests.workload import Workload, role_of
+from podium.metrics import Reading, read_json, read_text
+from podium.sweeps.base import TrialIO
+from podium.sweeps.metrics_collector import observe
+from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
+
+SETTLE_SECONDS = 60.0
+"""How long a log may go on after its job has ended."""
+
+SIDECAR = "metrics-logger-and-collector"
+"""The container that prints a metrics file, named as Katib's, whose log holds the same lines."""
+
+VOLUME = "metrics-volume"
+
+READY = ".podium-reads"
+"""File on that volume: the sidecar reads, so the trial may begin."""
+
+
+class PodTrial(TrialIO):
+    """Runs a trial's job in a namespace.
+
+    Args:
+        cluster: The namespace.
+        experiment: The one it belongs to.
+        trial: As stored.
+        image: Of the container that prints a metrics file.
+    """
+
+    def __init__(self, cluster: KubernetesCluster, experiment: Experiment, trial: Trial, image: str) -> None:
+        self._cluster, self._experiment, self._trial = cluster, experiment, trial
+        self._name, self._kind = trial.name, trial.workload.kind
+        self._job = job_of(experiment, trial, image)
+        pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
+        self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
+
+    def start(self) -> None:
+        """Create the job, or take up the one that an earlier engine created for this trial."""
+        try:
+            self._cluster.create(self._job.manifest)
+        except Conflict:
+            present = self._cluster.workload(self._kind, self._name)
+            if all(owner.get("uid") != self._trial.uid for owner in present.owners):
+                raise
+        for reader in self._readers:
+            reader.start()
+
+    def changes(self) -> Iterator[Workload]:
+        with suppress(NotFound):
+            yield from map(Workload.parse, self._cluster.watch(self._kind, self._name))
+
+    def lines(self) -> Iterator[str]:
+        return self._readers[0].follow()
+
+    def stop(self) -> None:
+        self._cluster.abandon(self._kind, self._name)
+
+    def settle(self) -> None:
+        for reader in self._readers:
+            reader.join(SETTLE_SECONDS)
+
+    def collect(self) -> tuple[dict[str, Any], list[Reading]]:
+        names, collector = self._experiment.objective.metrics, self._experiment.collector
+        for reader in self._readers:
+            if reader.error:
+                raise Failed(f"its log cannot be read: {reader.error.message}", reader.error.hint)
+        lines = [line for reader in self._readers for line in reader.lines]
+        readings = read_json(lines, names) if collector.reads_json else read_text(lines, names, collector.filters)
+        return observe(readings, names), readings
+
+    def remove(self) -> None:
+        self._cluster.abandon(self._kind, self._name)
+
+    def keeps(self, line: str) -> bool:
+        """Tell whether a line of the log may hold a metric; no other is kept in memory."""
+        if self._experiment.collector.reads_json:
+            return bool(line)
+        return any(name in line for name in self._experiment.objective.metrics)
+
+    def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
+        """Yield the lines of a replica's log until the job has ended."""
+        api = self._cluster.api
+        return kubernetes_logs.logs(api, self._kind, self._name, replica, True, self._is_over, restarted)
+
+    def _is_over(self) -> bool:
+        try:
+            return self._cluster.workload(self._kind, self._name).state.finished
+        except NotFound:
+            return True
+
+
+class _LogReader:
+    """Follows the log of one replica from its first line: pods are evicted, and a kubelet rotates logs away."""
+
+    def __init__(self, trial: PodTrial, replica: str | None) -> None:
+        self._trial, self._replica = trial, replica
+        self.lines: list[str] = []
+        self.error: PodiumError | None = None
+        self._changed = threading.Condition()
+        self._over = False
+        self._thread = Background(self._read, "podium-trial-log")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self, timeout: float) -> None:
+        self._thread.join(timeout)
+
+    def follow(self) -> Iterator[str]:
+        """Yield the lines so far and those to come."""
+        at = 0
+        while True:
+            with self._changed:
+                while len(self.lines) <= at and not self._over:
+                    self._changed.wait()
+                new, at = self.lines[at:], len(self.lines)
+                over = self._over
+            yield from new
+            if over:
+                return
+
+    def _read(self) -> None:
+        try:
+            for line in self._trial.read(self._replica, self._restarted):
+                if self._trial.keeps(line):
+                    with self._changed:
+                        self.lines.append(line)
+                        self._changed.notify_all()
+        except NotFound:
+            pass  # it ended without a pod; why, its job says
+        except PodiumError as error:
+            self.error = error
+        finally:
+            with self._changed:
+                self._over = True
+                self._changed.notify_all()
+
+    def _restarted(self) -> None:
+        """Begin anew, as Katib's collector does: the program does, too."""
+        with self._changed:
+            self.lines.clear()
+
+
+def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
+    """Return a trial's job as it is created on a cluster.
+
+    Args:
+        experiment: Checked.
+        trial: As stored; it owns the job, so that the job goes with it.
+        image: Of the container that prints a metrics file.
+    """
+    job = trial.workload
+    draft = Draft.of(job.manifest)
+    labels = {EXPERIMENT: experiment.name, TRIAL: trial.name}
+    draft.label(labels)
+    draft.label_pods(labels)
+    owner = {"apiVersion": trial.api_version, "kind": "Trial", "name": trial.name, "uid": trial.uid}
+    merge(draft.body, ("metadata",), {"ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]})
+    draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
+    reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
+    for role, container in draft.containers(experiment.template.primary_container):
+        set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": trial.name}])
+        if role_of(role, job.operator) not in reporting:
+            continue
+        if experiment.collector.kind == "File":
+            wrap_command(container)
+            _print_file(draft, role, container, experiment.collector.path, image)
+        elif needs_shell(container):  # which decides what of the output counts: Katib's redirects the last command's
+            shell, script = join(words_of(container))
+            container["command"] = [*shell, redirected(script, METRICS_FILE)]
+            container.pop("args", None)
+            _print_file(draft, role, container, METRICS_FILE, image)
+        else:
+            wrap_command(container)
+    return Workload(manifest=draft.manifest)
+
+
+def _print_file(draft: Draft, role: str, container: dict[str, Any], path: str, image: str) -> None:
+    """Let a container beside the trial's print the lines of its metrics file as it grows."""
+    values = [str(entry.get("value")) for entry in items(container.get("env"))]
+    folder = named_folder(PurePosixPath(path).parent, [*words_of(container), *values])
+    ready = str(folder / READY)
+    sidecar = {
+        "name": SIDECAR,
+        "image": image,
+        "command": ["python", "-m", "podium.sweeps.print_file", path, ready],
+        "startupProbe": {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 1, "failureThreshold": 120},
+        "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
+    }
+    draft.add_sidecar(role, container, sidecar, volume=VOLUME, folder=str(folder))

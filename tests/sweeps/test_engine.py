@@ -1,0 +1,263 @@
+"""podium-engine on a cluster: it takes over, goes on after kills, edits and deletions, and says what it refuses."""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_server import ApiServer, World
+from engine_place import LEASE_SECONDS, EngineThread, namespace
+
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.errors import Conflict
+from podium.manifests.labels import READINGS
+
+PROGRAM = """
+import sys, time
+
+rate, wait, steps = float(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3])
+print(f"loss={0.5 if steps == 1 else rate}", flush=True)
+for _ in range(steps):
+    time.sleep(wait)
+    print(f"loss={rate}", flush=True)
+"""
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setenv("PROGRAM", str(tmp_path / "program.py"))
+    with namespace(tmp_path, monkeypatch) as running:
+        yield running
+
+
+@pytest.fixture
+def start(server: ApiServer) -> Iterator[Callable[..., EngineThread]]:
+    """Starts engines; those that still run are stopped at the end."""
+    started: list[EngineThread] = []
+
+    def one(holder: str = "engine-a") -> EngineThread:
+        started.append(EngineThread(holder))
+        return started[-1]
+
+    yield one
+    for engine in started:
+        engine.stop()
+
+
+@pytest.fixture
+def cluster(server: ApiServer) -> Iterator[KubernetesCluster]:
+    with KubernetesCluster("kubernetes://team") as opened:
+        yield opened
+
+
+def experiment(
+    name: str = "sweep", *, trials: int = 4, parallel: int = 2, wait: float = 0.0, steps: int = 1, **spec: Any
+) -> dict[str, Any]:
+    """An Experiment whose trials print 0.5 and then their learning rate."""
+    container = {
+        "name": "main",
+        "image": "python",
+        "command": ["python", os.environ["PROGRAM"], "${trialParameters.lr}", str(wait), str(steps)],
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": name},
+        "spec": {
+            "objective": {
+                "type": "minimize",
+                "objectiveMetricName": "loss",
+                "metricStrategies": [{"name": "loss", "value": "latest"}],
+            },
+            "algorithm": {"algorithmName": "random"},
+            "maxTrialCount": trials,
+            "parallelTrialCount": parallel,
+            "maxFailedTrialCount": 1,
+            "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.2"}}],
+            "trialTemplate": {
+                "primaryContainerName": "main",
+                "trialParameters": [{"name": "lr", "reference": "lr"}],
+                "trialSpec": {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "spec": {
+                        "backoffLimit": 0,
+                        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+                    },
+                },
+            },
+            **spec,
+        },
+    }
+
+
+def finished(cluster: KubernetesCluster, name: str = "sweep") -> dict[str, Any]:
+    """Wait for the end of an Experiment and return its status."""
+    for _ in cluster.watch("Experiment", name, timeout=60):
+        pass
+    return dict(cluster.experiment(name).status)
+
+
+def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
+    end = time.monotonic() + seconds
+    while not (value := holds()):
+        assert time.monotonic() < end, "it never came true"
+        time.sleep(0.05)
+    return value
+
+
+def check_whole(cluster: KubernetesCluster, world: World, trials: int) -> None:
+    """Each trial ran once, has its metric, and its job is gone."""
+    all_trials = cluster.trials("sweep")
+    assert len(all_trials) == trials
+    assert all(trial.phase == "Succeeded" and trial.value == float(trial.assignments["lr"]) for trial in all_trials)
+    created = [
+        request
+        for request in world.requests
+        if request.startswith("POST") and request.endswith("/jobs?fieldValidation=Strict")
+    ]
+    assert len(created) >= trials
+    until(lambda: not cluster.list("Job"))
+
+
+def test_an_experiment_runs_without_katib(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    start()
+    cluster.create(experiment())
+    status = finished(cluster)
+    assert status["conditions"][-1]["reason"] == "ExperimentMaxTrialsReached"
+    best = min(cluster.trials("sweep"), key=lambda trial: trial.value)
+    assert status["currentOptimalTrial"]["bestTrialName"] == best.name
+    check_whole(cluster, server.world, 4)
+
+
+def test_trials_go_on_while_no_engine_runs(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    first = start("engine-a")
+    cluster.create(experiment(trials=4, parallel=2, wait=1.5))
+    until(lambda: len(cluster.list("Job")) == 2)
+    begun = {job["metadata"]["uid"] for job in cluster.list("Job")}
+    first.stop()
+    assert {job["metadata"]["uid"] for job in cluster.list("Job")} == begun
+    start("engine-b")
+    finished(cluster)
+    check_whole(cluster, server.world, 4)
+
+
+def test_a_killed_engine_is_followed_without_a_double_trial(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    first = start("engine-a")
+    until(lambda: "leads" in " ".join(first.said))
+    second = start("engine-b")
+    cluster.create(experiment(trials=5, parallel=2, wait=0.7))
+    until(lambda: len(cluster.trials("sweep")) >= 2)
+    first.engine._leadership._closed.set()  # as a process that hangs: it renews no more, and comes to itself later
+    until(lambda: "leads" in " ".join(second.said), 5 * LEASE_SECONDS)
+    finished(cluster)
+    check_whole(cluster, server.world, 5)
+
+
+def test_the_api_server_may_be_away(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    start()
+    cluster.create(experiment(trials=4, parallel=2, wait=1.0))
+    until(lambda: len(cluster.list("Job")) == 2)
+    server.stop()
+    time.sleep(LEASE_SECONDS + 1)
+    server.start()
+    finished(cluster)
+    check_whole(cluster, server.world, 4)
+
+
+def test_more_trials_may_be_asked_for(start: Callable[..., EngineThread], cluster: KubernetesCluster) -> None:
+    start()
+    cluster.create(experiment(trials=2, resumePolicy="LongRunning"))
+    finished(cluster)
+    cluster.resume("Experiment", "sweep", {"maxTrialCount": 4})
+    until(lambda: cluster.experiment("sweep").trial_count == 4)
+    status = finished(cluster)
+    assert status["trialsSucceeded"] == 4
+    assert [one["type"] for one in status["conditions"] if one["status"] == "True"][-1] == "Succeeded"
+
+
+def test_a_deleted_experiment_starts_nothing_more(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    engine = start()
+    cluster.create(experiment(trials=6, wait=0.5))
+    until(lambda: len(cluster.list("Job")) == 2)
+    server.world.remove("experiments", "sweep")
+    until(lambda: "Experiment sweep: deleted" in engine.said)
+    trials = len(cluster.list("Trial"))
+    time.sleep(1.5)
+    assert len(cluster.list("Trial")) == trials
+
+
+def test_what_cannot_run_fails_with_the_rules_sentence(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    unused = experiment()
+    unused["spec"]["trialTemplate"]["trialParameters"] = [{"name": "lr", "reference": "rate"}]
+    cluster.api.create("Experiment", unused)
+    status = finished(cluster)
+    assert status["conditions"][-1]["type"] == "Failed"
+    assert "trialParameters[0].reference" in status["conditions"][-1]["message"]
+    assert cluster.list("Trial") == []
+
+
+def test_a_trial_whose_job_is_deleted_by_hand_fails(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.create(experiment(trials=1, parallel=1, wait=5.0))
+    job = until(lambda: cluster.list("Job"))[0]
+    cluster.api.delete("Job", job["metadata"]["name"])
+    status = finished(cluster)
+    assert status["trialsFailed"] == 1
+    assert "deleted" in cluster.trials("sweep")[0].message
+
+
+def test_early_stopping_acts_while_trials_run(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    start()
+    stopping = {
+        "algorithmName": "medianstop",
+        "algorithmSettings": [{"name": "min_trials_required", "value": "2"}, {"name": "start_step", "value": "2"}],
+    }
+    sweep = experiment(
+        trials=6,
+        parallel=1,
+        wait=0.1,
+        steps=20,
+        earlyStopping=stopping,
+        algorithm={"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "3"}]},
+    )
+    cluster.create(sweep)
+    status = finished(cluster)
+    stopped = [trial for trial in cluster.trials("sweep") if trial.phase == "EarlyStopped"]
+    assert status["trialsEarlyStopped"] == len(stopped) >= 1
+    complete = {
+        item["metadata"]["name"]
+        for *_, plural, item in server.world.history
+        if plural == "jobs" and "Complete" in str(item.get("status"))
+    }
+    assert not complete & {trial.name for trial in stopped}
+    kept = [trial for trial in cluster.trials("sweep") if trial.phase == "Succeeded"]
+    assert all(READINGS in trial.annotations for trial in kept)
+
+
+def test_an_engine_beside_katib_refuses_to_start(server: ApiServer, start: Callable[..., EngineThread]) -> None:
+    server.world.katib = True
+    engine = start()
+    engine.thread.join(10)
+    assert isinstance(engine.failure, Conflict)
+    assert "Katib is installed" in engine.failure.message
