@@ -69,7 +69,7 @@ def until(check: Callable[[], Any], seconds: float) -> Any:
 def has_katib(cluster: KubernetesCluster) -> bool:
     """Tell whether the cluster knows Experiments."""
     try:
-        cluster.list("Experiment")
+        [stored.manifest for stored in cluster.list("Experiment")]
     except PodiumError:
         return False
     return True
@@ -77,7 +77,7 @@ def has_katib(cluster: KubernetesCluster) -> bool:
 
 def jobs_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:
     """List the PyTorchJobs of a run, its trials among them."""
-    return cluster.list("PyTorchJob", {RUN_LABEL: run_id})
+    return [stored.manifest for stored in cluster.list("PyTorchJob", {RUN_LABEL: run_id})]
 
 
 def pods_of(cluster: KubernetesCluster, selector: str) -> list[dict[str, Any]]:

@@ -128,5 +128,5 @@ while not training.metrics or not any(trial.phase == "Running" for trial in swee
     subprocess.run([sys.executable, "-c", code], timeout=300, check=True)
     sweep = podium.open_sweep("long")
     assert sweep.status == "Stopped"
-    (job,) = sweep.cluster.list("PyTorchJob")
+    (job,) = [stored.manifest for stored in sweep.cluster.list("PyTorchJob")]
     assert "was stopped" in json.dumps(job["status"])

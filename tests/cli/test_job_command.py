@@ -24,6 +24,7 @@ from podium.cli.job_view import JobView
 from podium.cluster import connect
 from podium.cluster.local import running_pod
 from podium.errors import Failed, InvalidInput, PodiumError
+from podium.manifests.typed import typed
 
 
 def batch(script: str, name: str = "job", **spec: Any) -> dict[str, Any]:
@@ -89,12 +90,12 @@ def test_a_trainjob_that_fails_says_why(podium: Any, monkeypatch: pytest.MonkeyP
 def test_a_running_trainjob_is_stopped(tmp_path: Path) -> None:
     directory = tmp_path / "cluster"
     with connect(f"local://{directory}") as cluster:
-        cluster.create(program("import time; time.sleep(60)", 2))
+        cluster.create(typed(program("import time; time.sleep(60)", 2)))
         while {replica.phase for replica in cluster.replicas("TrainJob", "job")} != {"Running"}:
             time.sleep(0.05)
         stopped = CliRunner().invoke(app, ["job", "stop", "job", "--dir", str(directory)], catch_exceptions=False)
         assert stopped.exit_code == 0
-        *_, last = cluster.watch("TrainJob", "job", timeout=30)
+        *_, last = (stored.manifest for stored in cluster.watch("TrainJob", "job", timeout=30))
         assert last["status"]["conditions"][-1]["reason"] == "Stopped"
         assert {replica.phase for replica in cluster.replicas("TrainJob", "job")} == {"Stopped"}
 

@@ -11,6 +11,7 @@ from pytorchjobs import write_pytorchjob
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.experiment import Experiment, customize
 from podium.manifests.pod_defaults import with_pod_defaults
+from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
@@ -25,7 +26,7 @@ def pod(**changes: Any) -> dict[str, Any]:
 
 
 def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1))
+    cluster.create(typed(write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1)))
     for replica in world.objects["pytorchjobs", "mnist"]["spec"]["pytorchReplicaSpecs"].values():
         spec = replica["template"]["spec"]
         assert spec["automountServiceAccountToken"] is False

@@ -22,6 +22,7 @@ from podium.errors import Failed, InvalidInput, NotFound
 from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial, load
 from podium.manifests.experiment.adapt import with_pods_retained
+from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 from podium.runner.record import RunRecord
 from podium.steps import recorder
@@ -235,7 +236,7 @@ def replica(world: World, job: str, role: str, *lines: str) -> None:
 
 def trained(world: World, cluster: KubernetesCluster, name: str) -> Workload:
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": {}}
-    cluster.create(job)
+    cluster.create(typed(job))
     replica(world, name, "master", f"accuracy of {name}", "done")
     replica(world, name, "worker", f"worker of {name}")
     return Workload.parse(job)
@@ -288,10 +289,10 @@ def test_trials_keep_their_logs_before_their_jobs_go(cluster: KubernetesCluster,
         assert logs
         logs.update(trials)
         logs.update(trials)
-        left = [job["metadata"]["name"] for job in cluster.list("PyTorchJob")]
+        left = [job.name for job in cluster.list("PyTorchJob")]
         assert left == ["sweep-b", "sweep-c", "sweep-d"]  # the failed one's pod still says why it failed
     # Katib would start the job of a trial without metrics again.
-    assert [job["metadata"]["name"] for job in cluster.list("PyTorchJob")] == ["sweep-c", "sweep-d"]
+    assert [job.name for job in cluster.list("PyTorchJob")] == ["sweep-c", "sweep-d"]
     assert read(str(tmp_path), RUN, "sweep-b").splitlines()[:3] == [
         "== trials/sweep-b/master-0", "accuracy of sweep-b", "done",
     ]  # fmt: skip
@@ -304,7 +305,7 @@ def test_jobs_that_the_author_retains_are_left_alone(cluster: KubernetesCluster,
     with trial_logs(cluster, str(tmp_path), RUN, experiment) as logs:
         assert logs
         logs.update([trial_of(world, cluster, "sweep-a", "Succeeded")])
-    assert [job["metadata"]["name"] for job in cluster.list("PyTorchJob")] == ["sweep-a"]
+    assert [job.name for job in cluster.list("PyTorchJob")] == ["sweep-a"]
 
 
 def test_a_log_that_cannot_be_read_is_a_warning(

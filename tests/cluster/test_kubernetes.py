@@ -18,6 +18,8 @@ from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
 from podium.manifests.experiment import Experiment
+from podium.manifests.resource import Resource
+from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 from podium.training.follow import show_log
 from podium.training.launch import launched
@@ -52,44 +54,44 @@ def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
     return thread
 
 
-def states(changes: Iterator[dict[str, Any]]) -> list[list[str]]:
-    return [[condition["type"] for condition in change.get("status", {}).get("conditions", [])] for change in changes]
+def states(changes: Iterator[Resource]) -> list[list[str]]:
+    return [[condition.type for condition in change.conditions] for change in changes]
 
 
 def test_what_was_created_is_found_in_its_namespace(cluster: KubernetesCluster, world: World) -> None:
     assert cluster.url == "kubernetes://team"
-    assert cluster.create(JOB)["metadata"]["namespace"] == "team"
-    assert cluster.get("PyTorchJob", "mnist")["metadata"]["uid"]
+    assert cluster.create(typed(JOB)).manifest["metadata"]["namespace"] == "team"
+    assert cluster.get("PyTorchJob", "mnist").manifest["metadata"]["uid"]
     assert "fieldValidation=Strict" in next(request for request in world.requests if request.startswith("POST"))
 
 
 @pytest.mark.parametrize("kind", ["TFJob", "XGBoostJob", "JAXJob"])
 def test_every_kind_of_the_operator_is_created_and_stopped(cluster: KubernetesCluster, world: World, kind: str) -> None:
     world.plurals.add(f"{kind.lower()}s")
-    cluster.create({**JOB, "kind": kind})
+    cluster.create(typed({**JOB, "kind": kind}))
     cluster.stop(kind, "mnist")
-    assert cluster.get(kind, "mnist")["spec"]["runPolicy"]["suspend"] is True
-    assert [job["metadata"]["name"] for job in cluster.list(kind)] == ["mnist"]
+    assert cluster.get(kind, "mnist").manifest["spec"]["runPolicy"]["suspend"] is True
+    assert [job.name for job in cluster.list(kind)] == ["mnist"]
 
 
 def test_a_taken_name_is_a_conflict(cluster: KubernetesCluster) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     with pytest.raises(Conflict, match=r'pytorchjobs.kubeflow.org "mnist" already exists'):
-        cluster.create(JOB)
+        cluster.create(typed(JOB))
 
 
 def test_the_webhooks_own_words_reach_the_user(cluster: KubernetesCluster, world: World) -> None:
     said = 'admission webhook "validator.experiment.katib.kubeflow.org" denied the request: spec.objective is missing'
     world.refusals = [(403, {"kind": "Status", "message": said})]
     with pytest.raises(InvalidInput, match=r"spec.objective is missing"):
-        cluster.create(JOB)
+        cluster.create(typed(JOB))
 
 
 def test_a_missing_right_is_no_bad_input(cluster: KubernetesCluster, world: World) -> None:
     said = 'pytorchjobs.kubeflow.org is forbidden: User "x" cannot create resource'
     world.refusals = [(403, {"kind": "Status", "message": said})]
     with pytest.raises(PodiumError, match="lacks a right") as caught:
-        cluster.create(JOB)
+        cluster.create(typed(JOB))
     assert not isinstance(caught.value, InvalidInput)
 
 
@@ -97,7 +99,7 @@ def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: Kubern
     world.plurals = {"pytorchjobs", "pods"}
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     with pytest.raises(PodiumError, match="does not know the kind Experiment") as caught:
-        cluster.create(EXPERIMENT)
+        cluster.create(typed(EXPERIMENT))
     assert "install Katib" in str(caught.value.hint)
     assert not world.objects
 
@@ -114,7 +116,7 @@ def test_what_failed_is_reported_not_what_hindered_the_clean_up(cluster: Kuberne
 
 def test_a_namespace_where_katib_collects_nothing_is_refused(cluster: KubernetesCluster, world: World) -> None:
     with pytest.raises(InvalidInput, match="collects no metrics in namespace team") as caught:
-        cluster.create(EXPERIMENT)
+        cluster.create(typed(EXPERIMENT))
     label = "kubectl label namespace team katib.kubeflow.org/metrics-collector-injection=enabled"
     assert str(caught.value.hint).startswith(f"{label}; not where Katib itself runs")
     assert not world.objects
@@ -133,7 +135,7 @@ def test_a_cluster_without_trainer_is_named_with_what_to_install(cluster: Kubern
     assert not cluster.admits("TrainJob")
     assert cluster.admits("PyTorchJob")
     with pytest.raises(UnknownKind, match="does not know the kind TrainJob") as raised:
-        cluster.create(program("pass"))
+        cluster.create(typed(program("pass")))
     assert "Trainer 2.2" in (raised.value.hint or "")
 
 
@@ -160,7 +162,7 @@ def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:
 
 def test_a_request_to_slow_down_is_followed(cluster: KubernetesCluster, world: World) -> None:
     world.refusals = [(429, {"kind": "Status", "message": "too many requests"})] * 2
-    assert cluster.create(JOB)["metadata"]["name"] == "mnist"
+    assert cluster.create(typed(JOB)).name == "mnist"
 
 
 @pytest.mark.parametrize("code", [500, 502, 503, 504])
@@ -172,10 +174,10 @@ def test_errors_of_the_server_itself_are_waited_out(
         'Internal error occurred: failed calling webhook "v.x": Post "https://x.svc:443": connect: connection refused'
     )
     if verb != "create":
-        cluster.create(JOB)
+        cluster.create(typed(JOB))
     world.refusals = [(code, {"kind": "Status", "reason": "InternalError", "message": said})]
     act = {
-        "create": lambda: cluster.create(JOB),
+        "create": lambda: cluster.create(typed(JOB)),
         "get": lambda: cluster.get("PyTorchJob", "mnist"),
         "list": lambda: cluster.list("PyTorchJob"),
         "delete": lambda: cluster.delete("PyTorchJob", "mnist"),
@@ -192,26 +194,26 @@ def test_a_missing_webhook_is_reported_in_the_servers_words(
     said = 'Internal error occurred: failed calling webhook "v.x"'
     world.refusals = [(500, {"kind": "Status", "reason": "InternalError", "message": said})] * 9
     with pytest.raises(Unavailable, match=r'failed calling webhook "v.x"'):
-        cluster.create(JOB)
+        cluster.create(typed(JOB))
 
 
 def test_a_creation_whose_answer_was_lost_is_ours(cluster: KubernetesCluster, world: World) -> None:
     world.lost_answers = 1
-    assert cluster.create(JOB)["metadata"]["name"] == "mnist"
+    assert cluster.create(typed(JOB)).name == "mnist"
     with pytest.raises(Conflict):
-        cluster.create(JOB)
+        cluster.create(typed(JOB))
 
 
 def test_only_objects_with_all_labels_are_listed_oldest_first(cluster: KubernetesCluster) -> None:
     for name, labels in (("b", {"run": "1", "x": "y"}), ("a", {"run": "1", "x": "y"}), ("c", {"run": "1"})):
-        cluster.create({**JOB, "metadata": {"name": name, "labels": labels}})
-    found = cluster.list("PyTorchJob", {"run": "1", "x": "y"})
+        cluster.create(typed({**JOB, "metadata": {"name": name, "labels": labels}}))
+    found = [stored.manifest for stored in cluster.list("PyTorchJob", {"run": "1", "x": "y"})]
     assert [manifest["metadata"]["name"] for manifest in found] == ["b", "a"]
     assert {launched["kind"] for launched in found} == {"PyTorchJob"}
 
 
 def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     done: list[float] = []
 
     def succeed() -> None:
@@ -223,24 +225,28 @@ def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesClust
         succeed,
     ]
     thread = later(0.3, *steps)
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Created", "Running"], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [
+        [],
+        ["Created", "Running"],
+        ["Succeeded"],
+    ]
     assert time.monotonic() - done[0] < 5
     thread.join()
 
 
 def test_a_change_outside_the_status_is_not_reported(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     touch = {**JOB, "metadata": {"name": "mnist", "labels": {"touched": "yes"}}}
     thread = later(0.2, lambda: world.put("pytorchjobs", touch), lambda: world.status("pytorchjobs", "mnist", "Failed"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Failed"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Failed"]]
     thread.join()
 
 
 def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: World, impatient: None) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     thread = later(0.2, world.forget_history)
     other = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert sum("watch=True" in request for request in world.requests) >= 2
     thread.join()
     other.join()
@@ -251,10 +257,10 @@ def test_a_quiet_job_is_watched_on_after_its_version_expired(
 ) -> None:
     # As after a restart of the server: the versions before it, the object's own among them, are gone for good.
     monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.2)
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     thread = later(0.2, world.forget_history)
     other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     other.join()
 
@@ -264,16 +270,16 @@ def test_lists_alone_show_changes_where_watches_never_work(
 ) -> None:
     monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.2)
     world.watches = False
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
 
 
 def test_a_watch_keeps_its_timeout_while_nobody_answers(
     server: ApiServer, cluster: KubernetesCluster, impatient: None
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     thread = later(0.2, server.stop)
     started = time.monotonic()
     with pytest.raises(Failed, match=r"did not end within 0.5 s"):
@@ -284,7 +290,7 @@ def test_a_watch_keeps_its_timeout_while_nobody_answers(
 
 
 def test_a_look_at_pods_never_waits_for_the_server(server: ApiServer, cluster: KubernetesCluster) -> None:
-    job = Workload.parse(cluster.create(JOB))
+    job = cluster.create(Workload.parse(JOB))
     watchman = kubernetes_pods.Watchman(cluster.api, 1)
     watchman.look(job)
     server.stop()
@@ -317,18 +323,18 @@ def test_an_outage_is_no_reason_to_delete_a_job(
 def test_a_watch_outlives_a_restart_of_the_server(
     server: ApiServer, cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     thread = later(0.3, server.stop, lambda: world.status("pytorchjobs", "mnist", "Succeeded"), server.start)
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=30)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=30)) == [[], ["Succeeded"]]
     thread.join()
 
 
 def test_a_watch_outlives_429_and_a_cut_connection(cluster: KubernetesCluster, world: World, impatient: None) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     busy = (429, {"kind": "Status", "message": "slow down"})
     thread = later(0.2, world.cut, lambda: world.refusals.extend([busy] * 3))
     other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     other.join()
 
@@ -336,11 +342,11 @@ def test_a_watch_outlives_429_and_a_cut_connection(cluster: KubernetesCluster, w
 def test_a_server_that_knows_no_roles_yet_ends_no_watch(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
     thread = later(0.2, lambda: world.refusals.extend([(403, said)] * 3), world.cut)
     other = later(1.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert not world.refusals
     thread.join()
     other.join()
@@ -366,14 +372,14 @@ def test_rights_that_stay_away_delete_no_job(
 
 
 def test_a_deleted_object_ends_its_watch(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     thread = later(0.3, lambda: world.remove("pytorchjobs", "mnist"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[]]
     thread.join()
 
 
 def test_a_watch_has_its_timeout(cluster: KubernetesCluster, impatient: None) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     with pytest.raises(Failed, match=r"did not end within 0.5 s"):
         list(cluster.watch("PyTorchJob", "mnist", timeout=0.5))
 
@@ -387,7 +393,7 @@ def waiting(reason: str, message: str) -> dict[str, Any]:
 def test_an_unpullable_image_ends_the_watch_before_the_timeout(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.pod("mnist-master-0", MASTER, **waiting("ImagePullBackOff", 'Back-off pulling image "nowhere/x:1"'))
     started = time.monotonic()
     with pytest.raises(Failed, match=r"mnist-master-0: ImagePullBackOff .*nowhere/x:1") as caught:
@@ -406,7 +412,7 @@ def test_an_unpullable_image_ends_the_watch_before_the_timeout(
 def test_a_root_image_names_the_settings_that_help(
     cluster: KubernetesCluster, world: World, impatient: None, message: str
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.pod("mnist-master-0", MASTER, **waiting("CreateContainerConfigError", message))
     with pytest.raises(Failed, match="runAsNonRoot") as caught:
         list(cluster.watch("PyTorchJob", "mnist", timeout=60))
@@ -418,7 +424,7 @@ def test_an_unschedulable_pod_ends_the_watch_after_its_grace(server: ApiServer, 
     message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
     with KubernetesCluster("kubernetes://team?grace=0.5") as cluster:
-        cluster.create(JOB)
+        cluster.create(typed(JOB))
         server.world.pod("mnist-master-0", MASTER, phase="Pending", conditions=[condition])
         with pytest.raises(Failed, match=r"Insufficient nvidia.com/gpu"):
             list(cluster.watch("PyTorchJob", "mnist", timeout=60))
@@ -432,7 +438,7 @@ TWO = {"pytorchReplicaSpecs": {"Master": {"replicas": 1}, "Worker": {"replicas":
 def test_refused_pods_end_the_watch_with_the_quotas_words(
     cluster: KubernetesCluster, world: World, impatient: None, reason: str
 ) -> None:
-    cluster.create({**JOB, "spec": TWO})
+    cluster.create(typed({**JOB, "spec": TWO}))
     world.pod("mnist-master-0", MASTER, phase="Running")
     world.event("pytorchjobs", "mnist", reason, QUOTA)
     with pytest.raises(Failed, match=r"mnist cannot start: .*exceeded quota: team, requested: pods=1") as caught:
@@ -441,7 +447,7 @@ def test_refused_pods_end_the_watch_with_the_quotas_words(
 
 
 def test_refused_nodes_of_a_trainjob_end_the_watch(cluster: KubernetesCluster, world: World, impatient: None) -> None:
-    cluster.create(program("pass", 2, "mnist"))
+    cluster.create(typed(program("pass", 2, "mnist")))
     world.put("jobs", {"kind": "Job", "metadata": {"name": "mnist-node-0"}})
     world.event("jobs", "mnist-node-0", "FailedCreate", QUOTA)
     with pytest.raises(Failed, match=r"TrainJob mnist cannot start: .*exceeded quota"):
@@ -455,7 +461,7 @@ def test_a_refused_init_container_names_the_operators_template(
         'Error creating: pods "mnist-worker-0" is forbidden: violates PodSecurity "restricted:latest": '
         'allowPrivilegeEscalation != false (container "init-pytorch" must set …)'
     )
-    cluster.create({**JOB, "spec": TWO})
+    cluster.create(typed({**JOB, "spec": TWO}))
     world.event("pytorchjobs", "mnist", "FailedCreatePod", refusal)
     with pytest.raises(Failed, match="init-pytorch") as caught:
         list(cluster.watch("PyTorchJob", "mnist", timeout=20))
@@ -466,7 +472,7 @@ def test_refused_pods_of_a_trial_end_the_sweeps_watch(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
-    cluster.create({**EXPERIMENT, "spec": {"trialTemplate": {"trialSpec": {"spec": TWO}}}})
+    cluster.create(typed({**EXPERIMENT, "spec": {"trialTemplate": {"trialSpec": {"spec": TWO}}}}))
     trial = {"kind": "Trial", "metadata": {"name": "sweep-1", "labels": {"katib.kubeflow.org/experiment": "sweep"}}}
     world.put("trials", {**trial, "spec": {}})
     world.put("pytorchjobs", {**JOB, "metadata": {"name": "sweep-1"}})
@@ -485,8 +491,8 @@ def test_a_refused_suggestion_service_ends_the_sweeps_watch(
     )
     world.put("replicasets", replicas)
     world.event("replicasets", "sweep-random-66d49ff798", "FailedCreate", "of an earlier one of the same name")
-    cluster.create(EXPERIMENT)
-    assert next(cluster.watch("Experiment", "sweep", timeout=20))["kind"] == "Experiment"
+    cluster.create(typed(EXPERIMENT))
+    assert next(stored.manifest for stored in cluster.watch("Experiment", "sweep", timeout=20))["kind"] == "Experiment"
     with pytest.raises(Failed, match="within"):
         list(cluster.watch("Experiment", "sweep", timeout=0.5))
     world.event("replicasets", "sweep-random-66d49ff798", "FailedCreate", refusal)
@@ -496,21 +502,21 @@ def test_a_refused_suggestion_service_ends_the_sweeps_watch(
 
 
 def test_a_webhook_briefly_away_refuses_no_pod(cluster: KubernetesCluster, world: World, impatient: None) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     said = 'Error creating: Internal error occurred: failed calling webhook "x": connect: connection refused'
     world.event("pytorchjobs", "mnist", "FailedCreatePod", said)
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
 
 
 def test_a_refusal_long_overcome_ends_no_watch(cluster: KubernetesCluster, world: World, impatient: None) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.event("pytorchjobs", "mnist", "FailedCreatePod", QUOTA)
     world.pod("mnist-master-0", MASTER, phase="Running")
     lost = later(0.2, lambda: world.remove("pods", "mnist-master-0"))
     thread = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     lost.join()
 
@@ -519,9 +525,9 @@ def test_events_that_may_not_be_read_end_no_watch(
     cluster: KubernetesCluster, world: World, impatient: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     world.plurals.discard("events")
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert len(caplog.records) == 1
     thread.join()
 
@@ -533,7 +539,7 @@ def terminated(code: int, reason: str, finished: str = "2026-01-01T00:00:09Z") -
 
 
 def test_a_failed_job_names_the_pod_that_failed_first(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     worker = {**MASTER, "training.kubeflow.org/replica-type": "worker"}
     world.pod("mnist-master-0", MASTER, **terminated(1, "Error", "2026-01-01T00:00:12Z"))
     world.pod("mnist-worker-0", worker, **terminated(137, "OOMKilled"))
@@ -546,7 +552,7 @@ def test_a_failed_job_names_the_pod_that_failed_first(cluster: KubernetesCluster
 
 
 def test_the_log_is_followed_to_its_end(cluster: KubernetesCluster, world: World, impatient: None) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     running = terminated(0, "Completed") | {"phase": "Running"}
     steps = [
         lambda: world.pod("mnist-master-0", MASTER, phase="Pending"),
@@ -563,7 +569,7 @@ def test_the_log_is_followed_to_its_end(cluster: KubernetesCluster, world: World
 def test_a_worker_starting_after_the_jobs_end_is_followed(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.status("pytorchjobs", "mnist", "Succeeded")
     worker = MASTER | {"training.kubeflow.org/replica-type": "worker"}
     world.pod("mnist-worker-0", worker, phase="Pending")
@@ -577,7 +583,7 @@ def test_a_worker_starting_after_the_jobs_end_is_followed(
 
 
 def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, world: World, impatient: None) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     running = terminated(0, "Completed") | {"phase": "Running"}
     world.logs = {"mnist-master-0": ["one", "two"]}
     world.pod("mnist-master-0", MASTER, **running)
@@ -594,7 +600,7 @@ def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, 
 def test_a_log_goes_on_while_a_server_loads_its_roles(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     running = terminated(0, "Completed") | {"phase": "Running"}
     world.logs = {"mnist-master-0": ["one"]}
     world.pod("mnist-master-0", MASTER, **running)
@@ -613,7 +619,7 @@ def test_a_log_goes_on_while_a_server_loads_its_roles(
 def test_a_broken_log_is_reported_and_fails_nothing(
     cluster: KubernetesCluster, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.logs = {"mnist-master-0": ["one"]}
     world.pod("mnist-master-0", MASTER, **terminated(0, "Completed"))
     world.refusals = [(403, "no")] * 9
@@ -625,7 +631,7 @@ def test_a_broken_log_is_reported_and_fails_nothing(
 def test_pace_and_epochs_of_a_log_become_progress(
     cluster: KubernetesCluster, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.logs = {"mnist-master-0": ["pace: 90 items/s, epoch 1 of 2, about 9 s left", "loss", "accuracy=0.5"]}
     world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Succeeded"})
     show_log(cluster, "PyTorchJob", "mnist", ("accuracy",), (), [], whose="trial a, ")
@@ -635,7 +641,7 @@ def test_pace_and_epochs_of_a_log_become_progress(
 
 
 def test_an_unknown_replica_is_not_found(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.pod("mnist-master-0", MASTER, phase="Pending")
     with pytest.raises(NotFound, match="no pod of replica worker-3"):
         list(cluster.logs("PyTorchJob", "mnist", replica="worker-3"))
@@ -644,7 +650,7 @@ def test_an_unknown_replica_is_not_found(cluster: KubernetesCluster, world: Worl
 
 
 def test_delete_returns_when_the_pods_are_gone(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.pod("mnist-master-0", MASTER, phase="Running")
     thread = later(0.4, lambda: world.remove("pods", "mnist-master-0"))
     cluster.delete("PyTorchJob", "mnist")
@@ -654,7 +660,7 @@ def test_delete_returns_when_the_pods_are_gone(cluster: KubernetesCluster, world
 
 
 def test_abandon_is_one_request(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     world.pod("mnist-master-0", MASTER, phase="Running")
     world.requests.clear()
     cluster.abandon("PyTorchJob", "mnist")
@@ -664,9 +670,9 @@ def test_abandon_is_one_request(cluster: KubernetesCluster, world: World) -> Non
 
 
 def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: KubernetesCluster) -> None:
-    cluster.create(JOB)
+    cluster.create(typed(JOB))
     server.stop()
     thread = later(0.4, server.start)
-    assert cluster.get("PyTorchJob", "mnist")["metadata"]["name"] == "mnist"
+    assert cluster.get("PyTorchJob", "mnist").manifest["metadata"]["name"] == "mnist"
     thread.join()
     assert kubernetes_api.PATIENCE > 10

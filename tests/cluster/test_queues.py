@@ -15,6 +15,7 @@ from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput
 from podium.manifests.resource import Resource
+from podium.manifests.typed import typed
 from podium.steps import sweep
 from podium.training.follow import follow
 
@@ -75,7 +76,7 @@ def test_a_job_without_quota_waits_and_says_why(cluster: KubernetesCluster, worl
     state = cluster.workload(kind, "mnist").state
     assert (state.phase, state.reason, state.message) == ("Waiting", "Pending", f"Queue team: {QUOTA}")
     assert not state.finished
-    (listed,) = cluster.list(kind)
+    (listed,) = [stored.manifest for stored in cluster.list(kind)]
     assert Resource.parse(listed).state == state
 
 
@@ -178,7 +179,7 @@ def test_a_watch_reports_each_new_reason(cluster: KubernetesCluster, world: Worl
     other = ("QuotaReserved", "False", "Pending", "Preempted to accommodate a workload")
     thread = later(0.3, lambda: entry(world, "mnist", other), lambda: admit(world),
                    lambda: world.status("pytorchjobs", "mnist", "Succeeded"))  # fmt: skip
-    states = [Resource.parse(change).state for change in cluster.watch("PyTorchJob", "mnist", timeout=20)]
+    states = [change.state for change in cluster.watch("PyTorchJob", "mnist", timeout=20)]
     thread.join()
     assert [state.phase for state in states][-2:] == ["Running", "Succeeded"]
     assert states[0].message.endswith(QUOTA)
@@ -191,7 +192,7 @@ def test_a_waiting_job_has_no_refused_pods(cluster: KubernetesCluster, world: Wo
     finish = later(0.3, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     changes = list(cluster.watch("PyTorchJob", "mnist", timeout=20))
     finish.join()
-    assert Resource.parse(changes[-1]).state.succeeded
+    assert changes[-1].state.succeeded
 
 
 def test_a_step_says_that_its_job_waits(
@@ -302,9 +303,9 @@ def test_a_queue_that_nobody_serves_is_reported(
     cluster: KubernetesCluster, world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "spec": {}}
-    cluster.create({**job, "metadata": {"name": "free"}})
+    cluster.create(typed({**job, "metadata": {"name": "free"}}))
     assert not caplog.records
-    cluster.create({**job, "metadata": {"name": "mnist", "labels": QUEUED}})
+    cluster.create(typed({**job, "metadata": {"name": "mnist", "labels": QUEUED}}))
     assert "nothing holds PyTorchJob mnist back for queue team" in caplog.text
 
 

@@ -35,7 +35,7 @@ def test_workers_train_in_a_trainjob_where_restricted(restricted: World, cluster
     job = training(cluster, workers=1)
     assert (job.kind, job.nodes) == ("TrainJob", 2)
     assert trials(cluster, workers=1).kind == "TrainJob"
-    cluster.create(job.manifest)
+    cluster.create(job)
     assert ("trainjobs", "train-1") in restricted.objects
 
 

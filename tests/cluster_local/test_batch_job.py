@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
-from podium.manifests.conditions import status_of
+from podium.manifests.conditions import Manifest, status_of
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 
@@ -26,8 +26,8 @@ def job(script: str, restart: str = "Never", **spec: Any) -> Manifest:
 
 
 def run(cluster: LocalSweeps, manifest: Manifest) -> Manifest:
-    cluster.create(manifest)
-    *_, last = cluster.watch("Job", "job", timeout=60)
+    cluster.create(typed(manifest))
+    *_, last = (stored.manifest for stored in cluster.watch("Job", "job", timeout=60))
     return last
 
 
@@ -117,5 +117,5 @@ def test_without_completions_the_first_success_ends_the_queue(cluster: LocalSwee
 )
 def test_what_breaks_a_rule_or_cannot_be_honored_is_refused(cluster: LocalSweeps, change: Any, words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        cluster.create(job("true", **change))
+        cluster.create(typed(job("true", **change)))
     assert not cluster.list("Job")

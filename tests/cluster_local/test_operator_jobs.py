@@ -11,6 +11,7 @@ from sweep_manifests import space, write_experiment
 from podium.errors import InvalidInput
 from podium.manifests.conditions import State, status_of
 from podium.manifests.kinds import OPERATOR_KINDS
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 SHOWN = (
@@ -36,8 +37,8 @@ def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
 
 
 def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> State:
-    cluster.create(manifest)
-    *_, last = cluster.watch(manifest["kind"], "job", timeout=60)
+    cluster.create(typed(manifest))
+    *_, last = (stored.manifest for stored in cluster.watch(manifest["kind"], "job", timeout=60))
     return status_of(last)
 
 
@@ -132,7 +133,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 @pytest.mark.parametrize(("manifest", "words"), REFUSED)
 def test_what_the_operator_refuses_is_refused(cluster: LocalSweeps, manifest: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput) as refused:
-        cluster.create(manifest)
+        cluster.create(typed(manifest))
     assert words in refused.value.message
 
 
@@ -151,8 +152,8 @@ def sweep(manifest: dict[str, Any], **template: Any) -> dict[str, Any]:
 
 
 def metrics(cluster: LocalSweeps, manifest: dict[str, Any]) -> dict[str, str]:
-    cluster.create(manifest)
-    *_, last = cluster.watch("Experiment", "e", timeout=60)
+    cluster.create(typed(manifest))
+    *_, last = (stored.manifest for stored in cluster.watch("Experiment", "e", timeout=60))
     assert status_of(last).succeeded, last["status"]
     (trial,) = cluster.trials("e")
     return trial.metrics["loss"]

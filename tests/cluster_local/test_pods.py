@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 from pytorchjobs import write_pytorchjob
 
-from podium.cluster.base import Manifest
 from podium.cluster.local.scripts import script_of
 from podium.errors import InvalidInput, PodiumError
+from podium.manifests.conditions import Manifest
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
@@ -34,7 +35,7 @@ def manifest(pod: dict[str, Any] | None = None, container: dict[str, Any] | None
 
 
 def output(cluster: LocalSweeps, job: Manifest) -> list[str]:
-    cluster.create(job)
+    cluster.create(typed(job))
     return list(cluster.logs("PyTorchJob", "job", follow=True))
 
 
@@ -87,7 +88,7 @@ def test_a_secret_comes_from_the_callers_environment(cluster: LocalSweeps, monke
     job = manifest(container={"args": ["echo $KEY"]}, secret_env={"KEY": ("minio", "secretkey")})
     monkeypatch.delenv("KEY", raising=False)
     with pytest.raises(InvalidInput, match=r"env\[0\].valueFrom: minio/secretkey .* KEY is not set"):
-        cluster.create(job)
+        cluster.create(typed(job))
     monkeypatch.setenv("KEY", "s3cret")
     assert output(cluster, job) == ["s3cret"]
     assert "s3cret" not in (cluster.store.path("PyTorchJob", "job") / "object.json").read_text()
@@ -106,7 +107,7 @@ def test_the_manifests_own_thread_count_is_kept(cluster: LocalSweeps) -> None:
 @pytest.mark.parametrize("share", ["0", "nan", "inf", "many"])
 def test_a_core_share_that_is_no_positive_number_is_refused(cluster: LocalSweeps, share: str) -> None:
     with pytest.raises(InvalidInput, match="a number of cores above 0"):
-        cluster.create(manifest(container=say("x"), annotations={"podium.dev/cpu-share": share}))
+        cluster.create(typed(manifest(container=say("x"), annotations={"podium.dev/cpu-share": share})))
 
 
 def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalSweeps) -> None:
@@ -221,7 +222,7 @@ def test_the_script_of_a_shells_first_command_is_found(text: str, script: str | 
 )
 def test_a_missing_script_is_refused_before_it_restarts_forever(cluster: LocalSweeps, command: tuple[str, ...]) -> None:
     with pytest.raises(InvalidInput, match="a script of the local environment, not missing"):
-        cluster.create(manifest(command=command, restart_policy="OnFailure"))
+        cluster.create(typed(manifest(command=command, restart_policy="OnFailure")))
 
 
 SIDE = {"name": "side", "image": "any", "command": ["true"]}
@@ -278,7 +279,7 @@ def test_what_cannot_be_honored_is_refused_with_its_path(
     if container is None:
         job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"] |= pod
     with pytest.raises(PodiumError) as error:
-        cluster.create(job)
+        cluster.create(typed(job))
     assert words in str(error.value)
     assert isinstance(error.value, InvalidInput)
     assert not cluster.list("PyTorchJob")

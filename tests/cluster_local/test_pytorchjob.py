@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from pytorchjobs import write_pytorchjob
 
-from podium.cluster.base import Manifest
 from podium.errors import InvalidInput
-from podium.manifests.conditions import State, status_of
+from podium.manifests.conditions import Manifest, State, status_of
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 COUNT = "import os, sys, time; n = len(os.listdir('.')); open(f'run-{n}', 'w'); rank = os.environ['RANK']\n"
@@ -34,12 +34,12 @@ def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
 
 
 def run(cluster: LocalSweeps, job: Manifest) -> State:
-    cluster.create(job)
+    cluster.create(typed(job))
     return end(cluster)
 
 
 def end(cluster: LocalSweeps) -> State:
-    *_, last = cluster.watch("PyTorchJob", "job", timeout=60)
+    *_, last = (stored.manifest for stored in cluster.watch("PyTorchJob", "job", timeout=60))
     return status_of(last)
 
 
@@ -72,8 +72,8 @@ def alive(pid: int) -> bool:
 
 
 def test_on_failure_restarts_in_place_without_a_restarting_condition(cluster: LocalSweeps) -> None:
-    cluster.create(manifest(COUNT + "print('start', n); sys.exit(0 if n == 2 else 1)"))
-    phases = [status_of(update).phase for update in cluster.watch("PyTorchJob", "job", timeout=60)]
+    cluster.create(typed(manifest(COUNT + "print('start', n); sys.exit(0 if n == 2 else 1)")))
+    phases = [update.state.phase for update in cluster.watch("PyTorchJob", "job", timeout=60)]
     assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
     assert log(cluster) == ["start 0", "start 1", "start 2"]
     assert pods(cluster)["master-0"]["restarts"] == 2
@@ -87,7 +87,7 @@ def first_worker_hangs(again: Path) -> str:
 
 
 def test_a_killed_replica_restarts_alone(cluster: LocalSweeps, tmp_path: Path) -> None:
-    cluster.create(manifest(first_worker_hangs(tmp_path / "again"), workers=1))
+    cluster.create(typed(manifest(first_worker_hangs(tmp_path / "again"), workers=1)))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
     os.kill(until(lambda: pods(cluster).get("worker-0", {}).get("pid")), signal.SIGKILL)
     assert end(cluster).phase == "Succeeded"
@@ -96,10 +96,10 @@ def test_a_killed_replica_restarts_alone(cluster: LocalSweeps, tmp_path: Path) -
 
 
 def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps, tmp_path: Path) -> None:
-    cluster.create(manifest(first_worker_hangs(tmp_path / "again"), workers=1, restart_policy="ExitCode"))
+    cluster.create(typed(manifest(first_worker_hangs(tmp_path / "again"), workers=1, restart_policy="ExitCode")))
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
     os.kill(until(lambda: pods(cluster).get("worker-0", {}).get("pid")), signal.SIGKILL)
-    seen = [status_of(update) for update in cluster.watch("PyTorchJob", "job", timeout=60)]
+    seen = [update.state for update in cluster.watch("PyTorchJob", "job", timeout=60)]
     messages = [status.message for status in seen if status.phase == "Restarting"]
     assert "PyTorchJob job is restarting because 1 Worker replica(s) failed." in messages
     assert seen[-1].phase == "Succeeded"
@@ -130,7 +130,7 @@ def test_workers_are_stopped_when_the_master_has_succeeded(cluster: LocalSweeps)
     script = "import os, time; time.sleep(0.5 if os.environ['RANK'] == '0' else 60)"
     assert run(cluster, manifest(script, workers=2, clean_pod_policy="Running")).phase == "Succeeded"
     until(lambda: all(pod["phase"] != "Running" for pod in pods(cluster).values()))
-    assert cluster.get("PyTorchJob", "job")["status"]["replicaStatuses"]["Worker"]["succeeded"] == 2
+    assert cluster.get("PyTorchJob", "job").manifest["status"]["replicaStatuses"]["Worker"]["succeeded"] == 2
 
 
 def test_clean_pod_policy_none_lets_them_run(cluster: LocalSweeps) -> None:
@@ -154,8 +154,8 @@ def test_a_job_is_removed_after_its_time_to_live(cluster: LocalSweeps) -> None:
 def test_a_suspended_job_starts_nothing(cluster: LocalSweeps) -> None:
     job = manifest("open('started', 'w')")
     job["spec"]["runPolicy"]["suspend"] = True
-    cluster.create(job)
-    until(lambda: status_of(cluster.get("PyTorchJob", "job")).phase == "Suspended")
+    cluster.create(typed(job))
+    until(lambda: cluster.get("PyTorchJob", "job").state.phase == "Suspended")
     assert not (cluster.store.path("PyTorchJob", "job") / "work").exists()
 
 
@@ -166,7 +166,7 @@ def test_sigterm_comes_before_sigkill_and_the_grace_period_is_kept(cluster: Loca
     for spec in stubborn["spec"]["pytorchReplicaSpecs"].values():
         spec["template"]["spec"]["terminationGracePeriodSeconds"] = 1
     for job in (polite, stubborn):
-        cluster.create(job)
+        cluster.create(typed(job))
     assert end(cluster).phase == "Failed"
     assert log(cluster) == ["ready", "saved"]
     begun = time.monotonic()
@@ -179,22 +179,23 @@ def test_close_ends_every_process_and_says_why_the_job_failed(tmp_path: Path) ->
         "import subprocess, sys, time; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"
     )
     with LocalSweeps(tmp_path) as cluster:
-        cluster.create(manifest(child + "; time.sleep(60)", workers=1))
+        cluster.create(typed(manifest(child + "; time.sleep(60)", workers=1)))
         until(lambda: all(list(cluster.logs("PyTorchJob", "job", replica)) for replica in ("master-0", "worker-0")))
         pids = [int(*cluster.logs("PyTorchJob", "job", replica)) for replica in ("master-0", "worker-0")]
         pids += [pod["pid"] for pod in pods(cluster).values()]
     assert len(pids) == 4
     assert not [pid for pid in pids if alive(pid)]
-    assert status_of(cluster.get("PyTorchJob", "job")).message == "PyTorchJob job was stopped."
+    assert cluster.get("PyTorchJob", "job").state.message == "PyTorchJob job was stopped."
 
 
 OTHER = """
 import sys, time
 from pathlib import Path
 from podium.sweeps.local import LocalSweeps
+from podium.manifests.typed import typed
 import json
 with LocalSweeps(Path(sys.argv[1])) as cluster:
-    cluster.create(json.loads(sys.argv[2]))
+    cluster.create(typed(json.loads(sys.argv[2])))
     time.sleep(60)
 """
 
@@ -219,7 +220,7 @@ def test_a_job_with_a_killed_owner_fails_without_leftovers(tmp_path: Path) -> No
         until(lambda: cluster.store.exists("PyTorchJob", "job"))
         until(lambda: list(cluster.logs("PyTorchJob", "job")) == ["hello"])
         pid = until(lambda: pods(cluster).get("master-0", {}).get("pid"))
-        watching = cluster.watch("PyTorchJob", "job", timeout=30)
+        watching = (stored.manifest for stored in cluster.watch("PyTorchJob", "job", timeout=30))
         until(lambda: status_of(next(watching)).phase == "Running")
         other.kill()
     *_, last = watching
@@ -231,19 +232,19 @@ def test_a_job_with_a_killed_owner_fails_without_leftovers(tmp_path: Path) -> No
 
 def test_two_jobs_at_once_have_two_ports(cluster: LocalSweeps) -> None:
     for name in ("one", "two"):
-        cluster.create(manifest("import os; print(os.environ['MASTER_PORT'])", name=name))
+        cluster.create(typed(manifest("import os; print(os.environ['MASTER_PORT'])", name=name)))
     ports = [list(cluster.logs("PyTorchJob", name, follow=True)) for name in ("one", "two")]
     assert ports[0] != ports[1]
 
 
 def test_fields_without_a_meaning_here_are_named(cluster: LocalSweeps) -> None:
     job = manifest("pass", resources={"cpu": "1"}, service_account="runner", image_pull_policy="Always")
-    stored = cluster.create(job)
-    named = stored["metadata"]["annotations"]["podium.dev/ignored-fields"]
+    stored = cluster.create(typed(job))
+    named = stored.annotations["podium.dev/ignored-fields"]
     assert named == "containers.imagePullPolicy, containers.resources, serviceAccountName"
 
 
 def test_what_is_refused_leaves_nothing_behind(cluster: LocalSweeps, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not no-such-program"):
-        cluster.create(manifest("pass", command=("no-such-program",)))
+        cluster.create(typed(manifest("pass", command=("no-such-program",))))
     assert not (tmp_path / "cluster").exists()

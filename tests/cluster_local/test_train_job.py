@@ -15,6 +15,7 @@ from trainjobs import patch, program, trainjob
 from podium.errors import InvalidInput
 from podium.manifests.conditions import State, status_of
 from podium.manifests.labels import IGNORED_FIELDS
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 NAMES = "RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT|PET_|JOB_COMPLETION|PYTHONUNBUFFERED"
@@ -29,8 +30,8 @@ def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
 
 
 def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> State:
-    cluster.create(manifest)
-    *_, last = cluster.watch("TrainJob", "job", timeout=60)
+    cluster.create(typed(manifest))
+    *_, last = (stored.manifest for stored in cluster.watch("TrainJob", "job", timeout=60))
     return status_of(last)
 
 
@@ -42,12 +43,12 @@ def until(holds: Callable[[], Any]) -> None:
 
 
 def conditions(cluster: LocalSweeps) -> list[tuple[str, str, str]]:
-    listed = cluster.get("TrainJob", "job")["status"]["conditions"]
+    listed = cluster.get("TrainJob", "job").manifest["status"]["conditions"]
     return [(condition["type"], condition["status"], condition["reason"]) for condition in listed]
 
 
 def counts(cluster: LocalSweeps) -> dict[str, int]:
-    (node,) = cluster.get("TrainJob", "job")["status"]["jobsStatus"]
+    (node,) = cluster.get("TrainJob", "job").manifest["status"]["jobsStatus"]
     assert node.pop("name") == "node"
     return {state: number for state, number in node.items() if number}
 
@@ -93,21 +94,21 @@ def test_a_trainjob_completes_when_all_nodes_have(cluster: LocalSweeps) -> None:
 
 
 def test_a_running_trainjob_has_no_condition_but_an_active_job(cluster: LocalSweeps) -> None:
-    cluster.create(program("import time; time.sleep(60)"))
-    until(lambda: cluster.resource("TrainJob", "job").state.phase == "Running")
+    cluster.create(typed(program("import time; time.sleep(60)")))
+    until(lambda: cluster.get("TrainJob", "job").state.phase == "Running")
     assert counts(cluster) == {"active": 1, "ready": 1}
-    assert cluster.resource("TrainJob", "job").conditions == ()
+    assert cluster.get("TrainJob", "job").conditions == ()
 
 
 def test_a_killed_node_restarts_in_place(cluster: LocalSweeps) -> None:
     script = COUNT + "import time; print('try', n, flush=True); time.sleep(0.1 if n else 60)"
-    cluster.create(program(script, nodes=2))
+    cluster.create(typed(program(script, nodes=2)))
     until(lambda: [replica.phase for replica in cluster.replicas("TrainJob", "job")] == ["Running", "Running"])
     until(lambda: all(list(cluster.logs("TrainJob", "job", node)) for node in ("node-0", "node-1")))
     pids = [replica.pid or 0 for replica in cluster.replicas("TrainJob", "job")]
     for pid in pids:
         os.kill(pid, signal.SIGKILL)
-    *_, last = cluster.watch("TrainJob", "job", timeout=30)
+    *_, last = (stored.manifest for stored in cluster.watch("TrainJob", "job", timeout=30))
     assert status_of(last).phase == "Succeeded"
     assert list(cluster.logs("TrainJob", "job", "node-1")) == ["try 0", "try 1"]
     assert [replica.restarts for replica in cluster.replicas("TrainJob", "job")] == [1, 1]
@@ -125,7 +126,7 @@ def test_six_restarts_of_all_nodes_fail_the_job(cluster: LocalSweeps) -> None:
 
 
 def test_a_stopped_node_shows_the_failure_that_restarted_it(cluster: LocalSweeps) -> None:
-    cluster.create(program(COUNT + "import time; print('try', n, flush=True); n or sys.exit(3); time.sleep(60)"))
+    cluster.create(typed(program(COUNT + "import time; print('try', n, flush=True); n or sys.exit(3); time.sleep(60)")))
     until(lambda: list(cluster.logs("TrainJob", "job")) == ["try 0", "try 1"])
     cluster.stop("TrainJob", "job")
     assert cluster.join("TrainJob", "job", 10)
@@ -141,8 +142,8 @@ def test_a_deadline_ends_all_nodes(cluster: LocalSweeps) -> None:
 
 
 def test_a_suspended_trainjob_starts_nothing(cluster: LocalSweeps) -> None:
-    cluster.create(program("print('never')", suspend=True))
-    until(lambda: cluster.resource("TrainJob", "job").state.phase == "Suspended")
+    cluster.create(typed(program("print('never')", suspend=True)))
+    until(lambda: cluster.get("TrainJob", "job").state.phase == "Suspended")
     assert conditions(cluster) == [("Suspended", "True", "Suspended")]
     assert cluster.replicas("TrainJob", "job") == []
 
@@ -154,16 +155,16 @@ def test_nodes_run_with_the_volumes_of_runtime_patches(cluster: LocalSweeps) -> 
         "import pathlib, sys; pathlib.Path('/scratch/a').write_text('b'); print(pathlib.Path('/scratch/a').read_text())"
     )
     job = trainjob(patch("acme.com/x", pod), name="job", numNodes=1, command=["python3", "-c", script], args=[])
-    stored = cluster.create(job)
-    *_, last = cluster.watch("TrainJob", "job", timeout=30)
+    stored = cluster.create(typed(job))
+    *_, last = (stored.manifest for stored in cluster.watch("TrainJob", "job", timeout=30))
     assert status_of(last).phase == "Succeeded"
     assert list(cluster.logs("TrainJob", "job")) == ["b"]
-    assert stored["metadata"]["annotations"][IGNORED_FIELDS] == "nodeSelector"
+    assert stored.annotations[IGNORED_FIELDS] == "nodeSelector"
 
 
 def test_a_runtime_of_the_users_own_runs_as_torch_distributed(cluster: LocalSweeps) -> None:
-    stored = cluster.create(program("print(1)", runtimeRef={"name": "our-torch"}))
-    assert "runtimeRef.name" in stored["metadata"]["annotations"][IGNORED_FIELDS]
+    stored = cluster.create(typed(program("print(1)", runtimeRef={"name": "our-torch"})))
+    assert "runtimeRef.name" in stored.annotations[IGNORED_FIELDS]
 
 
 @pytest.mark.parametrize(
@@ -176,13 +177,13 @@ def test_a_runtime_of_the_users_own_runs_as_torch_distributed(cluster: LocalSwee
 )
 def test_what_needs_a_cluster_is_refused(cluster: LocalSweeps, change: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidInput, match=words):
-        cluster.create(program("pass", **change))
+        cluster.create(typed(program("pass", **change)))
     assert cluster.list("TrainJob") == []
 
 
 def test_a_trainjob_without_a_command_is_refused(cluster: LocalSweeps) -> None:
     with pytest.raises(InvalidInput, match=r"spec\.trainer\.command"):
-        cluster.create(trainjob(name="job", command=[]))
+        cluster.create(typed(trainjob(name="job", command=[])))
 
 
 SCRIPT = "import os, sys; print('accuracy=' + (sys.argv[1] if os.environ['PET_NODE_RANK'] == '0' else '0.99'))"
@@ -208,8 +209,8 @@ def sweep(command: list[str]) -> dict[str, Any]:
 def test_trainjob_trials_report_what_their_first_node_prints(cluster: LocalSweeps, command: list[str]) -> None:
     if command[0] == "python3":  # the collector's shell splits words
         command[2] = f"'{command[2].replace(chr(39), chr(34))}'"
-    cluster.create(sweep(command))
-    *_, last = cluster.watch("Experiment", "sweep", timeout=60)
+    cluster.create(typed(sweep(command)))
+    *_, last = (stored.manifest for stored in cluster.watch("Experiment", "sweep", timeout=60))
     assert status_of(last).phase == "Succeeded"
     assert sorted(trial.value or 0 for trial in cluster.trials("sweep")) == [0.5, 0.7]
     cluster.join("Experiment", "sweep")  # trials are cleared away after the last result is known

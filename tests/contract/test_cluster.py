@@ -19,9 +19,10 @@ from pytorchjobs import write_pytorchjob
 from trainjobs import program
 
 from podium.cluster import connect
-from podium.cluster.base import Cluster, Manifest
+from podium.cluster.base import Cluster
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, UnknownKind
-from podium.manifests.conditions import status_of
+from podium.manifests.conditions import Manifest, status_of
+from podium.manifests.typed import typed
 
 IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
 RUN = uuid.uuid4().hex[:8]
@@ -56,7 +57,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
 def with_trainer(cluster: Cluster) -> Cluster:
     """The implementation, unless it is a live cluster without Kubeflow Trainer."""
     try:
-        cluster.list("TrainJob")
+        [stored.manifest for stored in cluster.list("TrainJob")]
     except UnknownKind:
         pytest.skip("this cluster has no Kubeflow Trainer 2")
     return cluster
@@ -100,12 +101,12 @@ def nodes(script: str, count: int = 1, **spec: Any) -> Manifest:
 
 
 def launch(cluster: Cluster, manifest: Manifest) -> tuple[str, str]:
-    return manifest["kind"], cluster.create(manifest)["metadata"]["name"]
+    return manifest["kind"], cluster.create(typed(manifest)).name
 
 
 def end(cluster: Cluster, kind: str, name: str) -> Manifest:
     """Wait for the last state."""
-    *_, last = cluster.watch(kind, name, timeout=WAIT)
+    *_, last = (stored.manifest for stored in cluster.watch(kind, name, timeout=WAIT))
     return last
 
 
@@ -128,9 +129,9 @@ def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None
     # An operator that looks later than that never sees the job run.
     seconds = 0.5 if is_quick(cluster) else 5
     where = launch(cluster, training(f"import time; time.sleep({seconds})"))
-    phases = [status_of(update).phase for update in cluster.watch(*where, timeout=WAIT)]
+    phases = [update.state.phase for update in cluster.watch(*where, timeout=WAIT)]
     assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
-    status = cluster.get(*where)["status"]
+    status = cluster.get(*where).manifest["status"]
     assert [(condition["type"], condition["status"], condition["reason"]) for condition in status["conditions"]] == [
         ("Created", "True", "PyTorchJobCreated"),
         ("Running", "False", "PyTorchJobRunning"),
@@ -168,7 +169,7 @@ def test_exit_codes_of_128_and_more_are_tried_again(cluster: Cluster) -> None:
     until = time.time() + (1 if is_quick(cluster) else 15)
     script = f"import sys, time; sys.exit(137 if time.time() < {until} else 0)"
     where = launch(cluster, training(script, restart_policy="ExitCode", backoff_limit=100))
-    seen = [status_of(update) for update in cluster.watch(*where, timeout=WAIT)]
+    seen = [update.state for update in cluster.watch(*where, timeout=WAIT)]
     assert seen[-1].phase == "Succeeded"
     assert "Restarting" in [status.phase for status in seen]
 
@@ -204,35 +205,37 @@ def test_a_log_is_followed_to_its_end(cluster: Cluster) -> None:
 
 def test_objects_are_found_by_label(cluster: Cluster) -> None:
     one, other = (launch(cluster, training("pass", labels={"podium.dev/test": RUN, "n": n})) for n in "12")
-    assert [found["metadata"]["name"] for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN, "n": "1"})] == [
-        one[1]
-    ]
-    names = [found["metadata"]["name"] for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN})]
+    assert [found.name for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN, "n": "1"})] == [one[1]]
+    names = [found.name for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN})]
     assert {one[1], other[1]} <= set(names)
 
 
 def test_a_name_can_be_taken_once(cluster: Cluster) -> None:
     manifest = training("import time; time.sleep(5)")
-    cluster.create(manifest)
+    cluster.create(typed(manifest))
     with pytest.raises(Conflict):
-        cluster.create(manifest)
+        cluster.create(typed(manifest))
 
 
 def test_a_deleted_job_is_gone_and_its_name_free_again(cluster: Cluster) -> None:
     manifest = training("import time; time.sleep(120)")
     where = launch(cluster, manifest)
-    next(update for update in cluster.watch(*where, timeout=WAIT) if status_of(update).phase == "Running")
+    next(
+        update
+        for update in (stored.manifest for stored in cluster.watch(*where, timeout=WAIT))
+        if status_of(update).phase == "Running"
+    )
     cluster.delete(*where)
     with pytest.raises(NotFound):
         cluster.get(*where)
     cluster.delete(*where)
-    assert cluster.create(manifest)["metadata"]["name"] == where[1]
+    assert cluster.create(typed(manifest)).name == where[1]
 
 
 def test_a_watch_ends_when_the_object_is_deleted(cluster: Cluster) -> None:
     where = launch(cluster, training("import time; time.sleep(120)"))
     phases = []
-    for update in cluster.watch(*where, timeout=WAIT):
+    for update in (stored.manifest for stored in cluster.watch(*where, timeout=WAIT)):
         phases.append(status_of(update).phase)
         if phases[-1] == "Running":
             cluster.abandon(*where)
@@ -263,7 +266,7 @@ def test_the_replicas_of_a_running_job_are_named_and_dated(cluster: Cluster) -> 
     replicas = cluster.replicas(*where)
     assert [replica.name for replica in replicas] == ["master-0", "worker-0"]
     assert [(replica.restarts, replica.exit_code) for replica in replicas] == [(0, None), (0, None)]
-    assert all(replica.started >= cluster.resource(*where).created for replica in replicas)
+    assert all(replica.started >= cluster.get(*where).created for replica in replicas)
     assert all(bool(replica.node) == (replica.pid is None) == cluster.traits.outlives_client for replica in replicas)
 
 
@@ -282,9 +285,7 @@ def test_a_stopped_job_stays_without_processes(cluster: Cluster, write: Callable
     wait_for(lambda: "Running" in phases(cluster, where))
     cluster.stop(*where)
     wait_for(lambda: not {"Running", "Pending"} & set(phases(cluster, where)))
-    wait_for(
-        lambda: cluster.resource(*where).state.phase == ("Suspended" if cluster.traits.outlives_client else "Failed")
-    )
+    wait_for(lambda: cluster.get(*where).state.phase == ("Suspended" if cluster.traits.outlives_client else "Failed"))
 
 
 def test_a_stopped_job_goes_on_or_says_that_it_cannot(cluster: Cluster) -> None:
@@ -331,8 +332,8 @@ def test_a_broken_rule_is_refused_and_nothing_starts(cluster: Cluster, broken: s
     else:
         master["template"]["spec"]["containers"][0]["args"] = [1]
     with pytest.raises(InvalidInput):
-        cluster.create(manifest)
-    assert manifest["metadata"]["name"] not in [job["metadata"]["name"] for job in cluster.list("PyTorchJob")]
+        cluster.create(typed(manifest))
+    assert manifest["metadata"]["name"] not in [job.name for job in cluster.list("PyTorchJob")]
 
 
 def test_nodes_have_the_trainers_environment_and_a_log_each(with_trainer: Cluster) -> None:

@@ -18,6 +18,7 @@ from podium.doctor.manifest import examine_manifest
 from podium.doctor.report import Report
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize, examine, load
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 BASES = list(bases())
@@ -66,7 +67,7 @@ def test_mutated_manifests_are_experiments_or_refused_by_field(tmp_path: Path) -
         for number in range(COUNT):
             manifest, what = mutated(number)
             began = time.monotonic()
-            refused = refusal(partial(cluster.create, manifest))
+            refused = refusal(lambda manifest=manifest: cluster.create(typed(manifest)))
             if refused is not None:
                 assert SAYS.fullmatch(refused), (what, refused)
                 assert FIELD.search(refused), (what, refused)
@@ -74,7 +75,7 @@ def test_mutated_manifests_are_experiments_or_refused_by_field(tmp_path: Path) -
                 assert not TWICE.search(refused), (what, refused)
             else:
                 accepted += 1
-                (stored,) = cluster.list("Experiment")
+                (stored,) = [stored.manifest for stored in cluster.list("Experiment")]
                 admitted = check(Experiment.parse(stored))
                 defaulted = Experiment.parse({**stored, "spec": admitted.spec})
                 assert check(defaulted).spec == admitted.spec, what
@@ -147,4 +148,4 @@ def test_half_a_character_is_no_text() -> None:
 )
 def test_a_slip_that_would_take_the_machine_down_is_refused(change: dict[str, Any], rule: str, tmp_path: Path) -> None:
     with Idle(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=rule):
-        cluster.create(customize(Experiment.load("random"), **change).manifest)
+        cluster.create(customize(Experiment.load("random"), **change))

@@ -19,10 +19,11 @@ from kubernetes.client import ApiException
 from pytorchjobs import write_pytorchjob
 
 from podium.cluster import connect
-from podium.cluster.base import Cluster, Manifest
+from podium.cluster.base import Cluster
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
-from podium.manifests.conditions import status_of
+from podium.manifests.conditions import Manifest, status_of
+from podium.manifests.typed import typed
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster]
 IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
@@ -54,16 +55,16 @@ def job(script: str, **changes: object) -> Manifest:
 
 
 def launch(cluster: Cluster, manifest: Manifest) -> str:
-    return str(cluster.create(manifest)["metadata"]["name"])
+    return str(cluster.create(typed(manifest)).name)
 
 
 def test_the_end_of_a_job_is_seen_at_once(cluster: Cluster) -> None:
     script = "import os, time; print('rank', os.environ['RANK'], 'of', os.environ['WORLD_SIZE']); time.sleep(2)"
     name = launch(cluster, job(script, workers=1, clean_pod_policy="None"))
-    phases = [status_of(update).phase for update in cluster.watch("PyTorchJob", name, timeout=240)]
+    phases = [update.state.phase for update in cluster.watch("PyTorchJob", name, timeout=240)]
     seen = time.time()
     assert phases[-1] == "Succeeded"
-    ended = cluster.get("PyTorchJob", name)["status"]["completionTime"]
+    ended = cluster.get("PyTorchJob", name).manifest["status"]["completionTime"]
     assert seen - _epoch(ended) < 4  # the API's times have whole seconds
     pods = cluster.api.pods(f"training.kubeflow.org/job-name={name}")
     assert [pod.spec.automount_service_account_token for pod in pods] == [False, False]
@@ -89,19 +90,19 @@ def test_a_name_that_is_taken_is_a_conflict(cluster: Cluster) -> None:
     manifest = job("print()")
     launch(cluster, manifest)
     with pytest.raises(Conflict, match="already exists"):
-        cluster.create(manifest)
+        cluster.create(typed(manifest))
 
 
 def test_an_unknown_field_is_refused_with_the_servers_words(cluster: Cluster) -> None:
     manifest = job("print()")
     manifest["spec"]["runPolicy"]["backofLimit"] = 3
     with pytest.raises(InvalidInput, match="backofLimit"):
-        cluster.create(manifest)
+        cluster.create(typed(manifest))
 
 
 def test_a_failed_job_says_which_pod_and_its_last_words(cluster: Cluster) -> None:
     name = launch(cluster, job("raise SystemExit('the data is damaged')"))
-    assert status_of(list(cluster.watch("PyTorchJob", name, timeout=240))[-1]).phase == "Failed"
+    assert list(cluster.watch("PyTorchJob", name, timeout=240))[-1].state.phase == "Failed"
     error = cluster.failure("PyTorchJob", name)
     assert f"pod {name}-master-0: Error (container pytorch, exit code 1)" in error.message
     assert "  | the data is damaged" in error.message
@@ -112,7 +113,7 @@ def test_memory_beyond_the_limit_is_called_by_its_name(cluster: Cluster) -> None
     container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
     container["resources"] = {"limits": {"memory": "64Mi"}}
     name = launch(cluster, manifest)
-    assert status_of(list(cluster.watch("PyTorchJob", name, timeout=240))[-1]).phase == "Failed"
+    assert list(cluster.watch("PyTorchJob", name, timeout=240))[-1].state.phase == "Failed"
     error = cluster.failure("PyTorchJob", name)
     assert "OOMKilled" in error.message
     assert "memory limit" in str(error.hint)
@@ -228,14 +229,14 @@ def test_delete_leaves_no_pod(cluster: Cluster) -> None:
 
 def test_without_katib_an_experiment_is_refused_before_it_is_made(cluster: Cluster) -> None:
     try:
-        cluster.list("Experiment")
+        [stored.manifest for stored in cluster.list("Experiment")]
     except PodiumError:
         pass
     else:
         pytest.skip("this cluster has Katib")
     experiment = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "x"}, "spec": {}}
     with pytest.raises(PodiumError, match=r"(does not know the kind Experiment|collects no metrics)"):
-        cluster.create(experiment)
+        cluster.create(typed(experiment))
 
 
 def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +245,7 @@ def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster, monk
         pytest.skip("no command restarts the API server: PODIUM_TEST_RESTART_API")
     monkeypatch.setattr(kubernetes_watch, "OUTAGE", 45.0)
     name = launch(cluster, job("import time; time.sleep(100)"))
-    changes = cluster.watch("PyTorchJob", name, timeout=400)
+    changes = (stored.manifest for stored in cluster.watch("PyTorchJob", name, timeout=400))
     next(change for change in changes if status_of(change).phase == "Running")
     subprocess.run(restart, shell=True, check=True, timeout=60)
     assert status_of(list(changes)[-1]).phase == "Succeeded"
@@ -290,13 +291,13 @@ def test_a_repeated_step_goes_on_with_its_job(cluster: Cluster) -> None:
         assert first.stdout is not None
         assert first.stdout.readline() == "launched\n"
         first.kill()
-    started = cluster.get("PyTorchJob", name)["metadata"]["uid"]
+    started = cluster.get("PyTorchJob", name).manifest["metadata"]["uid"]
     with subprocess.Popen(again, stdout=subprocess.PIPE, text=True) as second:
         assert second.stdout is not None
         said = second.stdout.readline()
         assert said == f"podium | PyTorchJob {name} of an earlier attempt is there; going on with it\n"
         assert second.stdout.readline() == "launched\n"
-        assert cluster.get("PyTorchJob", name)["metadata"]["uid"] == started
+        assert cluster.get("PyTorchJob", name).manifest["metadata"]["uid"] == started
         second.terminate()
     with pytest.raises(NotFound):
         cluster.get("PyTorchJob", name)

@@ -31,6 +31,7 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.conditions import status_of
 from podium.manifests.labels import RUN as RUN_LABEL
 from podium.manifests.labels import RUN_NAMESPACE
+from podium.manifests.typed import typed
 from podium.storage import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.usefixtures("server")]
@@ -105,9 +106,12 @@ def test_without_katib_the_sweep_step_says_so_and_starts_nothing(cluster: Kubern
 def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, katib: None, submit: Submit) -> None:
     run_id = submit("tune-and-promote", max_trials=2, parallel_trials=1, trial_workers=1, workers=1)
     assert end_of(run_id) == "SUCCEEDED"
-    (experiment,) = cluster.list("Experiment", {RUN_LABEL: run_id})
+    (experiment,) = [stored.manifest for stored in cluster.list("Experiment", {RUN_LABEL: run_id})]
     assert status_of(experiment).phase == "Succeeded"
-    trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": experiment["metadata"]["name"]})
+    trials = [
+        stored.manifest
+        for stored in cluster.list("Trial", {"katib.kubeflow.org/experiment": experiment["metadata"]["name"]})
+    ]
     assert [status_of(trial).phase for trial in trials] == ["Succeeded", "Succeeded"]
     until(lambda: not cluster.api.pods(f"katib.kubeflow.org/suggestion={experiment['metadata']['name']}"), 60)
 
@@ -116,7 +120,7 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     cluster: KubernetesCluster, katib: None, submit: Submit
 ) -> None:
     run_id = submit("tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200)
-    (experiment,) = until(lambda: cluster.list("Experiment", {RUN_LABEL: run_id}), 300)
+    (experiment,) = until(lambda: [stored.manifest for stored in cluster.list("Experiment", {RUN_LABEL: run_id})], 300)
     name = experiment["metadata"]["name"]
     until(lambda: [job for job in jobs_of(cluster, run_id) if status_of(job).phase == "Running"], 300)
     cancel(run_id)
@@ -124,7 +128,9 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     def left() -> list[str]:
         of_run = {RUN_LABEL: run_id}
         objects = [
-            launched for kind in ("Experiment", "Trial", "PyTorchJob") for launched in cluster.list(kind, of_run)
+            launched
+            for kind in ("Experiment", "Trial", "PyTorchJob")
+            for launched in [stored.manifest for stored in cluster.list(kind, of_run)]
         ]
         pods = cluster.api.pods(f"katib.kubeflow.org/experiment={name}")
         return [stored["metadata"]["name"] for stored in objects] + [pod.metadata.name for pod in pods]
@@ -141,7 +147,7 @@ def test_a_job_without_a_run_is_reaped_within_a_minute(cluster: KubernetesCluste
     image = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
     manifest = build(name=name, image=image, command=("sleep", "600"))
     manifest["metadata"] |= {"labels": labels, "annotations": {RUN_NAMESPACE: NAMESPACE}}
-    cluster.create(manifest)
+    cluster.create(typed(manifest))
     until(lambda: not cluster.list("PyTorchJob", labels), 60)
     selector = f"reason=Reaped,involvedObject.name={name}"
     (event, *_) = cluster.api.core.list_namespaced_event(NAMESPACE, field_selector=selector).items

@@ -13,12 +13,12 @@ from livekubeflow import has_katib, podium, until
 from pytorchjobs import write_pytorchjob
 from sweep_manifests import space, write_experiment
 
-from podium.cluster.base import Manifest
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import PodiumError
 from podium.manifests.batch import job_manifest
-from podium.manifests.conditions import status_of
+from podium.manifests.conditions import Manifest, status_of
 from podium.manifests.placement import Pods, place
+from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
@@ -85,13 +85,13 @@ def write(kind: str, seconds: int, deadline: int = 300) -> Workload:
 
 def launch(cluster: KubernetesCluster, job: Workload) -> tuple[str, str]:
     """Create a job; its kind and name."""
-    cluster.create(job.manifest)
+    cluster.create(job)
     return job.kind, job.name
 
 
 def phase(cluster: KubernetesCluster, where: tuple[str, str]) -> str:
     """Return where a job stands."""
-    return cluster.resource(*where).state.phase
+    return cluster.get(*where).state.phase
 
 
 @pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
@@ -99,12 +99,12 @@ def test_the_second_job_waits_says_why_and_runs(cluster: KubernetesCluster, kind
     first = launch(cluster, write(kind, 300))
     until(lambda: phase(cluster, first) == "Running", 120)
     second = launch(cluster, write(kind, 1, deadline=20))
-    waiting = until(lambda: "insufficient" in cluster.resource(*second).state.message and cluster.resource(*second), 60)
+    waiting = until(lambda: "insufficient" in cluster.get(*second).state.message and cluster.get(*second), 60)
     assert waiting.state.phase == "Waiting"
     assert waiting.state.message.startswith("Queue team: couldn't assign flavors")
     shown = podium("job", "status", second[1], "--cluster", cluster.url).stdout
     assert f"{kind} {second[1]}: Waiting. Queue team: couldn't assign flavors" in shown
-    watch = cluster.watch(*second, timeout=20)
+    watch = (stored.manifest for stored in cluster.watch(*second, timeout=20))
     assert status_of(next(watch)).phase == "Waiting"
     time.sleep(22)  # longer than its deadline and the watch's timeout
     cluster.delete(*first)
@@ -118,7 +118,7 @@ def test_an_urgent_job_takes_the_place_of_another(cluster: KubernetesCluster) ->
     urgent = launch(cluster, place(write("Job", 1), ahead))
     until(lambda: phase(cluster, urgent) == "Succeeded", 180)
     cluster.stop(*first)
-    until(lambda: cluster.resource(*first).state.reason == "Deactivated", 60)
+    until(lambda: cluster.get(*first).state.reason == "Deactivated", 60)
     assert phase(cluster, first) == "Suspended"
     cluster.resume(*first)
     until(lambda: phase(cluster, first) == "Running", 120)
@@ -140,10 +140,10 @@ def experiment(name: str) -> Manifest:
 def test_parallel_trials_queue_up(cluster: KubernetesCluster) -> None:
     if not has_katib(cluster):
         pytest.skip("this cluster has no Katib")
-    cluster.create(experiment("sweep"))
+    cluster.create(typed(experiment("sweep")))
     waiting = until(lambda: [trial for trial in cluster.trials("sweep") if trial.phase == "Waiting"], 180)
     assert waiting[0].message.startswith("Queue team: ")
     until(lambda: cluster.experiment("sweep").trials.get("Waiting"), 10)
-    *_, last = cluster.watch("Experiment", "sweep", timeout=300)
+    *_, last = (stored.manifest for stored in cluster.watch("Experiment", "sweep", timeout=300))
     assert status_of(last).phase == "Succeeded"
     assert [trial.phase for trial in cluster.trials("sweep")] == ["Succeeded", "Succeeded"]

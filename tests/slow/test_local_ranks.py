@@ -12,6 +12,7 @@ import pytest
 from pytorchjobs import write_pytorchjob
 
 from podium.manifests.conditions import State, status_of
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -33,12 +34,12 @@ def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
 
 
 def run(cluster: LocalSweeps, name: str, command: tuple[str, ...], **changes: Any) -> State:
-    cluster.create(write_pytorchjob(name=name, image="any", command=command, **changes))
+    cluster.create(typed(write_pytorchjob(name=name, image="any", command=command, **changes)))
     return wait(cluster, name)
 
 
 def wait(cluster: LocalSweeps, name: str) -> State:
-    *_, last = cluster.watch("PyTorchJob", name, timeout=600)
+    *_, last = (stored.manifest for stored in cluster.watch("PyTorchJob", name, timeout=600))
     return status_of(last)
 
 
@@ -69,7 +70,7 @@ def test_a_killed_rank_costs_nothing_but_time(
 
     assert run(cluster, "whole", command("whole"), workers=1).phase == "Succeeded"
     broken = write_pytorchjob(name="broken", image="any", command=command("broken"), workers=1, restart_policy=policy)
-    cluster.create(broken)
+    cluster.create(typed(broken))
     for line in cluster.logs("PyTorchJob", "broken", follow=True):
         if line.startswith("Train Epoch: 2"):
             os.kill(_pid(cluster, "worker-0"), signal.SIGKILL)

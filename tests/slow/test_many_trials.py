@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from sweep_manifests import job, write_experiment
 
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 pytestmark = pytest.mark.slow
@@ -33,15 +34,15 @@ def test_the_thousandth_trial_costs_as_much_as_the_first(tmp_path: Path, monkeyp
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     marks: dict[int, tuple[float, float, int]] = {}
     with LocalSweeps(tmp_path / "cluster") as cluster:
-        cluster.create(thousand())
-        for found in cluster.watch("Experiment", "many", timeout=900):
+        cluster.create(typed(thousand()))
+        for found in (stored.manifest for stored in cluster.watch("Experiment", "many", timeout=900)):
             done = found.get("status", {}).get("trialsSucceeded", 0)
             reached = [mark for mark in (100, 200, 900, COUNT) if done >= mark and mark not in marks]
             marks |= dict.fromkeys(reached, (time.monotonic(), time.process_time(), resident()))
         assert cluster.join("Experiment", "many", 60)
         others = [trial.status["conditions"][-1] for trial in cluster.trials("many") if trial.phase != "Succeeded"]
         assert others == []
-        assert cluster.get("Experiment", "many")["status"]["trialsSucceeded"] == COUNT
+        assert cluster.get("Experiment", "many").manifest["status"]["trialsSucceeded"] == COUNT
     seconds = {mark: at for mark, (_, at, _) in marks.items()}
     # Of the engine's own processor time: the machine may be busy with other things.
     assert seconds[COUNT] - seconds[900] < 2 * (seconds[200] - seconds[100]) + 1

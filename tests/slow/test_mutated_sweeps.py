@@ -8,6 +8,7 @@ from katibcases import bases, mutate, trivial
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import status_of
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 COUNT = 600
@@ -26,7 +27,7 @@ def test_every_accepted_mutation_ends_or_can_be_stopped(tmp_path: Path) -> None:
         what = f"{number}: {name}, {done}"
         with LocalSweeps(tmp_path / str(number), fork_server=False) as cluster:
             try:
-                created = cluster.create(manifest)["metadata"]["name"]
+                created = cluster.create(typed(manifest)).name
             except InvalidInput:
                 continue
             ran += 1
@@ -34,8 +35,8 @@ def test_every_accepted_mutation_ends_or_can_be_stopped(tmp_path: Path) -> None:
             if not ended:  # maxTrialCount was lost: it would go on for ever, as in Katib
                 cluster.abandon("Experiment", created)
                 assert cluster.join("Experiment", created, 60), what
-            found = cluster.get("Experiment", created)
-            trials = cluster.list("Trial")
+            found = cluster.get("Experiment", created).manifest
+            trials = [stored.manifest for stored in cluster.list("Trial")]
             states = [status_of(trial).phase for trial in trials]
             status, most = found["status"], found["spec"].get("maxTrialCount")
             assert status.get("trials", 0) == len(trials), what

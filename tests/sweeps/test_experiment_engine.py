@@ -11,6 +11,7 @@ from sweep_manifests import SEEDED, job, write_experiment
 from podium.errors import Conflict, InvalidInput
 from podium.machine import cores
 from podium.manifests.experiment.shell import METRICS_FILE, join, redirected
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.wrapping import plain_argv
 
@@ -26,11 +27,13 @@ def experiment(
 
 
 def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    cluster.create(manifest)
+    cluster.create(typed(manifest))
     for _ in cluster.watch("Experiment", "e", timeout=60):
         pass
     assert cluster.join("Experiment", "e", 30)
-    return cluster.get("Experiment", "e"), cluster.list("Trial", {"katib.kubeflow.org/experiment": "e"})
+    return cluster.get("Experiment", "e").manifest, [
+        stored.manifest for stored in cluster.list("Trial", {"katib.kubeflow.org/experiment": "e"})
+    ]
 
 
 @pytest.fixture
@@ -91,10 +94,12 @@ def test_an_ended_experiments_trials_have_all_ended(
     monkeypatch.setattr(cluster.store, "update", slowly)
     second = f"os.path.exists({str(first)!r}) and time.sleep(0.2)"
     cluster.create(
-        experiment(
-            f"import os, time; print('loss=1'); {second}; open({str(first)!r}, 'w')",
-            maxTrialCount=2,
-            parallelTrialCount=2,
+        typed(
+            experiment(
+                f"import os, time; print('loss=1'); {second}; open({str(first)!r}, 'w')",
+                maxTrialCount=2,
+                parallelTrialCount=2,
+            )
         )
     )
     for _ in cluster.watch("Experiment", "e", timeout=30):
@@ -174,14 +179,14 @@ def test_a_template_this_machine_cannot_run_is_refused(cluster: LocalSweeps) -> 
     pod["volumes"] = [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]
     pod["containers"][0]["volumeMounts"] = [{"name": "v", "mountPath": "/data"}]
     with pytest.raises(InvalidInput):
-        cluster.create(spec)
+        cluster.create(typed(spec))
     assert cluster.list("Experiment") == []
 
 
 def test_a_name_that_is_taken_is_a_conflict(cluster: LocalSweeps) -> None:
     run(cluster, experiment(maxTrialCount=1))
     with pytest.raises(Conflict):
-        cluster.create(experiment(maxTrialCount=1))
+        cluster.create(typed(experiment(maxTrialCount=1)))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import pytest
 from katibcases import CASES, GOLDEN, experiment_of
 
 from podium.errors import InvalidInput
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import resume
 
@@ -27,18 +28,18 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run an Experiment until none of its trials runs any more."""
-    name = cluster.create(manifest)["metadata"]["name"]
+    name = cluster.create(typed(manifest)).name
     for _ in cluster.watch("Experiment", name, timeout=90):
         pass
     labels = {"katib.kubeflow.org/experiment": name}
-    for trial in cluster.list("Trial", labels):
+    for trial in [stored.manifest for stored in cluster.list("Trial", labels)]:
         for _ in cluster.watch("Trial", trial["metadata"]["name"], timeout=30):
             pass
     wanted = len(cluster.list("Trial", labels))
     for experiment in cluster.store.changes("Experiment", name, timeout=30):
         status = experiment["status"]
         if not status.get("trialsRunning") and not status.get("trialsPending") and status.get("trials") == wanted:
-            return experiment, cluster.list("Trial", labels)
+            return experiment, [stored.manifest for stored in cluster.list("Trial", labels)]
     raise AssertionError("the counts never followed")
 
 
@@ -109,7 +110,10 @@ def test_an_experiment_takes_more_trials_only_where_katibs_did(name: str, tmp_pa
         else:
             resume(cluster, name, more)
             assert cluster.join("Experiment", name, 60)
-        status, trials = cluster.get("Experiment", name)["status"], cluster.list("Trial")
+        status, trials = (
+            cluster.get("Experiment", name).manifest["status"],
+            [stored.manifest for stored in cluster.list("Trial")],
+        )
     assert conditions(status) == case["katib"]["conditions"]
     assert {field: status.get(field) for field in case["katib"]["counts"]} == case["katib"]["counts"]
     assert all(row_of(trial, {}) == case["katib"]["trials"][0] for trial in trials)
@@ -119,7 +123,7 @@ def test_an_experiment_takes_more_trials_only_where_katibs_did(name: str, tmp_pa
 def test_an_endless_experiment_is_refused_before_it_is_stored(name: str, tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         with pytest.raises(InvalidInput) as caught:
-            cluster.create(experiment_of(CASES[name]))
+            cluster.create(typed(experiment_of(CASES[name])))
         assert CASES[name]["podium"]["refused"] in caught.value.message
         assert caught.value.hint
         assert cluster.list("Experiment") == []
@@ -171,8 +175,8 @@ def test_a_non_number_under_a_rule_fails_by_line(tmp_path: Path, programs: str) 
 
 def test_a_goal_ends_the_experiment_but_not_other_trials(tmp_path: Path, programs: str) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment_of(CASES["e3-goal-running"], programs))
-        *_, ended = cluster.watch("Experiment", "e3-goal-running", timeout=60)
+        cluster.create(typed(experiment_of(CASES["e3-goal-running"], programs)))
+        *_, ended = (stored.manifest for stored in cluster.watch("Experiment", "e3-goal-running", timeout=60))
         assert conditions(ended["status"])[-1] == "Succeeded=True ExperimentGoalReached"
         assert ended["status"]["trialsRunning"] == 1
 

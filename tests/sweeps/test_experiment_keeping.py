@@ -9,6 +9,7 @@ from test_experiment_engine import experiment, run
 
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.labels import WARM_START
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import resume
 from podium.training.retention import plan_retention, remove
@@ -58,13 +59,13 @@ def test_only_the_best_keep_their_weights_and_every_record_stays(cluster: LocalS
         names[2:], weights
     )
     assert all((models / name / "model.onnx").exists() for name in names), "a plan removes nothing"
-    before = cluster.list("Trial")
+    before = [stored.manifest for stored in cluster.list("Trial")]
     remove(found.removed)
     for name in names[:2]:
         assert files(models / name) == RECORD | {"model.onnx", "more/checkpoint.pt"}
     for name in names[2:]:
         assert files(models / name) == RECORD
-    assert cluster.list("Trial") == before
+    assert [stored.manifest for stored in cluster.list("Trial")] == before
     assert plan_retention(cluster, "e", best=2).removed == (), "the second time there is nothing to do"
 
 
@@ -72,7 +73,7 @@ def test_failed_trials_lose_their_weights_and_running_ones_not(cluster: LocalSwe
     spec = sweep(str(tmp_path / "models"))
     spec["spec"]["parameters"][0]["feasibleSpace"] = {"min": "0.5", "max": "1.5"}
     run(cluster, spec)
-    trials = cluster.list("Trial")
+    trials = [stored.manifest for stored in cluster.list("Trial")]
     states = {trial["metadata"]["name"]: trial["status"]["conditions"][-1]["type"] for trial in trials}
     assert set(states.values()) == {"Succeeded", "Failed"}
     found = plan_retention(cluster, "e", best=4)
@@ -123,7 +124,7 @@ def test_no_trial_of_an_ended_study_is_left_running(ended: str, tmp_path: Path) 
     manifest = experiment(script, words=("${trialParameters.x}", str(tmp_path / "done")), maxTrialCount=2)
     manifest["spec"]["objective"]["goal"] = 0
     with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
-        cluster.create(manifest | {"spec": manifest["spec"] | {"parallelTrialCount": 1 + reached}})
+        cluster.create(typed(manifest | {"spec": manifest["spec"] | {"parallelTrialCount": 1 + reached}}))
         for _ in cluster.watch("Experiment", "e", timeout=60):
             pass  # and as a pipeline's sweep does, close the cluster as soon as it has ended
     found = [trial.state.name for trial in study_of(cluster).trials]
@@ -135,9 +136,9 @@ def earlier(cluster: LocalSweeps, name: str, count: int) -> list[float]:
     """Run a random sweep that ends with these many trials; return their values."""
     manifest = experiment(maxTrialCount=count)
     manifest["metadata"]["name"] = name
-    cluster.create(manifest)
+    cluster.create(typed(manifest))
     assert cluster.join("Experiment", name, 60)
-    trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": name})
+    trials = [stored.manifest for stored in cluster.list("Trial", {"katib.kubeflow.org/experiment": name})]
     return [float(trial["spec"]["parameterAssignments"][0]["value"]) for trial in trials]
 
 
@@ -233,7 +234,7 @@ def test_an_impossible_warm_start_is_refused_before_storing(
         pod = spec["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]
         pod["containers"][0]["args"] = [f"${{trialParameters.{name}}}" for name, _, _ in wanted]
     with pytest.raises((InvalidInput, NotFound)) as caught:
-        cluster.create(manifest)
+        cluster.create(typed(manifest))
     assert message in caught.value.message
     assert caught.value.hint
-    assert [experiment["metadata"]["name"] for experiment in cluster.list("Experiment")] == ["first"]
+    assert [experiment.name for experiment in cluster.list("Experiment")] == ["first"]

@@ -16,6 +16,7 @@ from test_experiment_resume import finish, points, types
 
 from podium.errors import Conflict, Failed, InvalidInput
 from podium.manifests.experiment import Experiment
+from podium.manifests.typed import typed
 from podium.search.journal import JOURNAL
 from podium.sweeps.early_stopping import RuleWatch
 from podium.sweeps.local import LocalSweeps
@@ -41,7 +42,7 @@ def test_a_trial_starting_as_the_engine_ends_has_not_failed(tmp_path: Path) -> N
             supervise(kind, *rest)
 
         cluster.supervise = late  # type: ignore[method-assign]
-        cluster.create(experiment(maxTrialCount=1))
+        cluster.create(typed(experiment(maxTrialCount=1)))
         assert reached.wait(20)
         closing = threading.Thread(target=cluster.close)
         closing.start()
@@ -58,8 +59,8 @@ def test_a_trial_ended_by_a_stop_counts_for_the_search(tmp_path: Path) -> None:
 
     script = "import sys, time; time.sleep(1); print('loss=' + sys.argv[1])"
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment(script, maxTrialCount=2))
-        until(lambda: cluster.get("Experiment", "e").get("status", {}).get("trialsRunning") == 1)
+        cluster.create(typed(experiment(script, maxTrialCount=2)))
+        until(lambda: cluster.get("Experiment", "e").manifest.get("status", {}).get("trialsRunning") == 1)
         controller = cluster._supervisors["Experiment", "e"]  # type: ignore[attr-defined]
         suggesting = threading.Event()
 
@@ -105,11 +106,11 @@ def test_whatever_fails_during_a_stop_leaves_it_stopped(step: str, tmp_path: Pat
             raise RuntimeError("can't start new thread at interpreter shutdown")
 
         cluster.supervise = sabotaged  # type: ignore[method-assign]
-        cluster.create(experiment(maxTrialCount=3, parallelTrialCount=1))
+        cluster.create(typed(experiment(maxTrialCount=3, parallelTrialCount=1)))
         if step in ("_stop_trials", "_close_study"):
             cluster.stop("Experiment", "e")
         assert cluster.join("Experiment", "e", 30)
-        assert types(cluster.get("Experiment", "e"))[-1] == "Stopped=True"
+        assert types(cluster.get("Experiment", "e").manifest)[-1] == "Stopped=True"
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 3
@@ -121,6 +122,7 @@ def test_a_sweep_that_python_leaves_behind_is_stopped(step: str, tmp_path: Path)
         import atexit, json, sys, threading, time
         from pathlib import Path
         from concurrent.futures import ThreadPoolExecutor
+        from podium.manifests.typed import typed
         from podium.sweeps import controller, local, trials
         reached = threading.Event()
         pool = ThreadPoolExecutor(1)
@@ -137,13 +139,13 @@ def test_a_sweep_that_python_leaves_behind_is_stopped(step: str, tmp_path: Path)
             trials.TrialRun.run = late
         cluster = local.LocalSweeps(Path(sys.argv[1]), fork_server=False)
         atexit.register(lambda: (time.sleep(1), cluster.close()))
-        cluster.create(json.loads(sys.argv[2]))
+        cluster.create(typed(json.loads(sys.argv[2])))
         reached.wait(30)
     """
     words = [sys.executable, "-c", code, str(tmp_path), json.dumps(experiment(maxTrialCount=3))]
     subprocess.run(words, check=True, timeout=60)
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        assert types(cluster.get("Experiment", "e"))[-1] == "Stopped=True"
+        assert types(cluster.get("Experiment", "e").manifest)[-1] == "Stopped=True"
         resume(cluster, "e")
         assert finish(cluster, "e")["status"]["trialsSucceeded"] == 3
 
@@ -157,13 +159,13 @@ def test_a_repeated_trial_forgets_its_earlier_run(tmp_path: Path) -> None:
     collector = {"collector": {"kind": "File"}, "source": {"fileSystemPath": {"path": "/m/x.log", "format": "TEXT"}}}
     words = ("${trialParameters.x}", "/m/x.log", str(again))
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment(script, words=words, maxTrialCount=1, metricsCollectorSpec=collector))
+        cluster.create(typed(experiment(script, words=words, maxTrialCount=1, metricsCollectorSpec=collector)))
         until(lambda: any(path.stat().st_size for path in tmp_path.glob("trials/*/metrics/x.log")))
     again.touch()
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         finish(cluster, "e")
-        (trial,) = cluster.list("Trial")
+        (trial,) = [stored.manifest for stored in cluster.list("Trial")]
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
 
 
@@ -173,14 +175,14 @@ def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> Non
         create = cluster.store.create
 
         def interrupted(manifest: dict[str, Any]) -> dict[str, Any]:
-            if manifest["kind"] == "Trial" and cluster.list("Trial"):
+            if manifest["kind"] == "Trial" and [stored.manifest for stored in cluster.list("Trial")]:
                 cluster._supervisors["Experiment", "e"].stop()
                 raise Failed("killed")
             return create(manifest)
 
         cluster.store.create = interrupted  # type: ignore[method-assign]
         spec = {"algorithm": {"algorithmName": "grid"}, "parameters": [whole], "maxTrialCount": 3}
-        cluster.create(experiment(**spec))
+        cluster.create(typed(experiment(**spec)))
         assert cluster.join("Experiment", "e", 30)
         cluster.store.update("Experiment", "e", _forget_the_failure)
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
@@ -205,7 +207,7 @@ def test_a_suspended_trial_is_refused_for_nobody_would_start_it(tmp_path: Path) 
     manifest = experiment()
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["suspend"] = True
     with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match="not suspended"):
-        cluster.create(manifest)
+        cluster.create(typed(manifest))
 
 
 def test_a_carriage_return_ends_no_line_of_a_file(tmp_path: Path) -> None:
@@ -235,8 +237,8 @@ def test_a_line_without_json_object_fails_under_a_rule(line: str) -> None:
 
 def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment("import time; time.sleep(60)", maxTrialCount=1))
-        until(lambda: cluster.get("Experiment", "e").get("status", {}).get("trialsRunning") == 1)
+        cluster.create(typed(experiment("import time; time.sleep(60)", maxTrialCount=1)))
+        until(lambda: cluster.get("Experiment", "e").manifest.get("status", {}).get("trialsRunning") == 1)
     refused: list[Conflict] = []
     together = threading.Barrier(2)
 
@@ -260,16 +262,17 @@ ON_A_SMALL_DISK = """
 import json, sys
 from pathlib import Path
 from podium.sweeps.local import LocalSweeps
+from podium.manifests.typed import typed
 with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
-    cluster.create(json.loads(sys.argv[2]))
+    cluster.create(typed(json.loads(sys.argv[2])))
     assert cluster.join("Experiment", "e", 30), "it waits for ever"
 Path(sys.argv[1], "big").unlink()
 with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
     from podium.sweeps.resume import resume
-    print(cluster.get("Experiment", "e")["status"]["conditions"][-1])
+    print(cluster.get("Experiment", "e").manifest["status"]["conditions"][-1])
     resume(cluster, "e")
     assert cluster.join("Experiment", "e", 30)
-    print(cluster.get("Experiment", "e")["status"]["trialsSucceeded"])
+    print(cluster.get("Experiment", "e").manifest["status"]["trialsSucceeded"])
 """
 MOUNT = 'mount -t tmpfs -o size=600k none "$0" && exec "$@"'
 

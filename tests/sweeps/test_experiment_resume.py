@@ -13,8 +13,8 @@ import pytest
 from sweep_manifests import SEEDED, job, space, write_experiment
 
 from podium.errors import Conflict, InvalidInput
-from podium.manifests.conditions import status_of
 from podium.manifests.experiment import Experiment
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import is_stopped, resume
 
@@ -32,7 +32,7 @@ def finish(cluster: LocalSweeps, name: str) -> dict[str, Any]:
     for _ in cluster.watch("Experiment", name, timeout=60):
         pass
     assert cluster.join("Experiment", name, 30)
-    return cluster.get("Experiment", name)
+    return cluster.get("Experiment", name).manifest
 
 
 def types(found: dict[str, Any]) -> list[str]:
@@ -40,14 +40,14 @@ def types(found: dict[str, Any]) -> list[str]:
 
 
 def points(cluster: LocalSweeps, name: str) -> list[str]:
-    trials = cluster.list("Trial", {"katib.kubeflow.org/experiment": name})
+    trials = [stored.manifest for stored in cluster.list("Trial", {"katib.kubeflow.org/experiment": name})]
     return [trial["spec"]["parameterAssignments"][0]["value"] for trial in trials]
 
 
 @pytest.mark.parametrize("policy", ["LongRunning", "FromVolume"])
 def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment("e", policy=policy))
+        cluster.create(typed(experiment("e", policy=policy)))
         assert types(finish(cluster, "e")) == ["Created=True", "Running=False", "Succeeded=True"]
     with LocalSweeps(tmp_path, fork_server=False) as cluster:  # another process, as far as the files know
         resume(cluster, "e", {"maxTrialCount": 4})
@@ -71,23 +71,25 @@ def test_edits_that_katib_refuses_are_refused(
     policy: str, changes: dict[str, int], message: str, tmp_path: Path
 ) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment("e", policy=policy))
+        cluster.create(typed(experiment("e", policy=policy)))
         before = finish(cluster, "e")
         with pytest.raises(InvalidInput, match=message):
             resume(cluster, "e", changes)
-        assert cluster.get("Experiment", "e") == before
+        assert cluster.get("Experiment", "e").manifest == before
 
 
 def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment("e", most=3, seconds=0.6))
-        for found in cluster.watch("Experiment", "e", timeout=30):
+        cluster.create(typed(experiment("e", most=3, seconds=0.6)))
+        for found in (stored.manifest for stored in cluster.watch("Experiment", "e", timeout=30)):
             if found.get("status", {}).get("trialsRunning") == 2:
                 break
         cluster.stop("Experiment", "e")
         assert cluster.join("Experiment", "e", 30)
         assert is_stopped(cluster.experiment("e"))
-        assert cluster.list("Job") == [] or all("conditions" in job["status"] for job in cluster.list("Job"))
+        assert cluster.list("Job") == [] or all(
+            "conditions" in job["status"] for job in [stored.manifest for stored in cluster.list("Job")]
+        )
         begun = points(cluster, "e")
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
@@ -105,7 +107,7 @@ def test_what_a_stopped_trial_printed_is_not_read_again(tmp_path: Path) -> None:
     container = job(["sh", "-c", f'test -e {again} && exit 0; python -c "{program}" ${{trialParameters.lr}}'])
     given = {"parallelTrialCount": 1, "maxTrialCount": 1, "maxFailedTrialCount": 1, "algorithm": SEEDED}
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(write_experiment(container, parameters=[space("lr", min="0.1", max="1")], **given))
+        cluster.create(typed(write_experiment(container, parameters=[space("lr", min="0.1", max="1")], **given)))
         while not any("loss=0.1" in path.read_text() for path in tmp_path.rglob("metrics.log")):
             time.sleep(0.05)
         cluster.stop("Experiment", "e")
@@ -114,7 +116,7 @@ def test_what_a_stopped_trial_printed_is_not_read_again(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         finish(cluster, "e")
-        (trial,) = cluster.list("Trial")
+        (trial,) = [stored.manifest for stored in cluster.list("Trial")]
     assert types(trial)[-1] == "MetricsUnavailable=True"
     assert "0.1" not in json.dumps(trial["status"].get("observation"))
 
@@ -123,14 +125,15 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
     manifest = json.dumps(experiment("e", most=4, seconds=0.5))
     script = (
         "import json, sys, time; from pathlib import Path; from podium.sweeps.local import LocalSweeps\n"
-        "cluster = LocalSweeps(Path(sys.argv[1]), fork_server=False); cluster.create(json.loads(sys.argv[2]))\n"
+        "from podium.manifests.typed import typed\n"
+        "cluster = LocalSweeps(Path(sys.argv[1]), fork_server=False); cluster.create(typed(json.loads(sys.argv[2])))\n"
         "time.sleep(60)"
     )
     engine = subprocess.Popen([sys.executable, "-c", script, str(tmp_path), manifest])
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:
-            found = cluster.list("Experiment")
+            found = [stored.manifest for stored in cluster.list("Experiment")]
             if found and found[0].get("status", {}).get("trialsSucceeded", 0) >= 1:
                 break
             time.sleep(0.05)
@@ -142,9 +145,7 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
         deadline = time.monotonic() + 10
         while cluster.store.is_supervised("Experiment", "e") and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert status_of(cluster.get("Experiment", "e")).message.endswith(
-            f"podium experiment resume e --dir {tmp_path}"
-        )
+        assert cluster.get("Experiment", "e").state.message.endswith(f"podium experiment resume e --dir {tmp_path}")
         resume(cluster, "e")
         found_now = finish(cluster, "e")
         assert types(found_now) == ["Created=True", "Running=False", "Succeeded=True"]
@@ -154,20 +155,28 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 def test_another_process_deletes_what_has_ended_at_once(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster, LocalSweeps(tmp_path, fork_server=False) as elsewhere:
-        cluster.create(experiment("e", most=1))
+        cluster.create(typed(experiment("e", most=1)))
         finish(cluster, "e")
         assert cluster.join("Experiment", "e", 30)
         began = time.monotonic()
         elsewhere.delete("Experiment", "e")
         assert time.monotonic() - began < 10
-        assert [cluster.list(kind) for kind in ("Experiment", "Trial", "Job")] == [[], [], []]
+        assert [[stored.manifest for stored in cluster.list(kind)] for kind in ("Experiment", "Trial", "Job")] == [
+            [],
+            [],
+            [],
+        ]
 
 
 def test_deleting_an_experiment_takes_its_trials_and_jobs_with_it(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(experiment("e", seconds=20))
-        for found in cluster.watch("Experiment", "e", timeout=30):
+        cluster.create(typed(experiment("e", seconds=20)))
+        for found in (stored.manifest for stored in cluster.watch("Experiment", "e", timeout=30)):
             if found.get("status", {}).get("trialsRunning") == 2:
                 break
         cluster.delete("Experiment", "e")
-        assert [cluster.list(kind) for kind in ("Experiment", "Trial", "Job")] == [[], [], []]
+        assert [[stored.manifest for stored in cluster.list(kind)] for kind in ("Experiment", "Trial", "Job")] == [
+            [],
+            [],
+            [],
+        ]

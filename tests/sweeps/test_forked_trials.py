@@ -10,6 +10,7 @@ import pytest
 from sweep_manifests import job, space, write_experiment
 
 from podium.machine import cores
+from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
@@ -41,13 +42,13 @@ def sweep(values: list[str], parallel: int) -> dict[str, Any]:
 def run(tmp_path: Path, values: list[str], **options: Any) -> tuple[dict[str, str], list[dict[str, Any]], int]:
     """Return the state of each trial by its value, what the probes printed, and how many fork servers there were."""
     with LocalSweeps(tmp_path / "cluster", **options) as cluster:
-        cluster.create(sweep(values, 2))
+        cluster.create(typed(sweep(values, 2)))
         for _ in cluster.watch("Experiment", "e", timeout=60):
             pass
         assert cluster.join("Experiment", "e", 30)
         servers = len(cluster._runtime.launchers._servers)
         states, printed = {}, []
-        for trial in cluster.list("Trial"):
+        for trial in [stored.manifest for stored in cluster.list("Trial")]:
             value = trial["spec"]["parameterAssignments"][0]["value"]
             states[value] = trial["status"]["conditions"][-1]["type"]
             printed.append(json.loads(next(cluster.logs("Trial", trial["metadata"]["name"]))))

@@ -8,6 +8,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
+from podium.manifests.typed import typed
 from podium.search.algorithm import PastTrial
 from podium.search.population import GENERATION, PARENT, Population
 from podium.search.search import Search
@@ -161,11 +162,11 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
     with LocalSweeps(tmp_path / "cluster", fork_server=False) as cluster:
-        cluster.create(experiment(program, most=13))
+        cluster.create(typed(experiment(program, most=13)))
         assert cluster.join("Experiment", "e", 60)
         resume(cluster, "e", {"maxTrialCount": 16})
         assert cluster.join("Experiment", "e", 60)
-        assert cluster.get("Experiment", "e")["status"]["trialsSucceeded"] == 16
+        assert cluster.get("Experiment", "e").manifest["status"]["trialsSucceeded"] == 16
         trials = {trial.name: trial for trial in cluster.trials("e")}
     assert max(int(trial.labels[PBT_GENERATION]) for trial in trials.values()) >= 2
     for trial in trials.values():
@@ -191,4 +192,4 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
 )
 def test_what_a_population_lacks_is_named(change: dict[str, Any], message: str, tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=message):
-        cluster.create(json.loads(json.dumps(experiment(tmp_path / "program.py", most=6, **change))))
+        cluster.create(typed(json.loads(json.dumps(experiment(tmp_path / "program.py", most=6, **change)))))

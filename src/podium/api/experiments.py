@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound, suggestion
 from podium.manifests.experiment import Experiment, customize, load
-from podium.manifests.experiment.build import own_name
 from podium.manifests.experiment.config_maps import with_template
 from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.kinds import JOB_KINDS
@@ -19,7 +18,7 @@ from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
 from podium.storage import absolute
 
-CHANGES = inspect.signature(customize).parameters.keys() - {"experiment", "name", "flags", "annotations"}
+CHANGES = inspect.signature(customize).parameters.keys() - {"experiment", "name", "flags", "output", "annotations"}
 """What customize changes besides."""
 
 SETTINGS = {
@@ -109,13 +108,11 @@ def changed(
     experiment = read(source, given.get("--model") or "", config_maps)
     if data:
         given["--data"] = absolute(data)
-    if output:
-        if not experiment.template.parameters and not experiment.template.workload.manifest:
-            raise InvalidInput("an output needs a spec.trialTemplate, but there is none", "write one")
-        experiment, own = own_name(experiment)
-        given["--output"] = f"{absolute(output)}/{own}"
+    if output and not experiment.template.parameters and not experiment.template.workload.manifest:
+        raise InvalidInput("an output needs a spec.trialTemplate, but there is none", "write one")
     annotations = {WARM_START: ", ".join(warm_start)} if warm_start else None
-    customized = customize(experiment, name=name, flags=given, annotations=annotations, **changes)
+    root = absolute(output) if output else None
+    customized = customize(experiment, name=name, flags=given, output=root, annotations=annotations, **changes)
     return place(customized, Pods(queue=queue, queue_priority=queue_priority))
 
 
@@ -173,9 +170,8 @@ def at_home(experiment: Experiment, home: Path, data: object, output: object) ->
         if not Path(flags["--data"], "dataset.json").exists():
             raise InvalidInput(f"no dataset at {flags['--data']}", "podium data prepare")
     if not output and any(word.startswith(f"--output={PLACEHOLDER}") for word in words):
-        experiment, own = own_name(experiment)
-        flags["--output"] = f"{home / 'trials'}/{own}"
-    return customize(experiment, flags=flags)
+        return customize(experiment, flags=flags, output=str(home / "trials"))
+    return customize(experiment, flags=flags) if flags else experiment
 
 
 def with_store(resource: R, url: str, say: Say) -> R:

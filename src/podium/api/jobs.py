@@ -198,7 +198,7 @@ def begin_jobs(jobs: Sequence[Workload], session: Session) -> list[Job]:
             raise InvalidInput(f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true")
     if not cluster.traits.shares_files:
         jobs = [with_store(job, cluster.url, say) for job in jobs]
-    created = [Workload.parse(cluster.create(_with_free_name(cluster, job).manifest)) for job in jobs]
+    created = [cluster.create(_with_free_name(cluster, job)) for job in jobs]
     for job in created:
         directory = cluster.directory(job.kind, job.name)
         say(f"{job.kind} {job.name}, {f'everything under {directory}' if directory else f'at {cluster.url}'}")
@@ -265,5 +265,5 @@ def all_jobs(session: Session) -> list[Job]:
     found = list[Job]()
     for kind in JOB_KINDS:
         with suppress(UnknownKind):
-            found += [Job(session, kind, Workload.parse(manifest).name) for manifest in session.cluster.list(kind)]
+            found += [Job(session, kind, job.name) for job in session.cluster.list(kind)]
     return found

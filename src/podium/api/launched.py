@@ -13,7 +13,6 @@ from podium.cluster.base import Cluster
 from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
 from podium.heartbeat import doing
 from podium.interrupts import Background, signals_interrupt
-from podium.manifests.resource import Resource
 from podium.notebook import LiveCell
 
 SHORTEST_PAUSE = 0.2
@@ -193,8 +192,8 @@ class _Watch:
 
     def _run(self) -> None:
         try:
-            for manifest in self._cluster.watch(*self._key):
-                self._finished = Resource.parse(manifest).state.finished
+            for resource in self._cluster.watch(*self._key):
+                self._finished = resource.state.finished
             if self._key[0] == "Experiment":  # trials may end after it; a job's Workers may never
                 self._cluster.join(*self._key)
         except PodiumError as error:

@@ -314,7 +314,7 @@ def begin(
         InvalidInput: It breaks a rule; nothing was started.
         Conflict: There is one of this name.
     """
-    experiment = Experiment.parse(named(experiment.manifest))
+    experiment = named(experiment)
     cluster = spec.open()
     try:
         home = Settings.from_environment().home
@@ -322,7 +322,7 @@ def begin(
         if not exact:
             free = experiments.free_name(cluster, "Experiment", experiment.name)
             experiment = experiment.with_metadata({**experiment.metadata, "name": free})
-        cluster.create(experiment.manifest)
+        cluster.create(experiment)
     except BaseException:
         cluster.close()
         raise

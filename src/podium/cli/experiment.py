@@ -199,11 +199,10 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment list --json
       podium experiment list --cluster kubernetes://team
     """
-    from podium.manifests.experiment import Experiment
     from podium.tables import Row, screen_width, table
 
     with spec.open() as cluster:
-        rows = [summary_of(Experiment.parse(manifest)) for manifest in cluster.list("Experiment")]
+        rows = [summary_of(found) for found in cluster.experiments()]
     fields = ("name", "state", "trials", "algorithm", "created")
     listed = [Row(phase=row["state"], cells=[str(row[field]) for field in fields]) for row in rows]
     heads = ("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)")

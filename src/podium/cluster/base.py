@@ -5,17 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from podium.cluster import Traits, traits_of
 from podium.errors import Failed
-from podium.manifests.conditions import Manifest
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
+
+R = TypeVar("R", bound=Resource)
 
 KINDS = (*JOB_KINDS, "Experiment", "Trial")
 """Kinds a cluster knows. Trials are made by Experiments and are read only."""
@@ -63,28 +64,28 @@ class Cluster(ABC):
         return traits_of(self.url)
 
     @abstractmethod
-    def create(self, manifest: Manifest) -> Manifest:
+    def create(self, resource: R) -> R:
         """Start an object and return it as stored.
 
         Raises:
-            InvalidInput: The manifest breaks a rule; nothing was started.
+            InvalidInput: It breaks a rule; nothing was started.
             Conflict: An object of this kind and name exists.
         """
 
     @abstractmethod
-    def get(self, kind: str, name: str) -> Manifest:
-        """Return the object with its present status.
+    def get(self, kind: str, name: str) -> Resource:
+        """Return the object, an Experiment, Trial or Workload, with its present status.
 
         Raises:
             NotFound: There is none.
         """
 
     @abstractmethod
-    def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
         """Return the objects of a kind that carry all given labels, oldest first."""
 
     @abstractmethod
-    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
+    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         """Yield the object now and on every change of its status; end after its last state was yielded.
 
         The last state of a job or trial is Succeeded, Failed (or EarlyStopped, MetricsUnavailable); an object that
@@ -168,21 +169,19 @@ class Cluster(ABC):
         """
         return kind in KINDS
 
-    def resource(self, kind: str, name: str) -> Resource:
-        """Return an object of any kind with its present status.
-
-        Raises:
-            NotFound: There is none.
-        """
-        return Resource.parse(self.get(kind, name))
-
     def experiment(self, name: str) -> Experiment:
         """Return an Experiment with its present status.
 
         Raises:
             NotFound: There is none.
         """
-        return Experiment.parse(self.get("Experiment", name))
+        found = self.get("Experiment", name)
+        assert isinstance(found, Experiment)
+        return found
+
+    def experiments(self) -> Sequence[Experiment]:
+        """Return the Experiments, oldest first."""
+        return [found for found in self.list("Experiment") if isinstance(found, Experiment)]
 
     def trial(self, name: str) -> Trial:
         """Return a Trial with its present status.
@@ -190,11 +189,13 @@ class Cluster(ABC):
         Raises:
             NotFound: There is none.
         """
-        return Trial.parse(self.get("Trial", name))
+        found = self.get("Trial", name)
+        assert isinstance(found, Trial)
+        return found
 
     def trials(self, experiment: str) -> Sequence[Trial]:
         """Return the trials of an Experiment, oldest first."""
-        return [Trial.parse(trial) for trial in self.list("Trial", {EXPERIMENT: experiment})]
+        return [trial for trial in self.list("Trial", {EXPERIMENT: experiment}) if isinstance(trial, Trial)]
 
     def workload(self, kind: str, name: str) -> Workload:
         """Return a job with its present status.
@@ -202,7 +203,9 @@ class Cluster(ABC):
         Raises:
             NotFound: There is none.
         """
-        return Workload.parse(self.get(kind, name))
+        found = self.get(kind, name)
+        assert isinstance(found, Workload)
+        return found
 
     def directory(self, kind: str, name: str) -> Path | None:
         """Return the directory of an object's logs and files on this machine; None if they are elsewhere."""
@@ -226,7 +229,7 @@ class Cluster(ABC):
         Args:
             kind: One of KINDS.
         """
-        condition = self.resource(kind, name).condition("Failed")
+        condition = self.get(kind, name).condition("Failed")
         why = (condition.message or condition.reason) if condition else ""
         text = f"{kind} {name} failed" + (f": {why}" if why else "")
         lines = [] if kind == "Experiment" else list(self.logs(kind, name))[-15:]

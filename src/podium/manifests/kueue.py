@@ -73,8 +73,10 @@ def is_held(job: Workload) -> bool:
 
 def lost_patches(resource: Resource) -> bool:
     """Return whether a TrainJob that a queue has admitted has no runtimePatches: podium's always have some."""
-    job = Workload.parse(resource.manifest)
-    return job.kind == TRAINJOB and bool(job.queue) and not job.suspended and not job.spec.get("runtimePatches")
+    job = resource
+    if not isinstance(job, Workload) or job.kind != TRAINJOB:
+        return False
+    return bool(job.queue) and not job.suspended and not job.spec.get("runtimePatches")
 
 
 def unexplained(job: Workload, hint: str) -> Condition:

@@ -2,11 +2,14 @@
 
 import re
 import secrets
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
+from typing import TypeVar
 
 from podium.errors import InvalidInput
+from podium.manifests.resource import Resource
 from podium.manifests.rules import Violation, broken, shorten
+
+R = TypeVar("R", bound=Resource)
 
 _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -40,20 +43,20 @@ def random_suffix(length: int = 5) -> str:
     return "".join(secrets.choice("bcdfghjklmnpqrstvwxz2456789") for _ in range(length))
 
 
-def named(manifest: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a manifest with a name, which is made of ``metadata.generateName`` if there is none.
+def named(resource: R) -> R:
+    """Return an object with a name, which is made of ``metadata.generateName`` if there is none.
 
     Raises:
         InvalidInput: There is neither, or the name cannot be a folder's.
     """
-    metadata = manifest.get("metadata")
+    metadata = resource.manifest.get("metadata")
     if not isinstance(metadata, dict):
         raise InvalidInput(f"metadata must be an object, but got {shorten(metadata)}", "metadata: {name: …}")
     name = metadata.get("name")
     if not name and isinstance(metadata.get("generateName"), str):
-        return {**manifest, "metadata": {**metadata, "name": metadata["generateName"] + random_suffix()}}
+        return resource.with_metadata({**metadata, "name": metadata["generateName"] + random_suffix()})
     # The name becomes a folder, so it is checked before the rules of each kind are.
     if not isinstance(name, str) or not name or "/" in name or name[0] == ".":
         hint = "lower case letters, digits and dashes"
         raise InvalidInput(f"metadata.name must be a name, but got {shorten(name)}", hint)
-    return dict(manifest)
+    return resource

@@ -74,7 +74,7 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None
         if isinstance(job, Experiment):
             values = {one.name: one.choices[0] if one.choices else one.text(one.low) for one in job.space}
             job = job.render("trial", values)
-        cluster.plan(job.manifest)
+        cluster.plan(job)
 
 
 def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Self
 from podium.cluster import connect
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.resource import Resource
 from podium.notebook import Log, say
 from podium.runner.process import RunningPipeline, follow_elsewhere, resume_run, start_run
 from podium.runner.progress import progress, steps_as_html
@@ -198,7 +197,7 @@ class Run:
             if kept := self.record.kept_logs:
                 yield from kept.lines(name)
                 return
-            names = [*self.record.steps, *(Resource.parse(trial).name for trial in cluster.list("Trial"))]
+            names = [*self.record.steps, *(trial.name for trial in cluster.list("Trial"))]
         raise NotFound(f"run {self.id} has no step, trial or job {name!r}", suggestion(name, names))
 
     @property
@@ -213,7 +212,7 @@ class Run:
 
         spec = ClusterSpec.of(self.record.cluster)
         with spec.open() as cluster:
-            names = [Resource.parse(manifest).name for manifest in cluster.list("Experiment")]
+            names = [experiment.name for experiment in cluster.experiments()]
         if not names:
             raise NotFound(f"run {self.id} has no sweep on this machine", "tune_and_promote has one")
         return Sweep(spec, names[-1])

@@ -1,11 +1,12 @@
 """A cluster inside this process: PyTorchJobs and Jobs as processes, Experiments as trial loops over them."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
+from podium.cluster.base import R
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.supervisor import Supervisor
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.resource import Resource
 
 
 class LocalSweeps(LocalCluster):
@@ -21,18 +22,16 @@ class LocalSweeps(LocalCluster):
 
         resume(self, name, changes)
 
-    def _store(self, resource: Resource) -> tuple[Resource, Supervisor]:
-        if resource.kind != "Experiment":
+    def _store(self, resource: R) -> tuple[R, Supervisor]:
+        if not isinstance(resource, Experiment):
             return super()._store(resource)
         from podium.manifests.experiment.rules import check
         from podium.sweeps.controller import ExperimentController
         from podium.sweeps.local_records import LocalRecords
 
-        experiment = Experiment.parse(resource.manifest)
         # Both check the Experiment; nothing is stored if that fails.
-        controller = ExperimentController(LocalRecords(self, check(experiment)), experiment)
-        stored = Resource.parse(self.store.create(resource.manifest))
-        return stored, controller
+        controller = ExperimentController(LocalRecords(self, check(resource)), resource)
+        return replace(resource, manifest=self.store.create(resource.manifest)), controller
 
     def remove(self, kind: str, name: str) -> None:
         """Remove an object that no process runs; an Experiment with its trials and their jobs."""

@@ -80,10 +80,10 @@ class LocalRecords(Records):
         return LocalTrial(self._cluster, experiment, trial)
 
     def earlier(self, experiment: Experiment) -> Sequence[Earlier]:
-        return earlier_trials(self._store, experiment)
+        return earlier_trials(self._cluster, experiment)
 
     def begin(self) -> None:
-        self._cluster.warm(self._likely_job.manifest)
+        self._cluster.warm(self._likely_job)
 
     @property
     def asked(self) -> str:

@@ -44,11 +44,13 @@ class LocalTrial(TrialIO):
         self._wrapped: Wrapped = wrap(experiment, job, self._directory, share, checkpoints)
 
     def start(self) -> None:
-        self._cluster.create(self._wrapped.job.manifest)
+        self._cluster.create(self._wrapped.job)
 
     def changes(self) -> Iterator[Workload]:
         with suppress(NotFound):
-            yield from map(Workload.parse, self._cluster.watch(self._kind, self._name))
+            for job in self._cluster.watch(self._kind, self._name):
+                assert isinstance(job, Workload)
+                yield job
 
     def lines(self) -> Iterator[str]:
         if self._wrapped.metrics:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import replace
 from typing import Any
 
 from podium.cluster.local.cluster import LocalCluster
@@ -73,7 +74,7 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         spec: dict[str, Any] = dict(edited.spec)
         resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(status=status, spec=spec))
     cluster.supervise("Experiment", name, controller)
-    return Experiment.parse(resumed)
+    return replace(edited, manifest=resumed)
 
 
 def is_stopped(experiment: Experiment) -> bool:

@@ -1,19 +1,19 @@
 """The finished trials of earlier Experiments that a search learns from."""
 
-from podium.cluster.local.store import Store
+from podium.cluster.base import Cluster
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.labels import EXPERIMENT, WARM_START
+from podium.manifests.labels import WARM_START
 from podium.search.algorithms import ALGORITHMS
 from podium.search.warm_start import Earlier, fits
 
 
-def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
+def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
     """Return what an Experiment can learn from before it begins; nothing if it asks for no warm start.
 
     Args:
-        store: Holds the earlier Experiments and their trials.
+        cluster: Holds the earlier Experiments and their trials.
         experiment: Checked.
 
     Raises:
@@ -35,8 +35,8 @@ def earlier_trials(store: Store, experiment: Experiment) -> list[Earlier]:
     usable: list[Earlier] = []
     count = 0
     for name in names:
-        _check_objective(experiment, Experiment.parse(store.read("Experiment", name)))
-        trials = [Trial.parse(known) for known in store.list("Trial", {EXPERIMENT: name})]
+        _check_objective(experiment, cluster.experiment(name))
+        trials = cluster.trials(name)
         count += len(trials)
         usable += [known for trial in trials if (known := _usable(trial, experiment))]
     if len(usable) < least:

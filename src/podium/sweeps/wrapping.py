@@ -67,7 +67,7 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     draft.annotate({CPU_SHARE: f"{share:g}"})
     draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
     replicas = experiment.template.primary_pods(job) if job.has_roles else ()
-    reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
+    reporting = experiment.wrapped_roles(job)
     metrics: tuple[Path, ...] = ()
     primary = list(draft.containers(experiment.template.primary_container))
     shell = any(needs_shell(container) for role, container in primary if role_of(role, job.operator) in reporting)
@@ -154,7 +154,7 @@ def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path)
     wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment.limits), checkpoints).job
     hint = "remove suspend: nobody starts it here"
     require(not wrapped.suspended, "a trial's job is not suspended", hint, suspend=wrapped.suspended)
-    cluster.plan(wrapped.manifest)
+    cluster.plan(wrapped)
     return wrapped
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from podium.cluster.base import Cluster
 from podium.errors import Failed, PodiumError
 from podium.manifests.conditions import State
-from podium.manifests.resource import Resource
 from podium.metrics import PACE, number, parse_line
 from podium.training.base import say
 
@@ -32,10 +31,10 @@ def follow(
     epochs: list[dict[str, float]] = []
     reader = threading.Thread(target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True)
     reader.start()
-    state = cluster.resource(kind, name).state
+    state = cluster.get(kind, name).state
     waited = ""
-    for manifest in cluster.watch(kind, name):
-        state = Resource.parse(manifest).state
+    for resource in cluster.watch(kind, name):
+        state = resource.state
         waited = _say_waiting(f"{kind} {name}", state, waited)
     reader.join(timeout=10)
     if not state.finished:

@@ -43,7 +43,7 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
     except BaseException:
         # Report the original error, not one of the cleanup.
         with suppress(PodiumError):
-            if not cluster.resource(kind, name).state.finished:
+            if not cluster.get(kind, name).state.finished:
                 cluster.delete(kind, name)
         raise
 
@@ -83,10 +83,10 @@ def _access(cluster: Cluster, resource: Workload | Experiment) -> Access | None:
 def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
     kind, name = resource.kind, resource.name
     try:
-        cluster.create(resource.manifest)
+        cluster.create(resource)
         return
     except Conflict:
-        existing = cluster.resource(kind, name)
+        existing = cluster.get(kind, name)
         state = existing.state
     if kind == "Experiment" and is_resumable(existing):
         say(f"{kind} {name} was stopped; going on with it")
@@ -94,6 +94,6 @@ def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
     elif state.finished and not state.succeeded:
         say(f"{kind} {name} of an earlier attempt failed; starting it again")
         cluster.delete(kind, name)
-        cluster.create(resource.manifest)
+        cluster.create(resource)
     else:
         say(f"{kind} {name} of an earlier attempt is there; going on with it")

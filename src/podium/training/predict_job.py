@@ -117,7 +117,7 @@ class PredictJobs:
 def _launched(cluster: Cluster, job: Workload) -> Iterator[None]:
     """Launch as launched does, but never adopt a job that ended: what it wrote was removed."""
     with suppress(NotFound):
-        if cluster.resource("Job", job.name).state.finished:
+        if cluster.get("Job", job.name).state.finished:
             cluster.delete("Job", job.name)
     with launched(cluster, job):
         yield

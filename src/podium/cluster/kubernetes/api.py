@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from podium.cluster.base import KINDS, Manifest
+from podium.cluster.base import KINDS
 from podium.documents import load_json
 from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind, require
+from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import TRAINER_API
 from podium.pod import pod_namespace

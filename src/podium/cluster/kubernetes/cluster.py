@@ -3,9 +3,10 @@
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from urllib.parse import parse_qs, urlsplit
 
-from podium.cluster.base import Cluster, Manifest, ReplicaStatus
+from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
@@ -13,12 +14,14 @@ from podium.cluster.kubernetes.api import Api, api_resource
 from podium.cluster.kubernetes.queues import Queues
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
 from podium.kubeconfig import load_configuration
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.kueue import WAITING
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.pod_security import ENFORCE, RESTRICTED
+from podium.manifests.resource import Resource
+from podium.manifests.typed import Reader
 from podium.manifests.workload import Workload
 
 _log = logging.getLogger("podium")
@@ -56,20 +59,20 @@ class KubernetesCluster(Cluster):
         self.url = f"kubernetes://{self.api.namespace}"
         self.schedule_grace = float(grace)
         self.queues = Queues(self.api)
+        self._reader = Reader()
 
-    def create(self, manifest: Manifest) -> Manifest:
-        kind, namespace = str(manifest.get("kind")), self.api.namespace
+    def create(self, resource: R) -> R:
+        kind, namespace = resource.kind, self.api.namespace
         api_resource(kind)  # refuses a kind that podium does not launch
         require(kind != "Trial", "a Trial is made by its Experiment", kind=kind)
-        given = Experiment.parse(manifest) if kind == "Experiment" else Workload.parse(manifest)
-        named = given.metadata.get("namespace") or namespace
+        named = resource.metadata.get("namespace") or namespace
         require(named == namespace, "the manifest's namespace is the cluster's", namespace=named, url=self.url)
         if kind == "Experiment" and self.has_katib:
             self._check_injection()
-        here = given.with_metadata({**given.metadata, "namespace": namespace})
-        stored = self.api.create(kind, with_pod_deadlines(with_pod_defaults(here)).manifest)
-        if kind != "Experiment":
-            _warn_of_free_start(Workload.parse(stored))
+        here = resource.with_metadata({**resource.metadata, "namespace": namespace})
+        stored = replace(here, manifest=self.api.create(kind, with_pod_deadlines(with_pod_defaults(here)).manifest))
+        if isinstance(stored, Workload):
+            _warn_of_free_start(stored)
         return stored
 
     def _check_injection(self) -> None:
@@ -106,14 +109,14 @@ class KubernetesCluster(Cluster):
             return None
         return answer.metadata.labels or {}
 
-    def get(self, kind: str, name: str) -> Manifest:
-        return self.queues.explain(self.api.get(kind, name))
+    def get(self, kind: str, name: str) -> Resource:
+        return self.queues.explain(self._reader.read(self.api.get(kind, name)))
 
-    def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
         selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
-        return self.queues.explain_all(self.api.objects(kind, selector))
+        return self.queues.explain_all([self._reader.read(manifest) for manifest in self.api.objects(kind, selector)])
 
-    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
+    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         """As the interface says; a pod that can never start, or is refused, ends it early.
 
         While a queue of Kueue holds the job, or all trials that are left, back, the timeout does not run.
@@ -124,7 +127,8 @@ class KubernetesCluster(Cluster):
                 policy refuses its pods.
         """
         watchman = kubernetes_pods.Watchman(self.api, self.schedule_grace)
-        return kubernetes_watch.watch(self.api, kind, name, timeout, watchman.look, self.queues.explain)
+        read, explain = self._reader.read, self.queues.explain
+        return kubernetes_watch.watch(self.api, kind, name, timeout, watchman.look, read, explain)
 
     def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
         self.api.get(kind, name)
@@ -132,13 +136,13 @@ class KubernetesCluster(Cluster):
 
     def _is_over(self, kind: str, name: str) -> bool:
         try:
-            return self.resource(kind, name).state.finished
+            return self.get(kind, name).state.finished
         except NotFound:
             return True
 
     def failure(self, kind: str, name: str) -> Failed:
         try:
-            seen = self.resource(kind, name)
+            seen = self.get(kind, name)
         except NotFound:
             seen = None
         return kubernetes_pods.explain(self.api, kind, name, seen)
@@ -167,7 +171,7 @@ class KubernetesCluster(Cluster):
             NotFound: There is none.
             InvalidInput: It has ended, or is an Experiment: Katib knows neither a stop nor a pause.
         """
-        state = self.resource(kind, name).state
+        state = self.get(kind, name).state
         if state.finished:
             raise InvalidInput(f"{kind} {name} does not run: it has {state.phase.lower()}", "there is nothing to stop")
         if kind not in _SUSPEND:

@@ -285,9 +285,12 @@ def created_at(resource: Resource) -> datetime | None:
 
 def job_of(resource: Resource) -> Workload:
     """Return the job that an object is, or that a Trial's or an Experiment's trials are."""
-    if resource.kind == "Experiment":
-        return Experiment.parse(resource.manifest).template.workload
-    return Trial.parse(resource.manifest).workload if resource.kind == "Trial" else Workload.parse(resource.manifest)
+    if isinstance(resource, Experiment):
+        return resource.template.workload
+    if isinstance(resource, Trial):
+        return resource.workload
+    assert isinstance(resource, Workload)
+    return resource
 
 
 def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:

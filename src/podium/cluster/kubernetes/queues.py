@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from podium.cluster.base import Manifest
 from podium.cluster.kubernetes.api import Api
 from podium.errors import Denied, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.kueue import WAITING, QueueEntry, is_held, unexplained, with_reason, with_waiting_trials
 from podium.manifests.labels import JOB_UID, QUEUE
 from podium.manifests.resource import Condition, Resource
@@ -33,20 +31,19 @@ class Queues:
         self.api = api
         self.versions: Sequence[str] = VERSIONS
 
-    def explain(self, manifest: Manifest) -> Manifest:
+    def explain(self, resource: Resource) -> Resource:
         """Return an object of any kind with the reason for its waiting in its status."""
-        return self.explain_all([manifest])[0]
+        return self.explain_all([resource])[0]
 
-    def explain_all(self, manifests: Iterable[Manifest]) -> list[Manifest]:
+    def explain_all(self, given: Sequence[Resource]) -> Sequence[Resource]:
         """Return objects of one kind, each with the reason for its waiting in its status."""
-        given = list(manifests)
-        kind = str(given[0].get("kind")) if given else ""
-        if kind == "Experiment":
-            return [self._experiment(Experiment.parse(manifest)).manifest for manifest in given]
-        if kind == "Trial":
-            return [trial.manifest for trial in self._trials([Trial.parse(manifest) for manifest in given])]
-        reasons = self._reasons([Workload.parse(manifest) for manifest in given]) if kind in JOB_KINDS else {}
-        return [_explained(Workload.parse(manifest), reasons).manifest if reasons else manifest for manifest in given]
+        if trials := [trial for trial in given if isinstance(trial, Trial)]:
+            return self._trials(trials)
+        reasons = self._reasons([job for job in given if isinstance(job, Workload)])
+        return [
+            self._experiment(resource) if isinstance(resource, Experiment) else _explained(resource, reasons)
+            for resource in given
+        ]
 
     def set_active(self, job: Workload, active: bool) -> bool:
         """Take a job out of its queue, or put it back; False where Kueue does not know it.

@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from podium.cluster.base import Manifest
 from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing
 from podium.errors import Denied, Failed, PodiumError, Unavailable, UnknownKind
-from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.conditions import Manifest
 from podium.manifests.kueue import only_waits
 from podium.manifests.resource import Resource
 
@@ -69,14 +68,15 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
 
 def watch(
     api: Api, kind: str, name: str, timeout: float | None, look: Callable[[Resource], None],
-    explain: Callable[[Manifest], Manifest],
-) -> Iterator[Manifest]:  # fmt: skip
+    read: Callable[[Manifest], Resource], explain: Callable[[Resource], Resource],
+) -> Iterator[Resource]:  # fmt: skip
     """Yield an object now and on every change of its status, until its last state or its end.
 
     Args:
         api: The API server.
         timeout: Seconds, None for as long as it takes.
         look: Called with the object after each change and each quiet window; may raise.
+        read: Returns the typed object of a manifest.
         explain: Adds to the object why it waits for its queue; called with it as often.
 
     Raises:
@@ -88,19 +88,17 @@ def watch(
     uid: str | None = None
     seen: Any = None
     stored = api.get(kind, name)
-    parse = Experiment.parse if kind == "Experiment" else Resource.parse
     for change in changes(api, kind, name, lambda: min(clock.left(), WINDOW)):
         stored = change or stored
-        shown = stored
+        current = read(stored)
         with suppress(Unavailable, Denied):  # how long to wait is decided in one place: the next change, or none, tells
-            shown = explain(stored)
-        current = parse(shown)
+            current = explain(current)
         if uid not in (None, current.uid):
             return  # deleted and made again by somebody else: not ours
         clock.stop(only_waits(current))
         if uid is None or current.status != seen:
             uid, seen = current.uid, current.status
-            yield shown
+            yield current
         if current.state.finished:
             return
         if clock.left() <= 0:

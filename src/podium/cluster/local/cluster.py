@@ -4,10 +4,11 @@ import os
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from podium.cluster.base import Cluster, Manifest, ReplicaStatus
+from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.local.batch_job import JobController
 from podium.cluster.local.controller import Controller, Runtime
 from podium.cluster.local.environment import PodIdentity, container_environment, expand, threads_per_process
@@ -24,12 +25,13 @@ from podium.cluster.local.supervisor import Supervisor
 from podium.cluster.local.train_job import TrainJobController
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.admission import admit
-from podium.manifests.conditions import set_condition, status_of
+from podium.manifests.conditions import set_condition
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.names import named
 from podium.manifests.resource import Resource
 from podium.manifests.trainjob import TORCH
+from podium.manifests.typed import Reader
 from podium.manifests.workload import Workload
 
 _NOBODY = PodIdentity(name="pod", namespace="default", uid="")
@@ -69,15 +71,16 @@ class LocalCluster(Cluster):
         self._lock = threading.Lock()
         self._supervisors: dict[tuple[str, str], Supervisor] = {}
         self._closed = False
+        self._reader = Reader()
 
-    def create(self, manifest: Manifest) -> Manifest:
+    def create(self, resource: R) -> R:
         """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
-        kind = manifest.get("kind") if isinstance(manifest, dict) else None
-        rule = f"kind is {or_list(self.creates)}"
-        require(kind in self.creates, rule, INSTEAD.get(str(kind), "write kind: and one of these"), kind=kind)
-        stored, supervisor = self._store(Resource.parse(named(manifest)))
+        kind, rule = resource.kind, f"kind is {or_list(self.creates)}"
+        require(kind in self.creates, rule, INSTEAD.get(kind, "write kind: and one of these"), kind=kind or None)
+        stored, supervisor = self._store(named(resource))
+        self._reader.remember(stored)
         self.supervise(stored.kind, stored.name, supervisor)
-        return stored.manifest
+        return stored
 
     def supervise(self, kind: str, name: str, supervisor: Supervisor) -> None:
         """Start what runs a stored object, and end it with this cluster.
@@ -100,19 +103,20 @@ class LocalCluster(Cluster):
             supervisor = self._supervisors.get((kind, name))
         return supervisor is None or supervisor.join(timeout)
 
-    def get(self, kind: str, name: str) -> Manifest:
+    def get(self, kind: str, name: str) -> Resource:
         """Return the object with its present status."""
-        return self.store.read(kind, name)
+        return self._reader.read(self.store.read(kind, name))
 
-    def list(self, kind: str, labels: dict[str, str] | None = None) -> list[Manifest]:
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
         """Return the objects of a kind that carry all given labels, oldest first."""
-        return self.store.list(kind, labels)
+        return [self._reader.read(manifest) for manifest in self.store.list(kind, labels)]
 
-    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
+    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         """Yield the object now and on every change until its last state."""
         for manifest in self.store.changes(kind, name, timeout):
-            yield manifest
-            if status_of(manifest).finished:
+            resource = self._reader.read(manifest)
+            yield resource
+            if resource.state.finished:
                 return
 
     def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
@@ -135,7 +139,7 @@ class LocalCluster(Cluster):
 
     def stop(self, kind: str, name: str) -> None:
         """Ask the process that supervises an object, whichever it is, to stop it; a job becomes Failed."""
-        state = self.resource(kind, name).state
+        state = self.get(kind, name).state
         if state.finished:
             raise InvalidInput(f"{kind} {name} does not run: it has {state.phase.lower()}", "there is nothing to stop")
         self.store.ask_to_stop(kind, name)
@@ -184,13 +188,13 @@ class LocalCluster(Cluster):
         self._runtime.launchers.close()
         self.store.close()
 
-    def plan(self, manifest: Manifest) -> tuple[Workload, dict[str, PodPlan]]:
+    def plan(self, given: Resource) -> tuple[Workload, dict[str, PodPlan]]:
         """Return a job with its defaults, and how the pods of each role would run here.
 
         Raises:
             InvalidInput: It breaks a rule, or a field cannot be honored on this machine.
         """
-        job = self.with_entrypoints(admit(manifest))
+        job = self.with_entrypoints(admit(given.manifest))
         _controller_of(job).check(job)
         plans = {replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas}
         threads_per_process(job)
@@ -201,13 +205,13 @@ class LocalCluster(Cluster):
         """Return a job whose containers without a command have the entrypoint of their image, where it is known."""
         return job.changed_job(lambda draft: draft.default_commands(self._runtime.images.entrypoint))
 
-    def warm(self, manifest: Manifest) -> None:
+    def warm(self, given: Workload) -> None:
         """Let the fork servers for the processes of a job like this one begin with their imports, without waiting.
 
         Raises:
             InvalidInput: As for plan.
         """
-        job, plans = self.plan(manifest)
+        job, plans = self.plan(given)
         threads = threads_per_process(job)
         for container in (plan.main for plan in plans.values()):
             env = container_environment(container, _NOBODY, {}, threads, str)
@@ -215,11 +219,11 @@ class LocalCluster(Cluster):
             folder, own = container.working_dir or container.image.workdir, container.image.root is None
             self._runtime.launchers.warm(Command(argv=argv, env=env, cwd=folder, log=Path(os.devnull), own_python=own))
 
-    def _store(self, resource: Resource) -> tuple[Resource, Supervisor]:
+    def _store(self, resource: R) -> tuple[R, Supervisor]:
         """Store a new object and return it with what will run it."""
-        job, plans = self.plan(resource.manifest)
+        job, plans = self.plan(resource)
         written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
-        stored = Resource.parse(self.store.create(written.manifest))
+        stored = replace(resource, manifest=self.store.create(written.manifest))
         job = job.with_metadata(stored.metadata).with_status(stored.status)
         return stored, _controller_of(job)(self._runtime, job, plans)
 

@@ -5,7 +5,7 @@ import time
 import uuid
 from datetime import UTC, datetime
 
-from podium.cluster.base import Manifest
+from podium.manifests.conditions import Manifest
 
 
 def timestamp() -> str:

@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from podium.cluster.base import KINDS, Manifest
+from podium.cluster.base import KINDS
 from podium.cluster.local.jsonfile import read_json, read_object, write_json
 from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
 from podium.cluster.local.metadata import new_metadata, timestamp
 from podium.errors import Conflict, Failed, NotFound, require
-from podium.manifests.conditions import set_condition, status_of
+from podium.manifests.conditions import Manifest, set_condition, status_of
 from podium.manifests.resource import Resource
 from podium.settings import Settings
 

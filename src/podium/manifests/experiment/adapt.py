@@ -100,7 +100,7 @@ def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
         root: URI or path below which each trial writes to a directory of its own.
     """
     named, own = own_name(experiment)
-    wrapped = [replica.role for replica, _ in named.wrapped_containers()]
+    wrapped = named.wrapped_roles()
     values = {DATA: data, OUTPUT: f"{root}/{own}", NAME: own}
     return named.changed_job(lambda draft: fill(draft, values, wrapped=wrapped))
 
@@ -123,7 +123,6 @@ def flags_of(experiment: Experiment, trial: str, parameters: Mapping[str, str]) 
     Returns:
         Values by flag, without dashes; True for a flag without a value.
     """
-    rendered = experiment.with_workload(experiment.render(trial, parameters))
-    for _, container in rendered.template.primary_containers():
+    for _, container in experiment.template.primary_containers(experiment.render(trial, parameters)):
         return {name: value for name, value in read_flags(container.words).items() if name not in OURS}
     raise Failed(f"the trials of Experiment {experiment.name} have no primary container")

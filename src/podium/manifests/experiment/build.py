@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from podium.errors import require
@@ -22,6 +23,7 @@ def customize(
     namespace: str | None = None,
     image: str | None = None,
     flags: Mapping[str, str | None] | None = None,
+    output: str | None = None,
     max_trials: int | None = None,
     parallel_trials: int | None = None,
     max_failed_trials: int | None = None,
@@ -44,6 +46,7 @@ def customize(
         flags: Flags of the trainer by name (``--data``): replaced where the template has them, else added at the end;
             a flag whose value is None is removed. What a given flag searched over is searched no more. In a container
             whose command Katib hands to a shell, a value with blanks or other special characters is quoted.
+        output: Where each trial leaves its model, below its own name: the trainer's ``--output``.
         max_trials: spec.maxTrialCount; parallelTrialCount and maxFailedTrialCount are lowered to it if they are above.
         parallel_trials: spec.parallelTrialCount.
         max_failed_trials: spec.maxFailedTrialCount.
@@ -69,6 +72,8 @@ def customize(
         merge(manifest, ("spec",), present(resumePolicy=resume_policy))
         _set_search(manifest["spec"], goal, seed)
         _set_counts(manifest["spec"], max_trials, parallel_trials, max_failed_trials)
+        if given:
+            _drop_unused(manifest)
 
     def change_job(draft: Draft) -> None:
         if labels:
@@ -80,8 +85,12 @@ def customize(
         in_job: dict[str, Any] = {"workers": workers, "flags": flags, "env": env, "image": image}
         for setting, value in {**in_job, "resources": resources}.items():
             require(not value, f"{setting} go with a trialSpec", **{setting: value})
-    changed = experiment.changed(change).changed_job(change_job)
-    return _with_containers(changed, flags or {}, env or (), present(image=image, resources=resources))
+    given = dict(flags or {})
+    if output:
+        experiment, own = own_name(experiment)
+        given["--output"] = f"{output}/{own}"
+    edited = experiment.changed_job(change_job)
+    return _with_containers(edited, given, env or (), present(image=image, resources=resources)).changed(change)
 
 
 def _with_containers(
@@ -98,8 +107,7 @@ def _with_containers(
         set_env(container, env)
         set_flags(container, flags, quoted=wrapped)
 
-    changed = with_primary_containers(experiment, change)
-    return changed.changed(_drop_unused) if flags else changed
+    return with_primary_containers(experiment, change)
 
 
 def own_name(experiment: Experiment) -> tuple[Experiment, str]:
@@ -108,12 +116,14 @@ def own_name(experiment: Experiment) -> tuple[Experiment, str]:
     if names:
         return experiment, f"${{trialParameters.{names[0]}}}"
 
-    def declare(manifest: dict[str, Any]) -> None:
-        template = manifest["spec"]["trialTemplate"]
-        own = {"name": "ownName", "reference": OWN_NAME}
-        template["trialParameters"] = [*(template.get("trialParameters") or []), own]
+    def declare(spec: Mapping[str, Any]) -> dict[str, Any]:
+        template, own = spec["trialTemplate"], {"name": "ownName", "reference": OWN_NAME}
+        parameters = [*(template.get("trialParameters") or []), own]
+        return {**spec, "trialTemplate": {**template, "trialParameters": parameters}}
 
-    return experiment.changed(declare), "${trialParameters.ownName}"
+    manifest = {**experiment.manifest, "spec": declare(unshared(experiment.manifest["spec"]))}
+    named = replace(experiment, manifest=manifest, defaulted=declare(experiment.defaulted))
+    return named, "${trialParameters.ownName}"
 
 
 def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, Any], bool], None]) -> Experiment:
@@ -122,7 +132,7 @@ def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, 
     Args:
         change: Gets the container, and whether Katib hands its command to a shell.
     """
-    wrapped = {replica.role for replica, _ in experiment.wrapped_containers()}
+    wrapped = experiment.wrapped_roles()
 
     def change_each(draft: Draft) -> None:
         for role, container in draft.containers(experiment.template.primary_container):

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
 from typing import Any, Self
@@ -229,11 +229,11 @@ class TrialTemplate(ManifestView):
     def _is_primary(self, labels: Mapping[str, str]) -> bool:
         return all(labels.get(key) == value for key, value in self.primary_pod_labels.items())
 
-    def primary_containers(self) -> list[tuple[Replica, Container]]:
-        """Return each replica's primary container."""
+    def primary_containers(self, job: Workload | None = None) -> list[tuple[Replica, Container]]:
+        """Return each replica's primary container, of a trial's job or of the template's."""
         return [
             (replica, container)
-            for replica, container in self.workload.containers()
+            for replica, container in (job or self.workload).containers()
             if container.name == self.primary_container
         ]
 
@@ -320,13 +320,17 @@ class Experiment(Resource):
 
     def wrapped_containers(self) -> list[tuple[Replica, Container]]:
         """Return the primary containers whose command Katib hands to a shell."""
-        if not self.collector.wraps:
-            return []
-        return [
-            (replica, container)
-            for replica, container in self.template.primary_containers()
-            if self.template.is_primary(replica)
-        ]
+        containers = self.template.primary_containers()
+        return [(replica, container) for replica, container in containers if replica.role in self.wrapped_roles()]
+
+    def wrapped_roles(self, job: Workload | None = None) -> set[str]:
+        """Return the roles whose primary container's command Katib hands to a shell.
+
+        Args:
+            job: A trial's job; the template's if None.
+        """
+        containers = self.template.primary_containers(job) if self.collector.wraps else []
+        return {replica.role for replica, _ in containers if self.template.is_primary(replica)}
 
     def render(self, trial: str, assignments: Mapping[str, str]) -> Workload:
         """Fill in a trial's job.
@@ -352,12 +356,11 @@ class Experiment(Resource):
         return Workload(manifest={**job, "metadata": metadata})
 
     def with_workload(self, workload: Workload) -> Self:
-        """Return an Experiment whose trial template holds another job."""
-
-        def change(manifest: dict[str, Any]) -> None:
-            manifest["spec"]["trialTemplate"]["trialSpec"] = workload.manifest
-
-        return self.changed(change)
+        """Return an Experiment whose trial template holds another job; its kind alone decides further defaults."""
+        if workload.kind != self.template.workload.kind:
+            return self.changed(lambda manifest: manifest.update(spec=_with_job(manifest["spec"], workload)))
+        spec = _with_job(unshared(self.manifest["spec"]), workload)
+        return replace(self, manifest={**self.manifest, "spec": spec}, defaulted=_with_job(self.defaulted, workload))
 
     def changed_job(self, change: Callable[[Draft], None]) -> Self:
         """Return a copy whose trials' job a function has altered."""
@@ -394,6 +397,10 @@ class Experiment(Resource):
     def trial_count(self) -> int:
         """Trials there are, whatever became of them."""
         return integer(self.status.get("trials")) or 0
+
+
+def _with_job(spec: Mapping[str, Any], job: Workload) -> dict[str, Any]:
+    return {**spec, "trialTemplate": {**spec["trialTemplate"], "trialSpec": job.manifest}}
 
 
 def job_of(manifest: Mapping[str, Any]) -> Workload:

@@ -1,0 +1,45 @@
+"""The typed object of a manifest, by its kind."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.kinds import JOB_KINDS
+from podium.manifests.resource import Resource
+from podium.manifests.workload import Workload
+
+_TYPES: dict[str, type[Resource]] = {"Experiment": Experiment, "Trial": Trial, **dict.fromkeys(JOB_KINDS, Workload)}
+
+
+def typed(manifest: Mapping[str, Any]) -> Resource:
+    """Return the Experiment, Trial or Workload that a manifest is; a Resource if it is of another kind.
+
+    Raises:
+        InvalidInput: It is not an object.
+        BrokenRules: A field of an Experiment has another type than Katib's.
+    """
+    kind = str(Resource.parse(manifest).kind)
+    return _TYPES.get(kind, Resource).parse(manifest)
+
+
+class Reader:
+    """Reads what a cluster stores. An Experiment whose spec is as it was is not parsed again for a new status."""
+
+    def __init__(self) -> None:
+        self._experiments: dict[str, Experiment] = {}
+
+    def read(self, manifest: Mapping[str, Any]) -> Resource:
+        """Return the typed object of a stored manifest."""
+        name, spec = Resource.parse(manifest).name, manifest.get("spec")
+        known = self._experiments.get(name) if manifest.get("kind") == "Experiment" else None
+        if known and spec in (known.manifest.get("spec"), known.defaulted):
+            return self.remember(replace(known, manifest=dict(manifest)))
+        return self.remember(typed(manifest))
+
+    def remember(self, resource: Resource) -> Resource:
+        """Take in an object that was read or made elsewhere, and return it."""
+        if isinstance(resource, Experiment):
+            self._experiments[resource.name] = resource
+        return resource
