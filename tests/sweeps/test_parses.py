@@ -1,0 +1,28 @@
+"""How often an Experiment is parsed on its way from the shell to the trial loop and back."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from test_experiment_engine import experiment
+
+from podium.cli import app
+from podium.manifests.experiment import Experiment
+from podium.yaml_loader import dump
+
+
+def test_an_experiment_is_parsed_three_times_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    parse, parsed = Experiment.parse.__func__, list[str]()  # type: ignore[attr-defined]
+
+    def counted(cls: type[Experiment], manifest: Any) -> Experiment:
+        parsed.append(str(manifest.get("kind")))
+        return parse(cls, manifest)
+
+    monkeypatch.setattr(Experiment, "parse", classmethod(counted))
+    file = tmp_path / "sweep.yaml"
+    file.write_text(dump(experiment("print('loss=1')", maxTrialCount=5)))
+    words = ["experiment", "run", str(file), "--max-trials", "2", "--set", "a=1", "--output", str(tmp_path / "models")]
+    done = CliRunner().invoke(app, [*words, "--dir", str(tmp_path / "cluster")])
+    assert done.exit_code == 0, done.output
+    assert 1 <= len(parsed) <= 3
