@@ -50,14 +50,14 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]
         for kind in ("PyTorchJob", "Job", "TrainJob"):
             with suppress(UnknownKind):
                 for launched in there.list(kind, {"podium.dev/test": RUN}):
-                    there.abandon(kind, launched["metadata"]["name"])  # does not wait
+                    there.abandon(kind, launched.name)  # does not wait
 
 
 @pytest.fixture
 def with_trainer(cluster: Cluster) -> Cluster:
     """The implementation, unless it is a live cluster without Kubeflow Trainer."""
     try:
-        [stored.manifest for stored in cluster.list("TrainJob")]
+        cluster.list("TrainJob")
     except UnknownKind:
         pytest.skip("this cluster has no Kubeflow Trainer 2")
     return cluster
@@ -220,11 +220,7 @@ def test_a_name_can_be_taken_once(cluster: Cluster) -> None:
 def test_a_deleted_job_is_gone_and_its_name_free_again(cluster: Cluster) -> None:
     manifest = training("import time; time.sleep(120)")
     where = launch(cluster, manifest)
-    next(
-        update
-        for update in (stored.manifest for stored in cluster.watch(*where, timeout=WAIT))
-        if status_of(update).phase == "Running"
-    )
+    next(update for update in cluster.watch(*where, timeout=WAIT) if update.state.phase == "Running")
     cluster.delete(*where)
     with pytest.raises(NotFound):
         cluster.get(*where)
@@ -235,8 +231,8 @@ def test_a_deleted_job_is_gone_and_its_name_free_again(cluster: Cluster) -> None
 def test_a_watch_ends_when_the_object_is_deleted(cluster: Cluster) -> None:
     where = launch(cluster, training("import time; time.sleep(120)"))
     phases = []
-    for update in (stored.manifest for stored in cluster.watch(*where, timeout=WAIT)):
-        phases.append(status_of(update).phase)
+    for update in cluster.watch(*where, timeout=WAIT):
+        phases.append(update.state.phase)
         if phases[-1] == "Running":
             cluster.abandon(*where)
     assert phases[0] == "Created"
@@ -352,7 +348,7 @@ def test_nodes_have_the_trainers_environment_and_a_log_each(with_trainer: Cluste
 def test_a_trainjob_runs_then_has_succeeded(with_trainer: Cluster) -> None:
     seconds = 0.5 if is_quick(with_trainer) else 5
     where = launch(with_trainer, nodes(f"import time; time.sleep({seconds})"))
-    phases = [status_of(update).phase for update in with_trainer.watch(*where, timeout=WAIT)]
+    phases = [update.state.phase for update in with_trainer.watch(*where, timeout=WAIT)]
     assert [phase for phase in dict.fromkeys(phases) if phase != "Created"] == ["Running", "Succeeded"]
 
 
@@ -392,11 +388,11 @@ def test_a_deleted_trainjob_is_gone_with_its_pods(with_trainer: Cluster) -> None
     with_trainer.delete(*where)
     with pytest.raises(NotFound):
         with_trainer.get(*where)
-    assert with_trainer.create(manifest)["metadata"]["name"] == where[1]
+    assert with_trainer.create(typed(manifest)).name == where[1]
 
 
 def test_variables_of_trainer_are_refused_in_a_trainjob(with_trainer: Cluster) -> None:
     manifest = nodes("pass")
     manifest["spec"]["trainer"]["env"] = [{"name": "PET_NNODES", "value": "2"}]
     with pytest.raises(InvalidInput, match="PET_NNODES"):
-        with_trainer.create(manifest)
+        with_trainer.create(typed(manifest))

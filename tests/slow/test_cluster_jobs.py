@@ -33,11 +33,11 @@ IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
 def cluster() -> Iterator[Cluster]:
     """The namespace of the kubeconfig's context; what a test launched there is deleted."""
     with connect("kubernetes://?grace=15") as there:
-        before = {job["metadata"]["name"] for job in there.list("PyTorchJob")}
+        before = {job.name for job in there.list("PyTorchJob")}
         yield there
         for job in there.list("PyTorchJob"):
-            if job["metadata"]["name"] not in before:
-                there.delete("PyTorchJob", job["metadata"]["name"])
+            if job.name not in before:
+                there.delete("PyTorchJob", job.name)
 
 
 def job(script: str, **changes: object) -> Manifest:
