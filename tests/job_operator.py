@@ -77,12 +77,12 @@ class JobOperator:
                 self.local.create(printer)
             if printer and not (self.shared(job) / ".podium-reads").exists():  # its startup probe
                 return
-            self.local.create({**plain.manifest, "metadata": metadata, "status": {}})
+            self.local.create(plain.with_metadata(metadata).with_status({}))
             self.running[key] = job.uid
         complete = [self.report_pod(job, replica) for replica in self.local.replicas(job.kind, job.name)]
         if not all(complete):
             return
-        self.report(key, self.local.get(job.kind, job.name).get("status", {}))
+        self.report(key, dict(self.local.get(job.kind, job.name).status))
 
     def end(self, key: tuple[str, str]) -> None:
         kind, name = PLURALS[key[0]], key[1]

@@ -225,7 +225,7 @@ def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesClust
         succeed,
     ]
     thread = later(0.3, *steps)
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [
         [],
         ["Created", "Running"],
         ["Succeeded"],
@@ -238,7 +238,7 @@ def test_a_change_outside_the_status_is_not_reported(cluster: KubernetesCluster,
     cluster.create(typed(JOB))
     touch = {**JOB, "metadata": {"name": "mnist", "labels": {"touched": "yes"}}}
     thread = later(0.2, lambda: world.put("pytorchjobs", touch), lambda: world.status("pytorchjobs", "mnist", "Failed"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Failed"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Failed"]]
     thread.join()
 
 
@@ -246,7 +246,7 @@ def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: 
     cluster.create(typed(JOB))
     thread = later(0.2, world.forget_history)
     other = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert sum("watch=True" in request for request in world.requests) >= 2
     thread.join()
     other.join()
@@ -260,7 +260,7 @@ def test_a_quiet_job_is_watched_on_after_its_version_expired(
     cluster.create(typed(JOB))
     thread = later(0.2, world.forget_history)
     other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     other.join()
 
@@ -272,7 +272,7 @@ def test_lists_alone_show_changes_where_watches_never_work(
     world.watches = False
     cluster.create(typed(JOB))
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
 
 
@@ -325,7 +325,7 @@ def test_a_watch_outlives_a_restart_of_the_server(
 ) -> None:
     cluster.create(typed(JOB))
     thread = later(0.3, server.stop, lambda: world.status("pytorchjobs", "mnist", "Succeeded"), server.start)
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=30)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=30)) == [[], ["Succeeded"]]
     thread.join()
 
 
@@ -334,7 +334,7 @@ def test_a_watch_outlives_429_and_a_cut_connection(cluster: KubernetesCluster, w
     busy = (429, {"kind": "Status", "message": "slow down"})
     thread = later(0.2, world.cut, lambda: world.refusals.extend([busy] * 3))
     other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     other.join()
 
@@ -346,7 +346,7 @@ def test_a_server_that_knows_no_roles_yet_ends_no_watch(
     said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
     thread = later(0.2, lambda: world.refusals.extend([(403, said)] * 3), world.cut)
     other = later(1.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert not world.refusals
     thread.join()
     other.join()
@@ -374,7 +374,7 @@ def test_rights_that_stay_away_delete_no_job(
 def test_a_deleted_object_ends_its_watch(cluster: KubernetesCluster, world: World) -> None:
     cluster.create(typed(JOB))
     thread = later(0.3, lambda: world.remove("pytorchjobs", "mnist"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[]]
     thread.join()
 
 
@@ -506,7 +506,7 @@ def test_a_webhook_briefly_away_refuses_no_pod(cluster: KubernetesCluster, world
     said = 'Error creating: Internal error occurred: failed calling webhook "x": connect: connection refused'
     world.event("pytorchjobs", "mnist", "FailedCreatePod", said)
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
 
 
@@ -516,7 +516,7 @@ def test_a_refusal_long_overcome_ends_no_watch(cluster: KubernetesCluster, world
     world.pod("mnist-master-0", MASTER, phase="Running")
     lost = later(0.2, lambda: world.remove("pods", "mnist-master-0"))
     thread = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     thread.join()
     lost.join()
 
@@ -527,7 +527,7 @@ def test_events_that_may_not_be_read_end_no_watch(
     world.plurals.discard("events")
     cluster.create(typed(JOB))
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
-    assert states(stored.manifest for stored in cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
+    assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
     assert len(caplog.records) == 1
     thread.join()
 
