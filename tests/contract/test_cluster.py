@@ -363,7 +363,7 @@ def test_the_nodes_of_a_trainjob_are_named_and_dated(with_trainer: Cluster) -> N
     wait_for(lambda: phases(with_trainer, where) == ["Running", "Running"])
     replicas = with_trainer.replicas(*where)
     assert [replica.name for replica in replicas] == ["node-0", "node-1"]
-    assert all(replica.started >= with_trainer.resource(*where).created for replica in replicas)
+    assert all(replica.started >= with_trainer.get(*where).created for replica in replicas)
 
 
 def test_a_stopped_trainjob_stays_and_goes_on(with_trainer: Cluster) -> None:
@@ -372,7 +372,7 @@ def test_a_stopped_trainjob_stays_and_goes_on(with_trainer: Cluster) -> None:
     with_trainer.stop(*where)
     wait_for(lambda: not {"Running", "Pending"} & set(phases(with_trainer, where)))
     ended = "Suspended" if with_trainer.traits.outlives_client else "Failed"
-    wait_for(lambda: with_trainer.resource(*where).state.phase == ended)
+    wait_for(lambda: with_trainer.get(*where).state.phase == ended)
     if with_trainer.traits.outlives_client:
         with_trainer.resume(*where)
         wait_for(lambda: phases(with_trainer, where) == ["Running", "Running"])
