@@ -74,7 +74,7 @@ class JobOperator:
             plain = job.changed_job(_without_pod_deadline)
             plain, printer = self.without_sidecar(plain)
             if printer and not self.local.store.exists("Job", printer["metadata"]["name"]):
-                self.local.create(printer)
+                self.local.create(Workload.parse(printer))
             if printer and not (self.shared(job) / ".podium-reads").exists():  # its startup probe
                 return
             self.local.create(plain.with_metadata(metadata).with_status({}))

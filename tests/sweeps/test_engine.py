@@ -13,6 +13,7 @@ from engine_place import LEASE_SECONDS, EngineThread, namespace
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict
 from podium.manifests.labels import READINGS
+from podium.manifests.typed import typed
 
 PROGRAM = """
 import sys, time
@@ -127,7 +128,7 @@ def test_an_experiment_runs_without_katib(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:
     start()
-    cluster.create(experiment())
+    cluster.create(typed(experiment()))
     status = finished(cluster)
     assert status["conditions"][-1]["reason"] == "ExperimentMaxTrialsReached"
     best = min(cluster.trials("sweep"), key=lambda trial: trial.value)
@@ -139,11 +140,11 @@ def test_trials_go_on_while_no_engine_runs(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:
     first = start("engine-a")
-    cluster.create(experiment(trials=4, parallel=2, wait=1.5))
+    cluster.create(typed(experiment(trials=4, parallel=2, wait=1.5)))
     until(lambda: len(cluster.list("Job")) == 2)
-    begun = {job["metadata"]["uid"] for job in cluster.list("Job")}
+    begun = {job.uid for job in cluster.list("Job")}
     first.stop()
-    assert {job["metadata"]["uid"] for job in cluster.list("Job")} == begun
+    assert {job.uid for job in cluster.list("Job")} == begun
     start("engine-b")
     finished(cluster)
     check_whole(cluster, server.world, 4)
@@ -155,7 +156,7 @@ def test_a_killed_engine_is_followed_without_a_double_trial(
     first = start("engine-a")
     until(lambda: "leads" in " ".join(first.said))
     second = start("engine-b")
-    cluster.create(experiment(trials=5, parallel=2, wait=0.7))
+    cluster.create(typed(experiment(trials=5, parallel=2, wait=0.7)))
     until(lambda: len(cluster.trials("sweep")) >= 2)
     first.engine._leadership._closed.set()  # as a process that hangs: it renews no more, and comes to itself later
     until(lambda: "leads" in " ".join(second.said), 5 * LEASE_SECONDS)
@@ -167,7 +168,7 @@ def test_the_api_server_may_be_away(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:
     start()
-    cluster.create(experiment(trials=4, parallel=2, wait=1.0))
+    cluster.create(typed(experiment(trials=4, parallel=2, wait=1.0)))
     until(lambda: len(cluster.list("Job")) == 2)
     server.stop()
     time.sleep(LEASE_SECONDS + 1)
@@ -178,7 +179,7 @@ def test_the_api_server_may_be_away(
 
 def test_more_trials_may_be_asked_for(start: Callable[..., EngineThread], cluster: KubernetesCluster) -> None:
     start()
-    cluster.create(experiment(trials=2, resumePolicy="LongRunning"))
+    cluster.create(typed(experiment(trials=2, resumePolicy="LongRunning")))
     finished(cluster)
     cluster.resume("Experiment", "sweep", {"maxTrialCount": 4})
     until(lambda: cluster.experiment("sweep").trial_count == 4)
@@ -191,7 +192,7 @@ def test_a_deleted_experiment_starts_nothing_more(
     start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
 ) -> None:
     engine = start()
-    cluster.create(experiment(trials=6, wait=0.5))
+    cluster.create(typed(experiment(trials=6, wait=0.5)))
     until(lambda: len(cluster.list("Job")) == 2)
     server.world.remove("experiments", "sweep")
     until(lambda: "Experiment sweep: deleted" in engine.said)
@@ -217,9 +218,9 @@ def test_a_trial_whose_job_is_deleted_by_hand_fails(
     start: Callable[..., EngineThread], cluster: KubernetesCluster
 ) -> None:
     start()
-    cluster.create(experiment(trials=1, parallel=1, wait=5.0))
+    cluster.create(typed(experiment(trials=1, parallel=1, wait=5.0)))
     job = until(lambda: cluster.list("Job"))[0]
-    cluster.api.delete("Job", job["metadata"]["name"])
+    cluster.api.delete("Job", job.name)
     status = finished(cluster)
     assert status["trialsFailed"] == 1
     assert "deleted" in cluster.trials("sweep")[0].message
@@ -241,7 +242,7 @@ def test_early_stopping_acts_while_trials_run(
         earlyStopping=stopping,
         algorithm={"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "3"}]},
     )
-    cluster.create(sweep)
+    cluster.create(typed(sweep))
     status = finished(cluster)
     stopped = [trial for trial in cluster.trials("sweep") if trial.phase == "EarlyStopped"]
     assert status["trialsEarlyStopped"] == len(stopped) >= 1

@@ -9,6 +9,7 @@ from katibcases import CASES, GOLDEN, experiment_of
 from test_experiment_golden import ALSO, RESUMED, SEARCH_DEPENDS, conditions, metrics, row_of
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.manifests.typed import typed
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def test_the_engine_ends_an_experiment_as_katib_did(name: str, place: str) -> No
     case = CASES[name]
     expected = case.get("podium") or case["katib"]
     with KubernetesCluster("kubernetes://team") as cluster:
-        cluster.create(experiment_of(case, place))
+        cluster.create(typed(experiment_of(case, place)))
         for _ in cluster.watch("Experiment", name, timeout=60):
             pass
         end = time.monotonic() + 30

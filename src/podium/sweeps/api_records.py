@@ -15,7 +15,6 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT, READINGS
-from podium.manifests.resource import Resource
 from podium.metrics import Reading, in_order
 from podium.sweeps.base import Records, TrialIO
 from podium.sweeps.pod_trial import PodTrial
@@ -55,7 +54,7 @@ class ApiRecords(Records):
         trials = self._cluster.trials(self.name)
         own = [trial for trial in trials if any(owner.get("uid") == self._uid for owner in trial.owners)]
         for kind in {trial.workload.kind for trial in own}:
-            jobs = map(Resource.parse, self._cluster.list(kind, {EXPERIMENT: self.name}))
+            jobs = self._cluster.list(kind, {EXPERIMENT: self.name})
             self._jobs |= {(kind, job.name) for job in jobs}
         return own
 

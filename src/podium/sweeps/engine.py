@@ -171,7 +171,7 @@ class Engine:
             if known.controller.join(0):
                 del self._running[name]
                 with suppress(NotFound):
-                    stored = self._cluster.resource("Experiment", name)
+                    stored = self._cluster.get("Experiment", name)
                     self.ended += stored.state.finished
                     self._report(f"Experiment {name}: {stored.state.phase}")
                     self._see(stored)

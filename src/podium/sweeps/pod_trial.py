@@ -54,7 +54,7 @@ class PodTrial(TrialIO):
     def start(self) -> None:
         """Create the job, or take up the one that an earlier engine created for this trial."""
         try:
-            self._cluster.create(self._job.manifest)
+            self._cluster.create(self._job)
         except Conflict:
             present = self._cluster.workload(self._kind, self._name)
             if all(owner.get("uid") != self._trial.uid for owner in present.owners):
@@ -64,7 +64,9 @@ class PodTrial(TrialIO):
 
     def changes(self) -> Iterator[Workload]:
         with suppress(NotFound):
-            yield from map(Workload.parse, self._cluster.watch(self._kind, self._name))
+            for job in self._cluster.watch(self._kind, self._name):
+                assert isinstance(job, Workload)
+                yield job
 
     def lines(self) -> Iterator[str]:
         return self._readers[0].follow()
@@ -174,7 +176,7 @@ def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
     owner = {"apiVersion": trial.api_version, "kind": "Trial", "name": trial.name, "uid": trial.uid}
     merge(draft.body, ("metadata",), {"ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]})
     draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
-    reporting = {replica.role for replica, _ in experiment.with_workload(job).wrapped_containers()}
+    reporting = experiment.wrapped_roles(job)
     for role, container in draft.containers(experiment.template.primary_container):
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": trial.name}])
         if role_of(role, job.operator) not in reporting:
