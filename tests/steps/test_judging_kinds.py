@@ -16,8 +16,8 @@ from podium.data import artifact
 from podium.data.schema import Column
 from podium.errors import InvalidInput
 from podium.models import open_registry
+from podium.models.version import PREDICTIONS, TARGET
 from podium.steps.prepare_data import DataSettings, prepare_data
-from podium.training.handover import PREDICTIONS, TARGET
 
 Array = np.ndarray[Any, Any]
 
@@ -99,8 +99,8 @@ def test_a_regression_is_promoted_by_a_paired_permutation_test(numbers: Judge, d
     third = numbers.challenge("r3", tmp_path / "weak")
     assert (third["outcome"], third["champion"]) == ("kept", "r2")
     assert third["reasons"][0].startswith("no: better than the champion: rmse ")
-    summary = open_registry(tmp_path / "store").model("real").versions[0]
-    assert (summary.metric, summary.value) == ("rmse", pytest.approx(first["value"]))
+    facts = open_registry(tmp_path / "store").model("real").versions[0].facts
+    assert (facts.metric.name, facts.value) == ("rmse", pytest.approx(first["value"]))
 
 
 def test_a_regressions_limit_is_a_maximum(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
