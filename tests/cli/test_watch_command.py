@@ -132,7 +132,7 @@ def test_two_watches_of_one_command_are_refused(tmp_path: Path) -> None:
         (["x", "--", "rnu"], "'rnu' is not a command of podium"),
         (["x", "--", "watch", "y"], "'watch' is not a command"),
         (["x", "--every", "soon", "--", "run"], "--every is a time such as"),
-        (["s3:/x", "--", "run"], "did you mean s3://x?"),
+        (["s3:/x", "--", "run"], "not a URL: 's3:/x'"),
         (["x", "--notify", "http://h/", "--", "models", "list"], "notifies nobody"),
         (["x", "--notify", "ftp://h/", "--", "run"], "begins with http"),
     ],
