@@ -89,13 +89,13 @@ class Launched(ABC):
     """
 
     def __init__(self, session: Session, kind: str, name: str) -> None:
-        self._session = session
+        self.session = session
         self.kind, self.name = kind, name
 
     @property
     def cluster(self) -> Cluster:
         """The cluster, open."""
-        return self._session.cluster
+        return self.session.cluster
 
     def wait(self) -> Self:
         """Show its progress until it has ended: a table in a notebook's cell, lines anywhere else.
@@ -136,7 +136,7 @@ class Launched(ABC):
     def stop(self) -> Self:
         """Stop it; its record and what it printed stay."""
         self.cluster.stop(self.kind, self.name)
-        self._session.join()
+        self.session.join()
         return self
 
     def delete(self) -> None:
@@ -146,7 +146,7 @@ class Launched(ABC):
 
     def close(self) -> None:
         """Stop what still runs in this process and release the cluster; the object can be used on."""
-        self._session.close()
+        self.session.close()
 
 
 def follow(

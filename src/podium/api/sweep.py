@@ -186,7 +186,7 @@ class Sweep(Launched):
         reported = self.finished
         given = {"maxTrialCount": trials, "parallelTrialCount": parallel, "maxFailedTrialCount": failures}
         self.cluster.resume("Experiment", self.name, {key: value for key, value in given.items() if value is not None})
-        self._session.keep_open("Experiment", self.name)
+        self.session.keep_open("Experiment", self.name)
         return self.wait(reported=reported) if wait else self
 
     def wait(self, *, reported: Mapping[str, str] | None = None) -> Self:
@@ -331,7 +331,7 @@ def begin(
     warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
     say(f"Experiment {experiment.name}{warm}, at {cluster.url}")
     begun = Sweep(spec, experiment.name, cluster)
-    begun._session.keep_open("Experiment", begun.name)
+    begun.session.keep_open("Experiment", begun.name)
     return begun
 
 

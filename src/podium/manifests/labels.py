@@ -89,3 +89,6 @@ WARM_START = "podium.dev/warm-start"
 
 READINGS = "podium.dev/readings"
 """Annotation of a Trial: the first values of its objective, by which a stopping rule judges later trials."""
+
+KATIB_FINALIZERS = ("clean-metrics-in-db", "update-prometheus-metrics")
+"""What Katib's controller holds Trials and Experiments by: without it their deletion would wait for good (observed)."""

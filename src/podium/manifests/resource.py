@@ -8,7 +8,7 @@ from typing import Any, Self
 from podium.errors import InvalidInput
 from podium.manifests.conditions import Manifest, State, status_of
 from podium.manifests.draft import Draft
-from podium.manifests.fields import Attribute, mapping, objects, text, texts
+from podium.manifests.fields import Attribute, mapping, objects, strings, text, texts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +81,7 @@ class Resource:
     is_leaving = Attribute("metadata.deletionTimestamp", bool)
     """Whether it is being deleted."""
 
+    finalizers = Attribute("metadata.finalizers", strings)
     owners = Attribute("metadata.ownerReferences", objects)
     """Entries of ``metadata.ownerReferences``."""
 

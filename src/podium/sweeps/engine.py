@@ -19,6 +19,7 @@ from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import Status, mark, restart
+from podium.manifests.labels import KATIB_FINALIZERS
 from podium.manifests.resource import Resource
 from podium.sweeps.api_records import ApiRecords
 from podium.sweeps.controller import ExperimentController
@@ -49,7 +50,6 @@ class Engine:
         holder: Name of this process, different from every other engine's.
         image: Of the container that prints a trial's metrics file: one with podium.
         report: Says what it does, a line each.
-        adopt: Whether Experiments that Katib left running are taken over.
         lease_seconds: After how long without a sign of life another engine takes over.
     """
 
@@ -60,10 +60,9 @@ class Engine:
         holder: str,
         image: str,
         report: Callable[[str], None],
-        adopt: bool = False,
         lease_seconds: float = DURATION_SECONDS,
     ) -> None:
-        self._cluster, self._image, self._report, self._adopt = cluster, image, report, adopt
+        self._cluster, self._image, self._report = cluster, image, report
         self._holder, self._lease_seconds = holder, lease_seconds
         self._leadership: Leadership | None = None
         self._running: dict[str, _Running] = {}
@@ -123,10 +122,10 @@ class Engine:
         }
 
     def _refuse_katib(self) -> None:
-        if not self._adopt and self._cluster.has_katib:
+        if self._cluster.has_katib:
             raise Conflict(
                 "Katib is installed on this cluster: two engines would run the same Experiments",
-                "remove Katib first, then start with --adopt to take over what it left running (docs/migrate.md)",
+                "docs/migrate.md says how podium takes over from Katib, with the Experiments that run",
             )
 
     def _leads(self) -> bool:
@@ -137,6 +136,7 @@ class Engine:
         from urllib3.exceptions import HTTPError
 
         api = self._cluster.api
+        self._release_from_katib()
         while not self._stopping.is_set() and not leadership.lost.is_set():
             try:
                 items, version = api.all_of("Experiment")
@@ -164,6 +164,14 @@ class Engine:
             except PodiumError as error:
                 self._report(f"error: {error.message}")
                 leadership.lost.wait(1.0)
+
+    def _release_from_katib(self) -> None:
+        """Take Katib's finalizers off what it left, so that people can delete it."""
+        for kind in ("Experiment", "Trial"):
+            for left in self._cluster.list(kind):
+                kept = [name for name in left.finalizers if name not in KATIB_FINALIZERS]
+                if len(kept) < len(left.finalizers):
+                    self._cluster.api.patch(kind, left.name, {"metadata": {"finalizers": kept}})
 
     def _look_after_ended(self) -> None:
         """Take note of the Experiments that ended; one that broke off goes on."""

@@ -14,7 +14,7 @@ from podium.manifests.draft import Draft, merge, set_env
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.fields import items
+from podium.manifests.fields import items, present
 from podium.manifests.labels import EXPERIMENT, TRIAL
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import Reading, read_json, read_text
@@ -52,9 +52,12 @@ class PodTrial(TrialIO):
         self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
 
     def start(self) -> None:
-        """Create the job, or take up the one that an earlier engine created for this trial."""
+        """Create the job as it is written, or take up the one that an earlier engine created for this trial.
+
+        Nothing is added to its pods: whoever wrote the Experiment decided what they may do.
+        """
         try:
-            self._cluster.create(self._job)
+            self._cluster.api.create(self._kind, self._job.manifest)
         except Conflict:
             present = self._cluster.workload(self._kind, self._name)
             if all(owner.get("uid") != self._trial.uid for owner in present.owners):
@@ -200,6 +203,7 @@ def _print_file(draft: Draft, role: str, container: dict[str, Any], path: str, i
     folder = named_folder(PurePosixPath(path).parent, [*words_of(container), *values])
     ready = str(folder / READY)
     sidecar = {
+        **present(securityContext=container.get("securityContext")),
         "name": SIDECAR,
         "image": image,
         "command": ["python", "-m", "podium.sweeps.print_file", path, ready],
