@@ -13,7 +13,7 @@ from PIL import Image
 from podium.data import preprocessing
 from podium.data.options import DataOptions
 from podium.data.sources import images
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage import connect
 
@@ -35,7 +35,9 @@ def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 3
 
 def read(folder: Path | str, tmp_path: Path, **options: Any) -> Raw:
     (tmp_path / "scratch").mkdir(parents=True, exist_ok=True)
-    return images.read(str(folder), DataOptions.read("", options), tmp_path / "scratch")
+    given = DataOptions.read("", options)
+    images.IMAGES.check(given)
+    return images.IMAGES.read(str(folder), given, tmp_path / "scratch")
 
 
 def test_a_folder_for_each_class_is_a_dataset(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import pytest
 
 from podium.data.options import DataOptions
 from podium.data.schema import InputDescription, Split
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw
 from podium.data.splits import Division, divide
 from podium.errors import InvalidInput
 

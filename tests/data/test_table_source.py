@@ -14,7 +14,7 @@ from podium.data import preprocessing
 from podium.data.options import DataOptions
 from podium.data.row_files import open_rows
 from podium.data.sources import table
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage import connect
 
@@ -34,7 +34,9 @@ def people(tmp_path: Path) -> Path:
 
 def read(path: Path | str, tmp_path: Path, **options: Any) -> Raw:
     (tmp_path / "scratch").mkdir(parents=True, exist_ok=True)
-    return table.read(str(path), DataOptions.read(options.pop("target", "label"), options), tmp_path / "scratch")
+    given = DataOptions.read(options.pop("target", "label"), options)
+    table.TABLE.check(given)
+    return table.TABLE.read(str(path), given, tmp_path / "scratch")
 
 
 def fitted(raw: Raw, *train: int) -> Raw:

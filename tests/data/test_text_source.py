@@ -10,7 +10,7 @@ from podium.data import preprocessing
 from podium.data.options import DataOptions
 from podium.data.row_files import open_rows
 from podium.data.sources import text
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw
 from podium.errors import InvalidInput, PodiumError
 
 REVIEWS = """text,stars,label
@@ -28,7 +28,9 @@ def reviews(tmp_path: Path) -> Path:
 
 def read(path: Path, tmp_path: Path, *train: int, target: str = "label", **options: Any) -> Raw:
     (tmp_path / "scratch").mkdir(parents=True, exist_ok=True)
-    raw = text.read(str(path), DataOptions.read(target, options), tmp_path / "scratch")
+    given = DataOptions.read(target, options)
+    text.TEXT.check(given)
+    raw = text.TEXT.read(str(path), given, tmp_path / "scratch")
     assert raw.fit is not None
     return raw.fit(np.array(train))
 

@@ -136,20 +136,6 @@ class DataOptions:
         require(self.gap >= 0, "gap >= 0", gap=self.gap)
         require(not self.gap or bool(self.time), "a gap is one of time", "time=COLUMN", gap=self.gap)
 
-    def only(self, source: str, *names: str) -> None:
-        """Refuse options that a kind of source does not know.
-
-        Args:
-            source: ``table``, for example.
-            names: Options it knows besides those that all sources know.
-
-        Raises:
-            InvalidInput: One that it does not know is given.
-        """
-        for option in fields(self):
-            if option.name not in (*COMMON, *names) and getattr(self, option.name) != option.default:
-                raise InvalidInput(f"{source} has no option {option.name}", suggestion(option.name, (*names, *COMMON)))
-
     @classmethod
     def read(cls, target: str, options: Mapping[str, Any]) -> "DataOptions":
         """Check and convert what a user wrote.

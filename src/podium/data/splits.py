@@ -21,7 +21,7 @@ from podium.data.blocks import Selection
 from podium.data.hashes import Hashes, hash_items, hash_labels, mix
 from podium.data.options import DataOptions, written
 from podium.data.schema import PART_NAMES, Array
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw
 from podium.errors import InvalidInput, require
 
 log = logging.getLogger(__name__)

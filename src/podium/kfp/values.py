@@ -142,14 +142,13 @@ def _check_metric(
 
     One of the user's own is imported and tried where its package is on this machine.
     """
-    from podium.data.sources.known import DATASETS
     from podium.scoring import METRICS, FunctionMetric, choose_metric, find_metric
     from podium.scoring.own_metric import is_found, try_out
 
     objective, maximize = (experiment.objective.metric, experiment.objective.maximize) if experiment else ("", None)
     known = METRICS.get(text.rpartition(":")[2] or objective)
-    pictures = data is not None and (data.dataset in DATASETS or data.kind == "images")
-    kind = "classification" if pictures else known.kind if known else None
+    always = data.reader.kind if data and not data.is_prepared else ""
+    kind = always or (known.kind if known else None)
     if text or kind or rule.metric:
         metric = choose_metric(text, kind or "classification", objective, maximize)
         decisive = find_metric(rule.metric) if rule.metric else metric

@@ -6,12 +6,12 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from podium.data.options import of_pipeline
 from podium.data.sources.known import DATASETS, known_dataset
+from podium.data.sources.source import SOURCES, Source, find_source
 from podium.errors import InvalidInput, require, suggestion
 from podium.settings import Settings
 
@@ -19,17 +19,11 @@ if TYPE_CHECKING:
     from podium.data.artifact import DatasetInfo, Extras, Selection, Split
     from podium.data.hashes import Hashes
     from podium.data.options import DataOptions
-    from podium.data.sources.raw import Raw
+    from podium.data.sources.source import Raw
     from podium.data.splits import Division
 
 log = logging.getLogger("podium.data")
 summary = logging.getLogger("podium.data.summary")
-
-SOURCES = ("images", "table", "text", "npz")
-"""What may stand before the colon of a dataset, each a module of podium.data.sources."""
-
-KNOWN_OPTIONS = ("validation", "split", "split_seed")
-"""Options of mnist and fashion-mnist, whose images, classes and test part are given."""
 
 SMALL = 4 << 20
 """Bytes of data that are read as a whole before a run begins."""
@@ -73,9 +67,10 @@ class DataSettings:
             if wrong := ", ".join(f"{name}={value!r}" for name, value in given.items() if value):
                 raise InvalidInput(f"a prepared dataset is taken as it is, but got {wrong}", "leave the options out")
         elif self.options and self.dataset in DATASETS:
+            known = find_source(self.dataset).options
             for name in (*self.data_options, *(["target"] if self.target else [])):
-                if name not in KNOWN_OPTIONS:
-                    raise InvalidInput(f"{self.dataset} has no option {name}", f"options: {', '.join(KNOWN_OPTIONS)}")
+                if name not in known:
+                    raise InvalidInput(f"{self.dataset} has no option {name}", f"options: {', '.join(known)}")
 
     @property
     def kind(self) -> str:
@@ -84,9 +79,19 @@ class DataSettings:
         return kind if colon and kind in SOURCES else ""
 
     @property
+    def reader(self) -> Source:
+        """The source that reads the data; a prepared dataset has none."""
+        return find_source(self.kind or self.dataset)
+
+    @property
+    def location(self) -> str:
+        """Where the source finds the data: what stands after the colon; of a known dataset, its source."""
+        return self.dataset.partition(":")[2] if self.kind else self.source
+
+    @property
     def name(self) -> str:
         """Name of the dataset if the options have none: that of the known dataset, or of the file without ending."""
-        return Path(self.dataset.partition(":")[2].rstrip("/")).name.partition(".")[0] if self.kind else self.dataset
+        return Path(self.location.rstrip("/")).name.partition(".")[0] if self.kind else self.dataset
 
     @property
     def is_prepared(self) -> bool:
@@ -102,10 +107,9 @@ class DataSettings:
             return (self.source,) if self.source and not self.source.startswith("http") else ()
         if self.is_prepared:
             return (f"{self.dataset.rstrip('/')}/dataset.json",)  # it holds the checksums of all files
-        location, test = self.dataset.partition(":")[2], self.options.test
-        if not location:
+        if not self.location:
             raise InvalidInput(f"{self.dataset} names no file or folder", "as in table:houses.csv")
-        return (location, *([test] if isinstance(test, str) else []))
+        return (self.location, *([self.options.test] if isinstance(self.options.test, str) else []))
 
     @property
     def training_items(self) -> int | None:
@@ -156,9 +160,8 @@ def check_data(settings: DataSettings, *, metric: str, model_name: str, storage:
         return info
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch, of_pipeline(settings.data_options), _heard():
         if not all(is_small(path, SMALL) for path in paths if path):
-            module = import_module(f"podium.data.sources.{settings.kind}")
-            if columns := getattr(module, "open_file", None):
-                columns(settings.dataset.partition(":")[2], settings.options, Path(scratch))
+            settings.reader.check(settings.options)
+            settings.reader.open(settings.location, settings.options, Path(scratch))
             return None
         info = prepare(settings, f"{scratch}/data", f"{scratch}/test", None, metric)
         if model_name:
@@ -189,10 +192,12 @@ def prepare(
     if settings.is_prepared:
         _check_metric(metric, artifact.describe(settings.dataset).kind)
         return artifact.copy(settings.dataset, target, test)
+    source, options, limit = settings.reader, settings.options, settings.limit or None
+    source.check(options)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch, _heard() as warnings:
-        raw = _read(settings, cache or Settings.from_environment().cache, Path(scratch))
+        folder = cache or Settings.from_environment().cache if source.cached else Path(scratch)
+        raw = source.read(settings.location, options, folder)
         _check_metric(metric, raw.kind)
-        options, limit = settings.options, settings.limit or None
         division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
         own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
@@ -229,16 +234,6 @@ def _check_metric(text: str, kind: str) -> None:
 
     if known := METRICS.get(text.rpartition(":")[2]):
         require_kind(known, kind)
-
-
-def _read(settings: DataSettings, cache: Path, scratch: Path) -> "Raw":
-    if settings.kind:
-        location = settings.dataset.partition(":")[2]
-        module = import_module(f"podium.data.sources.{settings.kind}")
-        return cast("Raw", module.read(location, settings.options, scratch))
-    from podium.data.sources import mnist
-
-    return mnist.read(known_dataset(settings.dataset), cache=cache, source=settings.source or None)
 
 
 def _check_overlaps(parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, allowed: bool) -> None:

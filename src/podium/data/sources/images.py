@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from podium.data.options import DataOptions, changed, written
+from podium.data.options import COMMON, DataOptions, changed, written
 from podium.data.pictures import ENDINGS, is_picture, look_at
 from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription, Split
 from podium.data.sources.fetching import fetch_folder
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw, Source
 from podium.errors import InvalidInput, PodiumError, require
 from podium.machine import cores
 
@@ -63,7 +63,6 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         InvalidInput: There are no classes, a picture cannot be read, or sizes differ and ``resize`` is not given. The
             message names the files.
     """
-    options.only("images", "resize", "channels", "group")
     root = fetch_folder(location, scratch)
     parts = find_parts(root, location)
     if isinstance(options.test, str):
@@ -262,3 +261,6 @@ def _refuse(bad: Sequence[str]) -> None:
     if bad:
         more = f"\n… and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
         raise InvalidInput("\n".join(bad[:MOST_NAMED]) + more, "remove these files, or save them again")
+
+
+IMAGES = Source(name="images", options=("resize", "channels", "group", *COMMON), read=read, kind="classification")

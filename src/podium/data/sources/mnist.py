@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from podium.data.schema import InputDescription, Split
 from podium.data.sources import origins
 from podium.data.sources.known import FILES, Known
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw, Source
 from podium.errors import Damaged, Failed, PodiumError
 from podium.storage import connect
 
@@ -44,9 +44,19 @@ class Fetched:
         return read_idx(self.files[name], name, 3 if "images" in name else 1)
 
 
-def read(known: Known, *, cache: Path, source: str | None = None) -> Raw:
-    """Return the training images, to be divided, and the test images; arguments and errors as of `fetch`."""
-    fetched = fetch(known, cache=cache, source=source)
+def known_source(known: Known) -> Source:
+    """Return the source of a known dataset: its location is that of its files if it is not empty."""
+    return Source(
+        name=known.name,
+        options=("validation", "split", "split_seed"),  # images, classes and the test part are given
+        read=lambda location, options, cache: _read(known, fetch(known, cache=cache, source=location or None)),
+        kind="classification",
+        cached=True,
+    )
+
+
+def _read(known: Known, fetched: Fetched) -> Raw:
+    """Return the training images, to be divided, and the test images."""
     items, test = (
         Split(inputs={"images": fetched.array(images)}, target=fetched.array(labels))
         for images, labels in (FILES[:2], FILES[2:])
@@ -98,7 +108,7 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     raise Failed("\n".join([f"no source has the files of {known.name}; tried", *reasons]), _supply_hint(known))
 
 
-def _try(known: Known, candidate: origins.Source) -> Fetched:
+def _try(known: Known, candidate: origins.Origin) -> Fetched:
     log.info("reading %s from %s", known.name, candidate.name)
     try:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:

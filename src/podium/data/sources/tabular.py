@@ -17,11 +17,14 @@ from podium.data.row_files import open_rows
 from podium.data.rows import RowFile, Rows
 from podium.data.schema import Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file
-from podium.data.sources.raw import Raw
+from podium.data.sources.source import Raw
 from podium.data.values import DATES, MISSING_VALUES, Guess, to_days, to_numbers, to_text
 from podium.errors import InvalidInput, require
 
 log = logging.getLogger(__name__)
+
+ROWS = ("target", "group", "time", "gap", "part", "delimiter", "encoding", "missing_values", "decimal", "thousands")
+"""The options of all sources of rows."""
 
 MANY_NUMBERS = 100
 """A target of more different whole numbers is a quantity rather than a class."""

@@ -8,12 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.hashes import hash_texts
-from podium.data.options import DataOptions, written
+from podium.data.options import COMMON, DataOptions, written
 from podium.data.preprocessing.text import MAX_WORDS, TextPreprocessing, words
 from podium.data.rows import RowFile, Rows
 from podium.data.schema import InputDescription
-from podium.data.sources.raw import Raw
-from podium.data.sources.tabular import Survey, open_table, survey
+from podium.data.sources.source import Raw, Source
+from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.values import to_text
 
 
@@ -38,10 +38,8 @@ def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
     """Open a table that has the columns that options name, and one of sentences.
 
     Raises:
-        InvalidInput: It cannot be opened or lacks one, or an option is not one of text.
+        InvalidInput: It cannot be opened or lacks one.
     """
-    options.only("text", "target", "group", "time", "gap", "part", "text", "length", "max_words", "delimiter",
-                 "encoding", "missing_values", "decimal", "thousands")  # fmt: skip
     file = open_table(location, options, scratch)
     file.require(_column(file, options), role=f"the text ({written('text', 'NAME')} names another)")
     return file
@@ -68,3 +66,6 @@ def _fit(raw: Raw, seen: Survey, column: str, options: DataOptions, train: NDArr
     )
     described = {"tokens": InputDescription(meaning="tokens"), "mask": InputDescription()}
     return seen.fitted(raw, preprocessing, described, scratch, "remove the row")
+
+
+TEXT = Source(name="text", options=(*ROWS, "text", "length", "max_words", *COMMON), read=read, open=open_file)

@@ -1,14 +1,18 @@
-"""What a source hands over."""
+"""Data sources: what reads ``dataset=NAME:LOCATION``. A new one is a file with its Source, and a line in SOURCES."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.options import DataOptions
 from podium.data.schema import Array, InputDescription, Split, check_kind
-from podium.errors import require
+from podium.data.sources.known import DATASETS
+from podium.errors import InvalidInput, require, suggestion
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -18,8 +22,7 @@ if TYPE_CHECKING:
 class Raw:
     """The items of a source: all of them to be divided, or with parts that the source has divided itself.
 
-    Every source module has ``read(location: str, options: DataOptions, scratch: Path) -> Raw``. Arrays may be mapped
-    from files, for example below scratch, and larger than memory; scratch is removed once the artifact is written.
+    Arrays may be mapped from files, for example below the folder that a source is given, and larger than memory.
     """
 
     items: Split
@@ -87,3 +90,56 @@ class Raw:
             if column is not None:
                 require(column.shape == (len(self.items),), f"{name} has one value an item", items=len(self.items),
                         shape=column.shape)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """A data source. Its functions take a location, the options, and a folder for what they fetch or unpack."""
+
+    name: str
+    """What stands before the colon of a dataset, or the name of a known one."""
+
+    options: tuple[str, ...]
+    """The data options that it has."""
+
+    read: Callable[[str, DataOptions, Path], Raw]
+    """Reads the data."""
+
+    open: Callable[[str, DataOptions, Path], Any] = lambda location, options, folder: None
+    """Refuses a large file whose columns are not those that the options name, without reading it."""
+
+    kind: str = ""
+    """``classification`` or ``regression``, if the data are always of one kind."""
+
+    cached: bool = False
+    """Whether its folder is the cache of this machine, not one that is removed once the artifact is written."""
+
+    def check(self, options: DataOptions) -> None:
+        """Refuse options that it does not have.
+
+        Raises:
+            InvalidInput: One that it does not have is given.
+        """
+        for option in fields(options):
+            if option.name not in self.options and getattr(options, option.name) != option.default:
+                raise InvalidInput(f"{self.name} has no option {option.name}", suggestion(option.name, self.options))
+
+
+SOURCES = {
+    "images": "podium.data.sources.images:IMAGES",
+    "table": "podium.data.sources.table:TABLE",
+    "text": "podium.data.sources.text:TEXT",
+    "npz": "podium.data.sources.npz:NPZ",
+}
+"""Where the Source of each name is; it is imported when it is needed."""
+
+
+def find_source(name: str) -> Source:
+    """Return the source of a name of SOURCES, or of a known dataset."""
+    if name in DATASETS:
+        from podium.data.sources.mnist import known_source
+
+        return known_source(DATASETS[name])
+    module, _, declared = SOURCES[name].partition(":")
+    source: Source = getattr(import_module(module), declared)
+    return source
