@@ -214,6 +214,47 @@ def test_what_cannot_run_fails_with_the_rules_sentence(
     assert cluster.list("Trial") == []
 
 
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            {"metricsCollectorSpec": {
+                "collector": {"kind": "TensorFlowEvent"},
+                "source": {"fileSystemPath": {"kind": "Directory", "path": "/logs"}}}},
+            "not from TensorFlowEvent",
+        ),
+        (
+            {"algorithm": {"algorithmName": "pbt", "algorithmSettings": [
+                {"name": "suggestion_trial_dir", "value": "/pbt"}, {"name": "n_population", "value": "5"},
+                {"name": "truncation_threshold", "value": "0.2"}]},
+             "parameters": [{"name": "lr", "parameterType": "double",
+                             "feasibleSpace": {"min": "0.1", "max": "0.2", "step": "0.1"}}],
+             "resumePolicy": "FromVolume"},
+            "does not run pbt",
+        ),
+    ],
+)  # fmt: skip
+def test_what_pods_lack_is_refused(
+    change: dict[str, Any], sentence: str, start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.api.create("Experiment", experiment(**change))
+    status = finished(cluster)
+    assert sentence in status["conditions"][-1]["message"]
+    assert cluster.list("Trial") == []
+
+
+def test_what_katib_held_can_be_deleted(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, server: ApiServer
+) -> None:
+    left = experiment("left")
+    left["metadata"]["finalizers"] = ["update-prometheus-metrics", "example.com/other"]
+    left["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
+    server.world.put("experiments", left)
+    start()
+    until(lambda: server.world.objects["experiments", "left"]["metadata"]["finalizers"] == ["example.com/other"])
+
+
 def test_a_trial_whose_job_is_deleted_by_hand_fails(
     start: Callable[..., EngineThread], cluster: KubernetesCluster
 ) -> None:
