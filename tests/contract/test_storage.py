@@ -14,6 +14,8 @@ import pytest
 
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.storage import Storage, connect
+from podium.storage.base import SourceChanged
+from podium.storage.files import FileStorage
 from podium.storage.s3.storage import S3Storage
 
 
@@ -350,3 +352,74 @@ def test_reading_many_tells_which_one_is_missing(storage: Storage) -> None:
     found = dict(storage.get_many(["a", "b"]))
     assert found["a"] == b"1"
     assert isinstance(found["b"], NotFound)
+
+
+LARGE = hashlib.sha256(b"seed").digest() * (9 << 15)
+
+
+@pytest.mark.parametrize("content", [b"", b"small", LARGE], ids=["empty", "small", "large"])
+def test_a_copy_has_the_bytes_of_its_source(
+    storage: Storage, reopen: Callable[[str], Storage], content: bytes, tmp_path: Path
+) -> None:
+    source = storage.put("from/a b", content)
+    assert storage.copy("to/ü", storage, "from/a b").size == len(content)
+    copied = reopen(storage.join("deep/er")).copy("c", reopen(storage.join("from")), "a b", source_etag=source.etag)
+    assert storage.head("deep/er/c").etag == copied.etag  # type: ignore[union-attr]
+    other = connect(tmp_path / "another")
+    other.copy("out", storage, "from/a b", source_etag=source.etag)
+    storage.copy("back", other, "out", if_absent=True)
+    assert [storage.get(key) for key in ("to/ü", "deep/er/c", "back", "from/a b")] == [content] * 4
+    assert other.get("out") == content
+    assert list(storage.sweep("", _soon(), delete=False)) == []
+
+
+@pytest.mark.parametrize("content", [b"small", LARGE], ids=["small", "large"])
+def test_a_copy_leaves_what_it_must_not_replace(storage: Storage, content: bytes) -> None:
+    source = storage.put("source", content)
+    storage.copy("key", storage, "source", if_absent=True, source_etag=source.etag)
+    storage.put("key", b"another")
+    with pytest.raises(Conflict, match="key"):
+        storage.copy("key", storage, "source", if_absent=True, source_etag=source.etag)
+    assert storage.get("key") == b"another"
+    storage.copy("key", storage, "source")
+    assert storage.get("key") == content
+
+
+@pytest.mark.parametrize("content", [b"small", LARGE], ids=["small", "large"])
+def test_a_changed_source_is_not_copied(storage: Storage, content: bytes) -> None:
+    first = storage.put("source", content)
+    storage.put("source", content[::-1])
+    with pytest.raises(SourceChanged, match="source changed"):
+        storage.copy("key", storage, "source", source_etag=first.etag)
+    with pytest.raises(NotFound, match="no/such"):
+        storage.copy("key", storage, "no/such")
+    assert storage.head("key") is None
+
+
+def test_a_copy_does_not_change_with_its_source(storage: Storage) -> None:
+    storage.put("source", LARGE)
+    storage.copy("key", storage, "source")
+    if isinstance(storage, FileStorage):
+        with (storage.root / "source").open("r+b") as file:  # as a trainer that writes in place
+            file.write(b"changed")
+    storage.put("source", b"changed")
+    assert storage.get("key") == LARGE
+    storage.delete("source")
+    assert storage.get("key") == LARGE
+
+
+def test_one_of_many_threads_wins_copying(storage: Storage) -> None:
+    for number in range(3):
+        storage.put(f"source-{number}", bytes([number]) + LARGE)
+
+    def attempt(number: int) -> int | None:
+        try:
+            storage.copy("race", storage, f"source-{number}", if_absent=True)
+        except Conflict:
+            return None
+        return number
+
+    with ThreadPoolExecutor(3) as pool:
+        winners = [number for number in pool.map(attempt, range(3)) if number is not None]
+    assert len(winners) == 1
+    assert storage.get("race") == bytes(winners) + LARGE

@@ -3,13 +3,15 @@
 import json
 import re
 import shutil
-from dataclasses import asdict
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from s3servers import KEYS, Application, moto
 
 from podium.data import artifact
 from podium.errors import Conflict, InvalidInput, NotFound
@@ -20,6 +22,9 @@ from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.promote import Promotion, promote
 from podium.steps.upload_model import upload_model
+from podium.storage import connect, transfer
+from podium.training.handover import Evaluation
+from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
 
@@ -154,6 +159,72 @@ def test_a_model_changed_after_its_evaluation_is_not_uploaded(
     with pytest.raises(Conflict, match=r"model.safetensors under .* changed after the evaluation"):
         uploaded(tmp_path)
     assert not (tmp_path / "store").exists()
+
+
+def test_an_evaluation_of_an_earlier_version_is_read(tmp_path: Path) -> None:
+    golden = Path(__file__).parents[1] / "golden/evaluation-before-etags.json"
+    evaluation = Evaluation.read(golden)
+    assert evaluation.chosen.name == "train-1"
+    assert not evaluation.winner.etags
+    evaluation.write(tmp_path / "again")
+    written = json.loads((tmp_path / "again").read_text())
+    assert written["winner"].pop("etags") == {}
+    assert written == json.loads(golden.read_text())
+
+
+def test_a_file_written_again_with_the_same_bytes_is_uploaded(
+    judged: object, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    model = candidates["strong"] / "model.onnx"
+    content = model.read_bytes()
+    model.write_bytes(content)
+    assert stored(tmp_path).read("model.onnx") == content
+
+
+@pytest.fixture
+def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """What is downloaded from an S3 server that the environment names."""
+    keys: list[str] = []
+
+    def counting(application: Application) -> Application:
+        def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+            if environ["REQUEST_METHOD"] == "GET":
+                keys.append(environ["PATH_INFO"])
+            return application(environ, start_response)
+
+        return call
+
+    with moto(around=counting) as url:
+        for name, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():
+            monkeypatch.setenv(name, value)
+        yield keys
+
+
+@pytest.mark.parametrize(("padding", "expected"), [(0, 3), (9 << 20, 2)], ids=["small", "large"])
+def test_a_model_is_read_no_more_often_than_needed(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, reads: list[str], padding: int, expected: int
+) -> None:
+    import onnx
+
+    file = candidates["strong"] / "model.onnx"
+    graph = onnx.load(file)
+    graph.doc_string = "x" * padding
+    onnx.save(graph, file)
+    bucket = connect(f"s3://podium-reads-{padding}", create=True)
+    uri = bucket.join("strong")
+    transfer.put(candidates["strong"], connect(uri))
+    replace(Origin.read(str(candidates["strong"])), uri=uri).write()
+    evaluate(tiny_dataset, [uri], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path))
+    version = upload_model(uri, tmp_path / "predictions", tmp_path / "evaluation", beside=uri, model_name="tiny",
+                           storage=bucket.url)  # fmt: skip
+    # The validation part, the test part, and what is small again for its checksum: the server copies what is large.
+    assert [key.endswith("model.onnx") for key in reads].count(True) == expected
+    assert open_registry(bucket.url).model("tiny").version(version).read("model.onnx") == file.read_bytes()
+
+    connect(uri).put("model.onnx", file.read_bytes()[:-1] + b"y")
+    with pytest.raises(Conflict, match=r"model.onnx under .* changed after the evaluation"):
+        upload_model(uri, tmp_path / "predictions", tmp_path / "evaluation", beside=uri, model_name="again",
+                     storage=bucket.url)  # fmt: skip
 
 
 def test_only_what_was_evaluated_is_uploaded(judged: object, candidates: dict[str, Path], tmp_path: Path) -> None:

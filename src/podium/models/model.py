@@ -18,7 +18,7 @@ from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.pointers import CHAMPION, AliasLost, Pointers
 from podium.models.promotion import NotPromoted, Promotion
 from podium.models.rule import Decision
-from podium.models.upload import Upload
+from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
 from podium.notebook import table
 from podium.storage import Storage
@@ -122,7 +122,7 @@ class Model:
 
     def upload(
         self,
-        files: Mapping[str, Path | bytes],
+        files: Mapping[str, Content],
         metadata: Mapping[str, Any],
         version: str | None = None,
         *,
@@ -133,7 +133,7 @@ class Model:
         Uploading the same again returns the existing version: a step that is retried or fires twice makes one version.
 
         Args:
-            files: Content by file name; files are streamed.
+            files: Content by file name; files are streamed, stored objects copied.
             metadata: Plain JSON. The registry itself reads ``run_id``, ``metric`` (``name``, ``maximize``), ``metrics``
                 (the value of that name), ``dataset`` (``digest``, ``test_digest``, ``kind``) and ``report``
                 (``classes``, ``confusion``).
@@ -142,7 +142,7 @@ class Model:
 
         Raises:
             InvalidInput: A name, a file or the metadata breaks a rule; nothing was written.
-            Conflict: The version exists with other content.
+            Conflict: The version exists with other content, or a stored object changed after it was hashed.
         """
         return Upload.prepare(self.catalog, self.journal, files, metadata, version, progress).run()
 

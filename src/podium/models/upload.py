@@ -17,8 +17,11 @@ from podium.models.journal import Journal
 from podium.models.pointers import CHAMPION
 from podium.models.version import METADATA, FileRecord, Tombstone, Version, check_metadata
 from podium.onnx_files import read_model
-from podium.storage import Entry, Storage, check_key
-from podium.storage.base import Progress
+from podium.storage import Entry, Storage, Stored, check_key
+from podium.storage.base import Progress, SourceChanged
+
+Content = Path | bytes | Stored
+"""Of a file: where it is, itself, or an object that was hashed before and is copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +32,7 @@ class Upload:
     journal: Journal
     """Of the model."""
 
-    files: Mapping[str, Path | bytes]
+    files: Mapping[str, Content]
     version: Version
     sealed: bytes
     """Its metadata.json."""
@@ -41,7 +44,7 @@ class Upload:
         cls,
         catalog: Catalog,
         journal: Journal,
-        files: Mapping[str, Path | bytes],
+        files: Mapping[str, Content],
         metadata: Mapping[str, Any],
         version: str | None,
         progress: Progress | None,
@@ -110,16 +113,28 @@ class Upload:
         key = f"{self.version.prefix}/{file}"
         record = self.version.files[file]
         try:
-            entry = self.storage.put(key, self.files[file], if_absent=not over_leftovers, progress=progress)
+            entry = self._write(key, self.files[file], not over_leftovers, progress)
+        except SourceChanged:
+            raise
         except Conflict:
             if _stored_sha256(self.storage, key) != record.sha256:
                 raise InvalidInput(
                     f"an unfinished upload left another {file} in version {self.version.version}",
                     "choose another version, or clear it: podium models gc",
                 ) from None
-            entry = self.storage.put(key, self.files[file])  # gc judges leftovers by their age: make it young again
+            # gc judges leftovers by their age: make it young again.
+            entry = self._write(key, self.files[file], False, None)
         if entry.size != record.size:
             raise InvalidInput(f"{file} changed while it was uploaded", "upload it again once it is finished")
+
+    def _write(self, key: str, content: Content, if_absent: bool, progress: Progress | None) -> Entry:
+        if not isinstance(content, Stored):
+            return self.storage.put(key, content, if_absent=if_absent, progress=progress)
+        source = content.entry
+        entry = self.storage.copy(key, content.storage, source.key, if_absent=if_absent, source_etag=source.etag)
+        if progress:
+            progress(entry.size)
+        return entry
 
     def _publish(self, etag: str | None) -> Version:
         """Make the version visible, in one write that only one uploader can win; over our own tombstone, if any."""
@@ -155,7 +170,7 @@ class Upload:
         )
 
 
-def _check_files(files: Mapping[str, Path | bytes]) -> None:
+def _check_files(files: Mapping[str, Content]) -> None:
     if not files:
         raise InvalidInput("a version without files cannot be uploaded")
     for file, source in files.items():
@@ -164,14 +179,17 @@ def _check_files(files: Mapping[str, Path | bytes]) -> None:
         if isinstance(source, Path) and not source.is_file():
             raise InvalidInput(f"there is no file {source}")
     for file, source in files.items():
-        if file.endswith(".onnx"):
+        if file.endswith(".onnx") and not isinstance(source, Stored):
             with suppress(Damaged):  # what is not a model at all is refused when it is run
                 read_model(source, file)
 
 
-def _hash(files: Mapping[str, Path | bytes]) -> dict[str, FileRecord]:
+def _hash(files: Mapping[str, Content]) -> dict[str, FileRecord]:
+    def hashed_of(content: Content) -> tuple[str, int]:
+        return (content.sha256, content.entry.size) if isinstance(content, Stored) else sha256_of(content)
+
     with ThreadPoolExecutor(4) as pool:
-        hashed = pool.map(sha256_of, files.values())
+        hashed = pool.map(hashed_of, files.values())
         return {name: FileRecord(sha256=digest, size=size) for name, (digest, size) in zip(files, hashed, strict=True)}
 
 

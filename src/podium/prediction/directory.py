@@ -1,18 +1,21 @@
 """A model directory where a trainer left it: its files, fetched and checked."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from fnmatch import fnmatch
 from pathlib import Path
 
 from podium.errors import Conflict, NotFound
-from podium.storage import connect
+from podium.storage import Entry, Stored, connect
 
 CHECKPOINT = "checkpoint*"
 """Files of an interrupted training; they are not part of the model."""
 
 MODELS = ("model.onnx", "model.json")
 """What is evaluated: a graph, or a command that predicts."""
+
+LARGE = 8 << 20
+"""Bytes: smaller files are downloaded and hashed again, which takes fewer requests than a copy by the server."""
 
 
 def model_files(url: str) -> tuple[str, ...]:
@@ -39,45 +42,60 @@ def require_model(url: str) -> None:
                        "a trainer writes one of them to its output")  # fmt: skip
 
 
-def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, str]:
+def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, Entry]:
     """Download files of a model directory.
 
     Args:
         target: Directory to write them to.
 
     Returns:
-        The sha256 of each file, by name.
+        What was downloaded, by name.
 
     Raises:
         NotFound: A file is missing.
     """
     storage = connect(url)
-    for name in names:
-        storage.fetch(name, target / name)
-    return {name: _sha256(target / name) for name in names}
+    return {name: storage.fetch(name, target / name) for name in names}
 
 
-def _sha256(file: Path) -> str:
-    with file.open("rb") as stream:
-        return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def fetch_evaluated(url: str, evaluated: dict[str, str], target: Path) -> dict[str, Path]:
-    """Download the files that were evaluated, and make sure that they are still the same.
+def fetch_evaluated(
+    url: str, evaluated: Mapping[str, str], etags: Mapping[str, str], target: Path
+) -> dict[str, Path | bytes | Stored]:
+    """Find the files that were evaluated, and make sure that they are still the same.
 
     Args:
         evaluated: sha256 of each file, by name.
-        target: Directory to write them to.
+        etags: Etag of each at that time, as far as it is known. A large file that still has it is not downloaded.
+        target: Directory to write the others to.
 
     Returns:
-        Path of each file, by name.
+        Each file, by name.
 
     Raises:
         NotFound: A file is missing.
         Conflict: A file has changed since the evaluation.
     """
-    fetched = fetch_model(url, evaluated, target)
-    changed = [name for name, digest in evaluated.items() if fetched[name] != digest]
+    storage, files = connect(url), dict[str, Path | bytes | Stored]()
+    changed = []
+    for name, digest in evaluated.items():
+        entry = storage.head(name)
+        if entry and entry.etag == etags.get(name) and entry.size > LARGE and not _is_read(name):
+            files[name] = Stored(storage=storage, entry=entry, sha256=digest)
+            continue
+        storage.fetch(name, target / name)
+        files[name] = target / name
+        if _sha256(target / name) != digest:
+            changed.append(name)
     if changed:
         raise Conflict(f"{', '.join(changed)} under {url} changed after the evaluation", "run the evaluation again")
-    return {name: target / name for name in evaluated}
+    return files
+
+
+def _is_read(name: str) -> bool:
+    """Return whether a file is read before it is uploaded; evaluate has read model.onnx."""
+    return name.endswith((".json", ".onnx")) and name != MODELS[0]
+
+
+def _sha256(file: Path) -> str:
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()

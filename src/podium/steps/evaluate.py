@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from podium.data.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
 from podium.errors import require
 from podium.identity import current_run
+from podium.models.document import sha256_of
 from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction.directory import fetch_model, model_files
 from podium.prediction.predictor import ONNX, PREPROCESSING, write_preprocessing
@@ -136,7 +137,7 @@ def evaluate(
             )
             for candidate in ranked
         ],
-        winner=Winner(**asdict(winner.origin), why=_why(ranked, chosen_by), files=tested.files),
+        winner=Winner(**asdict(winner.origin), why=_why(ranked, chosen_by), files=tested.files, etags=tested.etags),
         test=WinnerScores(
             **asdict(PartScores.of(scores)), left_out=tested.left_out, confusion=matrix,
             classes=per_class(matrix, info.classes),
@@ -207,6 +208,9 @@ class _Tested:
     files: dict[str, str]
     """sha256 of each of its files."""
 
+    etags: dict[str, str]
+    """Etag of each at that time."""
+
     part: "Split"
     """The test part."""
 
@@ -235,20 +239,23 @@ def _test(
     fresh = unseen(held_out.as_prepared(), held_out.groups, seen)
     require_items(fresh)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        files = fetch_model(winner.uri, model_files(winner.uri), Path(scratch))
+        directory = Path(scratch, winner.name)
+        entries = fetch_model(winner.uri, model_files(winner.uri), directory)
+        files = {name: sha256_of(directory / name)[0] for name in entries}
         scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS,
-                        fresh=fresh)  # fmt: skip
+                        fresh=fresh, directory=directory)  # fmt: skip
     write_test_items(held_out, predictions)
     if seen is not None:
         np.save(predictions / SEEN, seen)
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
-    return _Tested(scores=scores, files=files, part=part, items=np.flatnonzero(fresh))
+    etags = {name: entry.etag for name, entry in entries.items()}
+    return _Tested(scores=scores, files=files, etags=etags, part=part, items=np.flatnonzero(fresh))
 
 
 def _score(
     origin: Origin, part: "Split", info: "DatasetInfo", metric: "Metric", jobs: PredictJobs, *, part_name: str,
-    target: Path | None = None, fresh: "np.ndarray | None" = None,
+    target: Path | None = None, fresh: "np.ndarray | None" = None, directory: Path | None = None,
 ) -> "Scores":  # fmt: skip
     """Score a model on a part: its model.onnx here, or its predict command in a job.
 
@@ -257,6 +264,7 @@ def _score(
         jobs: Where a predict command runs.
         target: File to write the predictions of all items to.
         fresh: [n], which items count; None for all.
+        directory: Where its files were fetched to, if they were.
     """
     import numpy as np
 
@@ -264,9 +272,10 @@ def _score(
 
     classes = len(info.classes) or None
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        directory = Path(scratch) / origin.name
         if ONNX in model_files(origin.uri):
-            fetch_model(origin.uri, (ONNX,), directory)
+            if directory is None:
+                directory = Path(scratch) / origin.name
+                fetch_model(origin.uri, (ONNX,), directory)
             model = OnnxModel(directory / ONNX)
             predicted, name = model.predict(part.inputs, classes=classes, target=target), model.name
         else:

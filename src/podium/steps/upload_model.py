@@ -10,6 +10,7 @@ from podium.code.reference import Code
 from podium.documents import load_json
 from podium.identity import code_version
 from podium.models.task import Task, check_model_task
+from podium.models.upload import Content
 from podium.models.version import PREDICTIONS
 from podium.prediction.directory import fetch_evaluated
 from podium.steps.step import step
@@ -54,17 +55,18 @@ def upload_model(
         registered, Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes))
     )
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        files = fetch_evaluated(model, measured.winner.files, Path(scratch))
+        files = fetch_evaluated(model, measured.winner.files, measured.winner.etags, Path(scratch))
         files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
-        version = registered.upload(files, _metadata(files, measured)).version
-        size = sum(file.stat().st_size for file in files.values())
-    say(f"{model_name} {version}: {len(files)} files, {size / 1e6:.1f} MB")
-    return version
+        version = registered.upload(files, _metadata(files, measured))
+    size = sum(record.size for record in version.files.values())
+    say(f"{model_name} {version.version}: {len(files)} files, {size / 1e6:.1f} MB")
+    return version.version
 
 
-def _metadata(files: Mapping[str, Path], measured: Evaluation) -> dict[str, Any]:
+def _metadata(files: Mapping[str, Content], measured: Evaluation) -> dict[str, Any]:
     winner, written = measured.winner, asdict(measured)
     environment = files.get("environment.json")
+    assert environment is None or isinstance(environment, Path)  # fetch_evaluated downloads what is JSON
     return {
         "run_id": measured.run_id,
         "hyperparameters": winner.hyperparameters,
@@ -80,7 +82,7 @@ def _metadata(files: Mapping[str, Path], measured: Evaluation) -> dict[str, Any]
         "image": winner.image or None,
         "code": _code(winner),
         "code_version": code_version(),
-        "environment": load_json(environment.read_bytes(), "environment.json") if environment else None,
+        "environment": environment and load_json(environment.read_bytes(), "environment.json"),
     }  # fmt: skip
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from podium.errors import InvalidInput
-from podium.storage.base import Entry, Storage, check_key
+from podium.storage.base import Entry, Storage, Stored, check_key
 
-__all__ = ["Entry", "Storage", "absolute", "check_key", "connect", "is_slip", "local_path", "path_of"]
+__all__ = ["Entry", "Storage", "Stored", "absolute", "check_key", "connect", "is_slip", "local_path", "path_of"]
 
 
 def connect(url: str | Path, *, create: bool = False) -> Storage:

@@ -1,6 +1,7 @@
 """The interface of every storage."""
 
 import re
+import tempfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -8,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from podium.errors import Damaged, InvalidInput, NotFound
+from podium.errors import Conflict, Damaged, InvalidInput, NotFound
 
 Progress = Callable[[int], None]
 """Called with the number of bytes moved since the last call."""
@@ -29,6 +30,10 @@ class Entry:
 
     modified: datetime
     """Time of the last write, with time zone."""
+
+
+class SourceChanged(Conflict):
+    """What was to be copied is no longer what was read."""
 
 
 class Storage(ABC):
@@ -82,6 +87,26 @@ class Storage(ABC):
         Raises:
             NotFound: There is no such key.
         """
+
+    def copy(
+        self, key: str, source: "Storage", source_key: str, *, if_absent: bool = False, source_etag: str | None = None
+    ) -> Entry:
+        """Write an object that is a copy of another one.
+
+        Args:
+            source: The storage of the other one. Where both are on one server or in files, the server or the kernel
+                copies what is large; anything else passes through a temporary file.
+            if_absent: Write only if the key does not exist.
+            source_etag: Copy only what still has this etag.
+
+        Raises:
+            NotFound: There is no such source.
+            SourceChanged: It has another etag; nothing was written.
+            Conflict: The key exists already; nothing was written.
+        """
+        with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+            check_unchanged(source.fetch(source_key, Path(scratch, "object")), source_etag)
+            return self.put(key, Path(scratch, "object"), if_absent=if_absent)
 
     @abstractmethod
     def head(self, key: str) -> Entry | None:
@@ -148,6 +173,25 @@ class Storage(ABC):
     def join(self, key: str) -> str:
         """Return the URL of a key (or of a prefix: connect accepts it again)."""
         return f"{self.url}/{key}" if key else self.url
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stored:
+    """An object whose bytes were read and hashed before."""
+
+    storage: Storage
+    entry: Entry
+    sha256: str
+
+
+def check_unchanged(entry: Entry, etag: str | None) -> None:
+    """Refuse a source of a copy with another etag than the one expected, if any.
+
+    Raises:
+        SourceChanged: It has another etag.
+    """
+    if etag is not None and entry.etag != etag:
+        raise SourceChanged(f"{entry.key} changed after it was read")
 
 
 _BAD_SEGMENT = re.compile(r"^$|^\.\.?$|^\.podium")

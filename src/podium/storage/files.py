@@ -15,7 +15,7 @@ import shutil
 import stat
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,11 +24,14 @@ from urllib.parse import quote
 
 from podium.drafts import appearing
 from podium.errors import Conflict, Damaged, NotFound, PodiumError
-from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
+from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix, check_unchanged
 from podium.storage.folders import LINK_HINT, locked, open_folder, open_folders, open_regular, refuse_special, sync
 
 _CHUNK = 1 << 20
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
+_Fill = Callable[[IO[bytes]], None]
+"""Writes the bytes of an object to a new file."""
+
 _log = logging.getLogger("podium")
 
 
@@ -51,6 +54,32 @@ class FileStorage(Storage):
         if_match: str | None = None,
         progress: Progress | None = None,
     ) -> Entry:
+        def fill(sink: IO[bytes]) -> None:
+            if isinstance(source, Path):
+                with source.open("rb") as file:
+                    _copy(file, sink, progress)
+            else:
+                sink.write(source)
+                if progress:
+                    progress(len(source))
+
+        return self._put(key, fill, if_absent, if_match)
+
+    def copy(
+        self, key: str, source: Storage, source_key: str, *, if_absent: bool = False, source_etag: str | None = None
+    ) -> Entry:
+        if not isinstance(source, FileStorage):
+            return super().copy(key, source, source_key, if_absent=if_absent, source_etag=source_etag)
+
+        def fill(sink: IO[bytes]) -> None:
+            # A copy, no hard link: a trainer that writes its file in place would change both.
+            with source._open(source_key) as file:
+                _copy(file, sink, None)
+                check_unchanged(_describe(source_key, os.fstat(file.fileno())), source_etag)
+
+        return self._put(key, fill, if_absent, None)
+
+    def _put(self, key: str, fill: _Fill, if_absent: bool, if_match: str | None) -> Entry:
         *folders, name = check_key(key).split("/")
         attempts = 100
         with _translated(f"write {key}", self.url):
@@ -58,10 +87,10 @@ class FileStorage(Storage):
                 attempts -= 1
                 try:
                     with open_folders(self.root, folders, create=True) as handles:
-                        return _write(handles[-1], name, key, source, if_absent, if_match, progress)
+                        return _write(handles[-1], name, key, fill, if_absent, if_match)
                 except FileNotFoundError:
                     # A concurrent delete may have removed a directory that became empty: try again.
-                    if not attempts or (isinstance(source, Path) and not source.exists()):
+                    if not attempts:
                         raise
 
     def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
@@ -171,18 +200,10 @@ class FileStorage(Storage):
             yield file
 
 
-def _write(
-    folder: int,
-    name: str,
-    key: str,
-    source: bytes | Path,
-    if_absent: bool,
-    if_match: str | None,
-    progress: Progress | None,
-) -> Entry:
+def _write(folder: int, name: str, key: str, fill: _Fill, if_absent: bool, if_match: str | None) -> Entry:
     temporary = f".podium-{uuid.uuid4().hex}.tmp"
     try:
-        status = _fill(temporary, folder, source, progress)
+        status = _filled(temporary, folder, fill)
         with locked(folder):
             _check(key, _entry(key, name, folder), if_absent, if_match)
             os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -193,18 +214,12 @@ def _write(
     return _describe(key, status)
 
 
-def _fill(temporary: str, folder: int, source: bytes | Path, progress: Progress | None) -> os.stat_result:
+def _filled(temporary: str, folder: int, fill: _Fill) -> os.stat_result:
     def create(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NOFOLLOW, 0o666, dir_fd=folder)
 
     with open(temporary, "xb", opener=create) as sink:
-        if isinstance(source, bytes):
-            sink.write(source)
-            if progress:
-                progress(len(source))
-        else:
-            with source.open("rb") as file:
-                _copy(file, sink, progress)
+        fill(sink)
         sink.flush()
         os.fsync(sink.fileno())
         # The kernel's timestamps have a resolution of some ms; two versions could share inode, size and time.
@@ -215,7 +230,10 @@ def _fill(temporary: str, folder: int, source: bytes | Path, progress: Progress 
 
 def _copy(source: IO[bytes], sink: IO[bytes], progress: Progress | None) -> None:
     if progress is None:
-        shutil.copyfileobj(source, sink, _CHUNK)
+        with suppress(OSError, AttributeError):  # some file systems cannot, nor can macOS
+            while os.copy_file_range(source.fileno(), sink.fileno(), 1 << 30):
+                pass
+        shutil.copyfileobj(source, sink, _CHUNK)  # what the kernel has left
         return
     while chunk := source.read(_CHUNK):
         sink.write(chunk)

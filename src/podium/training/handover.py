@@ -66,6 +66,8 @@ class Winner(_Judged):
     why: str
     files: dict[str, str]
     """sha256 by name."""
+    etags: dict[str, str] = field(default_factory=dict)
+    """What the storage called each of these files when it was read; older evaluations do not say."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -82,6 +82,27 @@ class Bucket:
             raise no_s3("that an object was written, without an ETag", "write", self.config)
         return bare(result.etag)
 
+    def reaches(self, other: "Bucket") -> bool:
+        """Return whether the other bucket is on the same server, for the same user."""
+        return (self.config.url, self.config.source) == (other.config.url, other.config.source)
+
+    def copy(self, key: str, source: "Bucket", entry: Entry, part: int) -> str:
+        """Let the server copy an object, in parts of so many bytes, as long as it is unchanged; return the copy's etag.
+
+        Even a single part makes an upload in parts: unlike those of CopyObject, servers check conditions on its end.
+        """
+        from minio.commonconfig import ComposeSource
+
+        parts = [
+            ComposeSource(
+                source.name, source._full(entry.key), offset=start, length=min(part, entry.size - start),
+                match_etag=entry.etag,
+            )
+            for start in range(0, entry.size, part)
+        ]  # fmt: skip
+        with self.translated("copy", key):
+            return bare(self.client.compose_object(self.name, self._full(key), parts).etag)
+
     def head(self, key: str) -> Entry | None:
         """Describe an object, or return None if there is none."""
         try:

@@ -4,7 +4,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 from xml.etree import ElementTree
 
@@ -47,6 +47,10 @@ class Pool(urllib3.PoolManager):
             headers["If-Match"] = f'"{if_match}"'
         with self._setting("headers", headers), self._setting("ready", ready):
             yield
+
+    def before_writes(self, ready: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call a function just before each write of this thread is sent."""
+        return self._setting("ready", ready)
 
     @contextmanager
     def reporting_uploads(self, started: Callable[[str], None]) -> Iterator[None]:

@@ -21,15 +21,21 @@ from urllib.parse import urlsplit
 from podium.documents import load_json, parse
 from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
-from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix
+from podium.storage.base import Entry, Progress, SourceChanged, Storage, check_key, check_prefix, check_unchanged
 from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
-from podium.storage.s3.errors import Interrupted, no_s3, retried
+from podium.storage.s3.errors import Interrupted, Unsupported, no_s3, retried
 from podium.storage.s3.lock import locked
 from podium.storage.s3.probe import Conditions, probe
 
 PART = 8 << 20
 """Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000 parts."""
+
+COPY_PART = 640 << 20
+"""Bytes that the server copies in one request: 10,000 of them hold the largest object of S3."""
+
+LOCKED_COPY = 1 << 30
+"""Bytes that are surely copied while a lock holds, which nobody renews meanwhile."""
 
 _ATTEMPTS = 3
 _CHUNK = 1 << 20
@@ -89,13 +95,57 @@ class S3Storage(Storage):
         if_match: str | None = None,
         progress: Progress | None = None,
     ) -> Entry:
+        def write(moved: Progress | None) -> Entry:
+            return self._put(key, source, moved)
+
+        return self._on_condition(key, if_absent, if_match, write, progress, in_parts=_size_of(source) > PART)
+
+    def copy(
+        self, key: str, source: Storage, source_key: str, *, if_absent: bool = False, source_etag: str | None = None
+    ) -> Entry:
+        if isinstance(source, S3Storage) and self.bucket.reaches(source.bucket):
+            entry = source.bucket.stat(check_key(source_key))
+            check_unchanged(entry, source_etag)
+            locks = if_absent and not self._conditions(in_parts=True).atomic
+            if entry.size > PART and not (locks and entry.size > LOCKED_COPY):
+                with suppress(Unsupported):
+                    return self._copy(key, source.bucket, entry, if_absent)
+        return super().copy(key, source, source_key, if_absent=if_absent, source_etag=source_etag)
+
+    def _copy(self, key: str, source: Bucket, entry: Entry, if_absent: bool) -> Entry:
+        def write(moved: Progress | None) -> Entry:
+            def renew() -> None:
+                if moved:  # a lock that was lost meanwhile is an error, and no object appears
+                    moved(0)
+
+            with self._note_of_parts(key, entry.size), self.bucket.pool.before_writes(renew):
+                etag = self.bucket.copy(key, source, entry, COPY_PART)
+            return Entry(key=key, size=entry.size, etag=etag, modified=datetime.now(UTC))
+
+        try:
+            copied = self._on_condition(key, if_absent, None, write, None, in_parts=True)
+        except PodiumError:
+            check_unchanged(source.stat(entry.key), entry.etag)
+            raise
+        try:
+            check_unchanged(source.stat(entry.key), entry.etag)  # some servers ignore conditions on the source
+        except (NotFound, SourceChanged):
+            self.delete(key, if_match=copied.etag)
+            raise
+        return copied
+
+    def _on_condition(
+        self, key: str, if_absent: bool, if_match: str | None, write: Callable[[Progress | None], Entry],
+        progress: Progress | None, *, in_parts: bool,
+    ) -> Entry:  # fmt: skip
+        """Write an object on a condition, under a lock if the server does not enforce it."""
         check_key(key)
         if not if_absent and if_match is None:
-            return self._put(key, source, progress)
-        conditions = self._conditions(in_parts=_size_of(source) > PART)
+            return write(progress)
+        conditions = self._conditions(in_parts=in_parts)
         if conditions.atomic:
             with self.bucket.pool.condition(if_absent, if_match):
-                return self._put(key, source, progress)
+                return write(progress)
         self._check(key, if_absent, if_match)  # do not queue for the lock if the condition fails already
         with locked(key, self._put_plain, self._times, self.bucket.delete) as renew:
             self._check(key, if_absent, if_match)
@@ -108,7 +158,7 @@ class S3Storage(Storage):
             # The condition is sent as well if that helps: another process may have seen nothing wrong with the server.
             honored = conditions.honored
             with self.bucket.pool.condition(if_absent and honored, if_match if honored else None):
-                return self._put(key, source, moved)
+                return write(moved)
 
     def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
         return _again(lambda: self._read(check_key(key), limit), Interrupted)
