@@ -676,3 +676,25 @@ def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: Kuber
     assert cluster.get("PyTorchJob", "mnist").manifest["metadata"]["name"] == "mnist"
     thread.join()
     assert kubernetes_api.PATIENCE > 10
+
+
+def test_a_pod_in_place_of_another_begins_anew(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    world.put("jobs", {"kind": "Job", "metadata": {"name": "trial"}, "spec": {}})
+    for number, (phase, rate) in enumerate((("Failed", "0.9"), ("Succeeded", "0.1"))):
+        ended = {
+            "name": "pytorch",
+            "image": "any",
+            "imageID": "any",
+            "ready": False,
+            "restartCount": 0,
+            "state": {"terminated": {"exitCode": 1 - number}},
+        }
+        world.logs[f"trial-{number}"] = [f"loss={rate}"]
+        world.pod(f"trial-{number}", {"job-name": "trial"}, phase=phase, containerStatuses=[ended])
+        if number == 0:
+            read: list[str] = []
+            lines = kubernetes_logs.logs(cluster.api, "Job", "trial", None, True, lambda: False, read.clear)
+            read.append(next(lines))
+    for line in lines:
+        read.append(line)
+    assert read == ["loss=0.1"]

@@ -135,6 +135,7 @@ class _LogReader:
             with self._changed:
                 while len(self.lines) <= at and not self._over:
                     self._changed.wait()
+                    at = min(at, len(self.lines))  # a pod in place of another began anew
                 new, at = self.lines[at:], len(self.lines)
                 over = self._over
             yield from new

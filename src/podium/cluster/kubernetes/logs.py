@@ -163,8 +163,9 @@ def logs(
         complete = True
         if pod is not None and has_started(pod, container_of(pod)):
             read, latest = True, _start_of(pod, container_of(pod))
-            if start not in (None, latest):
+            if start is not None and start != latest:
                 restarted()
+                tail = tail if start[0] == latest[0] else Tail(api)  # each pod has a log of its own
             start = latest
             try:
                 yield from tail.read(pod, follow)
