@@ -11,7 +11,7 @@ from test_structure import ROOT, sources
 TABLE = ROOT / "docs" / "private-interfaces.md"
 DOCUMENTED = {
     "kfp": {"kfp", "kfp.client", "kfp.compiler", "kfp.components", "kfp.dsl", "kfp.kubernetes", "kfp.local"},
-    "minio": {"minio", "minio.credentials", "minio.datatypes", "minio.error", "minio.signer"},
+    "minio": {"minio", "minio.commonconfig", "minio.credentials", "minio.datatypes", "minio.error", "minio.signer"},
     "kubernetes": {
         "kubernetes", "kubernetes.client", "kubernetes.client.exceptions", "kubernetes.config", "kubernetes.utils",
         "kubernetes.watch",
