@@ -144,6 +144,8 @@ def run_job(
     """
     if isinstance(job, Mapping):
         documents, source = [dict(job)], "the manifest"
+    elif not isinstance(job, str | Path) or not Path(job).is_file():
+        raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
     else:
         documents, source = load_yaml(read_text(Path(job)), str(job)), str(job)
     (workload,) = read_jobs(documents, source, name or "", most=1)
