@@ -55,7 +55,7 @@ def steps_as_html(run: RunRecord, said: Mapping[str, Sequence[str]]) -> str:
         for name, step in run.steps.items()
     ]
     title = f"run {run.id} of {run.pipeline}: {run.state}"
-    return notebook.table(("STEP", "STATE", ">TOOK", "PROGRESS LAST"), rows, title=title)
+    return notebook.table(("STEP", "STATE", ">TOOK", "LAST LINE"), rows, title=title)
 
 
 class Lines:
