@@ -171,7 +171,7 @@ def test_what_is_not_a_folder_of_classes_is_refused(tmp_path: Path) -> None:
             read(tmp_path / name, tmp_path)
     with pytest.raises(InvalidInput, match="images has no option drop"):
         read(tmp_path / "empty", tmp_path, drop=["a"])
-    with pytest.raises(InvalidInput, match=r"size is \[height, width\]"):
+    with pytest.raises(InvalidInput, match=r"not a size of pictures: \[0, 5\]"):
         read(fill(tmp_path / "two"), tmp_path, resize=[0, 5])
 
 

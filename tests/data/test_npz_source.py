@@ -102,9 +102,9 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
         ({"x": np.array([{}] * 60)}, {}, r"x\.npy is not an array of numbers or text"),
         ({"x": np.full((60, 2), np.nan)}, {"allow_duplicates": True}, "x holds nan in item 1, column 1"),
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
-        ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "holds numbers"),
-        ({"classes": np.array(["a", "b"])}, {}, "indices into the array classes"),
-        ({"x_train": np.zeros((60, 2))}, {}, "all arrays are divided, or none is"),
+        ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "must be numbers, but is <U1"),
+        ({"classes": np.array(["a", "b"])}, {}, "indices into the 2 classes, but one is 2"),
+        ({"x_train": np.zeros((60, 2))}, {}, "divided arrays beside others: x, x_train, y"),
         ({}, {"resize": [3, 4]}, "npz has no option resize"),
     ],
 )

@@ -138,7 +138,7 @@ def test_text_becomes_words_and_a_mask() -> None:
 def test_the_vocabulary_is_the_most_frequent_words() -> None:
     fitted = TextPreprocessing.fit(["b a b", "c b a"], max_words=2, length=7)
     assert (fitted.vocabulary[2:], fitted.length) == (("b", "a"), 7)
-    with pytest.raises(InvalidInput, match="has a word"):
+    with pytest.raises(InvalidInput, match="has no word in the training part"):
         TextPreprocessing.fit(["", " "])
 
 
@@ -182,10 +182,10 @@ def test_gray_and_turned_pictures_are_as_they_are_seen(tmp_path: Path) -> None:
         ({"kind": "sound"}, "kind 'sound' is not known"),
         ([], "kind None is not known"),
         ({"kind": "image", "size": [28, 28]}, "p.json has no channels"),
-        ({"kind": "image", "size": [28], "channels": 1}, r"size is \[height, width\]"),
+        ({"kind": "image", "size": [28], "channels": 1}, r"not a size of pictures: \[28\]"),
         ({"kind": "image", "size": [28, 28], "channels": 3, "recipe": "digit"}, "recipe digit makes"),
         ({"kind": "text", "vocabulary": ["a"], "length": 3}, "a vocabulary begins with"),
-        ({"kind": "table", "columns": []}, "a table has a column"),
+        ({"kind": "table", "columns": []}, "no column besides its target"),
     ],
 )
 def test_a_wrong_preprocessing_file_is_refused(value: Any, message: str) -> None:

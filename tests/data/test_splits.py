@@ -94,7 +94,7 @@ def test_one_large_group_does_not_fill_the_test_part() -> None:
 
 
 def test_two_groups_cannot_fill_three_parts() -> None:
-    with pytest.raises(InvalidInput, match="a group for each part"):
+    with pytest.raises(InvalidInput, match="every part needs a group of g of its own, but"):
         divide(raw_of(np.arange(100) % 2, groups=np.arange(100) % 2), DataOptions(group="g"))
 
 
@@ -146,7 +146,7 @@ def test_a_part_nobody_names_is_taken_from_the_training_items() -> None:
     assert_every_item_is_in_one_part(division, 40)
     assert division.index["test"].tolist() == list(range(30, 40))
     assert counts(division)["validation"] == 6
-    with pytest.raises(InvalidInput, match="some items are for training"):
+    with pytest.raises(InvalidInput, match="fold gives no item to train, only to test and validation"):
         divide(raw_of(np.arange(40) % 2, given=np.array(["val", "test"] * 20)), DataOptions(part="fold"))
 
 
@@ -156,5 +156,5 @@ def test_two_ways_to_divide_are_refused() -> None:
 
 
 def test_too_few_items_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="every part has"):
+    with pytest.raises(InvalidInput, match="every part needs items that no other has, but"):
         divide(raw_of(np.arange(2)), DataOptions())

@@ -13,8 +13,8 @@ from pyarrow import csv, parquet
 from podium.data import preprocessing
 from podium.data.options import DataOptions
 from podium.data.row_files import open_rows
-from podium.data.sources import table
-from podium.data.sources.source import Raw
+from podium.data.sources import table, text
+from podium.data.sources.source import Raw, Source
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage import connect
 
@@ -152,16 +152,25 @@ def test_ids_constants_and_empty_columns_are_reported(tmp_path: Path, caplog: py
     assert "x: number (integer, 1 missing)" in caplog.text
 
 
+@pytest.mark.parametrize("source", [table.TABLE, text.TEXT], ids=["table", "text"])
+def test_a_missing_file_is_named_before_a_missing_column(source: Source, people: Path, tmp_path: Path) -> None:
+    for target, test in (("", 0.1), ("nowhere", 0.1), ("", str(people))):
+        with pytest.raises(NotFound, match=r"there is no file .*nowhere\.csv"):
+            source.read(f"{tmp_path}/nowhere.csv", DataOptions(target=target, test=test), tmp_path)
+    with pytest.raises(NotFound, match=r"there is no file .*test\.csv"):
+        source.read(str(people), DataOptions(test=f"{tmp_path}/test.csv"), tmp_path)
+
+
 BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "ragged": ("x,label\n1,0\n2\n", {}, "a.csv, row 2: has 1 values"),
-    "no target option": ("x,label\n1,0\n", {"target": ""}, "a table has a target"),
+    "no target option": ("x,label\n1,0\n", {"target": ""}, "no target of .*a.csv is named"),
     "no target column": ("x,y\n1,0\n", {}, "a.csv has no column 'label', which is the target\nhint: .*: x, y"),
     "wrong delimiter": ("x;label\n1;0\n", {"delimiter": ","}, "no column 'label'.*\n.*comma.*x;label"),
     "equal names": ("x,x,label\n1,2,0\n", {}, "column 2 is called 'x'"),
     "empty": ("", {}, "a.csv is empty"),
-    "header only": ("x,label\n", {}, "a.csv has rows below its header"),
+    "header only": ("x,label\n", {}, "a.csv has no row below its header"),
     "holes in target": ("x,label\n1,0\n2,\n3,NA\n", {}, r"a.csv, row 2, column label: the target is missing \(and in 1"),
-    "one class": ("x,label\n1,a\n2,a\n", {}, "target label has two classes at least"),
+    "one class": ("x,label\n1,a\n2,a\n", {}, "target label is always 'a'"),
     "dates as target": ("x,label\n1,2026-01-01\n", {}, "the target label holds dates"),
     "words to regress": ("x,label\n1,2\n2,b\n", {"kind": "regression"}, "row 2, column label: the target must be a fin"),
     "infinite target": ("x,label\n1,2.5\n2,inf\n", {"kind": "regression"}, "row 2, column label: .* but is 'inf'"),
@@ -171,8 +180,8 @@ BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "unknown option": ("x,label\n1,0\n2,1\n", {"dropp": ["x"]}, "data_options has no 'dropp'\nhint: did you mean drop"),
     "another's option": ("x,label\n1,0\n2,1\n", {"resize": [2, 2]}, "table has no option resize"),
     "unknown column": ("x,label\n1,0\n2,1\n", {"drop": ["X"]}, "drop: .*a.csv has no column 'X'"),
-    "two kinds": ("x,label\n1,0\n2,1\n", {"numbers": ["x"], "categories": ["x"]}, "a column is a number or a category"),
-    "no input": ("x,label\n1,0\n2,1\n", {"drop": ["x"]}, "a table has a column besides its target"),
+    "two kinds": ("x,label\n1,0\n2,1\n", {"numbers": ["x"], "categories": ["x"]}, "column x cannot be both a number and a category"),
+    "no input": ("x,label\n1,0\n2,1\n", {"drop": ["x"]}, "a.csv has no column to learn from"),
     "no part": ("x,p,label\n1,train,0\n2,,1\n", {"part": "p"}, "row 2, column p: the part is missing"),
     "words as time": ("x,t,label\n1,1,0\n2,soon,1\n", {"time": "t"}, "row 2, column t: the time must be a finite num"),
     "no group": ("x,g,label\n1,a,0\n2,,1\n", {"group": "g"}, "row 2, column g: the group is missing"),

@@ -112,7 +112,7 @@ def test_values_that_every_step_takes_pass_and_leave_nothing(
 
 TABLE = "train_and_promote", "dataset=table:churn.csv"
 DATA = [
-    (*TABLE, "", "a table has a target", "target=NAME"),
+    (*TABLE, "", "no target of churn.csv is named", "target=NAME"),
     (*TABLE, "target=lefft", "has no column 'lefft'", "did you mean left?"),
     (*TABLE, 'target=left data_options={"drop":["idd"]}', "drop: churn.csv has no column 'idd'", "did you mean id?"),
     (*TABLE, 'target=left data_options={"group":"ag"}', "has no column 'ag', which is the group", "mean age?"),

@@ -57,7 +57,7 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
         (lambda: DataSettings(dataset="table:houses.csv", source="x"), "source is for mnist and fashion-mnist"),
         (lambda: DataSettings(data_options={"grup": "city"}), "data_options has no 'grup'"),
         (lambda: DataSettings(dataset="table:x", data_options={"test": 1.5}), "0 < test < 1"),
-        (lambda: DataSettings(dataset="table:x", data_options={"gap": 3}), "a gap is one of time"),
+        (lambda: DataSettings(dataset="table:x", data_options={"gap": 3}), "a gap of 3 needs a time"),
         (lambda: DataSettings(data_options={"split_seed": -1}), "0 <= split_seed"),
         (lambda: DataSettings(dataset="s3://data/prepared", limit=50), "taken as it is"),
     ],

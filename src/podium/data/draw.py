@@ -13,7 +13,7 @@ from podium.data.artifact import DatasetInfo, Split
 from podium.data.blocks import blocks
 from podium.data.look import Numbers, input_numbers, target_numbers
 from podium.data.schema import Array, Column
-from podium.errors import PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -40,7 +40,8 @@ def save_picture(uri: str | Path, part: str, target: Path) -> None:
         InvalidInput: The name does not end in .png, or there is no such part.
         PodiumError: It cannot be written.
     """
-    require(target.suffix.lower() == ".png", "the picture ends in .png", picture=str(target))
+    if target.suffix.lower() != ".png":
+        raise InvalidInput(f"{target} is not the name of a PNG", "end it in .png")
     sheet = artifact.load(uri, part).picture
     try:
         sheet.save(target)

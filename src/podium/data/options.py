@@ -119,22 +119,22 @@ class DataOptions:
     """Of pictures: 1 for gray, 3 for color; 0 for 1 if all are gray."""
 
     def __post_init__(self) -> None:
-        require(self.kind in ("", *KINDS), f"kind is {' or '.join(KINDS)}", kind=self.kind)
-        require(self.split in ("", *SPLITS), f"split is one of {', '.join(SPLITS)}", split=self.split)
+        choices = {"kind": KINDS, "split": SPLITS, "missing": MISSING, "decimal": (".", ","), "channels": (1, 3)}
+        for name, known in choices.items():
+            if getattr(self, name) and getattr(self, name) not in known:
+                raise InvalidInput(f"{name} cannot be {getattr(self, name)!r}", f"one of {' '.join(map(str, known))}")
         require(0 < self.validation < 1, "0 < validation < 1", "the share of the training items",
                 validation=self.validation)  # fmt: skip
-        require(self.missing in ("", *MISSING), f"missing is one of {', '.join(MISSING)}", missing=self.missing)
-        require(self.channels in (0, 1, 3), "channels is 1 or 3", channels=self.channels)
         for name in ("max_categories", "length", "max_words"):
             require(getattr(self, name) >= 0, f"{name} >= 0", **{name: getattr(self, name)})
         require(isinstance(self.test, str) or 0 < self.test < 1, "0 < test < 1",
                 "the share of all items, or a file with the test part", test=self.test)  # fmt: skip
-        require(self.decimal in ("", ".", ","), "decimal is . or ,", decimal=self.decimal)
-        require(len(self.thousands) <= 1 and (not self.thousands or self.thousands != (self.decimal or ".")),
-                "thousands is one character, and not the decimal", thousands=self.thousands)  # fmt: skip
+        if len(self.thousands) > 1 or self.thousands == (self.decimal or "."):
+            raise InvalidInput(f"thousands cannot be {self.thousands!r}", "one character, and not the decimal")
         require(0 <= self.split_seed < 2**32, "0 <= split_seed < 2**32", split_seed=self.split_seed)
         require(self.gap >= 0, "gap >= 0", gap=self.gap)
-        require(not self.gap or bool(self.time), "a gap is one of time", "time=COLUMN", gap=self.gap)
+        if self.gap and not self.time:
+            raise InvalidInput(f"a gap of {self.gap:g} needs a time", "time=COLUMN")
 
     @classmethod
     def read(cls, target: str, options: Mapping[str, Any]) -> "DataOptions":

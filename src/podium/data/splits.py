@@ -22,7 +22,7 @@ from podium.data.hashes import Hashes, hash_items, hash_labels, mix
 from podium.data.options import DataOptions, written
 from podium.data.schema import PART_NAMES, Array
 from podium.data.sources.source import Raw
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 
 log = logging.getLogger(__name__)
 
@@ -87,8 +87,8 @@ def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Divis
         index["validation"], rest = method.take(rest, held_out(len(rest), options.validation))
     index["train"] = rest
     for part, positions in index.items():
-        require(len(positions) > 0, "every part has an item", f"{len(raw.items)} items, divided {method.how}",
-                part=part, items=0)  # fmt: skip
+        if not len(positions):
+            raise InvalidInput(f"the {part} part has no item", f"{len(raw.items)} items, divided {method.how}")
     if not options.allow_duplicates:
         _check_groups(raw, index, options.group)
     how = f"given by {options.part or 'the source'}" if given else method.how
@@ -103,15 +103,17 @@ def held_out(items: int, share: float) -> int:
 
 def _choose_method(raw: Raw, options: DataOptions) -> _Method:
     chosen = [name for name in ("group", "time", "split") if getattr(options, name)]
-    require(chosen in ([], ["group"], ["time"], ["split"], ["group", "time"]),
-            "items are divided by group, by time, by both, or as split says", options=chosen)  # fmt: skip
+    if "split" in chosen[1:]:
+        raise InvalidInput(f"split cannot be combined with {' and '.join(chosen[:-1])}",
+                           "items are divided by group, by time, by both, or as split says")  # fmt: skip
     if raw.times is not None:
         return _by_time(raw, options)
     if raw.groups is not None:
         return _by_hash(hash_labels(raw.groups), None, f"by {options.group or 'group'}", options.split_seed)
     split = options.split or ("stratified" if raw.kind == "classification" else "random")
-    require(split == "random" or raw.kind == "classification", "only classes can be divided in proportion",
-            f"use {written('split', 'random')}", kind=raw.kind)  # fmt: skip
+    if split != "random" and raw.kind != "classification":
+        raise InvalidInput(f"only classes can be divided in proportion, not a {raw.kind}",
+                           f"use {written('split', 'random')}")  # fmt: skip
     labels = np.asarray(raw.items.target).astype(np.int64) if split == "stratified" else None
     if raw.test is not None:
         order = np.random.RandomState(options.split_seed).permutation(len(raw.items))
@@ -150,10 +152,11 @@ def _given_parts(raw: Raw, column: str) -> dict[str, NDArray[np.bool_]]:
             raise InvalidInput(f"{column or 'part'} of item {int(np.flatnonzero(mask)[0]) + 1} is {name!r}",
                                "the parts are train, validation and test")  # fmt: skip
         parts[part] = parts[part] | mask if part in parts else mask
-    require("train" in parts, "some items are for training", column=column, parts=sorted(parts))
+    if "train" not in parts:
+        raise InvalidInput(f"{column or 'part'} gives no item to train, only to {' and '.join(sorted(parts))}")
     for part in ("validation", "test"):
-        require(part not in parts or getattr(raw, part) is None, "a part comes from the source or from a column",
-                "leave one of them out", part=part, column=column)  # fmt: skip
+        if part in parts and getattr(raw, part) is not None:
+            raise InvalidInput(f"the source has a {part} part, but {column or 'part'} names another", "leave one out")
     return parts
 
 
@@ -217,11 +220,13 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
 
 
 def _require_units(units: int, how: str) -> None:
-    if how.startswith("by "):
-        require(units >= 2, "there is a group for each part", "fewer parts need groups if the source divides them",
-                groups=units, column=how.removeprefix("by "))  # fmt: skip
-    require(units >= 2, "every part has items that no other has", "equal items share a part, unless they may be "
-            f"divided: {written('allow_duplicates', True)}", different_items=units)  # fmt: skip
+    few = "only one is" if units == 1 else "none is"
+    if units < 2 and how.startswith("by "):
+        raise InvalidInput(f"every part needs a group of {how.removeprefix('by ')} of its own, but {few} left",
+                           "fewer parts need groups if the source divides them")  # fmt: skip
+    if units < 2:
+        raise InvalidInput(f"every part needs items that no other has, but {few} left", "equal items share a part, "
+                           f"unless they may be divided: {written('allow_duplicates', True)}")  # fmt: skip
 
 
 def _apart(keys: Hashes) -> Hashes:

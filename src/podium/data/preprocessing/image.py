@@ -13,7 +13,7 @@ from podium.data.digits import SIDE
 from podium.data.pictures import as_colors, open_whole, prepare_picture
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem
-from podium.errors import InvalidInput, NotFound, require
+from podium.errors import InvalidInput, NotFound, require, suggestion
 from podium.machine import cores
 
 RECIPES = ("digit", "garment")
@@ -46,12 +46,13 @@ class ImagePreprocessing(Fitted):
     kind: str = "image"
 
     def __post_init__(self) -> None:
-        require(self.channels in (1, 3), "channels is 1 or 3", channels=self.channels)
-        fits = len(self.size) == 2 and all(1 <= side <= 8192 for side in self.size)
-        require(fits, "size is [height, width], each 1 to 8192", size=list(self.size))
-        require(self.recipe in ("resize", *RECIPES), "recipe is digit, garment or resize", recipe=self.recipe)
-        digits = self.recipe == "resize" or (tuple(self.size), self.channels) == ((SIDE, SIDE), 1)
-        require(digits, f"recipe {self.recipe} makes [{SIDE}, {SIDE}] in gray", size=list(self.size))
+        require(self.channels in (1, 3), "channels in (1, 3)", channels=self.channels)
+        if len(self.size) != 2 or not all(1 <= side <= 8192 for side in self.size):
+            raise InvalidInput(f"not a size of pictures: {list(self.size)}", "[height, width], each 1 to 8192")
+        if self.recipe not in ("resize", *RECIPES):
+            raise InvalidInput(f"there is no recipe {self.recipe!r}", suggestion(self.recipe, ("resize", *RECIPES)))
+        if self.recipe != "resize" and (tuple(self.size), self.channels) != ((SIDE, SIDE), 1):
+            raise InvalidInput(f"recipe {self.recipe} makes [{SIDE}, {SIDE}] in gray, not {list(self.size)}")
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -15,7 +15,7 @@ from podium.data.options import changed, written
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem, Rows
 from podium.data.values import DATES, MISSING_VALUES, to_days, to_flags, to_numbers, to_text
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 
 MISSING, UNKNOWN = "(missing)", "(unknown)"
 """The last two categories of every column: no value, and a value that the training part does not have."""
@@ -100,9 +100,10 @@ class TablePreprocessing(Fitted):
     kind: str = "table"
 
     def __post_init__(self) -> None:
-        require(self.missing in ("fill", "indicator", "refuse"), "missing is fill, indicator or refuse",
-                missing=self.missing)  # fmt: skip
-        require(bool(self.columns), "a table has a column besides its target", columns=0)
+        if self.missing not in ("fill", "indicator", "refuse"):
+            raise InvalidInput(f"missing cannot be {self.missing!r}", "one of fill, indicator, refuse")
+        if not self.columns:
+            raise InvalidInput("the table has no column besides its target")
 
     @classmethod
     def fit(
@@ -139,7 +140,8 @@ class TablePreprocessing(Fitted):
                      thousands=thousands)  # fmt: skip
         names = [name for column in columns for name in column.names]
         twice = sorted({name for name in names if names.count(name) > 1})
-        require(not twice, "columns of the input have different names", "rename the column", columns=twice)
+        if twice:
+            raise InvalidInput(f"two columns of the input would be called {twice[0]}", "rename the column")
         return fitted
 
     @property

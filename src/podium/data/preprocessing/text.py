@@ -51,8 +51,8 @@ class TextPreprocessing(Fitted):
 
     def __post_init__(self) -> None:
         require(self.length >= 1, "length >= 1", length=self.length)
-        reserved = self.vocabulary[:2] == (PADDING, UNKNOWN_WORD)
-        require(reserved, f"a vocabulary begins with {PADDING} and {UNKNOWN_WORD}", vocabulary=self.vocabulary[:2])
+        if self.vocabulary[:2] != (PADDING, UNKNOWN_WORD):
+            raise InvalidInput(f"a vocabulary begins with {PADDING} and {UNKNOWN_WORD}, not {self.vocabulary[:2]}")
 
     @classmethod
     def fit(
@@ -76,7 +76,8 @@ class TextPreprocessing(Fitted):
             sentence = words(text)
             counts.update(sentence)
             longest = max(longest, len(sentence))
-        require(longest > 0, "the training part has a word", words=0)
+        if not longest:
+            raise InvalidInput(f"column {column} has no word in the training part")
         frequent = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
         return cls(
             vocabulary=(PADDING, UNKNOWN_WORD, *frequent), length=length or min(longest, MAX_LENGTH), column=column

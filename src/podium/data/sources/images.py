@@ -19,7 +19,7 @@ from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription, Split
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
-from podium.errors import InvalidInput, PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 from podium.machine import cores
 
 log = logging.getLogger(__name__)
@@ -142,7 +142,8 @@ def _originals(parts: Mapping[str, Pictures], positions: NDArray[np.int64] | Non
 
 
 def _with_test(parts: dict[str, Pictures], test: str, location: str, scratch: Path) -> dict[str, Pictures]:
-    require("test" not in parts, "there is one test part", folder=location, test=test)
+    if "test" in parts:
+        raise InvalidInput(f"{location} has a test part, but {test} is given too", "leave out the option test")
     parts = {**parts, "test": _find_classes(fetch_folder(test, scratch / "test"), test)}
     _check_classes(parts, test)
     return parts

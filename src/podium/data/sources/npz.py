@@ -11,7 +11,7 @@ from podium.data.options import COMMON, DataOptions, written
 from podium.data.schema import MOST_CLASSES, Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.source import Raw, Source
-from podium.errors import Damaged, InvalidInput, NotFound, require, suggestion
+from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
 TARGETS = ("target", "label", "labels", "y")
 """Names a target has if none is given."""
@@ -40,7 +40,10 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     names = named.pop("classes", None)
     parts = _divide(named, location)
     if isinstance(options.test, str):
-        require("test" not in parts, "there is one test part", file=location, test=options.test)
+        if "test" in parts:
+            raise InvalidInput(
+                f"{location} has a test part, but {options.test} is given too", "leave out the option test"
+            )
         parts["test"] = {name: array for name, array in _open(options.test, scratch / "test").items()
                          if name != "classes"}  # fmt: skip
         _check_same(parts, location)
@@ -116,15 +119,17 @@ def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
     if "train" not in parts:
         return {"train": arrays}
     inside = sum(map(len, parts.values()))
-    require(inside == len(arrays), "all arrays are divided, or none is", arrays=sorted(arrays), file=location)
+    if inside < len(arrays):
+        raise InvalidInput(f"{location} has divided arrays beside others: {', '.join(sorted(arrays))}",
+                           "end all names in _train, _validation or _test, or none")  # fmt: skip
     _check_same(parts, location)
     return parts
 
 
 def _check_same(parts: Mapping[str, Arrays], location: str) -> None:
     for part, members in parts.items():
-        require(members.keys() == parts["train"].keys(), "all parts have the same arrays", file=location, part=part,
-                arrays=sorted(members))  # fmt: skip
+        if members.keys() != parts["train"].keys():
+            raise InvalidInput(f"{location}: the {part} part has other arrays than train: {', '.join(sorted(members))}")
 
 
 def _read_target(
@@ -134,19 +139,20 @@ def _read_target(
     flat = {part: array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array for part, array in parts.items()}
     floats = flat["train"].dtype.kind == "f"
     if kind == "regression" or (not kind and floats):
-        require(flat["train"].dtype.kind in "biuf", "the target of a regression holds numbers",
-                dtype=str(flat["train"].dtype))  # fmt: skip
+        if flat["train"].dtype.kind not in "biuf":
+            raise InvalidInput(f"the target of a regression must be numbers, but is {flat['train'].dtype}")
         exact = flat["train"].dtype.name in ("float32", "float64")
         return "regression", (), {part: array if exact else array.astype(np.float64) for part, array in flat.items()}
     for part, array in flat.items():
-        require(array.ndim == 1, "the target of a classification is [n]", part=part, shape=list(array.shape))
+        if array.ndim != 1:
+            raise InvalidInput(f"the target of a classification must be [n], but in {part} it is {list(array.shape)}")
     values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
     if len(values) > MOST_CLASSES:
         raise InvalidInput(f"the target has {len(values):,} classes, but at most {MOST_CLASSES:,} are possible",
                            f"is it a number to predict? {written('kind', 'regression')}")  # fmt: skip
     if names is not None:
-        fits = values.dtype.kind in "iu" and values.min() >= 0 and values.max() < len(names)
-        require(fits, "targets are indices into the array classes", classes=len(names), largest=values.max())
+        if not (values.dtype.kind in "iu" and values.min() >= 0 and values.max() < len(names)):
+            raise InvalidInput(f"targets must be indices into the {len(names)} classes, but one is {values.max()}")
         classes = tuple(map(str, names.tolist()))
         indices = flat
     else:

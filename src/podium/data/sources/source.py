@@ -88,7 +88,7 @@ class Raw:
         for name in ("groups", "times", "given", "keys"):
             column = getattr(self, name)
             if column is not None:
-                require(column.shape == (len(self.items),), f"{name} has one value an item", items=len(self.items),
+                require(column.shape == (len(self.items),), f"{name}.shape == (items,)", items=len(self.items),
                         shape=column.shape)  # fmt: skip
 
 

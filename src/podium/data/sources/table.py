@@ -16,7 +16,7 @@ from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
 from podium.data.values import DATES
-from podium.errors import InvalidInput, require, suggestion
+from podium.errors import InvalidInput, suggestion
 
 log = logging.getLogger(__name__)
 summary = logging.getLogger("podium.data.summary")
@@ -53,7 +53,8 @@ def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
             if name not in file.columns:
                 raise InvalidInput(f"{option}: {file.name} has no column {name!r}", suggestion(name, file.columns))
     both = sorted(set(options.categories) & set(options.numbers))
-    require(not both, "a column is a number or a category", categories_and_numbers=both)
+    if both:
+        raise InvalidInput(f"column {both[0]} cannot be both a number and a category", "name it in one of the options")
     return file
 
 
@@ -73,7 +74,9 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
         kind = "category" if name in options.categories else "number" if name in options.numbers else kind
         if guess.count:
             fields.append(Field(name=name, kind=kind, type=guess.type))
-    require(bool(fields), "a table has a column besides its target", columns=list(seen.file.columns))
+    if not fields:
+        raise InvalidInput(f"{seen.file.name} has no column to learn from: {', '.join(seen.file.columns)}",
+                           "a table has a column besides those with a role, dropped and empty ones")  # fmt: skip
     return tuple(fields)
 
 

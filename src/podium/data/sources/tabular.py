@@ -19,7 +19,7 @@ from podium.data.schema import Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
 from podium.data.values import DATES, MISSING_VALUES, Guess, to_days, to_numbers, to_text
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 
 log = logging.getLogger(__name__)
 
@@ -229,7 +229,8 @@ class Survey:
         if not certain and len(seen) > MANY_CLASSES:
             hint = f"is it the right column? if these are classes: {written('kind', 'classification')}"
             raise InvalidInput(f"{where} has {len(seen):,} different values, for example {seen[0]!r}", hint)
-        require(len(seen) > 1, f"{where} has two classes at least", classes=seen)
+        if len(seen) < 2:
+            raise InvalidInput(f"{where} is always {seen[0]!r}", "a classification needs two classes or more")
         order = sorted(range(len(seen)), key=lambda at: (int(seen[at]) if kind == "integer" else 0, seen[at]))
         rank = np.empty(len(seen), np.int64)
         rank[order] = np.arange(len(seen))
@@ -277,11 +278,14 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
     Raises:
         InvalidInput: No target is named, or the file lacks a column or cannot be read.
     """
-    require(bool(options.target), "a table has a target", "name its column: target=NAME", target="")
     file = _open(location, options, scratch)
     if isinstance(options.test, str):
-        require(not options.part, "the test part is a file or named by a column", test=options.test, part=options.part)
+        if options.part:
+            raise InvalidInput(f"the column {options.part} names the test part, but {options.test} is given too",
+                               "leave out test or part")  # fmt: skip
         file = file.followed_by(_open(options.test, options, scratch / "test", usual=file.decimal))
+    if not options.target:
+        raise InvalidInput(f"no target of {location} is named", "name its column: target=NAME")
     for role, column in _roles(options).items():
         file.require(column, role=f"the {role}")
     return file
@@ -319,7 +323,8 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
                 raise InvalidInput(f"{location}, column {name}: {error.message}", hint, changed("drop", name)) from None
             if name in chunks:
                 chunks[name].append(values)
-    require(count > 0, f"{location} has rows below its header", rows=0)
+    if not count:
+        raise InvalidInput(f"{location} has no row below its header")
     kept = {name: pa.chunked_array(values).combine_chunks() for name, values in chunks.items()}
     return Survey(file=file, count=count, guesses=guesses, missing_values=missing_values, kept=kept, held_out=held_out)
 
