@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from api_server import ApiServer, World
@@ -81,6 +82,26 @@ def test_a_leader_cut_off_stops_before_others_begin(candidate: Callable[[str], L
     assert not first.is_held
     server.start()
     assert not candidate("pod-b").acquire(0)
+
+
+def test_a_renewal_that_is_late_brings_no_leadership_back(
+    candidate: Callable[[str], Leadership], server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = candidate("pod-a")
+    assert first.acquire(0)
+    request = first._api.coordination.read_namespaced_lease
+
+    def slowly(*args: Any, **options: Any) -> Any:  # as through a network that hangs
+        time.sleep(SECONDS)
+        return request(*args, **options)
+
+    monkeypatch.setattr(first._api.coordination, "read_namespaced_lease", slowly)
+    until_lost = time.monotonic() + 3 * SECONDS
+    while first.is_held:
+        assert time.monotonic() < until_lost
+        time.sleep(0.01)
+    time.sleep(SECONDS)
+    assert not first.is_held
 
 
 def test_an_account_without_rights_is_refused_with_a_reason(

@@ -3,14 +3,15 @@
 import json
 import shutil
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import Conflict, NotFound, PodiumError
+from podium.cluster.kubernetes.leadership import Leadership
+from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status
 from podium.manifests.experiment.trial import Trial
@@ -29,17 +30,17 @@ class ApiRecords(Records):
     Args:
         cluster: The namespace; it serves Experiments and runs the trials' jobs.
         experiment: As stored.
-        leads: Tells whether this process is still the one that may write.
+        leadership: Only while it is held may this write; it does not come back.
         image: Of the container that prints a metrics file.
     """
 
     outlives_engine = True
 
     def __init__(
-        self, cluster: KubernetesCluster, experiment: Experiment, *, leads: Callable[[], bool], image: str
+        self, cluster: KubernetesCluster, experiment: Experiment, *, leadership: Leadership, image: str
     ) -> None:
         super().__init__(experiment.name, Path(tempfile.mkdtemp(prefix="podium-engine-")))
-        self._cluster, self._uid, self._leads, self._image = cluster, experiment.uid, leads, image
+        self._cluster, self._uid, self._leadership, self._image = cluster, experiment.uid, leadership, image
         self._asked, self._stops_early = "", experiment.early_stopping is not None
         self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier engine left
         self._written: dict[tuple[str, str], Status] = {}  # by kind and name: a field that is gone is written as null
@@ -62,8 +63,8 @@ class ApiRecords(Records):
         self._write("Experiment", self.name, status)
 
     def add(self, trial: Trial) -> Trial:
-        self._check_leadership()
-        stored = self._cluster.api.create("Trial", {**trial.manifest, "status": {}})
+        self._leadership.check()
+        stored = self._cluster.api.create("Trial", {**trial.manifest, "status": {}}, patience=self._leadership.left)
         self._write("Trial", trial.name, trial.status)
         return Trial.parse(stored).with_status(trial.status)
 
@@ -80,7 +81,9 @@ class ApiRecords(Records):
             return
         own = [reading for reading in in_order(readings) if reading.name == trial.objective.metric][:KEPT_READINGS]
         text = json.dumps([[reading.value, reading.time.isoformat()] for reading in own])
-        self._cluster.api.patch("Trial", trial.name, {"metadata": {"annotations": {READINGS: text}}})
+        self._leadership.check()
+        change = {"metadata": {"annotations": {READINGS: text}}}
+        self._cluster.api.patch("Trial", trial.name, change, patience=self._leadership.left)
 
     def claim(self, trial: Trial) -> Trial:
         """Return the trial as it is: its job goes on without an engine; a job that one meant to remove is removed."""
@@ -91,11 +94,11 @@ class ApiRecords(Records):
         return trial
 
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
-        return PodTrial(self._cluster, experiment, trial, self._image)
+        return PodTrial(self._cluster, experiment, trial, leadership=self._leadership, image=self._image)
 
     @property
     def asked(self) -> str:
-        return self._asked or ("" if self._leads() else "leave")
+        return self._asked or ("" if self._leadership.is_held else "leave")
 
     def forget(self) -> None:
         """Take note that the Experiment was deleted: its trials and their jobs go with it."""
@@ -111,13 +114,9 @@ class ApiRecords(Records):
                 self.write(experiment, status)
         shutil.rmtree(self.directory, ignore_errors=True)
 
-    def _check_leadership(self) -> None:
-        if not self._leads():
-            raise Conflict(f"another engine runs Experiment {self.name} now")
-
     def _write(self, kind: str, name: str, status: Any) -> None:
-        self._check_leadership()
+        self._leadership.check()
         before = self._written.get((kind, name), {})
         gone = {field: None for field in before if field not in status}
-        self._cluster.api.patch_status(kind, name, {**status, **gone})
+        self._cluster.api.patch_status(kind, name, {**status, **gone}, patience=self._leadership.left)
         self._written[kind, name] = dict(status)

@@ -252,7 +252,7 @@ class ExperimentController:
                 message = f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
                 try:
                     self._save_trial(marked(run.trial, "Failed", "TrialFailed", message))
-                except (NotFound, OSError) as unsaved:
+                except (PodiumError, OSError) as unsaved:
                     ended.unsaved = unsaved
         self._events.put((name, ended))
 

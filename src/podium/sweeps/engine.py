@@ -176,7 +176,7 @@ class Engine:
     def _look_after_ended(self) -> None:
         """Take note of the Experiments that ended; one that broke off goes on."""
         for name, known in list(self._running.items()):
-            if known.controller.join(0):
+            if self._leads() and known.controller.join(0):
                 del self._running[name]
                 with suppress(NotFound):
                     stored = self._cluster.get("Experiment", name)
@@ -207,8 +207,9 @@ class Engine:
             self._refuse(seen.name, error)
 
     def _begin(self, experiment: Experiment) -> None:
+        assert self._leadership is not None
         refuse_what_pods_lack(check(experiment))
-        records = ApiRecords(self._cluster, experiment, leads=self._leads, image=self._image)
+        records = ApiRecords(self._cluster, experiment, leadership=self._leadership, image=self._image)
         controller = ExperimentController(records, experiment)
         self._running[experiment.name] = _Running(uid=experiment.uid, controller=controller, records=records)
         self.begun += 1

@@ -8,6 +8,7 @@ from typing import Any
 
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.kubernetes.leadership import Leadership
 from podium.errors import Conflict, Failed, NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.draft import Draft, merge, set_env
@@ -41,11 +42,14 @@ class PodTrial(TrialIO):
         cluster: The namespace.
         experiment: The one it belongs to.
         trial: As stored.
+        leadership: Only while it is held does the job begin or end by this.
         image: Of the container that prints a metrics file.
     """
 
-    def __init__(self, cluster: KubernetesCluster, experiment: Experiment, trial: Trial, image: str) -> None:
-        self._cluster, self._experiment, self._trial = cluster, experiment, trial
+    def __init__(
+        self, cluster: KubernetesCluster, experiment: Experiment, trial: Trial, *, leadership: Leadership, image: str
+    ) -> None:
+        self._cluster, self._experiment, self._trial, self._leadership = cluster, experiment, trial, leadership
         self._name, self._kind = trial.name, trial.workload.kind
         self._job = job_of(experiment, trial, image)
         pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
@@ -56,8 +60,9 @@ class PodTrial(TrialIO):
 
         Nothing is added to its pods: whoever wrote the Experiment decided what they may do.
         """
+        self._leadership.check()
         try:
-            self._cluster.api.create(self._kind, self._job.manifest)
+            self._cluster.api.create(self._kind, self._job.manifest, patience=self._leadership.left)
         except Conflict:
             present = self._cluster.workload(self._kind, self._name)
             if all(owner.get("uid") != self._trial.uid for owner in present.owners):
@@ -75,7 +80,8 @@ class PodTrial(TrialIO):
         return self._readers[0].follow()
 
     def stop(self) -> None:
-        self._cluster.abandon(self._kind, self._name)
+        if self._leadership.is_held:
+            self._cluster.abandon(self._kind, self._name)
 
     def settle(self) -> None:
         for reader in self._readers:
@@ -91,7 +97,7 @@ class PodTrial(TrialIO):
         return observe(readings, names), readings
 
     def remove(self) -> None:
-        self._cluster.abandon(self._kind, self._name)
+        self.stop()
 
     def keeps(self, line: str) -> bool:
         """Tell whether a line of the log may hold a metric; no other is kept in memory."""

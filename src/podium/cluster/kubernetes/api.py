@@ -170,7 +170,7 @@ class Api:
         function: Callable[..., Any],
         *args: Any,
         kind: str | None = None,
-        patience: float | None = None,
+        patience: float | Callable[[], float] | None = None,
         **options: Any,
     ) -> Any:
         """Call the API; repeat what may pass (is_passing) for a while.
@@ -180,7 +180,7 @@ class Api:
         Args:
             doing: What is tried, for the error.
             function: Method of a kubernetes client.
-            patience: Seconds to repeat; that of this object if None.
+            patience: Seconds to repeat, or what tells how many are left; that of this object if None.
 
         Raises:
             PodiumError: As by error; Unavailable if it did not pass.
@@ -198,13 +198,18 @@ class Api:
                 failed: Any = error
             self.note(failed)
             self.answered = self.answered or bool(getattr(failed, "status", None))
-            limits = (limit for limit in (patience, self.patience, PATIENCE) if limit is not None)
-            limit = min(next(limits) if self.answered else 3.0, self.budget)
-            if not is_passing(failed) or time.monotonic() + pause > started + limit:
-                self.budget -= min(self.budget, time.monotonic() - started) if is_passing(failed) else 0.0
+            taken = time.monotonic() - started
+            left = patience() if callable(patience) else self._limit(patience) - taken - pause
+            if not is_passing(failed) or left <= 0:
+                self.budget -= min(self.budget, taken) if is_passing(failed) else 0.0
                 raise self.error(failed, doing, kind) from failed
-            time.sleep(pause)
+            time.sleep(min(pause, left) if callable(patience) else pause)
             pause = min(pause * 2, 5.0)
+
+    def _limit(self, patience: float | None) -> float:
+        """Return for how many seconds a request is repeated."""
+        limits = (limit for limit in (patience, self.patience, PATIENCE) if limit is not None)
+        return min(next(limits) if self.answered else 3.0, self.budget)
 
     def note(self, error: Any) -> None:
         """Remember since when requests get no answer."""
@@ -227,10 +232,13 @@ class Api:
         known = api_resource(kind)
         return known.group, known.version, self.namespace, known.plural
 
-    def create(self, kind: str, manifest: Manifest) -> Manifest:
+    def create(self, kind: str, manifest: Manifest, **how: Any) -> Manifest:
         """Create an object; unknown fields are refused, not dropped.
 
         The answer to a request that did create it may be lost: the repetition then meets the object of the first.
+
+        Args:
+            how: Options of call.
         """
         metadata = manifest.get("metadata") or {}
         name, creation = metadata.get("name"), uuid.uuid4().hex
@@ -239,7 +247,8 @@ class Api:
         doing = f"create {kind} {name} in namespace {self.namespace}"
         create = self.custom.create_namespaced_custom_object
         try:
-            return dict(self.call(doing, create, *self._where(kind), stamped, field_validation="Strict", kind=kind))
+            where = self._where(kind)
+            return dict(self.call(doing, create, *where, stamped, field_validation="Strict", kind=kind, **how))
         except Conflict:
             present = self.get(kind, str(name))
             if (present["metadata"].get("annotations") or {}).get(CREATION) != creation:
@@ -292,18 +301,18 @@ class Api:
         items, version = self._list(kind, field_selector=f"metadata.name={name}", patience=0)
         return (items[0] if items else None), version
 
-    def patch(self, kind: str, name: str, change: Manifest) -> Manifest:
-        """Merge fields into an object."""
+    def patch(self, kind: str, name: str, change: Manifest, **how: Any) -> Manifest:
+        """Merge fields into an object; the options are those of call."""
         doing = f"change {kind} {name} in namespace {self.namespace}"
         patch = self.custom.patch_namespaced_custom_object
-        return dict(self.call(doing, patch, *self._where(kind), name, change, kind=kind))
+        return dict(self.call(doing, patch, *self._where(kind), name, change, kind=kind, **how))
 
-    def patch_status(self, kind: str, name: str, change: Manifest) -> Manifest:
-        """Merge fields into an object's status; None removes a field."""
+    def patch_status(self, kind: str, name: str, change: Manifest, **how: Any) -> Manifest:
+        """Merge fields into an object's status; None removes a field. The options are those of call."""
         doing = f"write the status of {kind} {name} in namespace {self.namespace}"
         patch = self.custom.patch_namespaced_custom_object_status
         body = {"status": change}
-        return dict(self.call(doing, patch, *self._where(kind), name, body, kind=kind))
+        return dict(self.call(doing, patch, *self._where(kind), name, body, kind=kind, **how))
 
     def delete(self, kind: str, name: str) -> None:
         """Ask for an object's removal; its pods follow. No error if it is not there."""

@@ -57,11 +57,29 @@ class Leadership:
         self._thread.start()
         return True
 
+    def left(self) -> float:
+        """Return for how many seconds this process leads, for certain.
+
+        What has run out does not come back with a renewal that was late: somebody was told meanwhile that it was lost.
+        """
+        left = self._renewed + self._seconds * STOP_SECONDS / DURATION_SECONDS - time.monotonic()
+        if self._renewed and left <= 0:
+            self.lost.set()
+        return 0.0 if self.lost.is_set() else max(0.0, left)
+
     @property
     def is_held(self) -> bool:
         """Whether this process leads, for certain."""
-        fresh = time.monotonic() - self._renewed < self._seconds * STOP_SECONDS / DURATION_SECONDS
-        return fresh and not self.lost.is_set()
+        return self.left() > 0
+
+    def check(self) -> None:
+        """Refuse to go on without it.
+
+        Raises:
+            Conflict: It is lost.
+        """
+        if not self.is_held:
+            raise Conflict(f"{self.holder} does not lead any more (Lease {self._name})")
 
     def release(self) -> None:
         """Give the leadership up, so that the next one need not wait."""
