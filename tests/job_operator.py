@@ -10,7 +10,7 @@ from podium.cluster.base import ReplicaStatus
 from podium.cluster.local.cluster import LocalCluster
 from podium.errors import NotFound
 from podium.manifests.admission import admit
-from podium.manifests.conditions import set_condition
+from podium.manifests.conditions import Conditions
 from podium.manifests.draft import Draft
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import (
@@ -66,7 +66,7 @@ class JobOperator:
             if key in self.running:
                 self.end(key)
                 status: dict[str, Any] = {"startTime": NOW}
-                set_condition(status, "Suspended", "Suspended", "suspended", NOW)
+                Conditions(status, "operator").add("Suspended", "Suspended", "suspended", NOW)
                 self.report(key, status)
             return
         if key not in self.running:

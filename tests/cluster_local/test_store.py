@@ -6,12 +6,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, Damaged, Failed, InvalidInput, NotFound
-from podium.manifests.conditions import add_condition, status_of
+from podium.manifests.conditions import Conditions, status_of
 
 
 def job(name: str, **labels: str) -> dict:
@@ -149,9 +150,9 @@ def test_an_end_written_during_a_read_is_not_a_loss(
 
     def end_meanwhile(kind: str, name: str) -> bool:
         if len(seen) == looks:
-            store.update(
-                kind, name, lambda manifest: add_condition(manifest.setdefault("status", {}), "Complete", "", "", "")
-            )
+            status: dict[str, Any] = {}
+            Conditions(status, "job").add("Complete", "", "")
+            store.update(kind, name, lambda manifest: manifest.update(status=status))
             store.disown(kind, name)
         seen.append(kind)
         return Store(tmp_path).is_supervised(kind, name)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from podium.manifests.conditions import set_condition, status_of
+from podium.manifests.conditions import Conditions, status_of
 
 
 def conditions(*names: str) -> list[dict[str, Any]]:
@@ -47,14 +47,14 @@ def test_a_job_with_active_pods_is_running() -> None:
 def test_running_and_restarting_replace_each_other() -> None:
     status: dict[str, Any] = {}
     for kind in ("Created", "Running", "Restarting", "Running"):
-        set_condition(status, kind, f"PyTorchJob{kind}", "…", "t")
+        Conditions(status, "operator").add(kind, f"PyTorchJob{kind}", "…", "t")
     assert [condition["type"] for condition in status["conditions"]] == ["Created", "Running"]
 
 
 def test_the_end_turns_running_off_and_a_failure_is_final() -> None:
     status: dict[str, Any] = {}
     for kind in ("Running", "Failed", "Succeeded"):
-        set_condition(status, kind, kind, "…", "t")
+        Conditions(status, "operator").add(kind, kind, "…", "t")
     assert [(condition["type"], condition["status"]) for condition in status["conditions"]] == [
         ("Running", "False"),
         ("Failed", "True"),
@@ -63,8 +63,8 @@ def test_the_end_turns_running_off_and_a_failure_is_final() -> None:
 
 def test_an_unchanged_condition_keeps_its_times() -> None:
     status: dict[str, Any] = {}
-    set_condition(status, "Running", "A", "first", "t1")
-    set_condition(status, "Running", "A", "second", "t2")
+    Conditions(status, "operator").add("Running", "A", "first", "t1")
+    Conditions(status, "operator").add("Running", "A", "second", "t2")
     assert status["conditions"][0]["message"] == "first"
-    set_condition(status, "Running", "B", "third", "t3")
+    Conditions(status, "operator").add("Running", "B", "third", "t3")
     assert (status["conditions"][0]["lastTransitionTime"], status["conditions"][0]["lastUpdateTime"]) == ("t1", "t3")

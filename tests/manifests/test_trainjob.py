@@ -8,7 +8,7 @@ from trainjobs import patch, trainjob
 
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
-from podium.manifests.conditions import put_condition, status_of
+from podium.manifests.conditions import Conditions, status_of
 from podium.manifests.draft import Draft
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.build import customize
@@ -211,15 +211,16 @@ def test_a_status_reads_as_one_word() -> None:
         return status_of({"kind": "TrainJob", "status": status}).phase
 
     status: dict[str, Any] = {}
+    conditions = Conditions(status, "trainer")
     assert phase() == "Created"
     assert phase(jobsStatus=[{"name": "node", "active": 1}]) == "Running"
-    put_condition(status, "Suspended", "Suspended", "TrainJob is suspended", "1")
+    conditions.add("Suspended", "Suspended", "TrainJob is suspended", "1")
     assert phase(**status) == "Suspended"
     status["conditions"][0] |= {"status": "False", "reason": "Resumed"}
     assert phase(**status) == "Created"
-    put_condition(status, "Suspended", "Suspended", "TrainJob is suspended", "2")
-    put_condition(status, "Suspended", "Suspended", "TrainJob is suspended", "3")
-    put_condition(status, "Complete", "AllJobsCompleted", "jobset completed successfully", "4")
+    conditions.add("Suspended", "Suspended", "TrainJob is suspended", "2")
+    conditions.add("Suspended", "Suspended", "TrainJob is suspended", "3")
+    conditions.add("Complete", "AllJobsCompleted", "jobset completed successfully", "4")
     assert phase(**status) == "Succeeded"
     assert [(condition["type"], condition["lastTransitionTime"]) for condition in status["conditions"]] == [
         ("Suspended", "2"),

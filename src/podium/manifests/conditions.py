@@ -1,13 +1,34 @@
-"""Conditions of a status: one reader for every kind, and the training operator's rule for writing them."""
+"""Conditions of a status: one reader and one writer for every kind."""
 
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from datetime import UTC, datetime
+from typing import Any, Literal, NamedTuple
 
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
 Manifest = dict[str, Any]
 """An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
 
+Style = Literal["operator", "katib", "job", "trainer"]
+"""How conditions are written: as the training operator, Katib, the controller of Jobs or Trainer does."""
+
+STYLES: dict[str, Style] = {
+    **dict.fromkeys(OPERATOR_KINDS, "operator"),
+    **dict.fromkeys(("Experiment", "Trial"), "katib"),
+    "Job": "job",
+    TRAINJOB: "trainer",
+}
+
+_TIMES = {
+    "operator": ("lastUpdateTime", "lastTransitionTime"),
+    "katib": ("lastUpdateTime", "lastTransitionTime"),
+    "job": ("lastProbeTime", "lastTransitionTime"),
+    "trainer": ("lastTransitionTime",),
+}
+_TURN_RUNNING_OFF = {
+    "operator": ("Succeeded", "Failed"),
+    "katib": ("Succeeded", "Failed", "MetricsUnavailable", "Killed"),  # but not EarlyStopped
+}
 _ORDER = {
     # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
     # Waiting is ours: a queue of Kueue holds the job, or the trial's job, back.
@@ -78,55 +99,58 @@ def _goes_on(spec: Any) -> bool:
     return not spec.get("suspend") and not (isinstance(policy, Mapping) and policy.get("suspend"))
 
 
-def set_condition(status: dict[str, Any], kind: str, reason: str, message: str, now: str) -> None:
-    """Add a condition that holds, as the training operator does.
+def timestamp(precision: str = "seconds") -> str:
+    """Return the present time as Kubernetes writes it."""
+    return datetime.now(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
 
-    A failed status never changes again; an unchanged reason keeps its times; Running and Restarting replace each
-    other; the end turns Running to "False" (kubeflow/trainer release-1.9: pkg/util/status.go).
+
+class Conditions:
+    """Writes the conditions of a status; entries that were there are replaced, never altered.
+
+    Each type stands once. Job and TrainJob keep its place (apimachinery: pkg/api/meta/conditions.go); the others add it
+    at the end. For the training operator a failed status never changes again, an unchanged reason keeps its times, and
+    Running and Restarting replace each other (kubeflow/trainer release-1.9: pkg/util/status.go).
 
     Args:
         status: The object's status, altered in place.
-        reason: One CamelCase word.
-        now: The time as Kubernetes writes it.
+        style: Whose rules apply.
     """
-    conditions = status.setdefault("conditions", [])
-    held = {condition["type"]: condition for condition in conditions if condition["status"] == "True"}
-    current = held.get(kind)
-    if "Failed" in held or (current and current["reason"] == reason):
-        return
-    times = {"lastUpdateTime": now, "lastTransitionTime": current["lastTransitionTime"] if current else now}
-    status["conditions"] = [*_without(conditions, kind), {**_condition(kind, reason, message), **times}]
 
+    def __init__(self, status: dict[str, Any], style: Style) -> None:
+        self._status, self._style = status, style
 
-def add_condition(status: dict[str, Any], kind: str, reason: str, message: str, now: str) -> None:
-    """Add a condition that holds, as the controller of Jobs does; the arguments are those of set_condition."""
-    new = _condition(kind, reason, message) | {"lastProbeTime": now, "lastTransitionTime": now}
-    status.setdefault("conditions", []).append(new)
+    def add(self, kind: str, reason: str, message: str, now: str = "") -> None:
+        """Add a condition that is True.
 
-
-def put_condition(status: dict[str, Any], kind: str, reason: str, message: str, now: str) -> None:
-    """Add a condition that holds, as Trainer does: each type stands once (apimachinery: pkg/api/meta/conditions.go).
-
-    The arguments are those of set_condition.
-    """
-    conditions = status.setdefault("conditions", [])
-    for condition in conditions:
-        if condition["type"] == kind:
-            since = {} if condition["status"] == "True" else {"lastTransitionTime": now}
-            condition |= _condition(kind, reason, message) | since
+        Args:
+            reason: One CamelCase word.
+            now: The time as Kubernetes writes it; the present if empty.
+        """
+        style, before = self._style, self._status.get("conditions") or []
+        # Katib's are finer here than there: a trial on this machine may take less than a second.
+        time = now or timestamp("milliseconds" if style == "katib" else "seconds")
+        true = {condition["type"]: condition for condition in before if condition.get("status") == "True"}
+        current = true.get(kind)
+        if style == "operator" and ("Failed" in true or (current and current["reason"] == reason)):
             return
-    conditions.append(_condition(kind, reason, message) | {"lastTransitionTime": now})
+        new = {"type": kind, "status": "True", "reason": reason, "message": message}
+        new |= dict.fromkeys(_TIMES[style], time)
+        if current and style != "katib":
+            new["lastTransitionTime"] = current["lastTransitionTime"]
+        if kind in _TURN_RUNNING_OFF.get(style, ()):
+            off = {"status": "False"}
+            if style == "katib":
+                self._status["completionTime"] = time
+                off |= dict.fromkeys(_TIMES[style], time)
+            before = [condition | off if condition["type"] == "Running" else condition for condition in before]
+        if style in ("job", "trainer") and any(condition["type"] == kind for condition in before):
+            after = [new if condition["type"] == kind else condition for condition in before]
+        else:
+            instead = {"Restarting": "Running", "Running": "Restarting"}.get(kind) if style == "operator" else None
+            after = [*(condition for condition in before if condition["type"] not in (kind, instead)), new]
+        self._status["conditions"] = after
 
-
-def _condition(kind: str, reason: str, message: str) -> dict[str, Any]:
-    return {"type": kind, "status": "True", "reason": reason, "message": message}
-
-
-def _without(conditions: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    replaced = {kind} | {"Restarting": {"Running"}, "Running": {"Restarting"}}.get(kind, set())
-    kept = [dict(condition) for condition in conditions if condition["type"] not in replaced]
-    if kind in ("Failed", "Succeeded"):
-        for condition in kept:
-            if condition["type"] == "Running":
-                condition["status"] = "False"
-    return kept
+    def remove(self, *kinds: str) -> None:
+        """Remove the conditions of these types."""
+        before = self._status.get("conditions") or []
+        self._status["conditions"] = [condition for condition in before if condition["type"] not in kinds]

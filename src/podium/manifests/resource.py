@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any, Self
 
 from podium.errors import InvalidInput
-from podium.manifests.conditions import Manifest, State, status_of
+from podium.manifests.conditions import STYLES, Conditions, Manifest, State, status_of
 from podium.manifests.draft import Draft
 from podium.manifests.fields import Attribute, mapping, objects, strings, text, texts
 
@@ -125,6 +125,12 @@ class Resource:
     def with_status(self, status: Mapping[str, Any]) -> Self:
         """Return a copy with another status."""
         return replace(self, manifest={**self.manifest, "status": dict(status)})
+
+    def with_condition(self, kind: str, reason: str, message: str) -> Self:
+        """Return a copy with a condition that is True, written as the controller of its kind does."""
+        status = dict(self.status)
+        Conditions(status, STYLES[self.kind]).add(kind, reason, message)
+        return self.with_status(status)
 
     def changed_job(self, change: Callable[[Draft], None]) -> Self:
         """Return a copy whose job a function has altered: the object itself, or the job of an Experiment's trials."""

@@ -13,16 +13,13 @@ from contextlib import suppress
 
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
-from podium.manifests.conditions import State, status_of
+from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import (
     Standing,
     Status,
-    mark,
-    marked,
     new_trial,
-    now,
     summarize,
     verdict,
     wanted,
@@ -62,6 +59,7 @@ class ExperimentController:
         self._records = records
         self.name = self.experiment.name
         self._status: Status = copy.deepcopy(dict(experiment.status))
+        self._conditions = Conditions(self._status, "katib")
         self._writer = StatusWriter(lambda status: records.write(self.experiment, status))
         self._standings: dict[str, Standing] = {}
         self._trials: dict[str, Trial] = {}  # those that have not ended
@@ -116,7 +114,7 @@ class ExperimentController:
         except Exception as error:
             message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
             if not self._is_ending():
-                mark(self._status, "Failed", "ExperimentFailed", f"Experiment has failed: {message}")
+                self._conditions.add("Failed", "ExperimentFailed", f"Experiment has failed: {message}")
             elif not self._why:
                 self._why = f" (meanwhile: {message})"
         finally:
@@ -127,7 +125,7 @@ class ExperimentController:
                 self._count()
                 if not self._completed and not self._leaves_trials:
                     message = f"Experiment was stopped{self._why}; resume it with: {self._records.resume_command}"
-                    mark(self._status, "Stopped", "ExperimentStopped", message)
+                    self._conditions.add("Stopped", "ExperimentStopped", message)
             self._records.close(self.experiment, self._status)
 
     def _is_stopping(self) -> bool:
@@ -163,9 +161,9 @@ class ExperimentController:
         )
         self._median = MedianStop.of(self.experiment)
         if "startTime" not in self._status:
-            self._status["startTime"] = now()
+            self._status["startTime"] = timestamp("milliseconds")
             warm = f"; it starts warm from {len(self._earlier)} trials" if self._earlier else ""
-            mark(self._status, "Created", "ExperimentCreated", f"Experiment is created{warm}")
+            self._conditions.add("Created", "ExperimentCreated", f"Experiment is created{warm}")
             self._status["currentOptimalTrial"] = {"observation": {}}
             self._writer.write(self._status)
         self._recall(trials)
@@ -188,7 +186,7 @@ class ExperimentController:
             begun = self._add_trials()
             self._count()
             if begun and self._state.phase == "Created":
-                mark(self._status, "Running", "ExperimentRunning", "Experiment is running")
+                self._conditions.add("Running", "ExperimentRunning", "Experiment is running")
             if not begun and not self._active:
                 self._check_end(exhausted=True)
         self._writer.follow(self._status)
@@ -203,7 +201,7 @@ class ExperimentController:
     def _check_end(self, *, exhausted: bool) -> None:
         end = verdict(self.experiment, self._status, self._standings.values(), exhausted=exhausted)
         if end:
-            mark(self._status, *end)
+            self._conditions.add(*end)
 
     @property
     def _state(self) -> State:
@@ -251,7 +249,7 @@ class ExperimentController:
             if not self._is_ending():
                 message = f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
                 try:
-                    self._save_trial(marked(run.trial, "Failed", "TrialFailed", message))
+                    self._save_trial(run.trial.with_condition("Failed", "TrialFailed", message))
                 except (PodiumError, OSError) as unsaved:
                     ended.unsaved = unsaved
         self._events.put((name, ended))
@@ -282,7 +280,7 @@ class ExperimentController:
         self._learn(name, ended)
         if ended.refused:
             message = f"Experiment has failed: its trials cannot run here. {ended.refused}"
-            mark(self._status, "Failed", "ExperimentFailed", message)
+            self._conditions.add("Failed", "ExperimentFailed", message)
 
     def _learn(self, name: str, ended: TrialResult) -> None:
         assert self._search is not None

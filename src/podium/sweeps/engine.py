@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
 from http.server import ThreadingHTTPServer
@@ -16,9 +15,10 @@ from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.exposition import metric, serve
 from podium.interrupts import Background
+from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
-from podium.manifests.experiment.status import Status, mark, restart
+from podium.manifests.experiment.status import Status, restarted
 from podium.manifests.labels import KATIB_FINALIZERS
 from podium.manifests.resource import Resource
 from podium.sweeps.api_records import ApiRecords
@@ -200,9 +200,7 @@ class Engine:
             elif not experiment.state.finished:
                 self._begin(experiment)
             elif _has_more_trials(experiment):
-                status: Status = deepcopy(dict(experiment.status))
-                restart(status)
-                self._begin(experiment.with_status(status))
+                self._begin(restarted(experiment))
         except InvalidInput as error:
             self._refuse(seen.name, error)
 
@@ -221,7 +219,7 @@ class Engine:
         self._report(f"Experiment {name}: refused: {error.message}")
         status: Status = {}
         hint = f" (hint: {error.hint})" if error.hint else ""
-        mark(status, "Failed", "ExperimentFailed", f"Experiment has failed: {error.message}{hint}")
+        Conditions(status, "katib").add("Failed", "ExperimentFailed", f"Experiment has failed: {error.message}{hint}")
         self._cluster.api.patch_status("Experiment", name, status)
 
     def _forget(self, name: str, uid: str) -> None:

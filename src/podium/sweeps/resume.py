@@ -1,16 +1,15 @@
 """What a stopped or killed engine left, and the edits Katib allows before an Experiment is resumed."""
 
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import replace
-from typing import Any
 
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import LOST
 from podium.errors import Conflict, InvalidInput
+from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
-from podium.manifests.experiment.status import Status, restart, unmark
+from podium.manifests.experiment.status import restarted
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.local_records import LocalRecords
 
@@ -61,18 +60,17 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         if cluster.store.is_supervised("Experiment", name) and not stored.state.finished:
             raise Conflict(f"Experiment {name} runs in another process", "wait for it or stop it first")
         edited = edit(stored, changes or {})
-        status: Status = deepcopy(dict(stored.status))
-        if stored.state.reason.endswith(LOST):
-            unmark(status, "Failed")
-        unmark(status, "Stopped")
+        status = dict(stored.status)
+        lost = ["Failed"] if stored.state.reason.endswith(LOST) else []
+        Conditions(status, "katib").remove("Stopped", *lost)
+        edited = edited.with_status(status)
         cluster.store.forget_stop("Experiment", name)
         if stored.state.finished and changes:
-            restart(status)
-        edited = edited.with_status(status)
+            edited = restarted(edited)
         controller = ExperimentController(LocalRecords(cluster, edited), edited)
         cluster.store.claim("Experiment", name)
-        spec: dict[str, Any] = dict(edited.spec)
-        resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(status=status, spec=spec))
+        written = {"status": dict(edited.status), "spec": dict(edited.spec)}
+        resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(written))
     cluster.supervise("Experiment", name, controller)
     return replace(edited, manifest=resumed)
 

@@ -8,7 +8,6 @@ from typing import Any
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import matches
-from podium.manifests.experiment.status import marked
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
@@ -170,7 +169,7 @@ class TrialRun:
         io.stop()
 
     def _mark(self, kind: str, reason: str, message: str) -> None:
-        self.trial = marked(self.trial, kind, reason, message)
+        self.trial = self.trial.with_condition(kind, reason, message)
         self._save(self.trial)
 
 

@@ -4,11 +4,10 @@ import time
 from collections.abc import Mapping
 
 from podium.cluster.local.controller import Controller, Runtime
-from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.running_pod import backoff
 from podium.errors import InvalidInput
-from podium.manifests.conditions import add_condition
+from podium.manifests.conditions import timestamp
 from podium.manifests.labels import COMPLETION_INDEX
 from podium.manifests.workload import Workload
 
@@ -58,7 +57,7 @@ class JobController(Controller):
             return
         if self.job.suspended:
             if self.state.phase != "Suspended":
-                self._add("Suspended", "JobSuspended", "Job suspended")
+                self.conditions.add("Suspended", "JobSuspended", "Job suspended")
             return
         self.status.setdefault("startTime", timestamp())
         self._count(now)
@@ -81,8 +80,8 @@ class JobController(Controller):
         self.status.pop("active", None)
         if failed := self.status.get("failed", 0) + len(active):
             self.status["failed"] = failed
-        self._add("FailureTarget", reason, message)
-        self._add("Failed", reason, message)
+        self.conditions.add("FailureTarget", reason, message)
+        self.conditions.add("Failed", reason, message)
 
     def _count(self, now: float) -> None:
         counts = {"active": 0, "succeeded": 0, "failed": 0}
@@ -112,7 +111,7 @@ class JobController(Controller):
         self.status.pop("active", None)
         self.status |= {"ready": 0, "completionTime": timestamp()}
         for kind in ("SuccessCriteriaMet", "Complete"):
-            self._add(kind, "CompletionsReached", "Reached expected number of succeeded pods")
+            self.conditions.add(kind, "CompletionsReached", "Reached expected number of succeeded pods")
 
     def _create_pods(self, now: float) -> None:
         active, succeeded = self.status.get("active", 0), self.status.get("succeeded", 0)
@@ -143,6 +142,3 @@ class JobController(Controller):
         )
         self.pods.append(pod)
         self._indexes.append(index)
-
-    def _add(self, kind: str, reason: str, message: str) -> None:
-        add_condition(self.status, kind, reason, message, timestamp())

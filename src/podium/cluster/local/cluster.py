@@ -15,7 +15,6 @@ from podium.cluster.local.environment import PodIdentity, container_environment,
 from podium.cluster.local.images import check_images
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.logs import read_log
-from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.operator_job import OperatorJobController
 from podium.cluster.local.pods import PodPlan, plan_pod
 from podium.cluster.local.processes.client import Command
@@ -25,7 +24,6 @@ from podium.cluster.local.supervisor import Supervisor
 from podium.cluster.local.train_job import TrainJobController
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.admission import admit
-from podium.manifests.conditions import set_condition
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import IGNORED_FIELDS
 from podium.manifests.names import named
@@ -281,10 +279,9 @@ def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
 
 
 def _with_status(job: Workload, ignored: list[str]) -> Workload:
-    status: dict[str, Any] = {}
+    job = job.with_status({})
     if ignored:
         job = job.changed_job(lambda draft: draft.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
     if job.operator:
-        message = f"{job.kind} {job.name} is created."
-        set_condition(status, "Created", f"{job.kind}Created", message, timestamp())
-    return job.with_status(status)
+        return job.with_condition("Created", f"{job.kind}Created", f"{job.kind} {job.name} is created.")
+    return job

@@ -18,7 +18,7 @@ from podium.cluster.local.running_pod import PodSetting, RunningPod
 from podium.cluster.local.store import POLL, Store
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
-from podium.manifests.conditions import State, status_of
+from podium.manifests.conditions import STYLES, Conditions, State, status_of
 from podium.manifests.workload import Replica, Workload
 
 
@@ -51,6 +51,7 @@ class Controller(ABC):
         self.directory = runtime.store.path(self.kind, self.name)
         self.pods: list[RunningPod] = []
         self.status: dict[str, Any] = deepcopy(dict(job.status))
+        self.conditions = Conditions(self.status, STYLES[self.kind])
         self._written = deepcopy(self.status)
         self.started = time.monotonic()
         self.finished: float | None = None

@@ -3,14 +3,8 @@
 import secrets
 import time
 import uuid
-from datetime import UTC, datetime
 
-from podium.manifests.conditions import Manifest
-
-
-def timestamp() -> str:
-    """Return the present time as Kubernetes writes it, to the second."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+from podium.manifests.conditions import Manifest, timestamp
 
 
 def new_metadata(metadata: Manifest) -> Manifest:

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from podium.cluster.local.controller import Controller, Runtime
-from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
 from podium.cluster.local.running_pod import RunningPod, backoff
 from podium.errors import require
-from podium.manifests.conditions import set_condition
+from podium.manifests.conditions import timestamp
 from podium.manifests.labels import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE
 from podium.manifests.workload import Replica, Workload
 
@@ -65,7 +64,7 @@ class OperatorJobController(Controller):
         self._set("Failed", message, reason)
 
     def _set(self, kind: str, message: str, reason: str | None = None) -> None:
-        set_condition(self.status, kind, f"{self.kind}{reason or kind}", message, timestamp())
+        self.conditions.add(kind, f"{self.kind}{reason or kind}", message)
 
     def _past_backoff_limit(self) -> bool:
         limit = self.job.backoff_limit

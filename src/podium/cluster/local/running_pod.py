@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.environment import PodIdentity, container_environment, expand, translator
-from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import ContainerPlan, PodPlan
 from podium.cluster.local.processes.client import Command, Process
 from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.errors import PodiumError
+from podium.manifests.conditions import timestamp
 
 BACKOFF = 0.5
 """Seconds before the second restart; doubled each time. A kubelet begins at 10: a cluster has to be protected."""

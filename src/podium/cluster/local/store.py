@@ -19,9 +19,9 @@ from pathlib import Path
 from podium.cluster.base import KINDS
 from podium.cluster.local.jsonfile import read_json, read_object, write_json
 from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
-from podium.cluster.local.metadata import new_metadata, timestamp
+from podium.cluster.local.metadata import new_metadata
 from podium.errors import Conflict, Failed, NotFound, require
-from podium.manifests.conditions import Manifest, set_condition, status_of
+from podium.manifests.conditions import Conditions, Manifest, status_of
 from podium.manifests.resource import Resource
 from podium.settings import Settings
 
@@ -141,8 +141,7 @@ class Store:
             message = f"{kind} {name} was stopped: the process that ran it ended."
             if kind == "Experiment":
                 message += f" Resume it with: {self.resume_command(name)}"
-            now = timestamp()
-            set_condition(manifest.setdefault("status", {}), "Failed", f"{kind}{LOST}", message, now)
+            Conditions(manifest.setdefault("status", {}), "operator").add("Failed", f"{kind}{LOST}", message)
         return manifest
 
     def _is_lost(self, manifest: Manifest) -> bool:

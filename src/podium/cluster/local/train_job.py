@@ -9,11 +9,9 @@ pkg/controllers/{jobset_controller,failure_policy}.go; kubernetes, pkg/controlle
 from collections.abc import Mapping
 
 from podium.cluster.local.controller import Controller, Runtime
-from podium.cluster.local.metadata import timestamp
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
 from podium.errors import InvalidInput, require
-from podium.manifests.conditions import put_condition
 from podium.manifests.labels import JOBSET_NAME, TRAINJOB_MANAGERS
 from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES, ROLE
 from podium.manifests.workload import Workload
@@ -49,7 +47,7 @@ class TrainJobController(Controller):
             return
         if self.job.suspended:
             self._count(suspended=1)
-            self._put("Suspended", "Suspended", "TrainJob is suspended")
+            self.conditions.add("Suspended", "Suspended", "TrainJob is suspended")
             return
         for index in range(self.nodes.count if not self.pods else 0):
             self._create_pod(index)
@@ -60,7 +58,7 @@ class TrainJobController(Controller):
             self.fail("DeadlineExceeded", "TrainJob exceeded its active deadline")
         elif all(pod.phase == "Succeeded" for pod in self.pods):
             self._count(succeeded=1)
-            self._put("Complete", "AllJobsCompleted", "jobset completed successfully")
+            self.conditions.add("Complete", "AllJobsCompleted", "jobset completed successfully")
         else:
             self._count(active=1, ready=int(all(pod.phase in ("Running", "Succeeded") for pod in self.pods)))
 
@@ -69,7 +67,7 @@ class TrainJobController(Controller):
         for pod in self.pods:
             pod.stop()
         self._count(failed=1)
-        self._put("Failed", reason, message)
+        self.conditions.add("Failed", reason, message)
 
     def _past_backoff_limit(self) -> bool:
         cannot_start = any(pod.phase == "Failed" for pod in self.pods)
@@ -79,9 +77,6 @@ class TrainJobController(Controller):
         """Write how many Jobs of the JobSet are in which state; there is one."""
         zero = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
         self.status["jobsStatus"] = [{"name": NODE, **zero, **counts}]
-
-    def _put(self, kind: str, reason: str, message: str) -> None:
-        put_condition(self.status, kind, reason, message, timestamp())
 
     def _create_pod(self, index: int) -> None:
         member = Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)

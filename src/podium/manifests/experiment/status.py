@@ -5,9 +5,9 @@ Source: katib 0.19, pkg/apis/controller and pkg/controller.v1beta1.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from podium.manifests.conditions import Conditions, timestamp
 from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment, Limits, Objective
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT
@@ -50,38 +50,14 @@ class Standing:
         )
 
 
-def now() -> str:
-    """Return the time as RFC3339 in UTC, to the millisecond: local trials may take less than a second."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def mark(status: Status, kind: str, reason: str, message: str) -> None:
-    """Add a condition that is True, in place of an earlier one of its type.
-
-    Succeeded, Failed and MetricsUnavailable turn Running to False; EarlyStopped does not.
-    """
-    time = now()
-    kept = [dict(condition) for condition in status.get("conditions") or [] if condition["type"] != kind]
-    if kind in ("Succeeded", "Failed", "MetricsUnavailable", "Killed"):
-        for condition in kept:
-            if condition["type"] == "Running":
-                condition.update(status="False", lastUpdateTime=time, lastTransitionTime=time)
-        status["completionTime"] = time
-    new = {"type": kind, "status": "True", "reason": reason, "message": message}
-    status["conditions"] = [*kept, {**new, "lastUpdateTime": time, "lastTransitionTime": time}]
-
-
-def unmark(status: Status, *kinds: str) -> None:
-    """Remove conditions."""
-    status["conditions"] = [condition for condition in status.get("conditions") or [] if condition["type"] not in kinds]
-
-
-def restart(status: Status) -> None:
-    """Open a finished Experiment's status again, as Katib does when maxTrialCount is raised."""
-    unmark(status, "Succeeded", "Running")
-    status.pop("completionTime", None)
-    mark(status, "Restarting", "ExperimentRestarting", "Experiment is restarted")
-    mark(status, "Running", "ExperimentRunning", "Experiment is running")
+def restarted(experiment: Experiment) -> Experiment:
+    """Return a finished Experiment opened again, as Katib does when maxTrialCount is raised."""
+    status = {name: value for name, value in experiment.status.items() if name != "completionTime"}
+    conditions = Conditions(status, "katib")
+    conditions.remove("Succeeded", "Running")
+    conditions.add("Restarting", "ExperimentRestarting", "Experiment is restarted")
+    conditions.add("Running", "ExperimentRunning", "Experiment is running")
+    return experiment.with_status(status)
 
 
 def same_conditions(before: Status, after: Status) -> bool:
@@ -89,18 +65,10 @@ def same_conditions(before: Status, after: Status) -> bool:
     return before.get("conditions") == after.get("conditions")
 
 
-def marked(trial: Trial, kind: str, reason: str, message: str, **fields: Any) -> Trial:
-    """Return a trial with a condition added and other fields of its status set."""
-    status = {**trial.status, **fields}
-    mark(status, kind, reason, message)
-    return trial.with_status(status)
-
-
 def created(trial: Trial) -> Trial:
     """Return a trial as it is before it has run."""
-    status: Status = {"startTime": now()}
-    mark(status, "Created", "TrialCreated", "Trial is created")
-    return trial.with_status(status)
+    started = trial.with_status({"startTime": timestamp("milliseconds")})
+    return started.with_condition("Created", "TrialCreated", "Trial is created")
 
 
 def new_trial(
