@@ -11,7 +11,7 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.errors import NotFound
 from podium.manifests.admission import admit
 from podium.manifests.conditions import Conditions
-from podium.manifests.draft import Draft
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import (
     COMPLETION_INDEX,
@@ -27,9 +27,9 @@ PLURALS = {"pytorchjobs": "PyTorchJob", "jobs": "Job", "trainjobs": "TrainJob"}
 NOW = "2026-01-01T00:00:00Z"
 
 
-def _without_pod_deadline(draft: Draft) -> None:
+def _without_pod_deadline(editor: JobEditor) -> None:
     """Drop what the client adds for a kubelet; processes of this machine know the job's deadline only."""
-    for _, template in draft.templates:
+    for _, template in editor.templates:
         template["spec"].pop("activeDeadlineSeconds", None)
 
 
@@ -103,8 +103,8 @@ class JobOperator:
         """
         folder, found = str(self.shared(job)), []
 
-        def take(draft: Draft) -> None:
-            for _, template in draft.templates:
+        def take(editor: JobEditor) -> None:
+            for _, template in editor.templates:
                 spec = template["spec"]
                 found.extend(spec.pop("initContainers", []))
                 if found:

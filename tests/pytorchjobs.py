@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from podium.manifests.draft import Draft
 from podium.manifests.fields import present
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.pytorchjob import build
 
 
@@ -33,13 +33,13 @@ def write_pytorchjob(
     image_pull_policy: str | None = None,
 ) -> dict[str, Any]:
     """Write a PyTorchJob; secret_env has the name of a Secret and its key by variable."""
-    draft = Draft.of(build(image=image, command=command, args=args, name=name, workers=workers))
-    draft.set_restart_policy(restart_policy)
+    editor = JobEditor.of(build(image=image, command=command, args=args, name=name, workers=workers))
+    editor.set_restart_policy(restart_policy)
     owners = [dict(owner)] if owner else None
     more = present(namespace=namespace, labels=labels, annotations=annotations, ownerReferences=owners)
-    draft.body["metadata"] = {**draft.body.get("metadata", {}), **more}
-    draft.body["spec"] |= present(nprocPerNode=None if processes_per_worker is None else str(processes_per_worker))
-    draft.run_policy.update(
+    editor.body["metadata"] = {**editor.body.get("metadata", {}), **more}
+    editor.body["spec"] |= present(nprocPerNode=None if processes_per_worker is None else str(processes_per_worker))
+    editor.run_policy.update(
         present(
             backoffLimit=backoff_limit,
             activeDeadlineSeconds=active_deadline_seconds,
@@ -47,7 +47,7 @@ def write_pytorchjob(
             cleanPodPolicy=clean_pod_policy,
         )
     )
-    for _, template in draft.templates:
+    for _, template in editor.templates:
         template["metadata"]["labels"] |= labels or {}
         template["spec"] |= present(serviceAccountName=service_account)
     gpus = {"nvidia.com/gpu": str(gpus_per_worker)} if gpus_per_worker else {}
@@ -58,6 +58,6 @@ def write_pytorchjob(
         for variable, (secret, key) in secrets
     ]
     asked = present(limits=gpus or None, requests={**(resources or {}), **gpus} or None)
-    for _, container in draft.containers():
+    for _, container in editor.containers():
         container |= present(env=entries or None, resources=asked or None, imagePullPolicy=image_pull_policy)
-    return draft.manifest
+    return editor.manifest

@@ -37,10 +37,10 @@ MASTER = {
 def impatient(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     """Shorten every wait."""
     world.second = 0.1
-    monkeypatch.setattr(kubernetes_watch, "WINDOW", 1)
+    monkeypatch.setattr(kubernetes_watch, "WINDOW_SECONDS", 1)
     monkeypatch.setattr(kubernetes_pods, "IMAGE_GRACE", 0.1)
     monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.1)
-    monkeypatch.setattr(kubernetes_logs, "PAUSE", 0.05)
+    monkeypatch.setattr(kubernetes_logs, "PAUSE_SECONDS", 0.05)
 
 
 def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
@@ -190,7 +190,7 @@ def test_errors_of_the_server_itself_are_waited_out(
 def test_a_missing_webhook_is_reported_in_the_servers_words(
     cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
+    monkeypatch.setattr(kubernetes_api, "PATIENCE_SECONDS", 0.5)
     said = 'Internal error occurred: failed calling webhook "v.x"'
     world.refusals = [(500, {"kind": "Status", "reason": "InternalError", "message": said})] * 9
     with pytest.raises(Unavailable, match=r'failed calling webhook "v.x"'):
@@ -256,7 +256,7 @@ def test_a_quiet_job_is_watched_on_after_its_version_expired(
     cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # As after a restart of the server: the versions before it, the object's own among them, are gone for good.
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.2)
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 0.2)
     cluster.create(typed(JOB))
     thread = later(0.2, world.forget_history)
     other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
@@ -268,7 +268,7 @@ def test_a_quiet_job_is_watched_on_after_its_version_expired(
 def test_lists_alone_show_changes_where_watches_never_work(
     cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.2)
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 0.2)
     world.watches = False
     cluster.create(typed(JOB))
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
@@ -303,8 +303,8 @@ def test_a_look_at_pods_never_waits_for_the_server(server: ApiServer, cluster: K
 def test_an_outage_is_no_reason_to_delete_a_job(
     server: ApiServer, cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 0.5)
-    monkeypatch.setattr(kubernetes_api, "PATIENCE", 0.5)
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 0.5)
+    monkeypatch.setattr(kubernetes_api, "PATIENCE_SECONDS", 0.5)
 
     def lose_the_server_for_good() -> None:
         with launched(cluster, Workload.parse(JOB)):
@@ -355,7 +355,7 @@ def test_a_server_that_knows_no_roles_yet_ends_no_watch(
 def test_rights_that_stay_away_delete_no_job(
     cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes_watch, "PATIENCE", 0.5)
+    monkeypatch.setattr(kubernetes_watch, "PATIENCE_SECONDS", 0.5)
     said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
 
     def lose_all_rights() -> None:
@@ -675,7 +675,7 @@ def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: Kuber
     thread = later(0.4, server.start)
     assert cluster.get("PyTorchJob", "mnist").manifest["metadata"]["name"] == "mnist"
     thread.join()
-    assert kubernetes_api.PATIENCE > 10
+    assert kubernetes_api.PATIENCE_SECONDS > 10
 
 
 def test_a_pod_in_place_of_another_begins_anew(cluster: KubernetesCluster, world: World, impatient: None) -> None:

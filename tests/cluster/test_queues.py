@@ -66,7 +66,7 @@ def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
 def impatient(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
     """Look again after a tenth of a second."""
     world.second = 0.1
-    monkeypatch.setattr(kubernetes_watch, "WINDOW", 1)
+    monkeypatch.setattr(kubernetes_watch, "WINDOW_SECONDS", 1)
 
 
 @pytest.mark.parametrize("kind", ["PyTorchJob", "Job"])

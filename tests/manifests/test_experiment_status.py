@@ -6,7 +6,7 @@ import pytest
 
 from podium.manifests.experiment import Trial, best_trial, leaderboard, news
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.status import Standing, summarize
+from podium.manifests.experiment.status import TrialSummary, summarize
 from podium.steps.sweep import other_choice
 
 
@@ -67,7 +67,7 @@ EQUAL = [
 def test_of_equal_trials_the_first_that_ended_is_best(order: list[Trial]) -> None:
     assert [row.name for row in leaderboard(order)] == ["b", "c", "e", "d", "a"]
     status: dict[str, Any] = {}
-    summarize(status, map(Standing.of, order), EQUAL[0].objective)
+    summarize(status, map(TrialSummary.of, order), EQUAL[0].objective)
     assert status["currentOptimalTrial"]["bestTrialName"] == "b"
 
 

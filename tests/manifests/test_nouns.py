@@ -104,7 +104,7 @@ def test_changing_one_replica_leaves_its_twin_alone() -> None:
     pod = {"spec": {"containers": [{"name": "pytorch"}]}}  # one object twice, as YAML anchors make it
     job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": pod},
                                                                                  "Worker": {"template": pod}}}})  # fmt: skip
-    changed = job.changed_job(lambda draft: next(iter(draft.containers()))[1].update(image="new"))
+    changed = job.changed_job(lambda editor: next(iter(editor.containers()))[1].update(image="new"))
     assert [container.image for _, container in changed.containers()] == ["new", ""]
     assert [container.image for _, container in job.containers()] == ["", ""]
 

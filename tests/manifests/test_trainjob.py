@@ -9,10 +9,10 @@ from trainjobs import patch, trainjob
 from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.conditions import Conditions, status_of
-from podium.manifests.draft import Draft
 from podium.manifests.experiment import Experiment
 from podium.manifests.experiment.build import customize
 from podium.manifests.experiment.rules import check
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.placement import Pods, place
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.pod_security import violations
@@ -73,8 +73,8 @@ def test_an_untouched_trainjob_is_written_back_as_it_was() -> None:
 
 
 def test_the_container_is_changed_in_spec_trainer() -> None:
-    def change(draft: Draft) -> None:
-        for _, container in draft.containers("node"):
+    def change(editor: JobEditor) -> None:
+        for _, container in editor.containers("node"):
             container |= {"image": "trainer:2", "args": ["--lr=0.2"], "env": [{"name": "A", "value": "1"}]}
             container["resources"] = {"requests": {"memory": "1Gi"}}
 
@@ -144,17 +144,17 @@ def test_defaults_of_a_cluster_fit_a_trainjob() -> None:
 
 
 def test_workers_are_the_nodes_beside_the_first() -> None:
-    assert Workload.parse(trainjob()).changed_job(lambda draft: draft.set_workers(0)).nodes == 1
+    assert Workload.parse(trainjob()).changed_job(lambda editor: editor.set_workers(0)).nodes == 1
     assert (
         Workload.parse(trainjob())
-        .changed_job(lambda draft: draft.set_workers(4))
+        .changed_job(lambda editor: editor.set_workers(4))
         .manifest["spec"]["trainer"]["numNodes"]
         == 5
     )
 
 
 def test_a_trainjob_gets_a_deadline_and_no_tries() -> None:
-    limited = Workload.parse(trainjob()).changed_job(lambda draft: draft.limit(deadline=9, kept=7, tries=3))
+    limited = Workload.parse(trainjob()).changed_job(lambda editor: editor.limit(deadline=9, kept=7, tries=3))
     assert limited.manifest["spec"]["activeDeadlineSeconds"] == 9
     assert not {"backoffLimit", "ttlSecondsAfterFinished"} & set(limited.manifest["spec"])
 

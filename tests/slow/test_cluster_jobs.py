@@ -243,7 +243,7 @@ def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster, monk
     restart = os.environ.get("PODIUM_TEST_RESTART_API")
     if not restart:
         pytest.skip("no command restarts the API server: PODIUM_TEST_RESTART_API")
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE", 45.0)
+    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 45.0)
     name = launch(cluster, job("import time; time.sleep(100)"))
     changes = (stored.manifest for stored in cluster.watch("PyTorchJob", name, timeout=400))
     next(change for change in changes if status_of(change).phase == "Running")

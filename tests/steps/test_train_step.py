@@ -84,7 +84,7 @@ def test_a_recipe_survives_being_written() -> None:
     again = Recipe.parse(recipe.to_text())
     assert again.command == (*TRAINER, "--lr=0.5")
     assert again.metrics == (*METRICS, "loss")
-    assert again.is_podiums
+    assert again.uses_builtin_trainer
 
 
 def test_a_trainjob_trains_podiums_trainer_on_two_nodes(

@@ -10,7 +10,6 @@ from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound, suggestion
 from podium.manifests.experiment import Experiment, customize, load
 from podium.manifests.experiment.config_maps import with_template
-from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
 from podium.manifests.placement import Pods, place
@@ -160,10 +159,9 @@ def check_here(data: object) -> None:
 
 def at_home(experiment: Experiment, home: Path, data: object, output: object) -> Experiment:
     """Point podium's own trainer at this machine's directories instead of S3 defaults, where the user named none."""
-    containers = [container for _, container in experiment.template.primary_containers()]
-    if not any(is_podium(container.words) for container in containers):
+    if not experiment.uses_builtin_trainer:
         return experiment
-    words = [word for container in containers for word in container.words]
+    words = [word for _, container in experiment.template.primary_containers() for word in container.words]
     flags: dict[str, str] = {}
     if not data and any(word.startswith(f"--data={PLACEHOLDER}") for word in words):
         flags["--data"] = str(home / "data" / "mnist")

@@ -5,8 +5,8 @@ from typing import Any, TypeVar
 
 from podium.code.reference import Code
 from podium.errors import InvalidInput
-from podium.manifests.draft import Draft
 from podium.manifests.experiment.shell import takes_script
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.resource import Resource
 
 T = TypeVar("T", bound=Resource)
@@ -30,8 +30,8 @@ def with_code(resource: T, uri: str, *, install_requirements: bool = False, cont
     options = ["--install-requirements"] if install_requirements else []
     prefix = ["python", "-m", "podium.code", code.uri, "--digest", code.digest, *options, "--"]
 
-    def change(draft: Draft) -> None:
-        for _, body in draft.containers(container):
+    def change(editor: JobEditor) -> None:
+        for _, body in editor.containers(container):
             _wrap(body, prefix)
 
     return resource.changed_job(change)

@@ -90,13 +90,12 @@ class PipelineSettings:
         What a sweep's winner is trained by is known if that is podium's trainer.
         """
         from podium.identity import RunIdentity
-        from podium.manifests.experiment.adapt import is_podiums
         from podium.training.settings import plan
 
         experiment = self.experiment()
         if experiment:
             yield "the sweep", experiment
-        if self.train and self.target and (experiment is None or is_podiums(experiment)):
+        if self.train and self.target and (experiment is None or experiment.uses_builtin_trainer):
             run, data = RunIdentity(id="check"), "s3://bucket/data"
             yield "the training", plan(data, "train", settings=self.train, target=self.target, run=run).job
 

@@ -5,7 +5,6 @@ from typing import Any
 
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.fields import present, unshared
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
 from podium.manifests.migrate import as_trainjob
@@ -92,8 +91,8 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
         return _as_job(job), container
     if kind == "PyTorchJob":
         return as_pytorchjob(job, container), CONTAINER
-    podiums = any(is_podium(body.words) for _, body in job.containers() if body.name == container)
-    return as_trainjob(job, container, keep_command=podiums)[0], NODE
+    builtin = any(body.uses_builtin_trainer for _, body in job.containers() if body.name == container)
+    return as_trainjob(job, container, keep_command=builtin)[0], NODE
 
 
 def _as_job(job: Workload) -> Workload:
@@ -117,7 +116,7 @@ def with_workers(job: Workload, container: str, workers: int) -> tuple[Workload,
     if job.kind == "Job" and workers:
         job, container = as_pytorchjob(job, container), CONTAINER
     if job.kind in ("PyTorchJob", TRAINJOB):
-        job = job.changed_job(lambda draft: draft.set_workers(workers))
+        job = job.changed_job(lambda editor: editor.set_workers(workers))
     return job, container
 
 

@@ -8,7 +8,6 @@ import re
 from collections.abc import Iterator
 
 from podium.manifests.admission import refusals
-from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.kinds import MIGRATED_KINDS, TRAINJOB
 from podium.manifests.labels import ISTIO_INJECT, QUEUE
 from podium.manifests.pod_security import violations, with_security
@@ -186,7 +185,7 @@ def separate_trainings(job: Workload) -> Iterator[Violation]:
     container = _plain(job)
     if container is None or job.nodes < 2:
         return
-    reads_itself = is_podium(container.words) or any("PET_" in word for word in container.words)
+    reads_itself = container.uses_builtin_trainer or any("PET_" in word for word in container.words)
     if not reads_itself:
         what = f"{job.nodes} nodes start python without torchrun: {job.nodes} separate trainings"
         hint = "put torchrun in place of python, or python -m torch.distributed.run before the script"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
 from podium.errors import InvalidInput, require
-from podium.manifests.draft import Draft, merge
 from podium.manifests.fields import items, objects
+from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
 from podium.manifests.resource import Resource
 
@@ -113,15 +113,15 @@ T = TypeVar("T", bound=Resource)
 
 def place(resource: T, pods: Pods) -> T:
     """Return a job, or an Experiment's trials, with the settings in every pod template."""
-    return resource.changed_job(lambda draft: _place(draft, pods))
+    return resource.changed_job(lambda editor: _place(editor, pods))
 
 
-def _place(draft: Draft, pods: Pods) -> None:
+def _place(editor: JobEditor, pods: Pods) -> None:
     queue = {QUEUE: pods.queue, QUEUE_PRIORITY: pods.queue_priority}
     if labels := {name: value for name, value in queue.items() if value}:
-        draft.label(labels)
-    draft.label_pods(pods.labels)
-    for _, template in draft.templates:
+        editor.label(labels)
+    editor.label_pods(pods.labels)
+    for _, template in editor.templates:
         _place_pod(template["spec"], pods)
 
 

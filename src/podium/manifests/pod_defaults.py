@@ -2,8 +2,8 @@
 
 from typing import Any, TypeVar
 
-from podium.manifests.draft import Draft, merge
 from podium.manifests.fields import mapping
+from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import LAUNCHED, RUN
 from podium.manifests.pod_security import secure
 from podium.manifests.resource import Resource
@@ -25,18 +25,18 @@ def with_pod_defaults(resource: T) -> T:
     account of its own asks for an identity, and keeps the token.
     """
     run = resource.labels.get(RUN)
-    return resource.changed_job(lambda draft: _set_defaults(draft, run))
+    return resource.changed_job(lambda editor: _set_defaults(editor, run))
 
 
-def _set_defaults(draft: Draft, run: str | None) -> None:
-    for _, template in draft.templates:
+def _set_defaults(editor: JobEditor, run: str | None) -> None:
+    for _, template in editor.templates:
         own = {LAUNCHED: "true", **({RUN: run} if run else {})}
         labels = mapping(mapping(template.get("metadata")).get("labels"))
         merge(template, ("metadata", "labels"), {**own, **labels})
-        if not template["spec"].get("serviceAccountName") and draft.takes("automountServiceAccountToken"):
+        if not template["spec"].get("serviceAccountName") and editor.takes("automountServiceAccountToken"):
             template["spec"].setdefault("automountServiceAccountToken", False)
         secure(template["spec"])
-    for _, container in draft.containers():
+    for _, container in editor.containers():
         _request(container)
 
 
@@ -58,8 +58,8 @@ def with_pod_deadlines(resource: T) -> T:
     return resource.changed_job(_set_deadlines)
 
 
-def _set_deadlines(draft: Draft) -> None:
-    job = Workload(manifest=draft.manifest)
+def _set_deadlines(editor: JobEditor) -> None:
+    job = Workload(manifest=editor.manifest)
     if job.operator and job.active_deadline_seconds is not None:
-        for _, template in draft.templates:
+        for _, template in editor.templates:
             template["spec"].setdefault("activeDeadlineSeconds", job.active_deadline_seconds + MARGIN)

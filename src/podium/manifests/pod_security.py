@@ -7,8 +7,8 @@ staging/src/k8s.io/pod-security-admission/policy/check_*.go).
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from podium.manifests.draft import Draft
 from podium.manifests.fields import items, mapping, strings
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.workload import Container, Pod, Workload
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
@@ -92,8 +92,8 @@ def asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) ->
 def with_security(job: Workload) -> Workload:
     """Return a job whose pods are secured, and nothing else."""
 
-    def change(draft: Draft) -> None:
-        for _, template in draft.templates:
+    def change(editor: JobEditor) -> None:
+        for _, template in editor.templates:
             secure(template["spec"])
 
     return job.changed_job(change)

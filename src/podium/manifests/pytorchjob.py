@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from podium.manifests.conditions import Manifest
-from podium.manifests.draft import Draft
 from podium.manifests.fields import present, unshared
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.workload import Workload
 
@@ -52,9 +52,9 @@ def as_pytorchjob(job: Workload, container: str) -> Workload:
         job: A Job or TrainJob; stays as it is.
         container: Name of the container that trains; the operator wants it to be called CONTAINER.
     """
-    draft = Draft.of(job.manifest)
-    ((_, template),) = draft.templates
-    for _, body in draft.containers(container):
+    editor = JobEditor.of(job.manifest)
+    ((_, template),) = editor.templates
+    for _, body in editor.containers(container):
         body["name"] = CONTAINER
     policy = template["spec"].pop("restartPolicy", job.replicas[0].restart_policy or "Never")
     master = {"replicas": 1, "restartPolicy": policy, "template": template}
@@ -62,7 +62,7 @@ def as_pytorchjob(job: Workload, container: str) -> Workload:
     manifest = {
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
-        "metadata": draft.body.get("metadata") or {},
+        "metadata": editor.body.get("metadata") or {},
         "spec": {
             **present(nprocPerNode=str(job.processes_per_replica) if job.processes_per_replica else None),
             "pytorchReplicaSpecs": {"Master": master, **({"Worker": worker} if job.workers else {})},

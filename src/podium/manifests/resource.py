@@ -7,8 +7,8 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import STYLES, Conditions, Manifest, State, status_of
-from podium.manifests.draft import Draft
 from podium.manifests.fields import Attribute, mapping, objects, strings, text, texts
+from podium.manifests.job_editor import JobEditor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class Resource:
         Conditions(status, STYLES[self.kind]).add(kind, reason, message)
         return self.with_status(status)
 
-    def changed_job(self, change: Callable[[Draft], None]) -> Self:
+    def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
         """Return a copy whose job a function has altered: the object itself, or the job of an Experiment's trials."""
         raise NotImplementedError(f"a {self.kind} has no job to change")
 

@@ -1,12 +1,12 @@
 """A Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or TrainJob: replicas, their pod templates and containers."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any, Self
 
 from podium.manifests import trainjob
-from podium.manifests.draft import Draft
 from podium.manifests.fields import (
     Attribute,
     ManifestView,
@@ -21,6 +21,7 @@ from podium.manifests.fields import (
     true,
     with_values,
 )
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import LEADERS, OPERATOR_KINDS, TRAINJOB, OperatorKind
 from podium.manifests.labels import (
     COMPLETION_INDEX,
@@ -91,6 +92,11 @@ class ElasticPolicy(ManifestView):
         return tuple((text(pair.get("key")), text(pair.get("value"))) for pair in pairs)
 
 
+def uses_builtin_trainer(words: Sequence[str]) -> bool:
+    """Return whether a command line runs podium's trainer: ``-m podium.trainer`` anywhere in it."""
+    return ("-m", "podium.trainer") in pairwise(words)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Container(ManifestView):
     """A container of a pod template."""
@@ -109,6 +115,11 @@ class Container(ManifestView):
     def words(self) -> tuple[str, ...]:
         """Command and args."""
         return (*self.command, *self.args)
+
+    @property
+    def uses_builtin_trainer(self) -> bool:
+        """Whether it runs podium's trainer."""
+        return uses_builtin_trainer(self.words)
 
     @property
     def numbered_words(self) -> Iterator[tuple[str, str]]:
@@ -379,11 +390,11 @@ class Workload(Resource):
         """``nprocPerNode`` if it is a number; auto, cpu and gpu count as 1 in WORLD_SIZE."""
         return int(self.processes) if self.processes.isdecimal() else None
 
-    def changed_job(self, change: Callable[[Draft], None]) -> Self:
+    def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
         """Return a copy that a function has altered."""
-        draft = Draft.of(self.manifest)
-        change(draft)
-        return replace(self, manifest=draft.manifest)
+        editor = JobEditor.of(self.manifest)
+        change(editor)
+        return replace(self, manifest=editor.manifest)
 
 
 def role_of(given: str, operator: OperatorKind | None) -> str:

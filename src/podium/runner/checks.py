@@ -57,12 +57,11 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
         info: What the data hold, where that is known.
     """
     from podium.manifests.experiment import check
-    from podium.manifests.experiment.adapt import is_podiums
 
     experiment = settings.experiment()
     if experiment:
         check(experiment)
-    if is_podiums(experiment) if experiment else not (settings.train and settings.train.command):
+    if experiment.uses_builtin_trainer if experiment else not (settings.train and settings.train.command):
         _check_flags(settings, experiment, info)
 
 

@@ -14,7 +14,7 @@ from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
-from podium.manifests.experiment.adapt import is_podiums, locate, with_pods_retained
+from podium.manifests.experiment.adapt import locate, with_pods_retained
 from podium.prediction.directory import require_model
 from podium.steps.step import step
 from podium.sweeps import connect
@@ -89,7 +89,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
             trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
         ):
             say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
-            if not is_podiums(adapted):
+            if not adapted.uses_builtin_trainer:
                 say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
             _watch(cluster, adapted, logs)
             ended, ended_trials = cluster.experiment(name), cluster.trials(name)

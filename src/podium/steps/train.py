@@ -47,7 +47,7 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
         say_kind(recipe.workload, job)
         with launched(cluster, job):
             say(_title(job))
-            if not recipe.is_podiums:
+            if not recipe.uses_builtin_trainer:
                 say("epochs and seed are not passed on: the command is not podium's trainer")
             with _logs_kept(cluster, job, storage_url(target.storage, data), run):
                 epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)

@@ -17,12 +17,12 @@ from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import (
-    Standing,
     Status,
+    TrialSummary,
+    completion_condition,
     new_trial,
     summarize,
-    verdict,
-    wanted,
+    trials_to_start,
 )
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import present
@@ -61,7 +61,7 @@ class ExperimentController:
         self._status: Status = copy.deepcopy(dict(experiment.status))
         self._conditions = Conditions(self._status, "katib")
         self._writer = StatusWriter(lambda status: records.write(self.experiment, status))
-        self._standings: dict[str, Standing] = {}
+        self._summaries: dict[str, TrialSummary] = {}
         self._trials: dict[str, Trial] = {}  # those that have not ended
         self._active: dict[str, tuple[TrialRun, threading.Thread]] = {}
         self._events: queue.SimpleQueue[tuple[str, TrialResult] | None] = queue.SimpleQueue()
@@ -192,14 +192,14 @@ class ExperimentController:
         self._writer.follow(self._status)
 
     def _count(self) -> None:
-        self._standings.update((name, Standing.of(trial)) for name, trial in self._trials.items())
-        summarize(self._status, self._standings.values(), self.experiment.objective)
+        self._summaries.update((name, TrialSummary.of(trial)) for name, trial in self._trials.items())
+        summarize(self._status, self._summaries.values(), self.experiment.objective)
 
     def _take_up(self, trial: Trial) -> None:
-        self._trials[trial.name], self._standings[trial.name] = trial, Standing.of(trial)
+        self._trials[trial.name], self._summaries[trial.name] = trial, TrialSummary.of(trial)
 
     def _check_end(self, *, exhausted: bool) -> None:
-        end = verdict(self.experiment, self._status, self._standings.values(), exhausted=exhausted)
+        end = completion_condition(self.experiment, self._status, self._summaries.values(), exhausted=exhausted)
         if end:
             self._conditions.add(*end)
 
@@ -213,7 +213,7 @@ class ExperimentController:
 
     def _add_trials(self) -> int:
         begun = 0
-        while len(self._active) < wanted(self.experiment.limits, self._status):
+        while len(self._active) < trials_to_start(self.experiment.limits, self._status):
             if not self._suggest():
                 break
             begun += 1
@@ -284,9 +284,9 @@ class ExperimentController:
 
     def _learn(self, name: str, ended: TrialResult) -> None:
         assert self._search is not None
-        stands = self._standings[name] = Standing.of(self._trials.pop(name))
-        self._search.tell(name, stands.value if stands.phase in ("Succeeded", "EarlyStopped") else None)
-        if self._median and stands.phase == "Succeeded":
+        summary = self._summaries[name] = TrialSummary.of(self._trials.pop(name))
+        self._search.tell(name, summary.value if summary.phase in ("Succeeded", "EarlyStopped") else None)
+        if self._median and summary.phase == "Succeeded":
             self._median.learn(name, ended.readings)
 
     def _stop_trials(self) -> None:

@@ -11,11 +11,11 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.errors import Conflict, Failed, NotFound, PodiumError
 from podium.interrupts import Background
-from podium.manifests.draft import Draft, merge, set_env
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import items, present
+from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, TRIAL
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import Reading, read_json, read_text
@@ -179,32 +179,32 @@ def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
         image: Of the container that prints a metrics file.
     """
     job = trial.workload
-    draft = Draft.of(job.manifest)
+    editor = JobEditor.of(job.manifest)
     labels = {EXPERIMENT: experiment.name, TRIAL: trial.name}
-    draft.label(labels)
-    draft.label_pods(labels)
+    editor.label(labels)
+    editor.label_pods(labels)
     owner = {"apiVersion": trial.api_version, "kind": "Trial", "name": trial.name, "uid": trial.uid}
-    merge(draft.body, ("metadata",), {"ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]})
-    draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
+    merge(editor.body, ("metadata",), {"ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]})
+    editor.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job, but has to read it first
     reporting = experiment.wrapped_roles(job)
-    for role, container in draft.containers(experiment.template.primary_container):
+    for role, container in editor.containers(experiment.template.primary_container):
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": trial.name}])
         if role_of(role, job.operator) not in reporting:
             continue
         if experiment.collector.kind == "File":
             wrap_command(container)
-            _print_file(draft, role, container, experiment.collector.path, image)
+            _print_file(editor, role, container, experiment.collector.path, image)
         elif needs_shell(container):  # which decides what of the output counts: Katib's redirects the last command's
             shell, script = join(words_of(container))
             container["command"] = [*shell, redirected(script, METRICS_FILE)]
             container.pop("args", None)
-            _print_file(draft, role, container, METRICS_FILE, image)
+            _print_file(editor, role, container, METRICS_FILE, image)
         else:
             wrap_command(container)
-    return Workload(manifest=draft.manifest)
+    return Workload(manifest=editor.manifest)
 
 
-def _print_file(draft: Draft, role: str, container: dict[str, Any], path: str, image: str) -> None:
+def _print_file(editor: JobEditor, role: str, container: dict[str, Any], path: str, image: str) -> None:
     """Let a container beside the trial's print the lines of its metrics file as it grows."""
     values = [str(entry.get("value")) for entry in items(container.get("env"))]
     folder = named_folder(PurePosixPath(path).parent, [*words_of(container), *values])
@@ -217,4 +217,4 @@ def _print_file(draft: Draft, role: str, container: dict[str, Any], path: str, i
         "startupProbe": {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 1, "failureThreshold": 120},
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
     }
-    draft.add_sidecar(role, container, sidecar, volume=VOLUME, folder=str(folder))
+    editor.add_sidecar(role, container, sidecar, volume=VOLUME, folder=str(folder))

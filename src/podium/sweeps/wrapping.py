@@ -17,9 +17,9 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
 from podium.errors import require
 from podium.machine import cores
-from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
+from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.labels import CPU_SHARE, EXPERIMENT, TRIAL
 from podium.manifests.workload import Workload, role_of
 from podium.search.space import first_values
@@ -60,30 +60,30 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     """
     shutil.rmtree(directory / "metrics", ignore_errors=True)  # of a run that was stopped
     (directory / "metrics.log").unlink(missing_ok=True)
-    draft = Draft.of(job.manifest)
+    editor = JobEditor.of(job.manifest)
     labels = {EXPERIMENT: experiment.name, TRIAL: job.name}
-    draft.label(labels)
-    draft.label_pods(labels)
-    draft.annotate({CPU_SHARE: f"{share:g}"})
-    draft.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job itself, but has to read it first
+    editor.label(labels)
+    editor.label_pods(labels)
+    editor.annotate({CPU_SHARE: f"{share:g}"})
+    editor.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job, but has to read it first
     replicas = experiment.template.primary_pods(job) if job.has_roles else ()
     reporting = experiment.wrapped_roles(job)
     metrics: tuple[Path, ...] = ()
-    primary = list(draft.containers(experiment.template.primary_container))
+    primary = list(editor.containers(experiment.template.primary_container))
     shell = any(needs_shell(container) for role, container in primary if role_of(role, job.operator) in reporting)
     for role, container in primary:
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": job.name}])
         if role_of(role, job.operator) not in reporting:
-            _mount_metrics(draft, role, container, experiment.collector, directory / "unread")
+            _mount_metrics(editor, role, container, experiment.collector, directory / "unread")
             continue
         if checkpoints and (folder := trial_directory(experiment)):
-            _mount(draft, role, container, "suggestion-volume", folder, checkpoints)
+            _mount(editor, role, container, "suggestion-volume", folder, checkpoints)
         if shell and experiment.collector.kind == "StdOut":
             metrics = _redirect(container, job, directory, replicas)
         else:
-            metrics = _mount_metrics(draft, role, container, experiment.collector, directory / "metrics")
+            metrics = _mount_metrics(editor, role, container, experiment.collector, directory / "metrics")
             wrap_command(container)
-    return Wrapped(job=Workload(manifest=draft.manifest), metrics=metrics, replicas=replicas)
+    return Wrapped(job=Workload(manifest=editor.manifest), metrics=metrics, replicas=replicas)
 
 
 def words_of(container: dict[str, Any]) -> list[str]:
@@ -120,7 +120,7 @@ def _redirect(container: dict[str, Any], job: Workload, directory: Path, replica
 
 
 def _mount_metrics(
-    draft: Draft, role: str, container: dict[str, Any], collector: Collector, local: Path
+    editor: JobEditor, role: str, container: dict[str, Any], collector: Collector, local: Path
 ) -> tuple[Path, ...]:
     """Mount a directory where the collector's file or directory is; return what will be there."""
     if collector.kind not in ("File", "TensorFlowEvent") or not container.get("command"):
@@ -129,14 +129,14 @@ def _mount_metrics(
     folder = path.parent if collector.kind == "File" else path
     values = [str(entry.get("value")) for entry in container.get("env") or []]
     named = named_folder(folder, [*container["command"], *(container.get("args") or []), *values])
-    _mount(draft, role, container, "metrics-volume", str(named), local)
+    _mount(editor, role, container, "metrics-volume", str(named), local)
     (local / folder.relative_to(named)).mkdir(parents=True, exist_ok=True)
     return (local / path.relative_to(named),)
 
 
-def _mount(draft: Draft, role: str, container: dict[str, Any], name: str, folder: str, local: Path) -> None:
+def _mount(editor: JobEditor, role: str, container: dict[str, Any], name: str, folder: str, local: Path) -> None:
     local.mkdir(parents=True, exist_ok=True)
-    draft.mount_host_path(role, container, name, folder, str(local))
+    editor.mount_host_path(role, container, name, folder, str(local))
 
 
 def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path) -> Workload:

@@ -7,10 +7,10 @@ from typing import Any
 
 from podium.documents import load_json, parse
 from podium.identity import RunIdentity
-from podium.manifests.draft import Draft
 from podium.manifests.experiment import Experiment, Trial
-from podium.manifests.experiment.adapt import flags_of, give_gpus, is_podiums
-from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, runs_podium, set_flags
+from podium.manifests.experiment.adapt import flags_of, give_gpus
+from podium.manifests.experiment.trainer import FLAGS, NAME, connect_trainer, fill, set_flags
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, as_kind, choose_kind, with_workers
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, build
@@ -66,7 +66,7 @@ class Recipe:
             experiment: As adapted, before its data and outputs were located.
         """
         assignments = dict(trial.assignments)
-        given = flags_of(experiment, trial.name, assignments) if is_podiums(experiment) else assignments
+        given = flags_of(experiment, trial.name, assignments) if experiment.uses_builtin_trainer else assignments
         collector = experiment.collector
         return cls(
             workload=experiment.render(NAME, assignments), container=experiment.template.primary_container,
@@ -75,9 +75,9 @@ class Recipe:
         )  # fmt: skip
 
     @property
-    def is_podiums(self) -> bool:
+    def uses_builtin_trainer(self) -> bool:
         """Whether it runs podium's trainer."""
-        return runs_podium(body for _, body in self.workload.containers() if body.name == self.container)
+        return any(body.uses_builtin_trainer for _, body in self.workload.containers() if body.name == self.container)
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -128,15 +128,15 @@ class Recipe:
         kind = choose_kind(self.workload.kind, job_kind, workers, admits)
         job, container = as_kind(*with_workers(self.workload, self.container, workers), kind)
 
-        def change(draft: Draft) -> None:
-            for _, body in draft.containers(container):
+        def change(editor: JobEditor) -> None:
+            for _, body in editor.containers(container):
                 self._prepare(body, target, fixed)
-            give_gpus(draft, container, target.gpus_per_worker)
-            _limit(draft, job.kind, workers, podiums=self.is_podiums)
-            fill(draft, values)
-            draft.identify(values[NAME], run.owner)
-            draft.label(run.labels)
-            draft.label_pods({**run.labels, ISTIO_INJECT: "false"})
+            give_gpus(editor, container, target.gpus_per_worker)
+            _limit(editor, job.kind, workers, builtin=self.uses_builtin_trainer)
+            fill(editor, values)
+            editor.identify(values[NAME], run.owner)
+            editor.label(run.labels)
+            editor.label_pods({**run.labels, ISTIO_INJECT: "false"})
 
         return target.place(job.changed_job(change), container)
 
@@ -144,11 +144,11 @@ class Recipe:
         """Return the workers of a training that nobody gave a number."""
         if job_kind == "job":
             return 0
-        return 1 if self.is_podiums else self.workload.workers
+        return 1 if self.uses_builtin_trainer else self.workload.workers
 
     def _prepare(self, body: dict[str, Any], target: LaunchTarget, fixed: Mapping[str, Any]) -> None:
         body["image"] = target.image(str(body.get("image") or ""))
-        if self.is_podiums:
+        if self.uses_builtin_trainer:
             set_flags(body, {**{f"--{name}": str(value) for name, value in fixed.items()}, **FLAGS}, quoted=False)
         connect_trainer(body)
 
@@ -162,14 +162,14 @@ class _Document:
     formats: list[str]
 
 
-def _limit(draft: Draft, kind: str, workers: int, *, podiums: bool) -> None:
+def _limit(editor: JobEditor, kind: str, workers: int, *, builtin: bool) -> None:
     """Bound a job's time; podium's trainer is started again where another attempt may succeed."""
-    draft.limit(deadline=DEADLINE, kept=KEPT, tries=3 * (workers + 1) + 1 if podiums else None)
+    editor.limit(deadline=DEADLINE, kept=KEPT, tries=3 * (workers + 1) + 1 if builtin else None)
     if kind == "PyTorchJob":
-        draft.run_policy["cleanPodPolicy"] = "Running"
-    if podiums:
+        editor.run_policy["cleanPodPolicy"] = "Running"
+    if builtin:
         # The trainer exits with 1 or 2 for good, and with more than 128 where another attempt may succeed.
-        draft.set_restart_policy("ExitCode")
+        editor.set_restart_policy("ExitCode")
 
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:

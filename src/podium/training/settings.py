@@ -7,12 +7,12 @@ from typing import Any
 from podium.errors import InvalidInput
 from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment
-from podium.manifests.experiment.adapt import adapt, decided, is_podiums
+from podium.manifests.experiment.adapt import adapt, decided
 from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
-from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT, is_podium
+from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
-from podium.manifests.workload import Workload
+from podium.manifests.workload import Workload, uses_builtin_trainer
 from podium.prediction.directory import require_model
 from podium.training.base import require_at_least, require_seed
 from podium.training.origin import Origin
@@ -86,7 +86,7 @@ class SweepSettings:
             InvalidInput: There is no such Experiment, or a setting makes no sense for it.
         """
         experiment = self.load()
-        if self.network and not is_podiums(experiment):
+        if self.network and not experiment.uses_builtin_trainer:
             problem = f"network={self.network} is for podium's trainer, but the trials run another"
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
         experiment = self._as_kind(experiment, admits)
@@ -102,7 +102,7 @@ class SweepSettings:
     def _as_kind(self, experiment: Experiment, admits: Admits) -> Experiment:
         """Return the Experiment with the kind of job as its trials that was asked for, or that the cluster runs."""
         own = experiment.template.workload
-        workers = self.trial_workers if self.trial_workers or is_podiums(experiment) else own.workers
+        workers = self.trial_workers if self.trial_workers or experiment.uses_builtin_trainer else own.workers
         if own.kind == "Job" and self.job_kind == AUTO:
             return experiment
         kind = choose_kind(own.kind, self.job_kind, workers, admits)
@@ -158,7 +158,7 @@ class TrainSettings:
         Raises:
             InvalidInput: A network is given.
         """
-        if self.network and not is_podium(words):
+        if self.network and not uses_builtin_trainer(words):
             problem = f"network={self.network} is for podium's trainer, but the command is {' '.join(words):.80}"
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of the command")
 
@@ -256,5 +256,5 @@ def plan(
     job = recipe.job(
         target, workers=settings.workers, fixed=fixed, values=values, run=run, job_kind=settings.job_kind, admits=admits
     )
-    given = {**recipe.hyperparameters, **(fixed if recipe.is_podiums else {})}
+    given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
     return PlannedTraining(job=job, recipe=recipe, output=output, hyperparameters=given, run=run)

@@ -19,10 +19,10 @@ from podium.pod import pod_namespace
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
-PATIENCE = 90.0
+PATIENCE_SECONDS = 90.0
 """Seconds a request is repeated while the server restarts, asks to slow down or fails by itself."""
 
-OUTAGE = 900.0
+OUTAGE_SECONDS = 900.0
 """Seconds a watch goes on while no request is answered: an upgrade of the control plane takes minutes."""
 
 TIMEOUT = (5, 30)
@@ -159,7 +159,7 @@ class Api:
         self.core = client.CoreV1Api(self.client)
         self.coordination = client.CoordinationV1Api(self.client)
         self.answered = pod_namespace() is not None  # a pod was given the right address
-        self.patience: float | None = None  # seconds that call() repeats a request; PATIENCE if None
+        self.patience: float | None = None  # seconds that call() repeats a request; PATIENCE_SECONDS if None
         self.budget = float("inf")  # seconds that all calls together may spend on repeating
         self.asking = ""  # what the last call tries
         self.silent_since: float | None = None  # time.monotonic() of the first failure since the last answer
@@ -208,7 +208,7 @@ class Api:
 
     def _limit(self, patience: float | None) -> float:
         """Return for how many seconds a request is repeated."""
-        limits = (limit for limit in (patience, self.patience, PATIENCE) if limit is not None)
+        limits = (limit for limit in (patience, self.patience, PATIENCE_SECONDS) if limit is not None)
         return min(next(limits) if self.answered else 3.0, self.budget)
 
     def note(self, error: Any) -> None:

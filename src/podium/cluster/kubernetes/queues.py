@@ -16,7 +16,7 @@ GROUP = "kueue.x-k8s.io"
 VERSIONS = ("v1beta2", "v1beta1")
 """Newest first; Kueue before 0.15 has the second only."""
 
-PATIENCE = 5.0
+PATIENCE_SECONDS = 5.0
 """Seconds that the reason is asked for: without it a job is shown as waiting all the same."""
 
 
@@ -109,7 +109,7 @@ class Queues:
         for version in self.versions:
             try:
                 where = (GROUP, version, self.api.namespace, "workloads")
-                answer = self.api.call(doing, function, *where, *args, patience=PATIENCE, **options)
+                answer = self.api.call(doing, function, *where, *args, patience=PATIENCE_SECONDS, **options)
             except NotFound:
                 continue
             self.versions = (version,)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podium.cluster.kubernetes.api import PATIENCE, Api, event_time, webhook_hint
+from podium.cluster.kubernetes.api import PATIENCE_SECONDS, Api, event_time, webhook_hint
 from podium.manifests.pod_security import (
     COLLECTOR,
     COLLECTOR_HINT,
@@ -66,7 +66,7 @@ def refusal_of(event: Any) -> Trouble:
     message = str(event.message or "").strip()
     head, refused, _ = message.partition(JOBSET_AS_JSON)
     message = head + refused
-    grace = PATIENCE if INTERNAL in message else REFUSED_GRACE
+    grace = PATIENCE_SECONDS if INTERNAL in message else REFUSED_GRACE
     return Trouble(reason=event.reason, message=message, hint=refusal_hint(message), grace=grace)
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from podium.errors import NotFound
-from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment import Experiment
+from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.pod import pod_namespace, team_namespace
@@ -166,8 +166,8 @@ def grant_access(resource: T, access: Access | AccessByReference | None) -> T:
         return resource
     names = {entry["name"] for entry in access.env()}
 
-    def change(draft: Draft) -> None:
-        for _, container in draft.containers():
+    def change(editor: JobEditor) -> None:
+        for _, container in editor.containers():
             if names.isdisjoint(entry["name"] for entry in container.get("env") or []):
                 set_env(container, access.env())
 

@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from podium.cluster.kubernetes.api import OUTAGE, PATIENCE, Api, is_passing
+from podium.cluster.kubernetes.api import OUTAGE_SECONDS, PATIENCE_SECONDS, Api, is_passing
 from podium.errors import Denied, Failed, PodiumError, Unavailable, UnknownKind
 from podium.manifests.conditions import Manifest
 from podium.manifests.kueue import only_waits
 from podium.manifests.resource import Resource
 
-WINDOW = 5
+WINDOW_SECONDS = 5
 """Seconds of quiet after which the pods are looked at: an image that cannot be pulled changes no job's status."""
 
 
@@ -26,7 +26,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
         remaining: Seconds left to the caller; a window is never longer.
 
     Raises:
-        Unavailable: Nothing was heard of the object for OUTAGE seconds.
+        Unavailable: Nothing was heard of the object for OUTAGE_SECONDS.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -40,7 +40,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                 return
             yield current
             while True:
-                for event in api.events(kind, name, version, max(1, min(WINDOW, int(remaining())))):
+                for event in api.events(kind, name, version, max(1, min(WINDOW_SECONDS, int(remaining())))):
                     version = Resource.parse(event["object"]).version
                     if event["type"] == "DELETED":
                         return
@@ -58,7 +58,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                 raise lost from error
         lost_at = lost_at or time.monotonic()
         # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
-        if time.monotonic() - lost_at > (OUTAGE if isinstance(lost, Unavailable) else PATIENCE):
+        if time.monotonic() - lost_at > (OUTAGE_SECONDS if isinstance(lost, Unavailable) else PATIENCE_SECONDS):
             raise lost
         if remaining() <= 0:
             yield None
@@ -82,13 +82,13 @@ def watch(
     Raises:
         NotFound: There is none at the start.
         Failed: The timeout passed.
-        Unavailable: Nothing was heard of the object for OUTAGE seconds.
+        Unavailable: Nothing was heard of the object for OUTAGE_SECONDS.
     """
     clock = _Clock(timeout)
     uid: str | None = None
     seen: Any = None
     stored = api.get(kind, name)
-    for change in changes(api, kind, name, lambda: min(clock.left(), WINDOW)):
+    for change in changes(api, kind, name, lambda: min(clock.left(), WINDOW_SECONDS)):
         stored = change or stored
         current = read(stored)
         with suppress(Unavailable, Denied):  # how long to wait is decided in one place: the next change, or none, tells

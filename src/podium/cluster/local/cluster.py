@@ -19,7 +19,7 @@ from podium.cluster.local.operator_job import OperatorJobController
 from podium.cluster.local.pods import PodPlan, plan_pod
 from podium.cluster.local.processes.client import Command
 from podium.cluster.local.processes.launcher_pool import LauncherPool
-from podium.cluster.local.store import POLL, Store
+from podium.cluster.local.store import POLL_SECONDS, Store
 from podium.cluster.local.supervisor import Supervisor
 from podium.cluster.local.train_job import TrainJobController
 from podium.errors import Failed, InvalidInput, require
@@ -160,7 +160,7 @@ class LocalCluster(Cluster):
             if ended and not self.store.is_supervised_elsewhere(kind, name):
                 self.remove(kind, name)
             else:
-                time.sleep(POLL / 4)
+                time.sleep(POLL_SECONDS / 4)
 
     def remove(self, kind: str, name: str) -> None:
         """Remove an object that no process runs."""
@@ -201,7 +201,7 @@ class LocalCluster(Cluster):
 
     def with_entrypoints(self, job: Workload) -> Workload:
         """Return a job whose containers without a command have the entrypoint of their image, where it is known."""
-        return job.changed_job(lambda draft: draft.default_commands(self._runtime.images.entrypoint))
+        return job.changed_job(lambda editor: editor.default_commands(self._runtime.images.entrypoint))
 
     def warm(self, given: Workload) -> None:
         """Let the fork servers for the processes of a job like this one begin with their imports, without waiting.
@@ -281,7 +281,7 @@ def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
 def _with_status(job: Workload, ignored: list[str]) -> Workload:
     job = job.with_status({})
     if ignored:
-        job = job.changed_job(lambda draft: draft.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
+        job = job.changed_job(lambda editor: editor.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
     if job.operator:
         return job.with_condition("Created", f"{job.kind}Created", f"{job.kind} {job.name} is created.")
     return job

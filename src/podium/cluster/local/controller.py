@@ -15,7 +15,7 @@ from podium.cluster.local.jsonfile import write_json
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.cluster.local.running_pod import PodSetting, RunningPod
-from podium.cluster.local.store import POLL, Store
+from podium.cluster.local.store import POLL_SECONDS, Store
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import STYLES, Conditions, State, status_of
@@ -221,7 +221,7 @@ class Controller(ABC):
         now = time.monotonic()
         due = [look for pod in self.pods if (look := pod.next_look) is not None]
         due += [self.next_look] if self.next_look is not None and self.finished is None else []
-        return max(0.0, min([POLL, *(look - now for look in due)]))
+        return max(0.0, min([POLL_SECONDS, *(look - now for look in due)]))
 
     def _end_pods(self) -> None:
         for pod in self.pods:

@@ -31,7 +31,7 @@ PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
 LOST = "SupervisorLost"
 """End of the reason of an object whose process died; what is written to its file stays as it was."""
 
-POLL = 0.2
+POLL_SECONDS = 0.2
 """Seconds between looks at a file that another process may change."""
 
 Token = tuple[int, int] | None
@@ -236,7 +236,7 @@ class Store:
         deadline = time.monotonic() + timeout
         with self._changed:
             while (token := self._token(kind, name)) == seen and (left := deadline - time.monotonic()) > 0:
-                self._changed.wait(min(left, POLL))
+                self._changed.wait(min(left, POLL_SECONDS))
         return token
 
     def changes(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Manifest]:
@@ -259,8 +259,8 @@ class Store:
                 yield manifest
             if deadline is not None and time.monotonic() >= deadline:
                 raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout or look at its logs")
-            token_wait = POLL * 5 if deadline is None else min(POLL * 5, max(0.0, deadline - time.monotonic()))
-            self.wait_for_change(kind, name, token, token_wait)
+            left = POLL_SECONDS * 5 if deadline is None else max(0.0, deadline - time.monotonic())
+            self.wait_for_change(kind, name, token, min(POLL_SECONDS * 5, left))
 
     def close(self) -> None:
         """Give up the claim on everything this process supervised."""

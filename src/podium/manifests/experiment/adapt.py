@@ -4,22 +4,12 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from podium.errors import Failed
-from podium.manifests.draft import Draft, merge
 from podium.manifests.experiment.build import customize, own_name, with_primary_containers
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import meta_key
-from podium.manifests.experiment.trainer import (
-    DATA,
-    FLAGS,
-    NAME,
-    OUTPUT,
-    connect_trainer,
-    fill,
-    flag_name,
-    read_flags,
-    runs_podium,
-)
+from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, flag_name, read_flags
 from podium.manifests.fields import items, mapping
+from podium.manifests.job_editor import JobEditor, merge
 
 GPU = "nvidia.com/gpu"
 OURS = ("data", "output")
@@ -30,11 +20,6 @@ def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any
     """Return the flags of podium's trainer that a run decides: 0 and empty text leave one to whoever else has a say."""
     flags = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus else ""}
     return {name: value for name, value in flags.items() if value}
-
-
-def is_podiums(experiment: Experiment) -> bool:
-    """Return whether the trials run podium's trainer."""
-    return runs_podium(container for _, container in experiment.template.primary_containers())
 
 
 def adapt(
@@ -60,9 +45,9 @@ def adapt(
     Raises:
         InvalidInput: A change makes no sense for this Experiment.
     """
-    podiums = is_podiums(experiment)
-    flags = {name: str(value) for name, value in fixed.items() if value} if podiums else {}
-    given = {**{f"--{name}": value for name, value in flags.items()}, **(FLAGS if podiums else {})}
+    builtin = experiment.uses_builtin_trainer
+    flags = {name: str(value) for name, value in fixed.items() if value} if builtin else {}
+    given = {**{f"--{name}": value for name, value in flags.items()}, **(FLAGS if builtin else {})}
 
     def prepare(manifest: dict[str, Any]) -> None:
         spec = manifest["spec"] = manifest.get("spec") or {}
@@ -75,7 +60,7 @@ def adapt(
         _drop(template, "trialParameters", "reference", fixed_names)
 
     adapted = customize(
-        experiment.changed(prepare), flags=given, workers=workers if workers or podiums else None, **changes
+        experiment.changed(prepare), flags=given, workers=workers if workers or builtin else None, **changes
     )
     searched = [name for name, reference in adapted.template.parameters if meta_key(reference) is None]
 
@@ -84,7 +69,7 @@ def adapt(
         connect_trainer(container, searched, quoted=wrapped)
 
     connected = with_primary_containers(adapted, connect)
-    return connected.changed_job(lambda draft: give_gpus(draft, connected.template.primary_container, gpus))
+    return connected.changed_job(lambda editor: give_gpus(editor, connected.template.primary_container, gpus))
 
 
 def with_pods_retained(experiment: Experiment) -> Experiment:
@@ -102,7 +87,7 @@ def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
     named, own = own_name(experiment)
     wrapped = named.wrapped_roles()
     values = {DATA: data, OUTPUT: f"{root}/{own}", NAME: own}
-    return named.changed_job(lambda draft: fill(draft, values, wrapped=wrapped))
+    return named.changed_job(lambda editor: fill(editor, values, wrapped=wrapped))
 
 
 def _drop(holder: dict[str, Any], field: str, key: str, names: set[str]) -> None:
@@ -110,9 +95,9 @@ def _drop(holder: dict[str, Any], field: str, key: str, names: set[str]) -> None
         holder[field] = [item for item in items(holder.get(field)) if mapping(item).get(key) not in names]
 
 
-def give_gpus(draft: Draft, container: str, gpus: int) -> None:
+def give_gpus(editor: JobEditor, container: str, gpus: int) -> None:
     """Let every container of a name have GPUs, requests and limits alike; 0 changes nothing."""
-    for _, body in draft.containers(container) if gpus else ():
+    for _, body in editor.containers(container) if gpus else ():
         for kind in ("requests", "limits"):
             merge(body, ("resources", kind), {GPU: str(gpus)})
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from podium.errors import require
-from podium.manifests.draft import Draft, merge, set_env
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
 from podium.manifests.fields import present, unshared
+from podium.manifests.job_editor import JobEditor, merge, set_env
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
@@ -75,11 +75,11 @@ def customize(
         if given:
             _drop_unused(manifest)
 
-    def change_job(draft: Draft) -> None:
+    def change_job(editor: JobEditor) -> None:
         if labels:
-            draft.label(labels)
+            editor.label(labels)
         if workers is not None:
-            draft.set_workers(workers)
+            editor.set_workers(workers)
 
     if not experiment.template.workload.manifest:
         in_job: dict[str, Any] = {"workers": workers, "flags": flags, "env": env, "image": image}
@@ -134,8 +134,8 @@ def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, 
     """
     wrapped = experiment.wrapped_roles()
 
-    def change_each(draft: Draft) -> None:
-        for role, container in draft.containers(experiment.template.primary_container):
+    def change_each(editor: JobEditor) -> None:
+        for role, container in editor.containers(experiment.template.primary_container):
             change(container, role in wrapped)
 
     return experiment.changed_job(change_each)

@@ -8,7 +8,6 @@ from functools import cached_property
 from typing import Any, Self
 
 from podium.errors import InvalidInput
-from podium.manifests.draft import Draft
 from podium.manifests.experiment.algorithm import AlgorithmSpec
 from podium.manifests.experiment.defaults import set_defaults
 from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels
@@ -28,6 +27,7 @@ from podium.manifests.fields import (
     true,
     unshared,
 )
+from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
 from podium.manifests.resource import Resource
@@ -318,6 +318,11 @@ class Experiment(Resource):
         named = self.annotations.get(WARM_START, "")
         return tuple(dict.fromkeys(name.strip() for name in named.split(",") if name.strip()))
 
+    @property
+    def uses_builtin_trainer(self) -> bool:
+        """Whether the trials run podium's trainer."""
+        return any(container.uses_builtin_trainer for _, container in self.template.primary_containers())
+
     def wrapped_containers(self) -> list[tuple[Replica, Container]]:
         """Return the primary containers whose command Katib hands to a shell."""
         containers = self.template.primary_containers()
@@ -362,7 +367,7 @@ class Experiment(Resource):
         spec = _with_job(unshared(self.manifest["spec"]), workload)
         return replace(self, manifest={**self.manifest, "spec": spec}, defaulted=_with_job(self.defaulted, workload))
 
-    def changed_job(self, change: Callable[[Draft], None]) -> Self:
+    def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
         """Return a copy whose trials' job a function has altered."""
         if not self.template.workload.manifest:  # a template in a ConfigMap
             return self

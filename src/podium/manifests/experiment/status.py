@@ -18,7 +18,7 @@ Status = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Standing:
+class TrialSummary:
     """What an Experiment has to know of a trial; all that is kept of one that has ended."""
 
     name: str
@@ -35,7 +35,7 @@ class Standing:
     """What the Experiment's status says if it is the best."""
 
     @classmethod
-    def of(cls, trial: Trial) -> "Standing":
+    def of(cls, trial: Trial) -> "TrialSummary":
         """Return where a trial stands."""
         return cls(
             name=trial.name,
@@ -114,7 +114,7 @@ def new_trial(
     )
 
 
-def summarize(status: Status, trials: Iterable[Standing], objective: Objective) -> None:
+def summarize(status: Status, trials: Iterable[TrialSummary], objective: Objective) -> None:
     """Bring an Experiment's counts, lists and currentOptimalTrial up to date with its trials, oldest first."""
     for names, count in TRIAL_LISTS.values():
         status.pop(names, None)
@@ -133,8 +133,8 @@ def summarize(status: Status, trials: Iterable[Standing], objective: Objective) 
     status["currentOptimalTrial"] = {"observation": {}} if best is None else dict(best.optimal)
 
 
-def verdict(
-    experiment: Experiment, status: Status, trials: Iterable[Standing], *, exhausted: bool
+def completion_condition(
+    experiment: Experiment, status: Status, trials: Iterable[TrialSummary], *, exhausted: bool
 ) -> tuple[str, str, str] | None:
     """Return the condition (type, reason, message) that ends an Experiment, None if it goes on.
 
@@ -159,7 +159,7 @@ def verdict(
     return None
 
 
-def wanted(limits: Limits, status: Status) -> int:
+def trials_to_start(limits: Limits, status: Status) -> int:
     """Return how many trials should run now.
 
     Katib leaves the trials without metrics out here, so that it may begin one more than maxTrialCount.

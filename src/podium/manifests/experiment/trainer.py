@@ -7,15 +7,14 @@ anywhere; ``fill`` replaces them. Every container of a trainer also gets PODIUM_
 import json
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from podium.manifests.draft import Draft, set_env
 from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items
-from podium.manifests.workload import Container
+from podium.manifests.job_editor import JobEditor, set_env
+from podium.manifests.workload import uses_builtin_trainer
 
 DATA = "${podium.data}"
 """URI or path of the dataset artifact."""
@@ -32,20 +31,9 @@ VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
 FLAGS = {"--data": DATA, "--output": OUTPUT}
 """What a command gets that mentions neither a placeholder nor a variable."""
 
-_MODULE = ("-m", "podium.trainer")
 _MARKS = (*VARIABLES, *VARIABLES.values())
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 _GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
-
-
-def is_podium(words: Sequence[str]) -> bool:
-    """Return whether a command line runs podium's trainer: ``-m podium.trainer`` anywhere in it."""
-    return any(tuple(pair) == _MODULE for pair in pairwise(words))
-
-
-def runs_podium(containers: Iterable[Container]) -> bool:
-    """Return whether one of these containers runs podium's trainer."""
-    return any(is_podium(container.words) for container in containers)
 
 
 def connect_trainer(container: dict[str, Any], searched: Iterable[str] = (), *, quoted: bool = False) -> None:
@@ -62,7 +50,7 @@ def connect_trainer(container: dict[str, Any], searched: Iterable[str] = (), *, 
     written = json.dumps([container.get(field) for field in ("command", "args", "env")])
     words = words_of(container)
     set_env(container, [{"name": name, "value": value} for name, value in VARIABLES.items()])
-    if any(mark in written for mark in _MARKS) or is_shell(words) or is_podium(words):
+    if any(mark in written for mark in _MARKS) or is_shell(words) or uses_builtin_trainer(words):
         return
     given = read_flags(words)
     own = {flag for flag in FLAGS if set(PLACEHOLDER.findall(str(given.get(flag[2:])))) & set(searched)}
@@ -117,22 +105,22 @@ def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quo
         del container["args"]
 
 
-def fill(draft: Draft, values: Mapping[str, str], *, wrapped: Iterable[str] = ()) -> None:
+def fill(editor: JobEditor, values: Mapping[str, str], *, wrapped: Iterable[str] = ()) -> None:
     """Replace podium's placeholders in a job.
 
     Args:
-        draft: Is altered.
+        editor: Is altered.
         values: What stands for DATA, OUTPUT and NAME; those that are left out stay.
         wrapped: Roles whose containers Katib hands to a shell.
     """
     shells = set(wrapped)
-    for role, container in draft.containers():
+    for role, container in editor.containers():
         if role in shells or is_shell(words_of(container)):
             quoted = {name: value if _is_plain(value) else shlex.quote(value) for name, value in values.items()}
             for field in ("command", "args"):
                 if container.get(field):
                     container[field] = [_replaced(word, quoted) for word in container[field]]
-    draft.replace_texts(lambda written: _replaced(written, values))
+    editor.replace_texts(lambda written: _replaced(written, values))
 
 
 def _is_plain(value: str) -> bool:

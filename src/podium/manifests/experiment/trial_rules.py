@@ -6,12 +6,11 @@ from collections.abc import Iterator
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.trainer import is_podium
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.job_rules import OPERATOR_ENV
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.rules import PODIUM, Rules, Violation
-from podium.manifests.workload import Container, Replica, Workload
+from podium.manifests.workload import Container, Replica, Workload, uses_builtin_trainer
 
 TRIAL_RULES, TRAINER_RULES = Rules[Experiment](), Rules[Experiment]()
 rule = TRIAL_RULES.rule
@@ -89,7 +88,7 @@ def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
     wrapped = [container.path for _, container in experiment.wrapped_containers()]
     for (_, written), (_, filled) in zip(experiment.template.workload.containers(), job.containers(), strict=True):
         words, line, in_shell = list(filled.words), " ".join(filled.words), written.path in wrapped
-        if not is_podium(words) or ("$" if in_shell else "$(") in line:  # what a variable holds is not known
+        if not uses_builtin_trainer(words) or ("$" if in_shell else "$(") in line:  # what a variable holds is not known
             continue
         try:
             words = shlex.split(line) if in_shell else words

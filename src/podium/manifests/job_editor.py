@@ -11,7 +11,7 @@ from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
 
 @dataclass(frozen=True, kw_only=True)
-class Draft:
+class JobEditor:
     """A copy of a job's manifest to be altered; nothing in it is shared with the original."""
 
     body: dict[str, Any]
@@ -21,7 +21,7 @@ class Draft:
     """Pod template of a TrainJob's nodes; empty for another kind, whose templates stand in the manifest."""
 
     @classmethod
-    def of(cls, manifest: Mapping[str, Any]) -> "Draft":
+    def of(cls, manifest: Mapping[str, Any]) -> "JobEditor":
         """Copy a manifest. YAML anchors make Master and Worker one object: here each gets its own."""
         nodes = trainjob.node_template(mapping(manifest.get("spec"))) if manifest.get("kind") == TRAINJOB else {}
         return cls(body=unshared(manifest), node_template=nodes)
