@@ -225,7 +225,7 @@ def processes(job: Workload) -> Iterator[Violation]:
 
 @refused_operator_job
 def success_policy(job: Workload) -> Iterator[Violation]:
-    if job.kind == "TFJob" and job.success_policy:
+    if job.operator and job.operator.first_pod_decides and job.success_policy:
         yield from one_of("spec.successPolicy", job.success_policy, ("AllWorkers",))
 
 

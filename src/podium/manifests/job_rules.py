@@ -28,23 +28,6 @@ _INSTEAD = (
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
-_RANK = ("PYTHONUNBUFFERED", "MASTER_ADDR", "MASTER_PORT", "WORLD_SIZE", "RANK")
-OPERATOR_ENV: dict[str, tuple[str, ...]] = {
-    "PyTorchJob": (
-        *_RANK,
-        "PET_MASTER_ADDR",
-        "PET_MASTER_PORT",
-        "PET_NNODES",
-        "PET_NODE_RANK",
-        "PET_NPROC_PER_NODE",
-    ),
-    "TFJob": ("TF_CONFIG",),
-    "XGBoostJob": (*_RANK, "WORKER_PORT", "WORKER_ADDRS"),
-    "JAXJob": ("PYTHONUNBUFFERED", "COORDINATOR_ADDRESS", "COORDINATOR_PORT", "NUM_PROCESSES", "PROCESS_ID"),
-}
-"""What the training operator sets by kind (kubeflow/trainer release-1.9: pkg/controller.v1)."""
-
-
 @rule("warn", "OnFailure restarts a replica in place forever: no backoffLimit, no activeDeadlineSeconds, no end.")
 def restarts_without_end(job: Workload) -> Iterator[Violation]:
     if not job.operator or job.backoff_limit is not None or job.active_deadline_seconds is not None:
@@ -104,7 +87,7 @@ def launcher_disagrees(job: Workload) -> Iterator[Violation]:
 def operator_variables_overwritten(job: Workload) -> Iterator[Violation]:
     for _, container in job.containers():
         for name in container.env:
-            if name in OPERATOR_ENV.get(job.kind, ()) and name != "PYTHONUNBUFFERED":
+            if name in job.operator_variables and name != "PYTHONUNBUFFERED":
                 yield Violation(f"{name} is set", f"{container.path}.env", "remove it")
 
 

@@ -4,6 +4,7 @@ Source: kubeflow/trainer release-1.9, pkg/apis/kubeflow.org/v1/{pytorch,tensorfl
 kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from podium.manifests.labels import TRAINER_API
@@ -22,12 +23,32 @@ class OperatorKind:
     roles: tuple[str, ...]
     """In the order in which their pods start."""
 
-    restart_policy: str
+    environment: Mapping[str, str]
+    """Variables that the operator sets in every container; an empty one is left out."""
+
+    restart_policy: str = "Never"
     """What a replica that names none gets."""
 
     required: str = ""
     """The role that must be there; empty if any will do."""
 
+    first_pod_decides: bool = False
+    """Whether the job succeeds with the first pod of the role that leads, unless successPolicy is AllWorkers."""
+
+    full_names: bool = False
+    """Whether the operator names the namespace in every message."""
+
+    migration: str = ""
+    """What to do instead of ``podium migrate``, which makes no TrainJob of it."""
+
+
+_RANK = {
+    "PYTHONUNBUFFERED": "1",
+    "MASTER_ADDR": "{master}",
+    "MASTER_PORT": "{master_port}",
+    "WORLD_SIZE": "{processes}",
+    "RANK": "{rank}",
+}
 
 OPERATOR_KINDS = {
     "PyTorchJob": OperatorKind(
@@ -35,21 +56,45 @@ OPERATOR_KINDS = {
         container="pytorch",
         roles=("Master", "Worker"),
         restart_policy="OnFailure",
+        environment={
+            **_RANK,
+            "PET_MASTER_ADDR": "{master}",
+            "PET_MASTER_PORT": "{master_port}",
+            "PET_NNODES": "{pods}",
+            "PET_NODE_RANK": "{rank}",
+            "PET_NPROC_PER_NODE": "{processes_per_pod}",
+        },
     ),
     "TFJob": OperatorKind(
         replica_specs="tfReplicaSpecs",
         container="tensorflow",
         roles=("Chief", "Master", "PS", "Worker", "Evaluator"),
-        restart_policy="Never",
+        environment={"TF_CONFIG": "{tf_config}"},
+        first_pod_decides=True,
+        full_names=True,
+        migration="Trainer has no runtime for TensorFlow",
     ),
     "XGBoostJob": OperatorKind(
         replica_specs="xgbReplicaSpecs",
         container="xgboost",
         roles=("Master", "Worker"),
-        restart_policy="Never",
+        environment={**_RANK, "WORKER_PORT": "{worker_port}", "WORKER_ADDRS": "{workers}"},
         required="Master",
+        migration="write it anew for the runtime xgboost-distributed: its variables are DMLC_*",
     ),
-    "JAXJob": OperatorKind(replica_specs="jaxReplicaSpecs", container="jax", roles=("Worker",), restart_policy="Never"),
+    "JAXJob": OperatorKind(
+        replica_specs="jaxReplicaSpecs",
+        container="jax",
+        roles=("Worker",),
+        environment={
+            "PYTHONUNBUFFERED": "1",
+            "COORDINATOR_ADDRESS": "{address}",
+            "COORDINATOR_PORT": "{port}",
+            "NUM_PROCESSES": "{pods}",
+            "PROCESS_ID": "{index}",
+        },
+        migration="write it anew for the runtime jax-distributed: its variables are JAX_*",
+    ),
 }
 
 TRAINJOB = "TrainJob"

@@ -16,7 +16,7 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.schema import default_conditions, default_primary_labels
 from podium.manifests.fields import mapping, present, unshared, with_values
-from podium.manifests.kinds import JOB_KINDS, MIGRATED_KINDS, TRAINJOB, or_list
+from podium.manifests.kinds import JOB_KINDS, MIGRATED_KINDS, OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import TRAINJOB_MANAGERS
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Violation, shorten
@@ -112,13 +112,9 @@ def as_trainjob(job: Workload, container: str, *, keep_command: bool = False) ->
 
 
 def _not_migrated(kind: str, path: str = "") -> InvalidInput:
-    hints = {
-        "TFJob": "Trainer has no runtime for TensorFlow",
-        "XGBoostJob": "write it anew for the runtime xgboost-distributed: its variables are DMLC_*",
-        "JAXJob": "write it anew for the runtime jax-distributed: its variables are JAX_*",
-    }
-    return InvalidInput(f"{path}kind: must be {or_list([*MIGRATED_KINDS])} to become a TrainJob, but got {kind!r}",
-                        hints.get(kind))  # fmt: skip
+    hint = OPERATOR_KINDS[kind].migration if kind in OPERATOR_KINDS else None
+    problem = f"{path}kind: must be {or_list([*MIGRATED_KINDS])} to become a TrainJob, but got {kind!r}"
+    return InvalidInput(problem, hint)
 
 
 def _job(

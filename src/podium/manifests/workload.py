@@ -1,6 +1,6 @@
 """A Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or TrainJob: replicas, their pod templates and containers."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
@@ -222,6 +222,11 @@ class Workload(Resource):
     def operator(self) -> OperatorKind | None:
         """What the training operator knows of its kind; None for a Job, a TrainJob, and a kind podium does not know."""
         return OPERATOR_KINDS.get(self.kind)
+
+    @property
+    def operator_variables(self) -> Iterable[str]:
+        """Names of the variables that the training operator sets in its containers."""
+        return self.operator.environment if self.operator else ()
 
     @property
     def has_roles(self) -> bool:

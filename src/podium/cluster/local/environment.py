@@ -12,13 +12,13 @@ from typing import Any
 from podium.cluster.local.pods import ContainerPlan
 from podium.errors import InvalidInput, require
 from podium.machine import cores
+from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import CPU_SHARE
 from podium.manifests.workload import Variable, Workload
 
 _OF_A_RANK = re.compile(
-    r"(RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|MASTER_ADDR|MASTER_PORT|OMP_NUM_THREADS|JOB_COMPLETION_INDEX"
-    r"|PYTHONUNBUFFERED|PET_.*|TORCHELASTIC_.*|ROLE_.*|KATIB_.*|TF_CONFIG|WORKER_PORT|WORKER_ADDRS|COORDINATOR_PORT"
-    r"|COORDINATOR_ADDRESS|NUM_PROCESSES|PROCESS_ID)"
+    r"LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|OMP_NUM_THREADS|JOB_COMPLETION_INDEX|PET_.*|TORCHELASTIC_.*|ROLE_.*|KATIB_.*|"
+    + "|".join(name for kind in OPERATOR_KINDS.values() for name in kind.environment)
 )
 _REFERENCE = re.compile(r"\$(\$|\(([^()$]+)\))")
 

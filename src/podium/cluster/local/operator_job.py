@@ -13,6 +13,7 @@ from podium.cluster.local.rendezvous import Member, free_ports, operator_environ
 from podium.cluster.local.running_pod import RunningPod, backoff
 from podium.errors import require
 from podium.manifests.conditions import timestamp
+from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE
 from podium.manifests.workload import Replica, Workload
 
@@ -22,6 +23,7 @@ class OperatorJobController(Controller):
 
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
         super().__init__(runtime, job, plans)
+        self.operator = OPERATOR_KINDS[self.kind]
         self._ports = free_ports(job)
         self._pods: dict[tuple[str, int], RunningPod] = {}
         self._recreated: dict[tuple[str, int], int] = {}
@@ -123,7 +125,7 @@ class OperatorJobController(Controller):
             active, succeeded, failed = (counts.get(name, 0) for name in ("active", "succeeded", "failed"))
             if replica.leads:
                 # The operator's own words, which name the namespace in some of these messages.
-                full = self.kind == "TFJob" or replica.role == "Worker"
+                full = self.operator.full_names or replica.role == "Worker"
                 subject = f"{self.kind} {self.job.namespace}/{self.name}" if full else f"{self.kind} {self.name}"
                 if active:
                     self._set("Running", f"{subject} is running.")
@@ -138,7 +140,7 @@ class OperatorJobController(Controller):
         if succeeded == replica.count or (succeeded and self.job.elastic):
             return True
         first = self._pods.get((replica.role, 0))
-        decides = self.kind == "TFJob" and self.job.success_policy != "AllWorkers"
+        decides = self.operator.first_pod_decides and self.job.success_policy != "AllWorkers"
         return decides and first is not None and first.phase == "Succeeded"
 
     def _note_failed(self, replica: Replica, failed: int) -> None:

@@ -9,12 +9,11 @@ import json
 import math
 import random
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from podium.errors import InvalidInput
-from podium.manifests.kinds import TRAINJOB
 from podium.manifests.trainjob import NODE
 from podium.manifests.workload import ElasticPolicy, Replica, Workload
 
@@ -47,29 +46,25 @@ class Member:
 
 
 def free_ports(job: Workload) -> dict[tuple[str, int], int]:
-    """Return a free port for each replica; only a TFJob's differ from one another."""
-    pods = [(replica.role, index) for replica in job.replicas for index in range(replica.count)]
-    if job.kind == "TFJob":
-        return {pod: free_port() for pod in pods}
-    return dict.fromkeys(pods, free_port())
+    """Return a free port for each replica."""
+    return {(replica.role, index): free_port() for replica in job.replicas for index in range(replica.count)}
 
 
 def operator_environment(member: Member) -> dict[str, str]:
     """Return what the training operator or Trainer sets in every container of a replica."""
-    return ENVIRONMENTS[member.job.kind](member)
-
-
-def _pytorch(member: Member) -> dict[str, str]:
-    job, port, env = member.job, str(member.port), {"PYTHONUNBUFFERED": "1"}
-    if job.replica("Master"):
-        rank = str(member.rank)
-        env |= {"MASTER_PORT": port, "PET_MASTER_PORT": port, "MASTER_ADDR": _HERE, "PET_MASTER_ADDR": _HERE}
-        env |= {"WORLD_SIZE": str(job.processes_at_once), "RANK": rank, "PET_NODE_RANK": rank}
-    if job.elastic is None or job.elastic.processes is None:
-        env["PET_NPROC_PER_NODE"] = job.processes
-    if job.elastic is None:
-        return env | {"PET_NNODES": str(job.pod_count)}
-    return env | _elastic_environment(job.elastic, job.workers, member.port)
+    job, port, operator = member.job, member.port, member.job.operator
+    if operator is None:
+        return _trainer(member)
+    values: dict[str, object] = {"address": _HERE, "port": port, "index": member.index, "pods": job.pod_count}
+    master = {"master": _HERE, "master_port": port, "processes": job.processes_at_once, "rank": member.rank}
+    values |= master if job.replica("Master") else dict.fromkeys(master, "")
+    # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
+    values |= {"worker_port": port if job.pod_count > 1 else "", "workers": ",".join([_HERE] * (job.pod_count - 1))}
+    values |= {"processes_per_pod": job.processes}
+    values |= {"tf_config": _tensorflow(member) if "TF_CONFIG" in operator.environment else ""}
+    env = {name: value.format_map(values) for name, value in operator.environment.items()}
+    elastic = _elastic_environment(job.elastic, job.workers, port) if job.elastic and "PET_NNODES" in env else {}
+    return {name: value for name, value in env.items() if value} | elastic
 
 
 def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dict[str, str]:
@@ -91,34 +86,21 @@ def _elastic_environment(elastic: ElasticPolicy, workers: int, port: int) -> dic
     return env | ({"PET_STANDALONE": ""} if elastic.standalone else {})
 
 
-def _tensorflow(member: Member) -> dict[str, str]:
+def _tensorflow(member: Member) -> str:
     job, role = member.job, member.replica.role.lower()
     task = {"type": role, "index": member.index}
     if job.pod_count == 1:
-        return {}
+        return ""
     cluster: dict[str, Any] = {
         replica.role.lower(): [f"{_HERE}:{member.ports[replica.role, index]}" for index in range(replica.count)]
         for replica in job.replicas
     }
     if not job.dynamic_workers:
-        return {"TF_CONFIG": json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})}
+        return json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
     own = cluster[role][member.index]
     servers = {"ps": [own], "worker": cluster.get("ps", [])}.get(role, [])
     workers = {str(member.index): own} if role == "worker" else {}
-    return {"TF_CONFIG": json.dumps({"cluster": {"worker": workers, "ps": servers}, "task": task})}
-
-
-def _xgboost(member: Member) -> dict[str, str]:
-    port, size = str(member.port), member.job.pod_count
-    env = {"MASTER_PORT": port, "MASTER_ADDR": _HERE, "WORLD_SIZE": str(size), "RANK": str(member.rank)}
-    # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
-    more = {"WORKER_PORT": port, "WORKER_ADDRS": ",".join([_HERE] * (size - 1))} if size > 1 else {}
-    return env | {"PYTHONUNBUFFERED": "1"} | more
-
-
-def _jax(member: Member) -> dict[str, str]:
-    env = {"PYTHONUNBUFFERED": "1", "COORDINATOR_PORT": str(member.port), "COORDINATOR_ADDRESS": _HERE}
-    return env | {"NUM_PROCESSES": str(member.job.pod_count), "PROCESS_ID": str(member.index)}
+    return json.dumps({"cluster": {"worker": workers, "ps": servers}, "task": task})
 
 
 def _trainer(member: Member) -> dict[str, str]:
@@ -139,16 +121,6 @@ def _processes_per_node(job: Workload) -> str:
     from kubernetes.utils import parse_quantity
 
     return str(max(1, math.ceil(parse_quantity(cpu))))
-
-
-ENVIRONMENTS: dict[str, Callable[[Member], dict[str, str]]] = {
-    "PyTorchJob": _pytorch,
-    "TFJob": _tensorflow,
-    "XGBoostJob": _xgboost,
-    "JAXJob": _jax,
-    TRAINJOB: _trainer,
-}
-"""The environment of a replica, by kind."""
 
 
 def free_port() -> int:

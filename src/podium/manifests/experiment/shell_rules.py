@@ -9,7 +9,6 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import Special, is_shell, specials, split_script, takes_script
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items, mapping, numbered, text
-from podium.manifests.job_rules import OPERATOR_ENV
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.workload import Container
 
@@ -22,8 +21,7 @@ _IDLE = ("echo", "sleep", "true", "exit", "date", "ls", "cp", "mv", "rm", "touch
 
 
 def _variables(experiment: Experiment, container: Container) -> list[str]:
-    operator = OPERATOR_ENV.get(experiment.template.workload.kind, ())
-    return [*container.env, *operator, *KATIB_ENV]
+    return [*container.env, *experiment.template.workload.operator_variables, *KATIB_ENV]
 
 
 def _plain(word: str) -> str:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.fields import items, mapping, numbered, text
-from podium.manifests.job_rules import OPERATOR_ENV
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.rules import PODIUM, Rules, Violation
 from podium.manifests.workload import Container, Replica, Workload, uses_builtin_trainer
@@ -113,7 +112,7 @@ def image_without_shell(experiment: Experiment) -> Iterator[Violation]:
     "warn", "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal."
 )
 def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]:
-    set_by_operator = OPERATOR_ENV.get(experiment.template.workload.kind, ())
+    set_by_operator = experiment.template.workload.operator_variables
     if not experiment.early_stopping or experiment.collector.kind != "StdOut" or "PYTHONUNBUFFERED" in set_by_operator:
         return
     for _, container in experiment.wrapped_containers():
