@@ -1,6 +1,7 @@
 """Runs the jobs of the API server in memory as processes, and reports status, pods and logs as an operator would."""
 
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from api_server import World
 
 from podium.cluster.base import ReplicaStatus
 from podium.cluster.local.cluster import LocalCluster
-from podium.errors import NotFound
+from podium.errors import InvalidInput, NotFound
 from podium.manifests.admission import admit
 from podium.manifests.conditions import Conditions
 from podium.manifests.job_editor import JobEditor
@@ -133,7 +134,8 @@ class JobOperator:
         if not self.local.store.exists("Job", sidecar):
             return list(self.local.logs(job.kind, job.name, replica.name))
         if replica.phase not in ("Pending", "Running") and not self.local.workload("Job", sidecar).state.finished:
-            self.local.stop("Job", sidecar)
+            with suppress(InvalidInput):  # it may have ended since the look
+                self.local.stop("Job", sidecar)
             return None
         return list(self.local.logs("Job", sidecar))
 
