@@ -140,8 +140,11 @@ class Algorithm:
     plan: Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan | None] | None = None
     """Makes the plan for a space, settings and whether more is better; None, or a plan that is None: it samples."""
 
-    sampler: "Callable[[Mapping[str, Any], int, Sequence[FrozenTrial]], BaseSampler] | None" = None
-    """Makes Optuna's sampler for settings, a seed and the trials of a warm start."""
+    sampler: "Callable[[Mapping[str, Any], Sequence[FrozenTrial], int, int], BaseSampler] | None" = None
+    """Makes Optuna's sampler for settings, the trials of a warm start, a seed and the number of trials unseen by it."""
+
+    history: int | None = None
+    """How many trials its sampler sees at most; None: all."""
 
     explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: parameter
     """What a parameter's values may be, where they are more than the space's."""

@@ -2,15 +2,19 @@
 
 import math
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import COUNT, COUNT_0, POSITIVE, SEED, Algorithm, Setting, one_of
+from podium.search.history import BEST
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
 
 
-def _tpe(settings: Mapping[str, Any], seed: int, multivariate: bool = False) -> "BaseSampler":
+def _tpe(
+    settings: Mapping[str, Any], warm: Any, seed: int, unseen: int, *, multivariate: bool = False
+) -> "BaseSampler":
     from optuna.samplers import TPESampler
 
     given = {
@@ -20,12 +24,12 @@ def _tpe(settings: Mapping[str, Any], seed: int, multivariate: bool = False) -> 
     }
     if "gamma" in settings:  # hyperopt's rule, which Katib's tpe runs
         share = settings["gamma"]
-        given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(count)), 25)
+        given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(unseen + count)), BEST)
     given = {name: value for name, value in given.items() if value is not None}
     return TPESampler(seed=seed, multivariate=multivariate, **given)
 
 
-def _gaussian_process(settings: Mapping[str, Any], seed: int, warm: Any) -> "BaseSampler":
+def _gaussian_process(settings: Mapping[str, Any], warm: Any, seed: int, unseen: int) -> "BaseSampler":
     from optuna.samplers import GPSampler
 
     startup = settings.get("n_initial_points", 10)
@@ -42,14 +46,16 @@ TPE = Algorithm(
     },
     distributions=("logUniform", "normal", "logNormal"),
     warm_trials=1,
-    sampler=lambda settings, seed, warm: _tpe(settings, seed),
+    sampler=_tpe,
+    history=1000,
 )
 MULTIVARIATE_TPE = Algorithm(
     name="multivariate-tpe",
     settings={"n_startup_trials": COUNT_0, "n_ei_candidates": COUNT, "random_state": SEED},
     distributions=("logUniform",),
     warm_trials=1,
-    sampler=lambda settings, seed, warm: _tpe(settings, seed, multivariate=True),
+    sampler=partial(_tpe, multivariate=True),
+    history=4000,
 )
 BAYESIAN_OPTIMIZATION = Algorithm(
     name="bayesianoptimization",
@@ -63,4 +69,5 @@ BAYESIAN_OPTIMIZATION = Algorithm(
     always_log=True,
     warm_trials=1,
     sampler=_gaussian_process,
+    history=400,
 )

@@ -119,7 +119,7 @@ def _plan(space: Sequence[Parameter], settings: Mapping[str, Any], maximize: boo
     return RestartingCmaEs(space, settings, maximize) if restarts else None
 
 
-def _sampler(settings: Mapping[str, Any], seed: int, warm: "Sequence[FrozenTrial]") -> "BaseSampler":
+def _sampler(settings: Mapping[str, Any], warm: "Sequence[FrozenTrial]", seed: int, unseen: int) -> "BaseSampler":
     from optuna.samplers import CmaEsSampler
 
     # Optuna begins either with a given width or with the one that earlier trials suggest.

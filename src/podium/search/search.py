@@ -8,12 +8,14 @@ import contextlib
 import random
 import warnings
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import column, decode, distribution, encode
+from podium.search.history import History
 from podium.search.journal import JOURNAL, open_journal
 from podium.search.space import Parameter
 from podium.search.warm_start import Earlier
@@ -73,35 +75,44 @@ class Search:
             if past.trial not in named:
                 self._add_past(past)
         known = self._give_back(None if begun is None else {past.trial for past in begun})
+        self._count = len(self._study.get_trials(deepcopy=False))
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         seed = settings.get("random_state")
         # A resumed search must not draw its first points again.
         draw = random.Random(None if seed is None else f"{seed}/{len(known)}")
         self._plan = chosen.plan(space, settings, maximize) if chosen.plan else None
+        self._history: History | None = None
         if self._plan:
             self._plan.recall(self._past(known))
-        warm = [trial for trial in known if "from" in trial.user_attrs]
-        self._points = _point_sampler() if self._plan else None
-        with _quiet():
-            sampler = chosen.sampler(settings, draw.getrandbits(31), warm) if chosen.sampler else None
-            self._study.sampler = self._points or sampler
+        elif chosen.sampler:
+            warm = [trial for trial in known if "from" in trial.user_attrs]
+            make = partial(chosen.sampler, settings, warm)
+            with _quiet():
+                if chosen.history:
+                    self._history = History(self._study, chosen.history, self._distributions, draw, make)
+                else:
+                    self._study.sampler = make(draw.getrandbits(31), 0)
 
     def ask(self, trial: str) -> dict[str, str] | None:
         """Return values for a new trial, as text; None if the algorithm has no more, or none now."""
-        if self._plan and self._points:
+        if self._plan:
             point = self._plan.next(trial)
             if point is None:
                 return None
-            self._points.point = {
-                column(parameter): encode(parameter, point[parameter.name]) for parameter in self._space
-            }
-        with _quiet():
-            asked = self._study.ask(fixed_distributions=self._distributions)
-        asked.set_user_attr("trial", trial)
-        if tags := self.tags(trial):
-            asked.set_user_attr("tags", tags)
-        self._numbers[trial] = asked.number
-        values = asked.params
+            values = self._encoded(point)
+        elif self._history:
+            with _quiet():
+                values = self._history.ask(self._count)
+        else:
+            with _quiet():
+                asked = self._study.ask(fixed_distributions=self._distributions)
+            asked.set_user_attr("trial", trial)
+            values = asked.params
+        if self._plan or self._history:
+            tags = self.tags(trial)
+            self._store({"trial": trial, **({"tags": tags} if tags else {})}, values, running=True)
+        self._numbers[trial] = self._count
+        self._count += 1
         return {parameter.name: decode(parameter, values[column(parameter)]) for parameter in self._space}
 
     def tags(self, trial: str) -> dict[str, str]:
@@ -126,6 +137,8 @@ class Search:
             return
         if self._plan:
             self._plan.tell(trial, value)
+        if self._history:
+            self._history.tell(number, value)
         state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
         self._study.tell(number, value, state=state, skip_if_finished=True)
 
@@ -154,21 +167,23 @@ class Search:
                 self._study.tell(trial.number, state=TrialState.FAIL)
         return kept
 
+    def _encoded(self, point: Mapping[str, str]) -> dict[str, Any]:
+        return {column(parameter): encode(parameter, point[parameter.name]) for parameter in self._space}
+
     def _add(self, earlier: Earlier) -> None:
-        self._store({"from": earlier.trial}, earlier.assignments, earlier.value)
+        self._store({"from": earlier.trial}, self._encoded(earlier.assignments), earlier.value)
 
     def _add_past(self, past: PastTrial) -> None:
         """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are all that is left."""
         attributes = {"trial": past.trial, **({"tags": past.tags} if past.tags else {})}
-        self._store(attributes, past.point, past.value, running=past.running)
+        self._store(attributes, self._encoded(past.point), past.value, running=past.running)
 
     def _store(
-        self, attributes: dict[str, Any], point: Mapping[str, str], value: float | None, *, running: bool = False
+        self, attributes: dict[str, Any], params: dict[str, Any], value: float | None = None, *, running: bool = False
     ) -> None:
         from optuna.trial import TrialState, create_trial
 
         ended = TrialState.FAIL if value is None else TrialState.COMPLETE
-        params = {column(parameter): encode(parameter, point[parameter.name]) for parameter in self._space}
         self._study.add_trial(
             create_trial(
                 state=TrialState.RUNNING if running else ended,
@@ -178,26 +193,6 @@ class Search:
                 user_attrs=attributes,
             )
         )
-
-
-def _point_sampler() -> Any:
-    import optuna
-
-    class Points(optuna.samplers.BaseSampler):
-        """Returns the point it was given, so that a plan's trials are in the study like any others."""
-
-        point: dict[str, Any]
-
-        def infer_relative_search_space(self, study: Any, trial: Any) -> dict[str, Any]:
-            return {}
-
-        def sample_relative(self, study: Any, trial: Any, search_space: Any) -> dict[str, Any]:
-            return {}
-
-        def sample_independent(self, study: Any, trial: Any, param_name: str, param_distribution: Any) -> Any:
-            return self.point[param_name]
-
-    return Points()
 
 
 @contextlib.contextmanager

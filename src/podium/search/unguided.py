@@ -58,7 +58,7 @@ class Sobol(Plan):
         return {parameter.name: at(parameter, float(u)) for parameter, u in zip(self.space, unit, strict=True)}
 
 
-def _random_sampler(settings: Mapping[str, Any], seed: int, warm: Any) -> "BaseSampler":
+def _random_sampler(settings: Mapping[str, Any], warm: Any, seed: int, unseen: int) -> "BaseSampler":
     from optuna.samplers import RandomSampler
 
     return RandomSampler(seed=seed)

@@ -1,0 +1,83 @@
+"""What a sampler sees of a long study, in memory: a suggestion costs the same after ten thousand trials as after some.
+
+The record on disk stays whole; only what is modeled is bounded.
+"""
+
+import random
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+BEST = 25
+"""The best trials are always seen: TPE, by Optuna's rule and by hyperopt's, takes no more of them for good ones."""
+
+
+class History:
+    """A study in memory, that a sampler is asked on: all trials up to a limit, then half as many and the newest.
+
+    That half is the best trials and a sample of the others, drawn anew from the whole record each time the limit is
+    reached. Trials are known by their numbers in the record.
+
+    Args:
+        record: The study on disk.
+        limit: How many trials there are at most, beside running ones.
+        distributions: The columns.
+        draw: Gives the sampler's seed and the sample.
+        sampler: Makes the sampler, for a seed and the number of trials it does not see.
+    """
+
+    def __init__(
+        self,
+        record: "Study",
+        limit: int,
+        distributions: "Mapping[str, BaseDistribution]",
+        draw: random.Random,
+        sampler: "Callable[[int, int], BaseSampler]",
+    ) -> None:
+        self._record, self._limit, self._draw = record, limit, draw
+        self._distributions = dict(distributions)
+        self._sampler = sampler
+        self._fill()
+
+    def ask(self, number: int) -> dict[str, Any]:
+        """Return the values of the trial that gets this number."""
+        if len(self._places) >= self._limit:
+            self._fill()
+        asked = self._study.ask(fixed_distributions=self._distributions)
+        self._places[number] = asked.number
+        return asked.params
+
+    def tell(self, number: int, value: float | None) -> None:
+        """Report the end of a trial; None: it failed."""
+        from optuna.trial import TrialState
+
+        if (place := self._places.get(number)) is None:
+            return  # it ended before, and is out of sight
+        state = TrialState.FAIL if value is None else TrialState.COMPLETE
+        self._study.tell(place, value, state=state, skip_if_finished=True)
+
+    def _fill(self) -> None:
+        import optuna
+        from optuna.trial import TrialState
+
+        seed = self._draw.getrandbits(31)
+        trials = self._record.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.RUNNING))
+        seen = trials if len(trials) < self._limit else self._choose(trials)
+        sampler = self._sampler(seed, len(trials) - len(seen))
+        self._study = optuna.create_study(direction=self._record.direction, sampler=sampler)
+        self._study.add_trials(seen)
+        self._places = {trial.number: place for place, trial in enumerate(seen)}
+
+    def _choose(self, trials: "list[FrozenTrial]") -> "list[FrozenTrial]":
+        running = [trial for trial in trials if not trial.state.is_finished()]
+        ended = [trial for trial in trials if trial.state.is_finished()]
+        maximize = self._record.direction.name == "MAXIMIZE"
+        ended.sort(key=lambda trial: trial.value or 0.0, reverse=maximize)
+        others = ended[BEST:]
+        sample = self._draw.sample(others, min(self._limit // 2 - BEST, len(others)))
+        return sorted(ended[:BEST] + sample + running, key=lambda trial: trial.number)
