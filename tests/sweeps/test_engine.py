@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from api_server import ApiServer, World
 from engine_place import LEASE_SECONDS, EngineThread, namespace
+from test_experiment_events import WRITER
 from urllib3.exceptions import ProtocolError
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -229,12 +230,6 @@ def test_what_cannot_run_fails_with_the_rules_sentence(
     ("change", "sentence"),
     [
         (
-            {"metricsCollectorSpec": {
-                "collector": {"kind": "TensorFlowEvent"},
-                "source": {"fileSystemPath": {"kind": "Directory", "path": "/logs"}}}},
-            "not from TensorFlowEvent",
-        ),
-        (
             {"algorithm": {"algorithmName": "pbt", "algorithmSettings": [
                 {"name": "suggestion_trial_dir", "value": "/pbt"}, {"name": "n_population", "value": "5"},
                 {"name": "truncation_threshold", "value": "0.2"}]},
@@ -253,6 +248,30 @@ def test_what_pods_lack_is_refused(
     status = finished(cluster)
     assert sentence in status["conditions"][-1]["message"]
     assert cluster.list("Trial") == []
+
+
+def test_scalars_of_event_files_are_metrics(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster, tmp_path: Path
+) -> None:
+    pytest.importorskip("tensorboard")
+    start()
+    manifest = experiment(
+        trials=1,
+        parallel=1,
+        metricsCollectorSpec={
+            "collector": {"kind": "TensorFlowEvent"},
+            "source": {"fileSystemPath": {"kind": "Directory", "path": "/events"}},
+        },
+    )
+    (tmp_path / "writer.py").write_text(WRITER)
+    job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+    job["command"] = ["python", str(tmp_path / "writer.py"), "${trialParameters.lr}", "/events"]
+    cluster.create(typed(manifest))
+    finished(cluster)
+    (trial,) = cluster.trials("sweep")
+    rate = float(trial.assignments["lr"])
+    (metrics,) = trial.status["observation"]["metrics"]
+    assert [float(metrics[fold]) for fold in ("min", "max", "latest")] == pytest.approx([rate, 0.5, rate])
 
 
 def test_what_katib_held_can_be_deleted(

@@ -1,12 +1,17 @@
 """Trials that report through TensorBoard's event files."""
 
+import sys
+import threading
 from pathlib import Path, PurePosixPath
 
 import pytest
 from test_experiment_engine import experiment, run
 
+from podium.errors import Failed
 from podium.manifests.experiment.shell import named_folder
+from podium.metrics import read_json
 from podium.sweeps.local import LocalSweeps
+from podium.sweeps.print_file import print_events
 
 WRITER = """
 import sys
@@ -61,3 +66,14 @@ def test_scalars_of_event_files_are_a_trials_metrics(metric: str, path: str, tmp
 )
 def test_the_folder_that_a_command_names_is_found(words: list[str], folder: str) -> None:
     assert str(named_folder(PurePosixPath("/logs/test"), words)) == folder
+
+
+def test_a_sidecar_without_tensorboard_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboard.backend.event_processing.event_accumulator", None)
+    ended = threading.Event()
+    ended.set()
+    print_events(tmp_path, ended, ["loss"])
+    with pytest.raises(Failed, match="needs the package tensorboard"):
+        read_json(capsys.readouterr().out.splitlines(), ["loss"])

@@ -304,11 +304,6 @@ def refuse_what_pods_lack(experiment: Experiment) -> None:
     Raises:
         InvalidInput: It says what, and what to do.
     """
-    if experiment.collector.kind == "TensorFlowEvent":
-        raise InvalidInput(
-            "podium-engine reads metrics from a trial's output or a file, not from TensorFlowEvent",
-            f"let the program print {experiment.objective.metric}=NUMBER once an epoch, and collect from StdOut",
-        )
     if experiment.algorithm.name == "pbt":
         raise InvalidInput(
             "podium-engine does not run pbt: its trials hand files to one another, and no volume is made for them",

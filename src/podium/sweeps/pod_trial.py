@@ -1,7 +1,7 @@
 """A trial on a cluster: its job is the API server's, and its metrics are lines of its pods' logs as they grow."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
@@ -93,7 +93,8 @@ class PodTrial(TrialIO):
             if reader.error:
                 raise Failed(f"its log cannot be read: {reader.error.message}", reader.error.hint)
         lines = [line for reader in self._readers for line in reader.lines]
-        readings = read_json(lines, names) if collector.reads_json else read_text(lines, names, collector.filters)
+        as_json = collector.reads_json or collector.kind == "TensorFlowEvent"  # as the sidecar prints its scalars
+        readings = read_json(lines, names) if as_json else read_text(lines, names, collector.filters)
         return observe(readings, names), readings
 
     def remove(self) -> None:
@@ -101,7 +102,7 @@ class PodTrial(TrialIO):
 
     def keeps(self, line: str) -> bool:
         """Tell whether a line of the log may hold a metric; no other is kept in memory."""
-        if self._experiment.collector.reads_json:
+        if self._experiment.collector.reads_json or self._experiment.collector.kind == "TensorFlowEvent":
             return bool(line)
         return any(name in line for name in self._experiment.objective.metrics)
 
@@ -194,6 +195,9 @@ def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
         if experiment.collector.kind == "File":
             wrap_command(container)
             _print_file(editor, role, container, experiment.collector.path, image)
+        elif experiment.collector.kind == "TensorFlowEvent":
+            wrap_command(container)
+            _print_file(editor, role, container, experiment.collector.path, image, experiment.objective.metrics)
         elif needs_shell(container):  # which decides what of the output counts: Katib's redirects the last command's
             shell, script = join(words_of(container))
             container["command"] = [*shell, redirected(script, METRICS_FILE)]
@@ -204,16 +208,19 @@ def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
     return Workload(manifest=editor.manifest)
 
 
-def _print_file(editor: JobEditor, role: str, container: dict[str, Any], path: str, image: str) -> None:
-    """Let a container beside the trial's print the lines of its metrics file as it grows."""
+def _print_file(
+    editor: JobEditor, role: str, container: dict[str, Any], path: str, image: str, events: Sequence[str] = ()
+) -> None:
+    """Let a container beside the trial's print the lines of its metrics file, or metrics of its directory of events."""
     values = [str(entry.get("value")) for entry in items(container.get("env"))]
-    folder = named_folder(PurePosixPath(path).parent, [*words_of(container), *values])
+    where = PurePosixPath(path) if events else PurePosixPath(path).parent
+    folder = named_folder(where, [*words_of(container), *values])
     ready = str(folder / READY)
     sidecar = {
         **present(securityContext=container.get("securityContext")),
         "name": SIDECAR,
         "image": image,
-        "command": ["python", "-m", "podium.sweeps.print_file", path, ready],
+        "command": ["python", "-m", "podium.sweeps.print_file", path, ready, *events],
         "startupProbe": {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 1, "failureThreshold": 120},
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
     }

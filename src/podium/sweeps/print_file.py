@@ -1,13 +1,20 @@
 """``python -m podium.sweeps.print_file FILE READY``, a sidecar: print a file's lines as it grows, until SIGTERM.
 
-The kubelet ends a sidecar after the pod's other containers: what they wrote last is printed then. READY is a file that
-is made once SIGTERM is awaited: the sidecar's startup probe looks for it, and holds back the program until then.
+With names of metrics after READY, FILE is a directory of TensorBoard's event files, whose scalars are printed at the
+end as JSON lines, as Katib's collectors read them. The kubelet ends a sidecar after the pod's other containers: what
+they wrote last is printed then. READY is a file that is made once SIGTERM is awaited: the sidecar's startup probe looks
+for it, and holds back the program until then.
 """
 
+import json
 import signal
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+
+from podium.errors import Failed
+from podium.metrics import UNAVAILABLE, read_events
 
 LOOK_SECONDS = 0.2
 
@@ -33,8 +40,24 @@ def print_file(path: Path, ended: threading.Event) -> None:
             return
 
 
+def print_events(directory: Path, ended: threading.Event, names: Sequence[str]) -> None:
+    """Print what was written as metrics of these names, once that has ended; or in place of it why it cannot be."""
+    ended.wait()
+    try:
+        for reading in read_events(directory if directory.is_dir() else None, names):
+            if reading.value != UNAVAILABLE:
+                print(json.dumps({"timestamp": reading.time.isoformat(), reading.name: reading.value}))
+    except Failed as error:
+        print(f"{error.message} ({error.hint})")
+    sys.stdout.flush()
+
+
 if __name__ == "__main__":
     over = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: over.set())
-    Path(sys.argv[2]).touch()
-    print_file(Path(sys.argv[1]), over)
+    _, written, ready, *metrics = sys.argv
+    Path(ready).touch()
+    if metrics:
+        print_events(Path(written), over, metrics)
+    else:
+        print_file(Path(written), over)
