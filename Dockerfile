@@ -36,7 +36,7 @@ FROM base AS steps
 COPY --from=steps-podium /packages /
 COPY requirements-steps.txt ./
 ARG EXTRAS
-RUN [ -z "$EXTRAS" ] || { sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' requirements-steps.txt >/tmp/pins.txt && \
+RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements-steps.txt >/tmp/pins.txt && \
       pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
 COPY --from=steps-podium /podium /
 ARG CODE_VERSION=
@@ -55,7 +55,7 @@ RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps --require-hashes -r req
       pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi && \
     ./slim-packages && rm slim-packages
 ARG EXTRAS
-RUN [ -z "$EXTRAS" ] || { sed -n 's/^\([^ ]*==[^ ;]*\).*/\1/p' requirements.txt >/tmp/pins.txt && \
+RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements.txt >/tmp/pins.txt && \
       pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
 FOLDERS = {"components": "components", "experiments": "experiments", "pipelines": "pipelines", "trainer": "trainer"}
@@ -231,6 +232,19 @@ def test_pins_are_exact_have_hashes_and_name_no_index(file: Path) -> None:
     assert pins
     for pin in pins:
         assert re.match(r"^[\w.-]+(\[[\w,-]+\])?==[\w.+!]+( ; [^-]+)?( --hash=sha256:[0-9a-f]{64})+$", pin), pin
+
+
+def test_further_packages_of_an_image_keep_its_pins() -> None:
+    commands = re.findall(r"sed -n '([^']+)' (requirements\S*\.txt) >/tmp/pins", (ROOT / "Dockerfile").read_text())
+    assert len(commands) == 2
+    for script, file in commands:
+        made = subprocess.run(
+            ["sed", "-n", script, str(ROOT / file)], check=True, capture_output=True, text=True
+        ).stdout
+        pins = [Requirement(line) for line in made.splitlines()]
+        assert len(pins) > 40
+        python311 = [pin for pin in pins if pin.name == "numpy" and (not pin.marker or pin.marker.evaluate())]
+        assert len(python311) == 1
 
 
 def test_yaml_is_loaded_in_one_module() -> None:
