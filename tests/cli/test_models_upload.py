@@ -275,9 +275,9 @@ def test_a_bad_directory_is_refused_and_nothing_stored(
 @pytest.mark.parametrize(
     ("script", "document", "problem"),
     [
-        ({"imports": "os", "result": "np.ones((3, 3)) / 3"}, None, "predicts every row"),
+        ({"imports": "os", "result": "np.ones((3, 3)) / 3"}, None, "predictions for"),
         ({"imports": "os", "result": "exit('out of wine')"}, None, "out of wine"),
-        (BY_RULE, '{"predict": []}', "is a command"),
+        (BY_RULE, '{"predict": []}', "is empty"),
         (BY_RULE, '{"run": "predict.py"}', "model.json"),
         (BY_RULE, '{"predict": ["no-such-program"]}', "'no-such-program' cannot be started"),
     ],

@@ -127,9 +127,9 @@ def test_parts_that_fit_nothing_are_refused_and_nothing_is_written(
     tmp_path: Path, parts: dict[str, artifact.Split]
 ) -> None:
     eleven = replace(parts["test"], target=parts["test"].target + np.uint8(1))
-    with pytest.raises(InvalidInput, match=r"every target has a class.*target=10"):
+    with pytest.raises(InvalidInput, match="has a target 10, but there are 10 classes"):
         write(tmp_path / "d", {**parts, "test": eleven})
-    with pytest.raises(InvalidInput, match="every part has an item"):
+    with pytest.raises(InvalidInput, match="has no items"):
         write(tmp_path / "d", {**parts, "test": cut(eleven, 0)})
     with pytest.raises(InvalidInput, match="images has 100 items, but there are 99 targets"):
         replace(parts["test"], target=parts["test"].target[1:])
@@ -225,7 +225,7 @@ def test_a_file_outside_the_dataset_is_not_read(tmp_path: Path, parts: dict[str,
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "dataset.json"
     file.write_text(file.read_text().replace("test-target.npy", "../secret.npy"))
-    with pytest.raises(Damaged, match=r"lies beside dataset\.json"):
+    with pytest.raises(Damaged, match=r"'\.\./secret\.npy' is not the name of a file beside dataset\.json"):
         artifact.load(tmp_path / "d", "test")
 
 

@@ -122,7 +122,7 @@ def nested(depth: int) -> Any:
         ({"note": "\ud800"}, "surrogate"),
         ({"dataset": 7}, "dataset must be an object"),
         ({"report": 5}, "report must be an object"),
-        ({"report": {"confusion": [[1]], "classes": []}}, "each row of confusion has a class"),
+        ({"report": {"confusion": [[1]], "classes": []}}, "confusion has 1 rows, but there are 0 classes"),
         ({"report": {"confusion": [[1, 2]], "classes": ["a"]}}, "square matrix"),
         ({"metric": {"name": "rmse"}, "metrics": {"rmse": "high"}}, "rmse must be a finite number"),
         ({"metric": {"name": "rmse", "maximize": "no"}}, "maximize must be true or false"),

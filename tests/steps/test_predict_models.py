@@ -119,7 +119,7 @@ def test_a_champion_without_stored_predictions_predicts_in_a_job(
 @pytest.mark.parametrize(
     ("result", "problem"),
     [
-        ("neighbors.predict_proba(images)[1:]", "predicts every row"),
+        ("neighbors.predict_proba(images)[1:]", "predictions for"),
         ("neighbors.predict_proba(images)[:, :9]", "predicts 9 classes, but the data has 10"),
         ("neighbors.predict_proba(images) * np.nan", "not finite, first for row 0"),
         ("neighbors.predict_proba(images) * 2", "probabilities that do not sum to 1"),

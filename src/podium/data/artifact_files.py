@@ -22,11 +22,12 @@ from podium.data.schema import (
     PartInfo,
     TargetInfo,
     check_kind,
+    check_part_names,
     check_shape,
     digest_of,
 )
 from podium.drafts import appearing
-from podium.errors import InvalidInput, PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -156,7 +157,8 @@ def count_classes(name: str, part: Selection, classes: int) -> tuple[int, ...]:
     counts = np.zeros(classes, np.int64)
     for block in part.blocks("target") if classes else ():
         for label in (int(block.min()), int(block.max())):
-            require(0 <= label < classes, "every target has a class", part=name, target=label, classes=classes)
+            if not 0 <= label < classes:
+                raise InvalidInput(f"{name} has a target {label}, but there are {classes} classes", "0 is the first")
         counts += np.bincount(block, minlength=classes)
     return tuple(counts.tolist())
 
@@ -191,28 +193,29 @@ def check_parts(
 ) -> None:
     """Check everything that shows without reading the data."""
     check_kind(kind, classes)
-    require(set(parts) == set(PARTS), f"parts are {', '.join(PARTS)}", parts=sorted(parts))
+    check_part_names(parts)
     for name, part in parts.items():
-        require(len(part) > 0, "every part has an item", part=name, items=0)
-        require(set(part.part.inputs) == set(inputs), "every part has the inputs described", part=name,
-                inputs=sorted(part.part.inputs), described=sorted(inputs))  # fmt: skip
+        if not len(part):
+            raise InvalidInput(f"{name} has no items")
+        if set(part.part.inputs) != set(inputs):
+            raise InvalidInput(f"{name} has inputs {sorted(part.part.inputs)}, but described are {sorted(inputs)}")
         for of in (*inputs, "target"):
             array, first = part.array(of), parts["train"].array(of)
-            same = (array.dtype, array.shape[1:]) == (first.dtype, first.shape[1:])
-            require(same, "all parts have arrays of one type and shape", part=name, array=of, dtype=array.dtype.name,
-                    shape=list(array.shape[1:]))  # fmt: skip
+            if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]):
+                raise InvalidInput(f"{of} is {array.dtype} {list(array.shape[1:])} in {name}, "
+                                   f"but {first.dtype} {list(first.shape[1:])} in train")  # fmt: skip
     for of, description in inputs.items():
-        require(of != "target" and bool(INPUT_NAME.fullmatch(of)), "an input has a name of letters, digits and _",
-                "`target` is the name of the target", input=of)  # fmt: skip
+        if of == "target" or not INPUT_NAME.fullmatch(of):
+            raise InvalidInput(f"an input cannot be named {of!r}", "letters, digits and _; target is the target's name")
         check_shape(description.meaning, parts["train"].array(of).shape[1:], len(description.columns))
     array = parts["train"].array("target")
     if kind == "classification":
-        fits = array.ndim == 1 and array.dtype.kind in "iu"
-        require(fits, "the target of a classification is integers [n]", dtype=array.dtype.name, shape=array.shape)
+        fits, expected = array.ndim == 1 and array.dtype.kind in "iu", "integers [n]"
     else:
         fits = array.ndim <= 2 and array.dtype.name in ("float32", "float64")
-        require(fits, "the target of a regression is float32 or float64, [n] or [n, k]", dtype=array.dtype.name,
-                shape=array.shape)  # fmt: skip
+        expected = "float32 or float64, [n] or [n, k]"
+    if not fits:
+        raise InvalidInput(f"the target of a {kind} cannot be {array.dtype} {list(array.shape)}", expected)
 
 
 def check_target(target: Path) -> None:

@@ -3,7 +3,7 @@
 import base64
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.documents import parse
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput, require, suggestion
 from podium.frames import data_frame
 from podium.notebook import shown
 from podium.text import one_line
@@ -51,10 +51,10 @@ class FileInfo:
     """Its size."""
 
     def __post_init__(self) -> None:
-        beside = bool(re.fullmatch(r"\w[\w.-]*", self.file))
-        require(beside, "a file of a dataset lies beside dataset.json", file=self.file)
-        require(bool(re.fullmatch("[0-9a-f]{64}", self.sha256)), "a sha256 is 64 hexadecimal digits",
-                sha256=self.sha256)  # fmt: skip
+        if not re.fullmatch(r"\w[\w.-]*", self.file):
+            raise InvalidInput(f"{self.file!r} is not the name of a file beside dataset.json")
+        if not re.fullmatch("[0-9a-f]{64}", self.sha256):
+            raise InvalidInput(f"the sha256 of {self.file} is not 64 hexadecimal digits: {self.sha256!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,8 +72,8 @@ class Column:
     """How many values the source did not have."""
 
     def __post_init__(self) -> None:
-        require(self.kind in ("number", "category"), "a column is a number or a category", column=self.name,
-                kind=self.kind)  # fmt: skip
+        if self.kind not in ("number", "category"):
+            raise InvalidInput(f"column {self.name} is a {self.kind!r}", "number or category")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +87,8 @@ class InputDescription:
     """Of a table, in the order of the array's columns."""
 
     def __post_init__(self) -> None:
-        require(self.meaning in MEANINGS, f"an input is one of {', '.join(MEANINGS)}", meaning=self.meaning)
+        if self.meaning not in MEANINGS:
+            raise InvalidInput(f"an input cannot mean {self.meaning!r}", suggestion(self.meaning, MEANINGS))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,8 +117,9 @@ class InputInfo:
         InputDescription(meaning=self.meaning, columns=self.columns)
         check_shape(self.meaning, self.shape, len(self.columns))
         expected = len_statistics(self.meaning, self.shape)
-        require(len(self.mean) == len(self.std) == expected, "one mean and std for each channel or column",
-                mean=len(self.mean), std=len(self.std), expected=expected)  # fmt: skip
+        if not len(self.mean) == len(self.std) == expected:
+            raise InvalidInput(f"an input has {expected} means and stds, not {len(self.mean)} and {len(self.std)}",
+                               "one of each for every channel of an image or column of a table")  # fmt: skip
         _check_dtype(self.dtype, "biuf", "an input holds numbers")
 
 
@@ -216,17 +218,17 @@ class DatasetInfo:
 
     def __post_init__(self) -> None:
         check_kind(self.kind, self.classes)
-        require(set(self.parts) == set(PARTS), f"parts are {', '.join(PARTS)}", parts=sorted(self.parts))
-        require(len(self.inputs) > 0, "a dataset has an input", inputs=0)
+        check_part_names(self.parts)
+        if not self.inputs:
+            raise InvalidInput(f"dataset {self.name} has no inputs")
         integers = self.kind == "classification"
         _check_dtype(self.target.dtype, "iu" if integers else "f", f"the target of a {self.kind} holds "
                      f"{'integers' if integers else 'floats'}")  # fmt: skip
         for name, part in self.parts.items():
-            counts = len(part.class_counts)
-            require(counts == len(self.classes), "one count for each class", part=name, counts=counts,
-                    classes=len(self.classes))  # fmt: skip
-            require(set(part.inputs) == set(self.inputs), "every part has a file for each input", part=name,
-                    files=sorted(part.inputs), inputs=sorted(self.inputs))  # fmt: skip
+            if len(part.class_counts) != len(self.classes):
+                raise InvalidInput(f"{name} counts {len(part.class_counts)} classes of {len(self.classes)}")
+            if set(part.inputs) != set(self.inputs):
+                raise InvalidInput(f"{name} has inputs {sorted(part.inputs)}, but the dataset {sorted(self.inputs)}")
 
     @property
     def meaning(self) -> str:
@@ -346,11 +348,22 @@ def check_kind(kind: str, classes: tuple[str, ...]) -> None:
     Raises:
         InvalidInput: They do not.
     """
-    require(kind in KINDS, f"a dataset is a {' or a '.join(KINDS)}", kind=kind)
-    if kind == "regression":
-        require(not classes, "a regression has no classes", classes=len(classes))
-    else:
+    if kind not in KINDS:
+        raise InvalidInput(f"a dataset cannot be a {kind!r}", suggestion(kind, KINDS))
+    if kind == "regression" and classes:
+        raise InvalidInput(f"a regression has no classes, but there are {len(classes)}")
+    if kind != "regression":
         require(2 <= len(classes) <= MOST_CLASSES, f"2 <= number of classes <= {MOST_CLASSES}", classes=len(classes))
+
+
+def check_part_names(parts: Iterable[str]) -> None:
+    """Check that a dataset is divided into the three parts.
+
+    Raises:
+        InvalidInput: It is not.
+    """
+    if set(parts) != set(PARTS):
+        raise InvalidInput(f"a dataset has the parts {', '.join(PARTS)}, but got {', '.join(sorted(parts)) or 'none'}")
 
 
 def check_shape(meaning: str, shape: tuple[int, ...], columns: int) -> None:
@@ -360,14 +373,14 @@ def check_shape(meaning: str, shape: tuple[int, ...], columns: int) -> None:
         InvalidInput: It has not.
     """
     given = list(shape)
-    require(all(side >= 1 for side in shape), "no side of an item is empty", shape=given)
-    if meaning == "image":
-        fits = len(shape) == 2 or (len(shape) == 3 and shape[2] == 3)
-        require(fits, "an image is [height, width] or [height, width, 3]", shape=given)
-    if meaning == "table":
-        require(shape == (columns,), "a table is [columns]", shape=given, columns=columns)
-    if meaning == "tokens":
-        require(len(shape) == 1, "tokens are [length]", shape=given)
+    if any(side < 1 for side in shape):
+        raise InvalidInput(f"an item of shape {given} is empty")
+    if meaning == "image" and len(shape) != 2 and (len(shape) != 3 or shape[2] != 3):
+        raise InvalidInput(f"an image cannot have shape {given}", "[height, width] or [height, width, 3]")
+    if meaning == "table" and shape != (columns,):
+        raise InvalidInput(f"a row of a table of {columns} columns cannot have shape {given}", "[columns]")
+    if meaning == "tokens" and len(shape) != 1:
+        raise InvalidInput(f"tokens cannot have shape {given}", "[length]")
 
 
 def len_statistics(meaning: str, shape: tuple[int, ...]) -> int:
@@ -382,4 +395,5 @@ def _check_dtype(dtype: str, kinds: str, rule: str) -> None:
         known = np.dtype(dtype)
     except TypeError:
         known = None
-    require(known is not None and known.kind in kinds and known.str == known.newbyteorder("=").str, rule, dtype=dtype)
+    if known is None or known.kind not in kinds or known.str != known.newbyteorder("=").str:
+        raise InvalidInput(f"{rule}, not {dtype}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from podium.data.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
 from podium.documents import load_json
-from podium.errors import Damaged, InvalidInput, require
+from podium.errors import Damaged, InvalidInput
 from podium.models.model import Model
 from podium.models.promotion import Promotion
 from podium.models.rule import Decision, PromotionRule, decide
@@ -243,7 +243,7 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
     """
     import numpy as np
 
-    from podium.scoring.scores import check_predictions
+    from podium.scoring.scores import check_count, check_predictions
 
     name = version.title
     taken, fresh, notes = _prepare(version, held_out)
@@ -254,8 +254,7 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
         predicted = run_version(version, taken, classes, jobs)
     target = held_out.part.target[taken.kept]
     if held_out.info.classes:  # the version's own classes may be others
-        require(len(predicted) == len(target), "one prediction for each item", predictions=len(predicted),
-                items=len(target))  # fmt: skip
+        check_count(predicted, target, name=name)
     else:
         check_predictions(predicted, target, classes=None, name=name)
     fair, whole = np.zeros(len(held_out), bool), np.zeros((len(held_out), *predicted.shape[1:]), predicted.dtype)

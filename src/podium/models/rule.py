@@ -239,22 +239,25 @@ def decide(
 
 
 def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "Metric") -> None:
-    require(len(target) > 0, "at least one item", items=0)
+    if not len(target):
+        raise InvalidInput(f"there are no items to measure {metric.name} on")
     from podium.scoring.scores import check_predictions
 
     check_predictions(predictions, target, classes=_classes(predictions) if target.dtype.kind in "iu" else None,
                       name=f"the {what}")  # fmt: skip
     kinds = {"classification": "iu", "regression": "f", None: "iuf"}[metric.kind]
-    require(target.dtype.kind in kinds, f"{metric.name} is of a target of {metric.kind}", dtype=str(target.dtype))
+    if target.dtype.kind not in kinds:
+        raise InvalidInput(f"{metric.name} is a metric of {metric.kind}, but the target is {target.dtype}")
     classes_only = predictions.ndim == 1 and predictions.dtype.kind in "iu"
     if metric.needs_probabilities and classes_only:
         raise InvalidInput(f"{metric.name} needs probabilities, but of the {what} there are only classes",
                            "compare by accuracy: metric=accuracy")  # fmt: skip
     if metric.kind == "classification" and not classes_only:
-        require(predictions.ndim == 2, f"predictions of the {what} are [n, classes] or class indices [n]",
-                shape=predictions.shape, dtype=str(predictions.dtype))  # fmt: skip
-        require(int(target.max()) < predictions.shape[1], f"the {what} knows every class of the target",
-                classes=predictions.shape[1], largest=int(target.max()))  # fmt: skip
+        if predictions.ndim != 2:
+            raise InvalidInput(f"predictions of the {what} cannot be {predictions.dtype} {list(predictions.shape)}",
+                               "probabilities [n, classes] or class indices [n]")  # fmt: skip
+        if target.max() >= predictions.shape[1]:
+            raise InvalidInput(f"the {what} has {predictions.shape[1]} classes, but the target has a {target.max()}")
 
 
 def _classes(predictions: "np.ndarray") -> int:

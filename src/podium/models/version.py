@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.documents import load_json
 from podium.drafts import appearing
-from podium.errors import Damaged, InvalidInput, PodiumError, require
+from podium.errors import Damaged, InvalidInput, PodiumError
 from podium.models.document import is_count, plain, read_as, seal, unseal, without_nulls
 from podium.models.journal import Record
 from podium.notebook import table
@@ -44,7 +44,8 @@ class FileRecord:
     """Bytes."""
 
     def __post_init__(self) -> None:
-        require(is_count(self.size), "a file has a size", size=self.size)
+        if not is_count(self.size):
+            raise InvalidInput(f"the size of a file cannot be {self.size!r}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,10 +98,10 @@ class ReportFacts:
     def __post_init__(self) -> None:
         size = len(self.confusion)
         for at, row in enumerate(self.confusion):
-            square = isinstance(row, list) and len(row) == size and all(map(is_count, row))
-            require(square, "confusion is a square matrix of counts", size=size, wrong_row=at)
-        require(size in (0, len(self.classes)), "each row of confusion has a class", rows=size,
-                classes=len(self.classes))  # fmt: skip
+            if not isinstance(row, list) or len(row) != size or not all(map(is_count, row)):
+                raise InvalidInput(f"confusion is not a square matrix of counts: its row {at} is {row!r:.80}")
+        if size not in (0, len(self.classes)):
+            raise InvalidInput(f"confusion has {size} rows, but there are {len(self.classes)} classes")
 
     @property
     def names(self) -> tuple[str, ...]:

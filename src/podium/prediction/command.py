@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.documents import MAX_JSON, load_json, parse
-from podium.errors import Failed, InvalidInput, PodiumError, require
+from podium.errors import Failed, InvalidInput, PodiumError
 from podium.storage import connect
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class PredictCommand:
             InvalidInput: It is not JSON, or a field is missing or of another type.
         """
         command = parse(cls, load_json(content, name), name)
-        require(bool(command.predict), f"predict in {name} is a command", '["python", "predict.py"]', predict=[])
+        if not command.predict:
+            raise InvalidInput(f"the command predict in {name} is empty", 'write ["python", "predict.py"], for example')
         return command
 
     def job_words(self, model: str, inputs: str, output: str) -> list[str]:
@@ -110,7 +111,8 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
         raise InvalidInput(f"{name} left no array of predictions: {error}", CONTRACT) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
         raise InvalidInput(f"{name} predicts something else than numbers [n] or [n, k]", CONTRACT)
-    require(len(array) == items, f"{name} predicts every row", CONTRACT, predictions=len(array), rows=items)
+    if len(array) != items:
+        raise InvalidInput(f"{name} made {len(array)} predictions for {items} rows", CONTRACT)
     if classes is not None and array.ndim == 2 and array.shape[1] != classes:
         raise InvalidInput(f"{name} predicts {array.shape[1]} classes, but the data has {classes}")
     array = np.array(array)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.scoring.bootstrap import percentiles, resampled
 from podium.scoring.families import (
     Array,
@@ -158,7 +158,8 @@ def numbered(groups: Array | None, items: int) -> Array | None:
     """
     if groups is None:
         return None
-    require(len(groups) == items, "one group for each item", groups=len(groups), items=items)
+    if len(groups) != items:
+        raise InvalidInput(f"there are {len(groups)} groups for {items} items", "one for each item")
     different, numbers = np.unique(groups, return_inverse=True)
     return None if len(different) == items else numbers
 

@@ -89,8 +89,9 @@ class OnnxModel:
             array = inputs.get(wanted.name)
             if array is None or not _fits(wanted, array):
                 raise InvalidInput(f"{self.name} takes {wanted}, but the dataset has {there}", _hint(wanted, array))
-        require(len({len(array) for array in inputs.values()}) == 1, "all inputs have the same number of items",
-                given={name: len(array) for name, array in inputs.items()})  # fmt: skip
+        if len({len(array) for array in inputs.values()}) > 1:
+            counts = ", ".join(f"{name} {len(array)}" for name, array in inputs.items())
+            raise InvalidInput(f"the inputs have different numbers of items: {counts}")
 
     def predict(
         self, inputs: Mapping[str, Array], *, classes: int | None, batch: int | None = None, target: Path | None = None
@@ -114,7 +115,8 @@ class OnnxModel:
         """
         self.check_inputs(inputs)
         items = len(next(iter(inputs.values())))
-        require(items > 0, "at least one item", items=0)
+        if not items:
+            raise InvalidInput(f"there are no items to run {self.name} on")
         require(batch is None or batch >= 1, "batch >= 1", batch=batch)
         output = self._output(classes)
         rows = batch or self._batch({name: inputs[name] for name in (wanted.name for wanted in self.inputs)})
@@ -255,8 +257,8 @@ def _runtime() -> Any:
 
 def _seconds() -> float:
     given = os.environ.get(SECONDS) or "600"
-    is_number = given.replace(".", "", 1).isdecimal() and float(given) > 0
-    require(is_number, f"{SECONDS} is a number of seconds", f"export {SECONDS}=600", **{SECONDS: given})
+    if not given.replace(".", "", 1).isdecimal() or float(given) == 0:
+        raise InvalidInput(f"{SECONDS} is not a number of seconds: {given!r}", f"export {SECONDS}=600")
     return float(given)
 
 

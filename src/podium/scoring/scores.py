@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.scoring.families import Array, Metric, class_indices, confusion
 from podium.scoring.metrics import METRICS, require_kind
 from podium.scoring.model import OnnxModel
@@ -103,14 +103,23 @@ def score_predictions(
     return replace(scores, metrics={metric.name: scores.value(metric), **defined}) if metric else scores
 
 
+def check_count(predictions: Array, target: Array, *, name: str) -> None:
+    """Refuse predictions that are not one for each item.
+
+    Raises:
+        InvalidInput: There are more or fewer.
+    """
+    if len(predictions) != len(target):
+        raise InvalidInput(f"{name} has {len(predictions)} predictions for {len(target)} items", "one for each item")
+
+
 def check_predictions(predictions: Array, target: Array, *, classes: int | None, name: str) -> None:
     """Refuse predictions that do not fit a target.
 
     Raises:
         InvalidInput: The number of items, the classes or the outputs differ.
     """
-    require(len(predictions) == len(target), "one prediction for each item", f"look at {name}",
-            predictions=len(predictions), items=len(target))  # fmt: skip
+    check_count(predictions, target, name=name)
     if classes is None:
         outputs = [array.reshape(len(array), -1).shape[1] for array in (predictions, target)]
         if outputs[0] != outputs[1]:
