@@ -40,7 +40,7 @@ def test_the_run_id_comes_from_the_environment_if_set() -> None:
 
 
 def test_a_placeholder_left_by_an_old_server_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="a run id holds"):
+    with pytest.raises(InvalidInput, match="not a run id"):
         identity.current_run({"PODIUM_RUN_ID": "{{$.pipeline_job_uuid}}"})
 
 

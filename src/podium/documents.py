@@ -208,7 +208,7 @@ def _parse_time(value: Any, name: str, field: str) -> datetime:
     raise _wrong(value, name, field, "a time with time zone")
 
 
-_TYPES: dict[type, str] = {
+TYPE_NAMES: dict[type, str] = {
     str: "text",
     int: "a whole number",
     float: "a finite number",
@@ -220,7 +220,7 @@ _TYPES: dict[type, str] = {
 
 def _expect(kind: Any, value: Any, name: str, field: str) -> Any:
     if type(value) is not kind or (kind is float and not math.isfinite(value)):
-        raise _wrong(value, name, field, _TYPES[kind])
+        raise _wrong(value, name, field, TYPE_NAMES[kind])
     return value
 
 

@@ -15,7 +15,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from podium import __version__
-from podium.errors import PodiumError, require
+from podium.errors import InvalidInput, PodiumError
 from podium.manifests.labels import ARGO_NODE, KFP_RUN, MANAGED_BY, RUN
 from podium.manifests.resource import Resource
 from podium.pod import POD_NAME, pod_namespace
@@ -48,11 +48,9 @@ class RunIdentity:
     """Name of the pod's task in the run; empty where the run is on this machine."""
 
     def __post_init__(self) -> None:
-        rule = (
-            "a run id holds at most 63 letters, digits, '.', '_' and '-', no other first or last than a letter or digit"
-        )
-        fits = re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", self.id, re.ASCII)
-        require(bool(fits), rule, f"it comes from {RUN_ID} or from the pod's label {KFP_RUN}", run_id=self.id)
+        if not re.fullmatch(r"[A-Za-z0-9]([\w.-]{0,61}[A-Za-z0-9])?", self.id, re.ASCII):
+            hint = f"at most 63 letters, digits, '.', '_' and '-'; it comes from {RUN_ID} or the pod's label {KFP_RUN}"
+            raise InvalidInput(f"not a run id: {self.id!r}", hint)
 
     @property
     def labels(self) -> dict[str, str]:
@@ -113,7 +111,8 @@ def object_name(slug: str, run: str, task: str) -> str:
     """
     digest = sha256(f"{run}\n{_without_attempt(task, run)}".encode()).hexdigest()[:10]
     readable = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[: NAME_LIMIT - len(digest) - 1].rstrip("-")
-    require(readable[:1].isalpha(), "the slug starts with a letter", slug=slug)
+    if not readable[:1].isalpha():
+        raise InvalidInput(f"a name cannot begin as {slug!r} does", "begin with a letter")
     return f"{readable}-{digest}"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.documents import load_json
-from podium.errors import Failed, InvalidInput, require
+from podium.errors import Failed, InvalidInput
 
 DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 """Katib's own metricsFormat. The value may be empty: ``loss=nan`` is stored as an empty string."""
@@ -86,14 +86,15 @@ def metric_line(values: Mapping[str, float]) -> str:
         InvalidInput: A value is not finite, or Katib would not read a name.
     """
     for name in values:
-        rule = "a metric's name has letters, digits, _ and -"
-        require(bool(re.fullmatch(r"[\w-]+", name, re.ASCII)), rule, "val_accuracy", name=name)
+        if not re.fullmatch(r"[\w-]+", name, re.ASCII):
+            raise InvalidInput(f"not a metric's name: {name!r}", "letters, digits, _ and -, such as val_accuracy")
     return _line({name: repr(float(value)) for name, value in _finite(values).items()}, datetime.now(UTC))
 
 
 def _finite(values: Mapping[str, float]) -> Mapping[str, float]:
     for name, value in values.items():
-        require(math.isfinite(value), f"{name} is finite", "stop the trial with an error instead", **{name: value})
+        if not math.isfinite(value):
+            raise InvalidInput(f"{name} is {value}, not a finite number", "stop the trial with an error instead")
     return values
 
 
@@ -124,7 +125,8 @@ def compile_format(pattern: str) -> Any:
     """
     import re2
 
-    require(";" not in pattern, "';' not in metricsFormat", "Katib splits patterns there: use \\x3b", pattern=pattern)
+    if ";" in pattern:
+        raise InvalidInput(f"metricsFormat {pattern!r} has a ;, where Katib splits patterns", "use \\x3b")
     options = re2.Options()
     options.log_errors = False
     try:
@@ -132,15 +134,12 @@ def compile_format(pattern: str) -> Any:
     except re2.error as error:
         reason = error.args[0].decode() if isinstance(error.args[0], bytes) else str(error)
         raise InvalidInput(
-            f"`metricsFormat is a Go regular expression` must hold, but got {pattern!r}: {reason}",
+            f"metricsFormat is not a Go regular expression: {pattern!r}: {reason}",
             "Go's RE2 has no look-around and no back-references",
         ) from None
-    require(
-        compiled.groups >= 2,
-        "metricsFormat has two groups, the name and the value",
-        r"for example ([\w-]+)=([0-9.]+)",
-        pattern=pattern,
-    )
+    if compiled.groups < 2:
+        raise InvalidInput(f"metricsFormat {pattern!r} lacks the two groups, of the name and of the value",
+                           r"for example ([\w-]+)=([0-9.]+)")  # fmt: skip
     return compiled
 
 

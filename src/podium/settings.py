@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from podium.errors import require
+from podium.errors import InvalidInput
 
 STORAGE = "PODIUM_STORAGE"
 """Variable with the URL of the storage that is used where none is given."""
@@ -59,7 +59,7 @@ class Settings:
         env = os.environ if environ is None else environ
         cache = env.get("PODIUM_CACHE") or str(Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium")
         gigabytes = env.get("PODIUM_CACHE_GB") or "10"
-        is_number = gigabytes.replace(".", "", 1).isdecimal()
-        require(is_number, "PODIUM_CACHE_GB is a number of gigabytes", "PODIUM_CACHE_GB=10", PODIUM_CACHE_GB=gigabytes)
+        if not gigabytes.replace(".", "", 1).isdecimal():
+            raise InvalidInput(f"PODIUM_CACHE_GB is not a number of gigabytes: {gigabytes!r}", "PODIUM_CACHE_GB=10")
         home = Path(env.get("PODIUM_HOME") or "podium-work").absolute()
         return cls(home=home, cache=Path(cache).absolute(), cache_limit=int(float(gigabytes) * 10**9))

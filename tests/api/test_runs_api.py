@@ -78,7 +78,7 @@ def test_a_failed_run_goes_on_where_it_failed(pipeline: Path, tmp_path: Path, ho
     assert "succeeded" in podium.runs()._repr_html_()
     assert podium.runs().frame.to_dict("records")[0]["number"] == 3.0
     assert (podium.runs().old(keep=1), podium.runs().old(older_than=1)) == ([], [])
-    with pytest.raises(InvalidInput, match="keep or older_than is given"):
+    with pytest.raises(InvalidInput, match="neither keep nor older_than is given"):
         podium.runs().old()
     assert "halve" in podium.runs()["latest"]._repr_html_()
     (old,) = podium.runs().old(keep=0)

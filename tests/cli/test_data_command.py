@@ -56,7 +56,7 @@ def test_inspect_shows_columns_and_their_distribution(data: Data, tmp_path: Path
         (["inspect", "nowhere"], 1, "there is no dataset.json in nowhere"),
         (["prepare", "fasion-mnist"], 2, "did you mean fashion-mnist?"),
         (["prepare", "--validation", "2"], 2, "`0 < validation < 1` must hold, but got validation=2.0"),
-        (["prepare", "--option", "test"], 2, "`--option NAME=VALUE` must hold, but got 'test'"),
+        (["prepare", "--option", "test"], 2, "--option takes NAME=VALUE, not 'test'"),
         (["prepare", "--option", "test=[0.1"], 2, "--option test is not readable as YAML"),
         (["prepare", "--source", "nowhere"], 1, "there is no train-images-idx3-ubyte"),
         (["inspect", "s3:/bucket/mnist"], 2, "not a URL: 's3:/bucket/mnist'"),

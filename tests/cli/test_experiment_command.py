@@ -161,12 +161,12 @@ def test_a_sweep_whose_trials_all_fail_ends_badly(podium: Any, manifest: Any) ->
 
 
 def test_an_image_without_its_directory_is_refused(podium: Any, manifest: Any) -> None:
-    assert "`--image-dir IMAGE=DIR` must hold" in podium("run", manifest(), "--image-dir", "python", code=2).stderr
+    assert "--image-dir takes IMAGE=DIR, not" in podium("run", manifest(), "--image-dir", "python", code=2).stderr
 
 
 @pytest.mark.parametrize("given", ["python", "python=", "=run"])
 def test_an_entrypoint_without_its_command_is_refused(podium: Any, manifest: Any, given: str) -> None:
-    assert "`--entrypoint IMAGE=COMMAND` must hold" in podium("run", manifest(), "--entrypoint", given, code=2).stderr
+    assert "--entrypoint takes IMAGE=COMMAND, not" in podium("run", manifest(), "--entrypoint", given, code=2).stderr
 
 
 def test_an_entrypoint_with_half_a_quote_is_refused(podium: Any, manifest: Any) -> None:
@@ -337,7 +337,7 @@ def test_every_command_can_print_json() -> None:
         (["run", "randon"], "did you mean random?", 2),
         (["run", "random"], "podium data prepare", 2),
         (["run", "no-such-file.yaml"], "no file and no bundled experiment", 2),
-        (["render", "random", "--set", "epochs"], "--set FLAG=VALUE", 2),
+        (["render", "random", "--set", "epochs"], "--set takes FLAG=VALUE, not", 2),
         (["render", "random", "--max-trials", "0"], "max_trials >= 1", 2),
         (["status", "nobody"], "no Experiment nobody", 1),
         (["best", "nobody"], "no Experiment nobody", 1),

@@ -127,7 +127,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..many", "--lr 1..many is neither a range nor a list"),
         ("tune train.py --lr 2..1", "low <= high"),
         ("tune train.py --epochs 3", "there is nothing to search"),
-        ("tune train.py --lr 1..2 --param seed", "`--param NAME=SPACE` must hold"),
+        ("tune train.py --lr 1..2 --param seed", "--param takes NAME=SPACE, not"),
         ("tune train.py --lr 1..2 --no-run", "--no-run runs nothing"),
         ("tune train.py --lr 1..2 --trials 0", "`trials >= 1` must hold"),
         ("tune train.py --lr 1..2 --objective a:b", "an objective is the name of a metric"),

@@ -125,7 +125,7 @@ def test_a_namespace_where_katib_collects_nothing_is_refused(cluster: Kubernetes
 def test_a_missing_object_is_distinguished_from_a_missing_kind(cluster: KubernetesCluster) -> None:
     with pytest.raises(NotFound):
         cluster.get("PyTorchJob", "nothing")
-    with pytest.raises(InvalidInput, match="kind is one of Job, PyTorchJob"):
+    with pytest.raises(InvalidInput, match="does not launch a MPIJob"):
         cluster.get("MPIJob", "nothing")
 
 
@@ -156,7 +156,7 @@ def test_no_kubeconfig_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon"])
 def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:
-    with pytest.raises(InvalidInput, match="must hold"):
+    with pytest.raises(InvalidInput, match=r"not the URL of a cluster|grace is not a number"):
         KubernetesCluster(url)
 
 

@@ -125,7 +125,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({**job("TFJob", Worker=1), "apiVersion": "kubeflow.org/v1alpha1"}, "apiVersion: must be kubeflow.org/v1"),
     (
         {**job("JAXJob", Worker=1), "kind": "MPIJob"},
-        "kind is Job, PyTorchJob, TFJob, XGBoostJob, JAXJob, TrainJob or Experiment",
+        "kind must be Job, PyTorchJob, TFJob, XGBoostJob, JAXJob, TrainJob or Experiment",
     ),
 ]
 

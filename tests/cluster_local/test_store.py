@@ -70,7 +70,7 @@ def test_a_missing_objects_hint_names_the_present_ones(store: Store) -> None:
 
 
 def test_an_unknown_kind_is_refused(store: Store) -> None:
-    with pytest.raises(InvalidInput, match="kind is one of"):
+    with pytest.raises(InvalidInput, match="on this machine has no"):
         store.read("Pod", "a")
 
 

@@ -146,5 +146,5 @@ def test_a_download_in_progress_stays(remote: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("limit", ["10 GiB", "-1", "lots"])
 def test_a_limit_that_is_no_number_is_refused(limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PODIUM_CACHE_GB", limit)
-    with pytest.raises(InvalidInput, match=f"PODIUM_CACHE_GB=.?{limit}"):
+    with pytest.raises(InvalidInput, match="not a number of gigabytes"):
         Settings.from_environment()

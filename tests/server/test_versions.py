@@ -108,7 +108,7 @@ def test_a_file_that_is_not_a_compiled_pipeline_is_refused(server: Server, world
 def test_nobody_at_the_address_is_said_in_seconds(kfp: KfpServer) -> None:
     with pytest.raises(PodiumError, match="does not answer"):
         Server("http://127.0.0.1:1")
-    with pytest.raises(InvalidInput, match="a host is http"):
+    with pytest.raises(InvalidInput, match="not a host"):
         Server("ftp://somewhere")
 
 

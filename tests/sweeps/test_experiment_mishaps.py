@@ -206,7 +206,7 @@ def test_a_job_removed_at_once_is_read_first(tmp_path: Path) -> None:
 def test_a_suspended_trial_is_refused_for_nobody_would_start_it(tmp_path: Path) -> None:
     manifest = experiment()
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["suspend"] = True
-    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match="not suspended"):
+    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match="is suspended"):
         cluster.create(typed(manifest))
 
 

@@ -113,7 +113,7 @@ def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_data
     ("call", "expected"),
     [
         ("kit.load('test')", "a trainer reads train and validation"),
-        ("kit.report(accuracy=float('nan'))", "accuracy is finite"),
+        ("kit.report(accuracy=float('nan'))", "accuracy is nan, not a finite number"),
         ("kit.save_model('.')", "holds neither model.onnx nor model.json"),
         ("kit.save_onnx(b'x', epoch=4)", "epoch 4 was not reported"),
         ("kit.output()", "neither --output nor PODIUM_OUTPUT is given"),

@@ -104,7 +104,8 @@ class Choice:
     values: Sequence[Value]
 
     def __post_init__(self) -> None:
-        require(len(self.values) > 0, "a choice has values", "[32, 64, 128]", values=[])
+        if not self.values:
+            raise InvalidInput("a choice without values", "write [32, 64, 128], for example")
         for value in self.values:
             if not isinstance(value, Value):
                 problem = f"a choice is a word, a number, a boolean or None, but got {value!r:.60}"
@@ -113,7 +114,8 @@ class Choice:
         if unfit := [text for text in texts if json.dumps(text, ensure_ascii=False) != f'"{text}"']:
             problem = f"{unfit[0]!r:.60} cannot be a choice: values are put into JSON text as they are"
             raise InvalidInput(problem, "leave out double quotes, backslashes and line breaks, or give it a name")
-        require(len(set(texts)) == len(texts), "each value stands once", values=list(self.values))
+        if len(set(texts)) != len(texts):
+            raise InvalidInput(f"a choice has a value twice: {list(self.values)}", "leave out the second")
 
     @property
     def texts(self) -> list[str]:
@@ -159,7 +161,8 @@ def dimension(name: str, given: Any) -> Dimension | None:
     if isinstance(given, Dimension):
         return given
     if isinstance(given, range):
-        require(len(given) > 0 and given.step > 0, "a range rises", "range(1, 5)", **{name: given})
+        if not given or given.step < 0:
+            raise InvalidInput(f"{name} cannot be {given}, which does not rise", "write range(1, 5), for example")
         return Int(given.start, given[-1], given.step)
     if isinstance(given, list | set | frozenset):
         return Choice(sorted(given, key=str) if isinstance(given, set | frozenset) else given)

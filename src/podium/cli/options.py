@@ -12,7 +12,7 @@ import click
 
 import podium
 from podium.cli.completion import run_names
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.settings import STORAGE
 from podium.terminal import echo
 
@@ -72,8 +72,8 @@ def pairs_option(*names: str, metavar: str, example: str, help: str, empty: bool
         for text in texts:
             name, equals, value = text.partition("=")
             if not (name and equals and (value or empty)):
-                rule, hint = f"{option.opts[0]} {option.metavar}", f"for example {option.opts[0]} {example}"
-                raise InvalidInput(f"`{rule}` must hold, but got {text!r}", hint)
+                name = option.opts[0]
+                raise InvalidInput(f"{name} takes {option.metavar}, not {text!r}", f"for example {name} {example}")
             given[name.lstrip("-")] = value
         return given
 
@@ -207,8 +207,8 @@ class ServerOptions:
         from podium.kfp.client import Server
 
         token = read_text(self.token_file).strip() if self.token_file else None
-        is_token = token is None or (token.isascii() and token.isprintable())
-        require(is_token, "a token is one line of ASCII", token_file=str(self.token_file))
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidInput(f"{self.token_file} holds no token", "a token is one line of ASCII")
         return Server(self.host, self.namespace, token)
 
 

@@ -28,11 +28,14 @@ def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_j
     from podium.cluster.kubernetes.cluster import KubernetesCluster
     from podium.cluster.kubernetes.reap import Reaper, look
     from podium.cluster.kubernetes.reap import reap as delete_all
-    from podium.errors import require
+    from podium.errors import InvalidInput
 
-    require(cluster.startswith("kubernetes://"), "only a Kubernetes cluster has orphans", cluster=cluster)
-    require(every is None or (delete and not as_json), "--every goes with --delete and without --json", every=every)
-    require(port is None or every is not None, "--port goes with --every", port=port)
+    if not cluster.startswith("kubernetes://"):
+        raise InvalidInput(f"only a Kubernetes cluster has orphans, not {cluster}")
+    if every is not None and (as_json or not delete):
+        raise InvalidInput("--every goes with --delete and without --json")
+    if port is not None and every is None:
+        raise InvalidInput("--port goes with --every")
     with KubernetesCluster(cluster) as namespace:
         if every is not None:
             reaper = Reaper(namespace, every, echo)

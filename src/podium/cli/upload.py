@@ -74,7 +74,7 @@ def _text(
     **images: Any,
 ) -> str:
     from podium.documents import read_text
-    from podium.errors import InvalidInput, require
+    from podium.errors import InvalidInput
     from podium.kfp.versions import read_spec
 
     file = Path(pipeline)
@@ -82,9 +82,8 @@ def _text(
         from podium.kfp.compiling import compile_pipeline
 
         return compile_pipeline(pipeline, words, project=project, title=title, **images)
-    hint = "give them to `podium compile`"
-    given = bool(words or any(images.values()))
-    require(not given, "a compiled file keeps its images and parameters", hint, file=pipeline)
+    if words or any(images.values()):
+        raise InvalidInput(f"{pipeline} is compiled: its images and parameters stay", "give them to `podium compile`")
     try:
         text = read_text(file)
     except OSError as error:
@@ -130,7 +129,7 @@ def submit(
       podium submit tune-and-promote --version v3-1a2b3c4d max_trials=6
       podium submit my_pipeline.py epochs=5
     """
-    from podium.errors import require
+    from podium.errors import InvalidInput
     from podium.kfp.definition import is_file
     from podium.kfp.project import choose as choose_pipeline
     from podium.kfp.runs import follow
@@ -139,9 +138,11 @@ def submit(
     from podium.kfp.versions import upload as upload_text
 
     pipeline, words, project = choose_pipeline(pipeline, parameters)
-    require(wait or not notifier.targets, "--notify goes with --wait", "the server does not notify", wait=wait)
+    if notifier.targets and not wait:
+        raise InvalidInput("--notify goes with --wait", "the server does not notify")
     from_file = is_file(pipeline)
-    require(not (from_file and version), "a file is its own version", "name the pipeline instead", version=version)
+    if from_file and version:
+        raise InvalidInput(f"{pipeline} is a file, which has no version {version}", "name the pipeline instead")
     text = _text(pipeline, project=project) if from_file else ""
     kfp_server = server.open()
     uploaded = project.title if project else pipeline

@@ -168,7 +168,7 @@ def _require_listener(host: str) -> None:
     except ValueError:  # an unclosed bracket, or a port that is not a number below 65536
         url, name, port = urlsplit(""), None, 0
     if url.scheme not in ("http", "https") or not name:
-        raise InvalidInput(f"`a host is http://name:port` must hold, but got host={host!r}", HINT)
+        raise InvalidInput(f"not a host: {host!r}", HINT)
     try:
         socket.create_connection((name, port), 5).close()
     except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long or empty

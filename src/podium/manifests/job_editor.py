@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podium.errors import require
+from podium.errors import InvalidInput, require
 from podium.manifests import trainjob
 from podium.manifests.fields import items, mapping, present, text, unshared
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
@@ -100,8 +100,8 @@ class JobEditor:
             merge(spec, ("trainer",), {"numNodes": workers + 1})
             return
         replicas = spec.get("pytorchReplicaSpecs") if isinstance(spec, dict) else None
-        rule = "a trial with workers is a PyTorchJob or TrainJob"
-        require(replicas is not None or workers == 0, rule, workers=workers, kind=kind)
+        if replicas is None and workers:
+            raise InvalidInput(f"a {kind} has no workers, but {workers} are asked for", "use a PyTorchJob or TrainJob")
         if isinstance(replicas, dict):
             like = replicas.pop("Worker", None) or unshared(replicas.get("Master")) or {}
             replicas |= {"Worker": {**like, "replicas": workers}} if workers else {}

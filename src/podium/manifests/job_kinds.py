@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.fields import present, unshared
 from podium.manifests.kinds import JOB_KINDS, TRAINJOB
@@ -43,8 +43,10 @@ def check_choice(job_kind: str, workers: int = 0) -> None:
         InvalidInput: It is not one of those known, or a Job is asked for, and workers.
     """
     known = (AUTO, *CHOICES)
-    require(job_kind in known, f"job_kind is one of {', '.join(known)}", job_kind=job_kind)
-    require(job_kind != "job" or workers <= 0, "a Job has no workers", _WITH_WORKERS, workers=workers)
+    if job_kind not in known:
+        raise InvalidInput(f"job_kind cannot be {job_kind!r}", suggestion(job_kind, known))
+    if job_kind == "job" and workers > 0:
+        raise InvalidInput(f"a Job has no workers, but {workers} are asked for", _WITH_WORKERS)
 
 
 def choose_kind(own: str, job_kind: str, workers: int, admits: Admits) -> str:
@@ -97,7 +99,8 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
 
 def _as_job(job: Workload) -> Workload:
     """Return a Job that runs what the first pod of a job without workers runs."""
-    require(job.workers == 0, "a Job has no workers", _WITH_WORKERS, workers=job.workers)
+    if job.workers:
+        raise InvalidInput(f"a Job has no workers, but {job.name} has {job.workers}", _WITH_WORKERS)
     template = unshared(job.replicas[0].pod.manifest)
     template["spec"]["restartPolicy"] = "Never"
     spec = present(

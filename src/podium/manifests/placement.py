@@ -1,10 +1,12 @@
 """Where pods run and what they get: said once, applied to every replica of a job and of every trial."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, TypeVar
 
-from podium.errors import InvalidInput, require
+from podium.documents import TYPE_NAMES
+from podium.errors import InvalidInput, require, suggestion
 from podium.manifests.fields import items, objects
 from podium.manifests.job_editor import JobEditor, merge
 from podium.manifests.labels import QUEUE, QUEUE_PRIORITY
@@ -63,23 +65,22 @@ class Pods:
     def __post_init__(self) -> None:
         for setting in fields(self):
             kind = setting.type if isinstance(setting.type, type) else setting.type.__origin__  # type: ignore[union-attr]
-            require(
-                type(getattr(self, setting.name)) is kind,
-                f"{setting.name} is {kind.__name__}",
-                got=getattr(self, setting.name),
-            )
+            if type(given := getattr(self, setting.name)) is not kind:
+                raise InvalidInput(f"{setting.name} must be {TYPE_NAMES[kind]}, not {given!r:.80}")
         for name in ("cpu", "memory"):
             _amount(name, getattr(self, name))
         for name, reference in self.secret_env.items():
-            parts = reference.split("/")
-            fits = len(parts) == 2 and all(parts)
-            require(fits, f"secret_env {name} is secret-name/key", "the value itself never goes here", parts=len(parts))
-        require(self.security in SECURITY, f"security is one of {', '.join(SECURITY)}", security=self.security)
+            if not re.fullmatch("[^/]+/[^/]+", reference):  # which may be the secret itself: it is not repeated
+                raise InvalidInput(f"secret_env {name} is not secret-name/key", "the value itself never goes here")
+        if self.security not in SECURITY:
+            raise InvalidInput(f"security cannot be {self.security!r}", suggestion(self.security, SECURITY))
         require(self.run_as_user >= 0, "run_as_user >= 0", run_as_user=self.run_as_user)
-        require(bool(self.queue) or not self.queue_priority, "queue_priority goes with queue",
-                "name the local queue", queue_priority=self.queue_priority, queue=self.queue)  # fmt: skip
+        if self.queue_priority and not self.queue:
+            raise InvalidInput(f"queue_priority goes with queue, but only {self.queue_priority} is given",
+                               "name the local queue")  # fmt: skip
         for path in self.claims:
-            require(path.startswith("/"), "a mount path is absolute", path=path)
+            if not path.startswith("/"):
+                raise InvalidInput(f"a mount path is absolute, not {path!r}", f"did you mean /{path}?")
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> "Pods":

@@ -7,7 +7,7 @@ from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from podium.errors import InvalidInput, require, suggestion
+from podium.errors import InvalidInput, suggestion
 from podium.kfp.values import PipelineSettings, check_values
 
 if TYPE_CHECKING:
@@ -86,9 +86,9 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", in
     assert settings.train is not None
     check_torch()
     network = settings.train.network
-    rule = f"network is one of {', '.join(networks.OWN)} or a network of torchvision.models"
-    hint = suggestion(network, (*networks.OWN, *networks.TORCHVISION))
-    require(not network or networks.exists(network), rule, hint, network=network)
+    if network and not networks.exists(network):
+        raise InvalidInput(f"no network {network!r} in podium ({', '.join(networks.OWN)}) or torchvision.models",
+                           suggestion(network, (*networks.OWN, *networks.TORCHVISION)))  # fmt: skip
     config = parse(as_arguments({**settings.train.hyperparameters, **settings.train.fixed(gpus=0)}))
     config = _of_trials(experiment) if experiment else config
     if settings.data is None:

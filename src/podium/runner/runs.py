@@ -205,7 +205,8 @@ def choose_old(
     Raises:
         InvalidInput: Neither is given, or one is out of range.
     """
-    require(keep is not None or older_than is not None, "keep or older_than is given", keep=keep, older_than=older_than)
+    if keep is None and older_than is None:
+        raise InvalidInput("neither keep nor older_than is given", "say how many runs to keep, or for how many days")
     require(keep is None or keep >= 0, "keep >= 0", keep=keep)
     require(older_than is None or 0 <= older_than <= 36500, "0 <= older_than <= 36500", "days", older_than=older_than)
     ordered = sorted(runs, key=moment)

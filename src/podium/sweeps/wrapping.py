@@ -15,7 +15,7 @@ from typing import Any
 
 from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.environment import MOST_PROCESSES
-from podium.errors import require
+from podium.errors import InvalidInput, require
 from podium.machine import cores
 from podium.manifests.experiment.experiment import Collector, Experiment, Limits
 from podium.manifests.experiment.shell import join, named_folder, redirected, takes_script
@@ -152,8 +152,8 @@ def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path)
     job = cluster.with_entrypoints(experiment.render(f"{experiment.name}-trial", values))
     checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
     wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment.limits), checkpoints).job
-    hint = "remove suspend: nobody starts it here"
-    require(not wrapped.suspended, "a trial's job is not suspended", hint, suspend=wrapped.suspended)
+    if wrapped.suspended:
+        raise InvalidInput("the job of a trial is suspended", "remove suspend: nobody starts it here")
     cluster.plan(wrapped)
     return wrapped
 

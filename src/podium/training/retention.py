@@ -86,9 +86,9 @@ def output_of(trial: Trial) -> str:
     hint = "add a trialParameter with reference ${trialSpec.Name} and --output=PLACE/${trialParameters.…}"
     url = outputs[0].rstrip("/") if outputs else None
     if url is None or url.rpartition("/")[2] != name:
-        raise InvalidInput(f"`each trial has an --output named after it` must hold, but {name} has {url}", hint)
+        raise InvalidInput(f"trial {name} has no --output named after it, but {url}", hint)
     if not url.startswith("/") and not urlsplit(url).scheme:
-        raise InvalidInput(f"`an --output is a URI or an absolute path` must hold, but {name} has {url}", hint)
+        raise InvalidInput(f"the --output of trial {name} is neither a URI nor an absolute path: {url}", hint)
     return url
 
 

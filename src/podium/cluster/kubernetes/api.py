@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS
 from podium.documents import load_json
-from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind, require
+from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import TRAINER_API
@@ -68,7 +68,8 @@ def api_resource(kind: str) -> ApiResource:
     Raises:
         InvalidInput: podium does not launch this kind.
     """
-    require(kind in RESOURCES, f"kind is one of {', '.join(KINDS)}", kind=kind)
+    if kind not in RESOURCES:
+        raise InvalidInput(f"podium does not launch a {kind or 'manifest without kind'}", f"one of {', '.join(KINDS)}")
     return RESOURCES[kind]
 
 

@@ -12,7 +12,7 @@ from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.api import Api, api_resource
 from podium.cluster.kubernetes.queues import Queues
-from podium.errors import Failed, InvalidInput, NotFound, PodiumError, require
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.kubeconfig import load_configuration
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
@@ -51,9 +51,11 @@ class KubernetesCluster(Cluster):
         parts = urlsplit(url)
         query = parse_qs(parts.query, keep_blank_values=True)
         hint = "for example kubernetes://kubeflow or kubernetes://team?grace=600"
-        require(parts.path in ("", "/") and set(query) <= {"grace"}, "a URL is kubernetes://namespace", hint, url=url)
+        if parts.path not in ("", "/") or not set(query) <= {"grace"}:
+            raise InvalidInput(f"not the URL of a cluster: {url!r}", hint)
         grace = query.get("grace", [str(kubernetes_pods.SCHEDULE_GRACE)])[-1]
-        require(grace.replace(".", "", 1).isdigit(), "grace is a number of seconds", hint, grace=grace)
+        if not grace.replace(".", "", 1).isdigit():
+            raise InvalidInput(f"grace is not a number of seconds: {grace!r}", hint)
         configuration, namespace = load_configuration()
         self.api = Api(configuration, parts.netloc or namespace)
         self.url = f"kubernetes://{self.api.namespace}"
@@ -64,9 +66,12 @@ class KubernetesCluster(Cluster):
     def create(self, resource: R) -> R:
         kind, namespace = resource.kind, self.api.namespace
         api_resource(kind)  # refuses a kind that podium does not launch
-        require(kind != "Trial", "a Trial is made by its Experiment", kind=kind)
+        if kind == "Trial":
+            raise InvalidInput("a Trial is not created by itself", "create its Experiment")
         named = resource.metadata.get("namespace") or namespace
-        require(named == namespace, "the manifest's namespace is the cluster's", namespace=named, url=self.url)
+        if named != namespace:
+            raise InvalidInput(f"{kind} {resource.name} is of namespace {named}, but the cluster is {self.url}",
+                               f"use kubernetes://{named}, or leave the namespace out")  # fmt: skip
         if kind == "Experiment" and self.has_katib:
             self._check_injection()
         here = resource.with_metadata({**resource.metadata, "namespace": namespace})

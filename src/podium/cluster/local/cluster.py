@@ -22,7 +22,7 @@ from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.cluster.local.store import POLL_SECONDS, Store
 from podium.cluster.local.supervisor import Supervisor
 from podium.cluster.local.train_job import TrainJobController
-from podium.errors import Failed, InvalidInput, require
+from podium.errors import Failed, InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, TRAINJOB, or_list
 from podium.manifests.labels import IGNORED_FIELDS
@@ -73,8 +73,9 @@ class LocalCluster(Cluster):
 
     def create(self, resource: R) -> R:
         """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
-        kind, rule = resource.kind, f"kind is {or_list(self.creates)}"
-        require(kind in self.creates, rule, INSTEAD.get(kind, "write kind: and one of these"), kind=kind or None)
+        if (kind := resource.kind) not in self.creates:
+            problem = f"kind must be {or_list(self.creates)}, but got {kind or 'none'}"
+            raise InvalidInput(problem, INSTEAD.get(kind, "write kind: and one of these"))
         stored, supervisor = self._store(named(resource))
         self._reader.remember(stored)
         self.supervise(stored.kind, stored.name, supervisor)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.pods import ContainerPlan
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.machine import cores
 from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import CPU_SHARE
@@ -57,8 +57,9 @@ def threads_per_process(job: Workload) -> int:
         InvalidInput: The annotation is not a positive number, or no machine runs so many processes.
     """
     processes, share = job.processes_at_once, job.cpu_share
-    rule = f"a job runs at most {MOST_PROCESSES} processes at once on one machine"
-    require(processes <= MOST_PROCESSES, rule, "fewer replicas, or a cluster", processes=processes)
+    if processes > MOST_PROCESSES:
+        problem = f"a job runs at most {MOST_PROCESSES} processes at once on one machine, not {processes}"
+        raise InvalidInput(problem, "fewer replicas, or a cluster")
     try:
         available = cores() if share is None else float(share)
         if not 0 < available < float("inf"):

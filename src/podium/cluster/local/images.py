@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from podium.errors import require
+from podium.errors import InvalidInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +100,10 @@ def check_images(images: Mapping[str, str | Path], entrypoints: Mapping[str, Seq
     """
     roots = {name: Path(directory).absolute() for name, directory in images.items()}
     for name, directory in roots.items():
-        require(directory.is_dir(), "an image is mapped to a directory", image=name, directory=str(directory))
+        if not directory.is_dir():
+            raise InvalidInput(f"image {name} is mapped to {directory}, which is not a directory")
     for name, words in entrypoints.items():
-        require(bool(words), "an entrypoint has words", image=name, entrypoint=list(words))
+        if not words:
+            raise InvalidInput(f"the entrypoint of image {name} is empty")
     commands = {name: tuple(words) for name, words in entrypoints.items()}
     return Images(roots=roots, entrypoints=commands, workdir=Path.cwd())

@@ -11,7 +11,7 @@ from podium.cluster.local.controller import Controller, Runtime
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
 from podium.cluster.local.running_pod import RunningPod, backoff
-from podium.errors import require
+from podium.errors import InvalidInput
 from podium.manifests.conditions import timestamp
 from podium.manifests.kinds import OPERATOR_KINDS
 from podium.manifests.labels import JOB_NAME, OPERATOR_NAME, REPLICA_TYPE
@@ -40,8 +40,9 @@ class OperatorJobController(Controller):
         Raises:
             InvalidInput: Another controller is to run the job.
         """
-        rule = "spec.runPolicy.managedBy is the training operator, which this cluster stands for"
-        require(job.managed_by in ("", "kubeflow.org/training-operator"), rule, managedBy=job.managed_by)
+        if job.managed_by not in ("", "kubeflow.org/training-operator"):
+            problem = f"spec.runPolicy.managedBy is {job.managed_by}, but this cluster stands for the training operator"
+            raise InvalidInput(problem, "remove it")
 
     def reconcile(self, now: float) -> None:
         """Go once through the operator's loop."""

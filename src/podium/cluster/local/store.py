@@ -20,7 +20,7 @@ from podium.cluster.base import KINDS
 from podium.cluster.local.jsonfile import read_json, read_object, write_json
 from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
 from podium.cluster.local.metadata import new_metadata
-from podium.errors import Conflict, Failed, NotFound, require
+from podium.errors import Conflict, Failed, InvalidInput, NotFound
 from podium.manifests.conditions import Conditions, Manifest, status_of
 from podium.manifests.resource import Resource
 from podium.settings import Settings
@@ -51,7 +51,8 @@ class Store:
         Raises:
             InvalidInput: The cluster knows no such kind.
         """
-        require(kind in PLURALS, f"kind is one of {', '.join(PLURALS)}", kind=kind)
+        if kind not in PLURALS:
+            raise InvalidInput(f"a cluster on this machine has no {kind!r}", f"one of {', '.join(PLURALS)}")
         return self.directory / PLURALS[kind] / name
 
     def create(self, manifest: Manifest) -> Manifest:

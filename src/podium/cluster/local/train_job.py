@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from podium.cluster.local.controller import Controller, Runtime
 from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.rendezvous import Member, free_ports, operator_environment
-from podium.errors import InvalidInput, require
+from podium.errors import InvalidInput
 from podium.manifests.labels import JOBSET_NAME, TRAINJOB_MANAGERS
 from podium.manifests.trainjob import BACKOFF_LIMIT, NODE, OTHER_RUNTIMES, ROLE
 from podium.manifests.workload import Workload
@@ -32,8 +32,8 @@ class TrainJobController(Controller):
         Raises:
             InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or it has initializers.
         """
-        rule = "spec.managedBy is Trainer, which this cluster stands for"
-        require(job.managed_by in ("", TRAINJOB_MANAGERS[0]), rule, managedBy=job.managed_by)
+        if job.managed_by not in ("", TRAINJOB_MANAGERS[0]):
+            raise InvalidInput(f"spec.managedBy is {job.managed_by}, but this cluster stands for Trainer", "remove it")
         if job.runtime in OTHER_RUNTIMES:
             hint = "run it on a cluster, or use torch-distributed, which sets PET_NNODES, PET_NODE_RANK and so on"
             raise InvalidInput(f"spec.runtimeRef: this machine has no runtime {job.runtime}", hint)

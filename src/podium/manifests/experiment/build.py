@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from podium.errors import require
+from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
@@ -84,7 +84,8 @@ def customize(
     if not experiment.template.workload.manifest:
         in_job: dict[str, Any] = {"workers": workers, "flags": flags, "env": env, "image": image}
         for setting, value in {**in_job, "resources": resources}.items():
-            require(not value, f"{setting} go with a trialSpec", **{setting: value})
+            if value:
+                raise InvalidInput(f"{setting} go with a trialSpec, but this Experiment has none", "write a trialSpec")
     given = dict(flags or {})
     if output:
         experiment, own = own_name(experiment)
@@ -100,7 +101,8 @@ def _with_containers(
     fields: Mapping[str, Any],
 ) -> Experiment:
     for flag in flags:
-        require(flag.startswith("--"), "a flag begins with --", flag=flag)
+        if not flag.startswith("--"):
+            raise InvalidInput(f"not a flag: {flag!r}", f"did you mean --{flag.lstrip('-')}?")
 
     def change(container: dict[str, Any], wrapped: bool) -> None:
         container |= unshared(fields)
