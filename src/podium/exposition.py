@@ -8,7 +8,7 @@ from typing import Any
 from podium.errors import PodiumError
 
 Value = float | Mapping[str, float]
-"""Of a metric; of one with a label a value for each of its values."""
+"""A metric's value, or for a metric with a label one for each of the label's values."""
 
 
 def metric(name: str, told: str, value: Value, label: str = "") -> str:

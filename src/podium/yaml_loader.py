@@ -11,7 +11,7 @@ from yaml.nodes import Node, ScalarNode
 from yaml.resolver import Resolver
 
 MAX_NODES = 50_000
-"""Of all documents together, with every alias replaced by what it repeats. An Experiment has about 100."""
+"""Nodes of all documents together, with every alias replaced by what it repeats. An Experiment has about 100."""
 
 MAX_DEPTH = 100
 """Levels of lists and mappings. A compiled pipeline has about 15."""

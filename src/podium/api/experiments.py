@@ -32,7 +32,7 @@ SETTINGS = {
     "queue_priority",
     "images",
 }
-"""Of podium.sweep, for a hint about a misspelled one."""
+"""The settings of podium.sweep, for a hint about a misspelled one."""
 
 R = TypeVar("R", Workload, Experiment)
 

@@ -34,7 +34,7 @@ class ReplicaStatus:
 
     restarts: int
     exit_code: int | None = None
-    """Of its last end; None while it has not ended."""
+    """None while it has not ended."""
 
     reason: str = ""
     """Why it waits or ended, in one word: ImagePullBackOff, Unschedulable, OOMKilled …; empty if unknown."""

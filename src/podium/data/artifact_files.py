@@ -59,7 +59,7 @@ class Extras:
     """64-bit hashes of all items of train and validation and of their groups."""
 
     groups: NDArray[np.uint64] | None = None
-    """Of the group of each test item, [n]."""
+    """A hash of the group of each test item, [n]."""
 
     originals: "Iterable[RecordBatch] | None" = None
     """The test items in order as they came: rows, or pictures."""

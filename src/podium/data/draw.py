@@ -22,7 +22,7 @@ CELL = 56
 """Pixels of a picture in the grid: smaller ones are enlarged by a whole number, larger ones are reduced."""
 GAP = 4
 MOST_ROWS = 30
-"""Of the grid: the first classes."""
+"""Classes in the grid: the first ones."""
 ACROSS = 12
 """Pictures in a row."""
 BANDS = 6

@@ -49,7 +49,7 @@ class HeldOut:
     """Its items as the dataset's own preprocessing made them."""
 
     groups: Hashes | None
-    """Of each item [n], if items were divided by group."""
+    """A hash of each item's group, [n], if items were divided by group."""
 
     originals: Path | None
     """The items as they came, if the dataset keeps them."""

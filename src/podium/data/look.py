@@ -15,7 +15,7 @@ from podium.data.blocks import blocks, mean_and_std
 from podium.data.schema import Array, InputInfo
 
 BINS = 16
-"""Of a histogram of numbers, from the smallest to the largest."""
+"""Bars of a histogram, from the smallest number to the largest."""
 
 Read = Callable[[], Iterator[Array]]
 """Yields blocks; called once for each pass over the data."""

@@ -88,20 +88,20 @@ class DataOptions:
     """Texts that mean that a value is missing; empty for the usual ones: nothing, NA, null, ? …"""
 
     max_categories: int = 0
-    """Of a column of a table; 0 for 1,000."""
+    """Most categories of a column of a table; 0 for 1,000."""
 
     delimiter: str = ""
-    """Of a CSV file; empty follows from its header."""
+    """What separates the values of a CSV file; empty follows from its header."""
 
     decimal: str = ""
-    """Of a CSV file: ``.`` or ``,``; empty finds decimal commas where a file without commas between its values has
+    """``.`` or ``,`` in a CSV file; empty finds decimal commas where a file without commas between its values has
     no decimal point."""
 
     thousands: str = ""
-    """Of a CSV file: what groups the digits of whole numbers; empty for a point where the decimal is a comma."""
+    """What groups the digits of whole numbers in a CSV file; empty for a point where the decimal is a comma."""
 
     encoding: str = "utf-8"
-    """Of a CSV file; UTF-16 is known by its first bytes."""
+    """Encoding of a CSV file; UTF-16 is known by its first bytes."""
 
     text: str = ""
     """Column of the sentences; empty for ``text``, or the only one besides the target."""
@@ -116,7 +116,7 @@ class DataOptions:
     """Height and width of pictures; empty if all have one size."""
 
     channels: int = 0
-    """Of pictures: 1 for gray, 3 for color; 0 for 1 if all are gray."""
+    """1 makes pictures gray, 3 colored; 0 for 1 if all are gray."""
 
     def __post_init__(self) -> None:
         choices = {"kind": KINDS, "split": SPLITS, "missing": MISSING, "decimal": (".", ","), "channels": (1, 3)}

@@ -45,10 +45,7 @@ class FileInfo:
     """Name relative to ``dataset.json``."""
 
     sha256: str
-    """Of all its bytes."""
-
     bytes: int
-    """Its size."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"\w[\w.-]*", self.file):
@@ -84,7 +81,7 @@ class InputDescription:
     """``image``, ``table``, ``tokens`` or ``array``."""
 
     columns: tuple[Column, ...] = ()
-    """Of a table, in the order of the array's columns."""
+    """Columns of a table, in the order of the array's."""
 
     def __post_init__(self) -> None:
         if self.meaning not in MEANINGS:
@@ -101,14 +98,14 @@ class InputInfo:
     dtype: str
 
     shape: tuple[int, ...]
-    """Of one item: [height, width] of a gray picture, [height, width, 3] of a color one, [columns] of a table."""
+    """Shape of one item: [height, width] of a gray picture, [height, width, 3] of a color one, [columns] of a table."""
 
     columns: tuple[Column, ...] = ()
-    """Of a table, in the order of the array's columns."""
+    """Columns of a table, in the order of the array's."""
 
     mean: tuple[float, ...]
-    """Of the training part: one for each channel of an image (uint8 pixels scaled to 0..1) and each column of a table,
-    else one of all values."""
+    """Measured on the training part: one for each channel of an image (uint8 pixels scaled to 0..1) and each column of
+    a table, else one of all values."""
 
     std: tuple[float, ...]
     """As mean."""
@@ -132,7 +129,7 @@ class TargetInfo:
     dtype: str
 
     shape: tuple[int, ...] = ()
-    """Of one item: () of a class index or a single number, [k] of k numbers."""
+    """Shape of one item: () of a class index or a single number, [k] of k numbers."""
 
     mean: tuple[float, ...] | None = None
     """Regression: of each number in the training part."""
@@ -164,7 +161,7 @@ class PartInfo:
 
     @property
     def arrays(self) -> tuple[FileInfo, ...]:
-        """Of every input in order of name, then of the target."""
+        """The files of the inputs in order of name, then that of the target."""
         return (*(self.inputs[name] for name in sorted(self.inputs)), self.target)
 
     @property
@@ -202,8 +199,6 @@ class DatasetInfo:
     """How the items were divided, for people: ``stratified``, ``random``, ``group by patient`` …"""
 
     seed: int
-    """Of the split."""
-
     limit: int | None
     """Limit on the items of train and validation together; None for all."""
 

@@ -11,7 +11,7 @@ from podium.data.options import written
 from podium.data.schema import Array, Column, InputDescription
 
 MOST_ROWS = 20_000
-"""Of the training part that are looked at for a column that is the answer."""
+"""Rows of the training part that are looked at for a column that is the answer."""
 
 SURE = 0.999
 """Area under the ROC curve, share of right answers, or share of the variance, of one column alone."""
@@ -35,10 +35,10 @@ SHUFFLES = 4
 """How often the columns of the test part are shuffled to see how many rows meet by chance."""
 
 BITS = 2
-"""Of the 64 bits by which two perceptual hashes of one picture may differ, as after saving it again."""
+"""Bits, of 64, by which two perceptual hashes of one picture may differ, as after saving it again."""
 
 LEAST_STEPS = 16
-"""Of the 64 spots of a picture whose brightness differs from that of their neighbors; plain paper has fewer, and pages
+"""Spots of a picture, of 64, whose brightness differs from that of their neighbors; plain paper has fewer, and pages
 look alike."""
 
 LEAST_SIDE = 32

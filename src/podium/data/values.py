@@ -206,7 +206,7 @@ class Guess:
     """All values look like 3/4/2026 so far; the type is text if nobody knows whether the day or the month is first."""
 
     sums: list[int] = field(default_factory=lambda: [0, 0, 0])
-    """Of whole numbers: the lowest; and the sums of all and of their squares, of 64 bits without the overflow."""
+    """The lowest whole number, the sum of all and that of their squares, of 64 bits without the overflow."""
 
     possible: list[str] = field(default_factory=lambda: ["boolean", "integer", "number", *DATES])
     """Types that all values had so far, the most special first."""

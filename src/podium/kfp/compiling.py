@@ -14,8 +14,8 @@ REQUESTS = {
     "cpuRequest": 0.1, "resourceCpuRequest": "100m",
     "memoryRequest": 0.268435456, "resourceMemoryRequest": "256Mi",
 }  # fmt: skip
-"""Of a step that asks for nothing itself: mostly it waits. Servers before 2.4 read the numbers (cores, GB), later ones
-the text, as kfp 2.17 writes both."""
+"""Requests of a step that asks for nothing itself: mostly it waits. Servers before 2.4 read the numbers (cores, GB),
+later ones the text, as kfp 2.17 writes both."""
 
 if TYPE_CHECKING:
     from podium.code.bundle import Bundle

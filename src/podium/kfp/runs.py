@@ -35,10 +35,10 @@ DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
 """Where KFP keeps artifacts unless its ConfigMap kfp-launcher or the run says otherwise."""
 
 LINES = 20
-"""Of a failed step's error, which quotes the last words of a pod, as many are repeated."""
+"""Last lines of a failed step's error that are shown; the error quotes the end of the pod's log."""
 
 NAMESPACE = "kubeflow"
-"""Of the steps of a single-user server."""
+"""Where the steps of a single-user server run."""
 
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 

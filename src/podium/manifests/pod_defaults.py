@@ -10,7 +10,7 @@ from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
 REQUESTS = {"cpu": "250m", "memory": "512Mi"}
-"""Of each container. Without any request a busy node starves a pod, evicts it first, and is chosen by chance."""
+"""Requests of each container. Without any, a busy node starves a pod, evicts it first, and is chosen by chance."""
 
 MARGIN = 5
 """Seconds the pods' deadline is later: else a pod might end first and count as a replica to start again."""

@@ -63,7 +63,7 @@ class Volume(ManifestView):
 
     name = Attribute("manifest.name", text)
     host_path = Attribute("manifest.hostPath.path", text)
-    """Of a hostPath; else empty."""
+    """Path of a hostPath volume; else empty."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ class Replica:
 
     count: int
     restart_policy: str
-    """Of the replica, or of a Job's pod; empty if absent."""
+    """The replica's, or that of a Job's pod; empty if absent."""
 
     pod: Pod
     path: str

@@ -45,7 +45,7 @@ class Measured:
     version: str
 
     predicted: "np.ndarray"
-    """Of all items: probabilities [n, classes], class indices [n], or floats [n] or [n, k]; 0 where not fair."""
+    """For all items: probabilities [n, classes], class indices [n], or floats [n] or [n, k]; 0 where not fair."""
 
     classes: tuple[str, ...]
     """Its own classes, by index; empty for regression."""
@@ -96,7 +96,7 @@ class TestItems:
     """[n] or [n, k]."""
 
     classes: tuple[str, ...]
-    """Of the target; empty for regression."""
+    """The target's classes; empty for regression."""
 
     units: "np.ndarray | None" = None
     """[n], hash of what counts together: the group of an item, else the item itself; None if it is not known."""
@@ -442,13 +442,13 @@ class Difference:
     """A second version against a first, on the same items."""
 
     comparison: "Comparison"
-    """Of the metric; its first value is the second version's."""
+    """The metric compared; its first value is the second version's."""
 
     items: int
     """How many there are."""
 
     metrics: Mapping[str, tuple[float | None, float | None]]
-    """Of every metric, the first and the second version's value; None where it is not defined."""
+    """Each metric's value of the first and the second version; None where it is not defined."""
 
     classes: Mapping[str, Mapping[str, Any]]
     """By class, see podium.scoring.comparison.by_class; empty for regression."""

@@ -51,7 +51,7 @@ class Grounds:
     metric: Compared = Compared()
 
     value: float | None = None
-    """Of the challenger."""
+    """The challenger's."""
 
     champion: str | None = None
     """The version a refused challenger was compared with."""
@@ -60,8 +60,6 @@ class Grounds:
     """On the same items."""
 
     p_value: float | None = None
-    """Of the paired test."""
-
     tracking: str | None = None
     """Address of the MLflow server that the run was logged to."""
 

@@ -38,7 +38,7 @@ class Overview:
     versions: int
     champion: str | None
     metric: str | None
-    """Of the champion, as value."""
+    """What the champion was judged by, and value its figure."""
 
     value: float | None
     since: str | None

@@ -21,7 +21,7 @@ from podium.storage import Entry, Storage, Stored, check_key
 from podium.storage.base import Progress, SourceChanged
 
 Content = Path | bytes | Stored
-"""Of a file: where it is, itself, or an object that was hashed before and is copied."""
+"""A file's content: where it is, itself, or an object that was hashed before and is copied."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +30,6 @@ class Upload:
 
     catalog: Catalog
     journal: Journal
-    """Of the model."""
-
     files: Mapping[str, Content]
     version: Version
     sealed: bytes

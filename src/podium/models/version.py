@@ -68,10 +68,10 @@ class DatasetFacts:
 
     digest: str | None = None
     test_digest: str | None = None
-    """Of the test part the version was evaluated on, as it was prepared."""
+    """Checksum of the test part the version was evaluated on, as it was prepared."""
 
     test_part: str | None = None
-    """Of these items as they came."""
+    """Checksum of these items as they came."""
 
     classes: tuple[str, ...] = ()
     target: str | None = None
@@ -90,7 +90,7 @@ class ReportFacts:
     """The confusion matrix of a version on the test part."""
 
     classes: tuple[NamedClass | str, ...] = ()
-    """Of the rows of the matrix."""
+    """Classes of the rows of the matrix."""
 
     confusion: tuple[Any, ...] = ()
     """[classes, classes] counts: rows are the true class, columns the predicted one."""

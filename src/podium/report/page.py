@@ -47,10 +47,10 @@ class SweepPage:
     """URL."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """Of the best trial."""
+    """Metrics of the best trial."""
 
     command: str = ""
-    """Of the best trial."""
+    """The command that trains as the best trial did."""
 
     failures: Sequence[Failure] = ()
 

@@ -47,7 +47,7 @@ class Order(Message):
     """The parameters of a run that goes on; None for a new one."""
 
     attempts: Mapping[str, str] = field(default_factory=dict)
-    """Of a run that goes on: the run id that each step has seen in its last attempt."""
+    """The run id that each step has seen in its last attempt; empty for a new run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -123,7 +123,7 @@ class Run:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Of the version, on the test part."""
+        """The version's metrics on the test part."""
         return dict(self._promoting("test")["metrics"])
 
     @property

@@ -47,10 +47,10 @@ class Comparison:
     """What is compared."""
 
     first: float
-    """Of the first model, usually the challenger."""
+    """Value of the first model, usually the challenger."""
 
     second: float
-    """Of the second model, usually the champion."""
+    """Value of the second model, usually the champion."""
 
     interval: tuple[float, float] | None
     """95 % interval of first minus second: for accuracy of single items see changed_interval, else by bootstrap; None
@@ -60,7 +60,7 @@ class Comparison:
     """95 % interval of first: see figure_interval."""
 
     second_interval: tuple[float, float] | None
-    """Of second."""
+    """As first_interval."""
 
     p_value: float | None
     """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired permutation test; None where
@@ -85,7 +85,7 @@ class Comparison:
 
     @property
     def standard_error(self) -> float | None:
-        """Of the difference: a quarter of the interval's width, as of a normal distribution; None without interval."""
+        """A quarter of the interval's width, as for a normal distribution; None without interval."""
         if self.interval is None:
             return None
         return (self.interval[1] - self.interval[0]) / (2 * 1.959964)

@@ -54,7 +54,7 @@ class EvaluationResult:
     """Name of each class; empty for regression."""
 
     confusion: list[list[int]]
-    """Of the winner on the test part: rows are the true class, columns the predicted one; empty for regression."""
+    """The winner's, on the test part: rows are the true class, columns the predicted one; empty for regression."""
 
     metrics: dict[str, float]
     """Every metric on the test part by name, and on the validation part with validation_ before the name."""

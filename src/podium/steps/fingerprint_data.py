@@ -21,10 +21,10 @@ class Prepared:
     """What was prepared last from a source: ``prepared/<digest of its name>.json`` in the storage."""
 
     fingerprint: str
-    """Of the source and of how it is read."""
+    """Digest of the source and of how it is read."""
 
     contents: str
-    """Of the source alone."""
+    """Digest of the source alone."""
 
     run_id: str
     counts: Mapping[str, int]

@@ -40,7 +40,7 @@ class SweepResult:
     """Result of a sweep."""
 
     hyperparameters: dict[str, Any]
-    """Of the best trial: all flags of podium's trainer except data and output, or the search parameters of another."""
+    """The best trial's: all flags of podium's trainer except data and output, or the search parameters of another."""
 
     recipe: str
     """How the best trial was trained, as Recipe.parse reads it."""

@@ -27,7 +27,7 @@ from podium.sweeps.resume import restartable
 
 LEASE = "podium-engine"
 WINDOW_SECONDS = 5
-"""Of one watch; after it the engine looks whether it still leads."""
+"""Length of a watch; after it the engine looks whether it still leads."""
 
 SILENT_SECONDS = 60.0
 """Without an answer of the API server for so long the engine counts as not alive."""

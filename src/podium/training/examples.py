@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 MOST_EXAMPLES = 12
 MOST_POINTS = 2_000
-"""Of a scatter plot; more would make the report slow."""
+"""Points of a scatter plot; more would make the report slow."""
 LARGEST_SIDE = 160
 """Pixels of a picture in the report."""
 MOST_COLUMNS = 40

@@ -20,7 +20,7 @@ class Origin:
     """``trial`` or ``training``."""
 
     name: str
-    """Of the trial or job."""
+    """Name of the trial or job."""
 
     run_id: str
     """The run."""

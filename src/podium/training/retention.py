@@ -42,7 +42,7 @@ class Retention:
     """The best trials, best first."""
 
     removed: tuple[Weights, ...]
-    """Of those that ended and are not among them; without what had nothing to remove."""
+    """Weights of trials that ended and are not among the best; without those that had none."""
 
 
 def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:

@@ -21,7 +21,7 @@ MISSING, UNKNOWN = "(missing)", "(unknown)"
 """The last two categories of every column: no value, and a value that the training part does not have."""
 
 MAX_CATEGORIES = 1000
-"""Of a column, unless asked for more."""
+"""Most categories of a column, unless asked for more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,10 +54,10 @@ class TableColumn(Field):
     """A fitted column."""
 
     categories: tuple[str, ...] = ()
-    """Of a category: each by its index; the last two are ``(missing)`` and ``(unknown)``."""
+    """The values of a category by index; the last two are ``(missing)`` and ``(unknown)``."""
 
     fill: float = 0.0
-    """Of a number: the median of the training part, which stands for a missing value."""
+    """The median of a number in the training part, which stands for a missing value."""
 
     indicator: bool = False
     """Whether a column follows that is 1 where the value is missing."""
@@ -89,7 +89,7 @@ class TablePreprocessing(Fitted):
     """Texts that mean that a value is missing."""
 
     decimal: str = ""
-    """Of the CSV file that it was fitted on, see podium.data.rows.RowFile."""
+    """As in the CSV file that it was fitted on, see podium.data.rows.RowFile."""
 
     thousands: str = ""
     """As decimal."""

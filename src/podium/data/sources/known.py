@@ -24,7 +24,7 @@ class Known:
     """How a picture becomes an image of it, see podium.data.pictures."""
 
     sha256: dict[str, str]
-    """Of each file, uncompressed."""
+    """Checksum of each file, uncompressed."""
 
 
 DATASETS = {

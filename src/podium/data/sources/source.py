@@ -58,13 +58,13 @@ class Raw:
     """Where the bytes came from, for people."""
 
     groups: Array | None = None
-    """Of each of the items [n], integers or text: items of one group stay in one part."""
+    """The group of each item [n], integers or text: items of one group stay in one part."""
 
     times: Array | None = None
-    """Of each of the items [n], anything numpy sorts: the oldest train, the newest test."""
+    """The time of each item [n], anything numpy sorts: the oldest train, the newest test."""
 
     keys: NDArray[np.uint64] | None = None
-    """Of each of the items [n], a 64-bit hash: an item's part follows from it. None hashes the inputs."""
+    """A 64-bit hash of each item [n]: an item's part follows from it. None hashes the inputs."""
 
     part_groups: Mapping[str, Array] = field(default_factory=dict)
     """Groups of the items of the parts that the source has divided itself, by part."""
@@ -74,7 +74,7 @@ class Raw:
     part. None if the inputs are all there is."""
 
     given: NDArray[np.str_] | None = None
-    """Of each of the items [n]: ``train``, ``validation`` or ``test``."""
+    """The part of each item [n]: ``train``, ``validation`` or ``test``."""
 
     fit: "Callable[[NDArray[np.int64]], Raw] | None" = None
     """Given the positions of the training items, returns the same items with inputs fitted on those alone: medians,

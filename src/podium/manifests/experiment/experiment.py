@@ -186,7 +186,7 @@ class TrialTemplate(ManifestView):
 
     @cached_property
     def primary_pod_labels(self) -> Mapping[str, str]:
-        """Of the pods that report metrics; none: every pod does."""
+        """Labels of the pods that report metrics; none: every pod does."""
         return texts(self.manifest.get("primaryPodLabels")) or default_primary_labels(self.workload.kind) or {}
 
     @cached_property

@@ -29,7 +29,7 @@ class Conditions:
     """It refuses a write whose condition does not hold; they may be sent."""
 
     atomic: bool
-    """Of many writers at once it lets one win."""
+    """It lets one of many writers at once win."""
 
     seen: str
     """In words."""
