@@ -23,7 +23,7 @@ def load_configuration(
     """Find address, credentials and namespace: KUBECONFIG, else the pod's service account, else ~/.kube/config.
 
     Args:
-        context: Of the kubeconfig; its current one if None.
+        context: The kubeconfig's; its current one if None.
         environ: The environment; the process's own if None.
 
     Raises:

@@ -65,7 +65,7 @@ def table(
     Args:
         heads: A head that begins with > is of numbers and goes to the right.
         rows: A cell for each head.
-        width: Of the terminal (see screen_width); None for what the cells need.
+        width: The terminal's (see screen_width); None for what the cells need.
         drop: Heads of columns that may be left out, in this order.
         shorten: Head of the column whose cells lose their middle if that is not enough.
     """

@@ -177,7 +177,7 @@ def with_store(resource: R, url: str, say: Say) -> R:
 
     Args:
         resource: Stays as it is; unchanged where its commands name no s3:// or minio:// URL.
-        url: Of the cluster; its namespace's ConfigMap names address and Secret.
+        url: The cluster's; its namespace's ConfigMap names address and Secret.
         say: Gets a notice where there is no ConfigMap.
 
     Raises:

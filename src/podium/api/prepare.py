@@ -24,7 +24,7 @@ def prepare_data(
         target: Name of the target column of a table or of text.
         limit: Most items for train and validation together; 0 takes all. The test part of mnist stays whole.
         seed: Decides which items form which part: the option ``split_seed``, 1 if None.
-        **options: Of the source, such as ``validation=0.2`` or ``group="city"``.
+        **options: Options of the source, such as ``validation=0.2`` or ``group="city"``.
 
     Raises:
         InvalidInput: The data or an option breaks a rule, or output holds something else.

@@ -97,7 +97,7 @@ def program_of(train: Train, searched: Mapping[str, Dimension], fixed: Mapping[s
         train: A function, the path of a script, or a command.
         searched: What is searched.
         fixed: Other arguments, the same in all trials.
-        metric: Of which a number is the value that a function returns.
+        metric: What a number that a function returns is the value of.
 
     Raises:
         InvalidInput: There is no such script, or the function does not take these parameters.

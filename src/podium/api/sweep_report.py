@@ -37,8 +37,8 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
 
     Args:
         cluster: Runs it, or has run it.
-        name: Of the Experiment.
-        path: Of the HTML file; its directory is made.
+        name: The Experiment's.
+        path: Where the HTML file goes; its directory is made.
 
     Raises:
         PodiumError: The file cannot be written.

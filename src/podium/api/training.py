@@ -171,10 +171,10 @@ def train(
         job: A Job, PyTorchJob or TrainJob instead: a file, or a manifest as a dict. Its command may hold
             ``${podium.data}`` and ``${podium.output}``, or read PODIUM_DATA and PODIUM_OUTPUT.
         workers: Processes beside the master; -1 leaves it to the job.
-        gpus: Of each process; 0 trains on the CPU.
+        gpus: GPUs of each process; 0 trains on the CPU.
         cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of PODIUM_HOME if None.
         storage: Directory or URI that keeps the model; ``$PODIUM_HOME/store`` on this machine if None.
-        image: Of the pods, on Kubernetes.
+        image: Image of the pods, on Kubernetes.
         queue: Kueue's local queue, in which the job waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         wait: Whether to return at the end, or at once while it trains in the background: ``.status``, ``.metrics``,

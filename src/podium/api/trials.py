@@ -45,7 +45,7 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: s
 
     Args:
         cluster: Ran it.
-        name: Of the Experiment.
+        name: The Experiment's.
         trials: What to type to see its trials.
         logs: What to type to see what a trial said, with TRIAL for its name.
         objective: What to change to search for another metric, with NAME for its name.
@@ -105,7 +105,7 @@ class TrialProgress:
 
     Args:
         cluster: Runs it.
-        name: Of the Experiment.
+        name: The Experiment's.
         reported: Phases of trials that nobody need hear of again.
     """
 

@@ -204,7 +204,7 @@ def tune(
         data: Directory or URI of a dataset: a script gets it as ``--data``.
         cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of this machine.
         storage: Directory or URI below which trials put their models and code is kept.
-        image: Of the trials, on a cluster.
+        image: Image of the trials, on a cluster.
         queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         name: Name of the sweep; the function's or script's if None.

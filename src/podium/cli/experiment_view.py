@@ -20,7 +20,7 @@ class ExperimentView(View):
 
     Args:
         cluster: Runs it.
-        name: Of the Experiment.
+        name: The Experiment's.
         reported: Phases of trials that a log need not hear of again.
     """
 

@@ -145,7 +145,7 @@ class Cluster(ABC):
 
         Args:
             kind: A kind of job, or Experiment.
-            changes: Of an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount; with a higher
+            changes: For an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount; with a higher
                 maxTrialCount a finished one may go on too, as Katib allows it.
 
         Raises:

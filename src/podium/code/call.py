@@ -78,7 +78,7 @@ def metrics_of(result: Any, name: str) -> dict[str, float]:
 
     Args:
         result: A number, or numbers by name; whatever float() takes, so arrays and tensors of one number too.
-        name: Of the metric if it is a number.
+        name: The metric's, if it is a number.
 
     Raises:
         InvalidInput: It is something else.

@@ -120,7 +120,7 @@ def load_hashes(uri: str | Path, name: str) -> Array | None:
     """Map 64-bit hashes, uint64 [n]; None if the dataset has none.
 
     Args:
-        uri: Of the dataset, or of its test part.
+        uri: The dataset's, or that of its test part.
         name: ``seen``, of all items of train and validation; or ``groups``, of the group of each test item.
 
     Raises:

@@ -63,7 +63,7 @@ def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...
 
     Args:
         items: Blocks [n, …] of the input.
-        meaning: Of the input: an image is measured by channel (uint8 pixels scaled to 0..1), a table by column,
+        meaning: The input's: an image is measured by channel (uint8 pixels scaled to 0..1), a table by column,
             anything else as a whole.
 
     Returns:

@@ -42,7 +42,7 @@ def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) 
 
     Args:
         parts: By name.
-        hashes: Of their items, as hash_parts returns them.
+        hashes: Hashes of their items, as hash_parts returns them.
     """
     overlaps = []
     for other, part in combinations(PARTS, 2):

@@ -59,7 +59,7 @@ class HeldOut:
         """Open the test part, every byte verified.
 
         Args:
-            uri: Of the dataset, or of its test part.
+            uri: The dataset's, or that of its test part.
 
         Raises:
             NotFound, InvalidInput, Damaged: As podium.data.artifact.load.
@@ -89,7 +89,7 @@ class HeldOut:
         Args:
             own: Content of the model's preprocessing.json; empty if it does not say how its inputs are made: then it
                 takes the dataset's.
-            name: Of the model, for errors.
+            name: The model's, for errors.
 
         Raises:
             InvalidInput: The model needs a column that the items lack, or they were not kept as they came.

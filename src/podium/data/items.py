@@ -53,8 +53,8 @@ def read_items(
         items: Pictures and folders of them; table files; text files with a sentence a line, table files with a column
             of sentences, or sentences.
         scratch: Directory for copies of remote files.
-        delimiter: Of CSV files; empty follows from the header.
-        encoding: Of CSV and text files.
+        delimiter: What separates values in CSV files; empty follows from the header.
+        encoding: Encoding of CSV and text files.
 
     Raises:
         NotFound: A remote file is not there, or a folder has no picture.

@@ -54,11 +54,11 @@ def open_rows(
     Args:
         path: Ends in .csv, .tsv, .txt (also .gz), .parquet, .pq, .jsonl or .ndjson.
         name: For errors; the path if empty.
-        delimiter: Of a CSV file. If empty, the first of comma, tab, semicolon and bar that the header has.
-        encoding: Of a CSV file; one that begins as UTF-16 does is read so.
-        decimal: Of a CSV file, ``.`` or ``,``. If empty, a comma where values are separated by something else, some
+        delimiter: What separates values. If empty, the first of comma, tab, semicolon and bar that the header has.
+        encoding: Encoding of a CSV file; one that begins as UTF-16 does is read so.
+        decimal: ``.`` or ``,`` in a CSV file. If empty, a comma where values are separated by something else, some
             are numbers with a decimal comma, and none is one with a decimal point.
-        thousands: Of a CSV file, what groups digits; if empty, a point where the decimal is a comma.
+        thousands: What groups digits in a CSV file; if empty, a point where the decimal is a comma.
         usual: If ``,``, the decimal of a file without a decimal comma or point, unless commas separate its values.
 
     Raises:

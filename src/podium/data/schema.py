@@ -250,7 +250,7 @@ class DatasetInfo:
         """Read what ``to_json`` wrote.
 
         Args:
-            name: Of the file, for the error.
+            name: The file's, for the error.
 
         Raises:
             InvalidInput: A field is missing or of another type, or contradicts another.

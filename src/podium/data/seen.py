@@ -72,7 +72,7 @@ def seen_in_training(data: str | Path, uri: str) -> "np.ndarray | None":
 
     Args:
         data: URI of the dataset.
-        uri: Of the model directory, which says what the weights had seen that its training began with.
+        uri: The model directory's, which says what the weights had seen that its training began with.
 
     Raises:
         Damaged: That file is not an array of hashes.

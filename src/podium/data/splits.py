@@ -189,8 +189,8 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
     """Divide items so that those of one hash stay together, in the order of their scrambled hashes.
 
     Args:
-        keys: Of each item [n], a hash of the item or of its group.
-        labels: Of each item [n], its class; a unit counts as of the first of its classes. None divides at random.
+        keys: For each item [n], a hash of the item or of its group.
+        labels: For each item [n], its class; a unit counts as of the first of its classes. None divides at random.
     """
     units, codes = np.unique(mix(keys, seed), return_inverse=True)
     classes = np.zeros(len(units), np.int64)

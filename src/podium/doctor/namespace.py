@@ -266,7 +266,7 @@ def examine_namespace(
     """Look at a namespace of a live cluster; nothing is changed.
 
     Args:
-        context: Of the kubeconfig; its current one if None.
+        context: The kubeconfig's; its current one if None.
         account: A service account whose rights to ask for; one's own if None.
         images: Images that pods will need.
         manifests: Objects to offer to the server as a dry run.

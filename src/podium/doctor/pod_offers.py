@@ -76,7 +76,7 @@ def offer_pods(
     Args:
         api: The API server, and the namespace.
         controllers: Deployments of the training operator and Katib, as far as they are known.
-        manifests: Of which the pods are; if there are none, of each kind that podium launches.
+        manifests: Whose pods they are; if there are none, of each kind that podium launches.
         unknown_kinds: Kinds that the server does not know.
     """
     if (labels or {}).get(ENFORCE, "privileged") == "privileged":

@@ -28,7 +28,7 @@ def configure(
         timeout: Deadline of a step's pod in seconds.
         retries: How often a failed step is retried; a retried step adopts the job it launched before.
         pull_policy: Always, IfNotPresent or Never.
-        tolerations: Of each step's pod, as in [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}].
+        tolerations: Those of each step's pod, as in [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}].
         non_root: Whether steps say that they never run as root, as a namespace that enforces Pod Security restricted
             demands. The rest of it the server adds by itself from 2.16 on (kubeflow/pipelines 2.16.1,
             backend/src/v2/compiler/argocompiler/security_context.go).

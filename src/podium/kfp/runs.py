@@ -116,8 +116,8 @@ def beyond_quotas(values: Mapping[str, Any], service_account: str | None, namesp
     The kubeconfig's cluster is not known to be the server's, so its context is named and nothing is refused.
 
     Args:
-        service_account: Of the steps; a team's launches into the team's namespace.
-        namespace: Of the steps; None for KFP's own.
+        service_account: The steps'; a team's launches into the team's namespace.
+        namespace: The steps'; None for KFP's own.
     """
     if not has_kubeconfig():
         return []

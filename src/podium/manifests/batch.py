@@ -21,7 +21,7 @@ def job_manifest(
 
     Args:
         name: metadata.name.
-        labels: Of the job and its pod.
+        labels: For the job and its pod.
         active_deadline_seconds: Seconds from the start after which it fails.
         ttl_seconds_after_finished: Seconds from the end after which it is deleted.
     """

@@ -123,7 +123,7 @@ def _job(
     """Return the TrainJob and the notes.
 
     Args:
-        runtime: Of the TrainJob.
+        runtime: The TrainJob's.
         name: Container that trains; the operator's, or the first, if empty.
         keep_command: Whether the command stays as it is.
     """

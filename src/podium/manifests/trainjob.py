@@ -72,7 +72,7 @@ def node_template(spec: Mapping[str, Any]) -> dict[str, Any]:
     """Return the pod template of a TrainJob's nodes, as far as the TrainJob says it.
 
     Args:
-        spec: Of the TrainJob; nothing in the result is shared with it.
+        spec: The TrainJob's; nothing in the result is shared with it.
     """
     trainer = mapping(spec.get("trainer"))
     container = {field: trainer[own] for field, own in TRAINER_FIELDS.items() if own in trainer}

@@ -56,7 +56,7 @@ class Versions(Sequence[Version]):
     """The versions of a model, oldest first.
 
     Args:
-        name: Of the model.
+        name: The model's.
         versions: The versions.
         aliases: The version each alias points at.
     """

@@ -29,7 +29,7 @@ class AliasLost(Damaged):
 
     Args:
         message: What is damaged.
-        etag: Of the damaged alias, for a move that replaces it.
+        etag: The damaged alias's, for a move that replaces it.
     """
 
     def __init__(self, message: str, etag: str) -> None:

@@ -36,7 +36,7 @@ class NotPromoted(Failed):
 
     Args:
         message: Which version, and who stays champion.
-        decision: Of the rule.
+        decision: What the rule decided.
     """
 
     def __init__(self, message: str, decision: Decision) -> None:

@@ -106,8 +106,8 @@ class Predictor:
         Args:
             items: Paths of pictures, tables and folders, or sentences.
             data: As predict takes it.
-            delimiter: Of CSV files; empty follows from their header.
-            encoding: Of CSV and text files.
+            delimiter: What separates values in CSV files; empty follows from their header.
+            encoding: Encoding of CSV and text files.
 
         Returns:
             An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in their order; and a

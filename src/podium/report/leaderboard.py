@@ -66,7 +66,7 @@ class Leaderboard:
         """Draw it; where it is narrow without the last parameters, lesser metrics and the state.
 
         Args:
-            width: Of the terminal; None for what the cells need.
+            width: The terminal's; None for what the cells need.
             title: Above the table.
             reasons: Lines under a trial, by its name.
         """

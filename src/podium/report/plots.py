@@ -130,7 +130,7 @@ def learning_curves(
         metrics: The first of them that any row recorded is drawn.
         stressed: Names of rows that stand out.
         winner: Name of the row that stands out most.
-        part: Of the dataset, on which the metric was measured, where that is known.
+        part: The dataset's, on which the metric was measured, where that is known.
     """
     recorded = {name for row in rows for epoch in row["epochs"] for name in epoch}
     metric = next((name for name in metrics if name in recorded), None)

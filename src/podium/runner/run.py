@@ -295,7 +295,7 @@ def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait:
         wait: Whether to return at the end, or as soon as the parameters are checked while the run goes on in the
             background: ``.state``, ``.steps``, ``.wait()`` and ``.stop()`` watch it. It is stopped when this process
             ends, and can be resumed then.
-        **parameters: Of the pipeline; the others keep their defaults.
+        **parameters: Parameters of the pipeline; the others keep their defaults.
 
     Raises:
         InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.

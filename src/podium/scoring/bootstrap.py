@@ -55,7 +55,7 @@ def paired_bootstrap(
         second: Predictions of the other, for the same items.
         groups: Number of each item's group [n], from 0; None if every item is on its own.
         resamples: Number of draws.
-        seed: Of the draws.
+        seed: The seed of the draws.
 
     Returns:
         None if the metric is defined for hardly any draw, as with a single item of a class.

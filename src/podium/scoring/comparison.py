@@ -289,7 +289,7 @@ def by_class(target: Array, first: Array, second: Array, names: Sequence[str] = 
     Args:
         target: Class indices ``[n]``.
         first: Probabilities ``[n, classes]`` or class indices ``[n]``, of the challenger.
-        names: Of the classes; their indices if empty.
+        names: The classes'; their indices if empty.
 
     Returns:
         By class: items, accuracy, champion_accuracy, change.

@@ -64,7 +64,7 @@ def paired_permutation(
         groups: Number of each item's group [n], from 0; None if every item is on its own.
         limit: What p is compared with; there are as many draws as that takes, up to 1 / least_p.
         draws: Number of draws, where not all exchanges are counted and the limit needs no more; 0 for DRAWS or CALLS.
-        seed: Of the draws.
+        seed: The seed of the draws.
     """
     random = np.random.default_rng(seed)
     count = len(target) if groups is None else int(groups.max()) + 1

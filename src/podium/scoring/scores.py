@@ -87,7 +87,7 @@ def score_predictions(
         target: As in Scores.
         classes: How many classes the dataset has; None for regression.
         metric: One to compute besides those podium knows; it must be defined.
-        name: Of the model, for errors.
+        name: The model's, for errors.
 
     Raises:
         InvalidInput: Shapes or classes do not fit the target, or the metric is not defined.

@@ -43,7 +43,7 @@ def prepare_data(
         model_name: Name in the registry of the model that will be trained on it; nothing is looked up if empty.
         storage: URL of the registry's storage.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
-        fingerprint: Of the source, see fingerprint_data; it is kept for the next run.
+        fingerprint: The source's, see fingerprint_data; it is kept for the next run.
 
     Raises:
         InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts, target holds something

@@ -31,7 +31,7 @@ class ApiRecords(Records):
         cluster: The namespace; it serves Experiments and runs the trials' jobs.
         experiment: As stored.
         leadership: Only while it is held may this write; it does not come back.
-        image: Of the container that prints a metrics file.
+        image: For the container that prints a metrics file.
     """
 
     outlives_engine = True

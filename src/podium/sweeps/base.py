@@ -67,7 +67,7 @@ class Records(ABC):
     """Where one Experiment and its trials are kept.
 
     Args:
-        name: Of the Experiment.
+        name: The Experiment's.
         directory: This process's own files of the Experiment: the search keeps its study there.
     """
 

@@ -48,7 +48,7 @@ class Engine:
     Args:
         cluster: The namespace.
         holder: Name of this process, different from every other engine's.
-        image: Of the container that prints a trial's metrics file: one with podium.
+        image: For the container that prints a trial's metrics file: one with podium.
         report: Says what it does, a line each.
         lease_seconds: After how long without a sign of life another engine takes over.
     """

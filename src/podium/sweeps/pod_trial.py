@@ -43,7 +43,7 @@ class PodTrial(TrialIO):
         experiment: The one it belongs to.
         trial: As stored.
         leadership: Only while it is held does the job begin or end by this.
-        image: Of the container that prints a metrics file.
+        image: For the container that prints a metrics file.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
     Args:
         experiment: Checked.
         trial: As stored; it owns the job, so that the job goes with it.
-        image: Of the container that prints a metrics file.
+        image: For the container that prints a metrics file.
     """
     job = trial.workload
     editor = JobEditor.of(job.manifest)

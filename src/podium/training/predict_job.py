@@ -50,10 +50,10 @@ class PredictJobs:
 
         Args:
             runtime: What it was trained in.
-            inputs: Of the dataset, each ``[n, ...]``.
-            part: Of the dataset; tells the job from others of this model.
+            inputs: The dataset's, each ``[n, ...]``.
+            part: The dataset's; tells the job from others of this model.
             classes: How many classes the dataset has; None for regression.
-            name: Of the model, for people.
+            name: The model's, for people.
 
         Raises:
             InvalidInput: The predictions do not fit the inputs.

@@ -53,7 +53,7 @@ class Access:
         """Let this process use the store: the storage reads the Secret by its name when it is opened.
 
         Args:
-            namespace: Of the Secret; None for this pod's own.
+            namespace: The Secret's; None for this pod's own.
         """
         secret = f"{namespace}/{self.secret}" if namespace else self.secret
         environ.update({ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": secret})

@@ -27,7 +27,7 @@ def read(value: Any, name: str) -> Preprocessing | None:
     """Read a ``preprocessing.json``, or the ``preprocessing`` of a ``dataset.json``.
 
     Args:
-        name: Of the file, for the error.
+        name: The file's, for the error.
 
     Returns:
         None for an empty object: how raw data became the inputs is not known.

@@ -63,7 +63,7 @@ class ImagePreprocessing(Fitted):
         """Turn picture files into the input; what cannot be read is left out and reported.
 
         Args:
-            names: Of the pictures, for errors; the paths if empty.
+            names: Those of the pictures, for errors; the paths if empty.
         """
         kept, images, problems = [], [], []
         with ThreadPoolExecutor(cores()) as pool:

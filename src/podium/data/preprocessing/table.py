@@ -120,11 +120,11 @@ class TablePreprocessing(Fitted):
         """Find medians and categories.
 
         Args:
-            rows: Of the training part, and no other.
+            rows: Those of the training part, and no others.
             missing: What to do with missing values.
             missing_values: Texts that mean that a value is missing.
-            decimal: Of the file, if it was said or is a comma.
-            thousands: Of the file, if it was said.
+            decimal: The file's, if it was said or is a comma.
+            thousands: The file's, if it was said.
 
         Raises:
             InvalidInput: A value is not what its column holds, a column has too many categories or no value.

@@ -61,7 +61,7 @@ class TextPreprocessing(Fitted):
         """Find the vocabulary: the most frequent words.
 
         Args:
-            texts: Of the training part, and no other.
+            texts: Those of the training part, and no others.
             column: Where they are in the table.
             length: Words of a sentence; if 0, of the longest one, at most 128.
 

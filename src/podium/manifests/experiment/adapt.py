@@ -37,8 +37,8 @@ def adapt(
         fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment searches under such
             a name is no longer searched. Empty text and 0 leave a flag alone. Another trainer gets none of them.
         image: Returns the image that takes the place of one in the Experiment.
-        gpus: Of every replica, requests and limits alike; 0 leaves them to the Experiment.
-        workers: Of every trial beside its master. Where 0, trials of podium's trainer have none, other trials those
+        gpus: GPUs of every replica, requests and limits alike; 0 leaves them to the Experiment.
+        workers: Those of every trial beside its master. Where 0, trials of podium's trainer have none, other trials those
             of the Experiment.
         **changes: As customize takes them.
 

@@ -42,7 +42,7 @@ def customize(
     Args:
         name: metadata.name.
         namespace: metadata.namespace.
-        image: Of the primary container in every replica.
+        image: Image of the primary container in every replica.
         flags: Flags of the trainer by name (``--data``): replaced where the template has them, else added at the end;
             a flag whose value is None is removed. What a given flag searched over is searched no more. In a container
             whose command Katib hands to a shell, a value with blanks or other special characters is quoted.

@@ -83,7 +83,7 @@ def new_trial(
 
     Args:
         experiment: Checked, as stored.
-        name: Of the trial and of its job.
+        name: The name of the trial and of its job.
         labels: Added to those of the Experiment.
     """
     template = experiment.template
