@@ -65,7 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "code": {"manifests", "metrics", "storage"},
     "doctor": {"cluster", "manifests", "metrics", "search", "storage", "trainer"},
-    "sweeps": {"cluster", "manifests", "metrics", "search"},
+    "sweeps": {"cluster", "manifests", "metrics", "search", "storage"},
     "identity": {"cluster", "manifests"},
     "cluster": {"manifests", "storage"},
     "manifests": {"metrics", "search", "trainer"},

@@ -196,7 +196,7 @@ def begin_jobs(jobs: Sequence[Workload], session: Session) -> list[Job]:
     """
     cluster = session.cluster
     for job in jobs:
-        if job.suspended and not (cluster.traits.outlives_client and job.queue):  # Kueue starts those in its queues
+        if job.suspended and not (cluster.outlives_client(job.kind) and job.queue):  # Kueue starts those in its queues
             raise InvalidInput(f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true")
     if not cluster.traits.shares_files:
         jobs = [with_store(job, cluster.url, say) for job in jobs]

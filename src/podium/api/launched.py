@@ -49,7 +49,7 @@ class Session:
     def keep_open(self, kind: str, name: str) -> None:
         """Let an object run in the background; what runs on this machine is stopped when Python exits."""
         cluster = self.cluster
-        if cluster.traits.outlives_client:
+        if cluster.outlives_client(kind):
             return
 
         def release() -> None:
@@ -109,7 +109,7 @@ class Launched(ABC):
             with signals_interrupt(), LiveCell() as cell, doing(self._sign_of_life):
                 follow(self.cluster, [(self.kind, self.name)], lambda: self._show(cell))
         except KeyboardInterrupt:
-            if not self.cluster.traits.outlives_client:
+            if not self.cluster.outlives_client(self.kind):
                 with suppress(PodiumError):
                     self.stop()
                 self._say_stopped()

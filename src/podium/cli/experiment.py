@@ -99,7 +99,8 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, **o
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
     Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
-    continues. With --cluster kubernetes://NAMESPACE Katib runs it there; Ctrl-C leaves it running.
+    continues. With --cluster kubernetes://NAMESPACE the cluster runs it, and Ctrl-C leaves it running; one that serves
+    no Experiments runs the trials, and this command the search.
 
     \b
     Examples:

@@ -214,7 +214,7 @@ def _naming_what_stays(jobs: "Sequence[Job]") -> "Iterator[None]":
         yield
     except PodiumError as error:
         cluster = jobs[0].cluster
-        staying = [job for job in jobs if cluster.traits.outlives_client]
+        staying = [job for job in jobs if cluster.outlives_client(job.kind)]
         with suppress(PodiumError):
             staying = [job for job in staying if not job.workload.state.finished]
         if staying:

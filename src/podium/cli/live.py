@@ -110,7 +110,7 @@ def _show(view: View, screen: "Console | None") -> None:
 def _say_what_becomes_of(cluster: Cluster, objects: Sequence[ObjectKey]) -> None:
     for kind, name in objects:
         group = "experiment" if kind == "Experiment" else "job"
-        if cluster.traits.outlives_client:
+        if cluster.outlives_client(kind):
             delete = next_command(f"{group} delete {name}", cluster)
             echo(f"{kind} {name} goes on at {cluster.url}; delete it with: {delete}", err=True)
         elif kind == "Experiment":

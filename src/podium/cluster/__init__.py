@@ -27,17 +27,10 @@ class Traits:
     collects_garbage: bool
     """An object goes with its owner."""
 
-    runs_experiments: bool
-    """It runs Experiments by itself; else podium.sweeps does."""
-
 
 TRAITS = {
-    "kubernetes": Traits(
-        shares_files=False, outlives_client=True, keeps_logs=False, collects_garbage=True, runs_experiments=True
-    ),
-    "local": Traits(
-        shares_files=True, outlives_client=False, keeps_logs=True, collects_garbage=False, runs_experiments=False
-    ),
+    "kubernetes": Traits(shares_files=False, outlives_client=True, keeps_logs=False, collects_garbage=True),
+    "local": Traits(shares_files=True, outlives_client=False, keeps_logs=True, collects_garbage=False),
 }
 """By scheme of the URL."""
 
@@ -52,6 +45,17 @@ def traits_of(url: str) -> Traits:
     if not colon or scheme not in TRAITS:
         raise InvalidInput(f"no cluster has the scheme {scheme!r}: {url}", "use kubernetes://namespace or local:///dir")
     return TRAITS[scheme]
+
+
+def refuse_images(url: str, images: Mapping[str, object] | None, entrypoints: Mapping[str, object] | None) -> None:
+    """Refuse what would stand for images where a cluster pulls its own.
+
+    Raises:
+        InvalidInput: Something is given.
+    """
+    if given := [*(images or {}), *(entrypoints or {})]:
+        message = f"{url} pulls its images: no directory and no entrypoint can stand for {given[0]}"
+        raise InvalidInput(message, "build the image and push it where the cluster pulls from")
 
 
 def connect(
@@ -70,10 +74,7 @@ def connect(
         InvalidInput: No cluster has the scheme, or a Kubernetes cluster, which pulls its images, is given any of them.
     """
     if not traits_of(url).shares_files:
-        given = [*(images or {}), *(entrypoints or {})]
-        if given:
-            message = f"{url} pulls its images: no directory and no entrypoint can stand for {given[0]}"
-            raise InvalidInput(message, "build the image and push it where the cluster pulls from")
+        refuse_images(url, images, entrypoints)
         from podium.cluster.kubernetes.cluster import KubernetesCluster
 
         return KubernetesCluster(url)

@@ -63,6 +63,10 @@ class Cluster(ABC):
         """What callers may rely on."""
         return traits_of(self.url)
 
+    def outlives_client(self, kind: str) -> bool:
+        """Return whether objects of a kind go on after close(), and without the process that made them."""
+        return self.traits.outlives_client
+
     @abstractmethod
     def create(self, resource: R) -> R:
         """Start an object and return it as stored.

@@ -75,6 +75,9 @@ RUN = "podium/run-id"
 RUN_NAMESPACE = "podium.dev/run-namespace"
 """Annotation with the namespace of the run's Workflow, on what a step of the run launched."""
 
+TRIAL_UID = "podium.dev/trial-uid"
+"""Annotation of a trial's job: uid of the trial, by which the next engine knows it."""
+
 LAUNCHED = "podium.dev/launched"
 """On every pod that podium launches on a real cluster; the network policy in deploy/ tells them by it."""
 

@@ -77,7 +77,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     root = target.model_url(data, run, "trials")
     if not settings.names_network:
         settings = settings.with_data(artifact.describe(data).meaning)
-    with connect(target.cluster_url()) as cluster:
+    with connect(target.cluster_url(), state=target.model_url(data, run, f"sweeps/{name}")) as cluster:
         data = target.data_url(data, run, cluster)
         adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)
         located = target.place(

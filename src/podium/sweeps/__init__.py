@@ -12,20 +12,26 @@ def connect(
     images: Mapping[str, str | Path] | None = None,
     entrypoints: Mapping[str, Sequence[str]] | None = None,
     fork_server: bool = True,
+    state: str = "",
 ) -> Cluster:
-    """Open a cluster that runs Experiments: a namespace with Katib, or this machine with podium's own engine.
+    """Open a cluster that runs Experiments: by itself, or by this process.
 
     Args:
-        url: ``kubernetes://namespace`` or ``local:///dir``.
+        url: ``kubernetes://namespace``, with ``?engine=here`` if this process is to run them even though the cluster
+            would, or ``local:///dir``.
         images: As ``podium.cluster.connect`` takes them.
         entrypoints: As ``podium.cluster.connect`` takes them.
         fork_server: Whether ``python -m`` may start from a warm process on this machine.
+        state: URL of a copy of what this process keeps of Experiments on a cluster; empty for none.
 
     Raises:
         InvalidInput: As for ``podium.cluster.connect``.
     """
-    if cluster.traits_of(url).runs_experiments:
-        return cluster.connect(url, images, entrypoints)
+    if not cluster.traits_of(url).shares_files:
+        cluster.refuse_images(url, images, entrypoints)
+        from podium.sweeps.here import NamespaceSweeps
+
+        return NamespaceSweeps(url, state)
     from podium.cluster.local.cluster import directory_of
     from podium.sweeps.local import LocalSweeps
 

@@ -15,10 +15,10 @@ from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.labels import EXPERIMENT, READINGS
+from podium.manifests.labels import READINGS
 from podium.metrics import Reading, in_order
 from podium.sweeps.base import Records, TrialIO
-from podium.sweeps.pod_trial import PodTrial
+from podium.sweeps.pod_trial import PodTrial, jobs_of_trials
 
 KEPT_READINGS = 100
 """Readings of the objective that a trial's annotation keeps: a stopping rule looks at a trial's first ones alone."""
@@ -54,9 +54,7 @@ class ApiRecords(Records):
     def trials(self) -> Sequence[Trial]:
         trials = self._cluster.trials(self.name)
         own = [trial for trial in trials if any(owner.get("uid") == self._uid for owner in trial.owners)]
-        for kind in {trial.workload.kind for trial in own}:
-            jobs = self._cluster.list(kind, {EXPERIMENT: self.name})
-            self._jobs |= {(kind, job.name) for job in jobs}
+        self._jobs = jobs_of_trials(self._cluster, self.name, own)
         return own
 
     def write(self, experiment: Experiment, status: Status) -> None:

@@ -23,6 +23,7 @@ from podium.manifests.labels import KATIB_FINALIZERS
 from podium.manifests.resource import Resource
 from podium.sweeps.api_records import ApiRecords
 from podium.sweeps.controller import ExperimentController
+from podium.sweeps.pod_trial import refuse_what_pods_lack
 from podium.sweeps.resume import restartable
 
 LEASE = "podium-engine"
@@ -296,19 +297,6 @@ def run_all(engines: Sequence[Engine]) -> None:
             engine.stop()
         for thread in threads:
             thread.join(DURATION_SECONDS)
-
-
-def refuse_what_pods_lack(experiment: Experiment) -> None:
-    """Refuse what runs on one machine, but not yet by the engine of a cluster.
-
-    Raises:
-        InvalidInput: It says what, and what to do.
-    """
-    if experiment.algorithm.name == "pbt":
-        raise InvalidInput(
-            "podium-engine does not run pbt: its trials hand files to one another, and no volume is made for them",
-            "run it on one machine with `podium experiment run`, or take hyperband or asha",
-        )
 
 
 def _has_more_trials(experiment: Experiment) -> bool:

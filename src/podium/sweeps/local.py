@@ -25,13 +25,20 @@ class LocalSweeps(LocalCluster):
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         if not isinstance(resource, Experiment):
             return super()._store(resource)
+        supervisor = self.supervisor(resource)  # which checks the Experiment; nothing is stored if that fails
+        return replace(resource, manifest=self.store.create(resource.manifest)), supervisor
+
+    def supervisor(self, experiment: Experiment) -> Supervisor:
+        """Return what runs an Experiment.
+
+        Raises:
+            InvalidInput: It breaks a rule, or its trials cannot run here.
+        """
         from podium.manifests.experiment.rules import check
         from podium.sweeps.controller import ExperimentController
         from podium.sweeps.local_records import LocalRecords
 
-        # Both check the Experiment; nothing is stored if that fails.
-        controller = ExperimentController(LocalRecords(self, check(resource)), resource)
-        return replace(resource, manifest=self.store.create(resource.manifest)), controller
+        return ExperimentController(LocalRecords(self, check(experiment)), experiment)
 
     def remove(self, kind: str, name: str) -> None:
         """Remove an object that no process runs; an Experiment with its trials and their jobs."""

@@ -38,7 +38,10 @@ class LocalRecords(Records):
     def __init__(self, cluster: LocalCluster, experiment: Experiment) -> None:
         super().__init__(experiment.name, cluster.store.path("Experiment", experiment.name))
         self._cluster, self._store = cluster, cluster.store
-        self._likely_job = check_trials(cluster, experiment, self.directory)
+        self._check(experiment)
+
+    def _check(self, experiment: Experiment) -> None:
+        self._likely_job = check_trials(self._cluster, experiment, self.directory)
 
     def experiment(self) -> Experiment:
         return self._cluster.experiment(self.name)

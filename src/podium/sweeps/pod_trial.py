@@ -1,7 +1,7 @@
 """A trial on a cluster: its job is the API server's, and its metrics are lines of its pods' logs as they grow."""
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
@@ -9,14 +9,14 @@ from typing import Any
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
-from podium.errors import Conflict, Failed, NotFound, PodiumError
+from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
-from podium.manifests.labels import EXPERIMENT, TRIAL
+from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import Reading, read_json, read_text
 from podium.sweeps.base import TrialIO
@@ -44,14 +44,22 @@ class PodTrial(TrialIO):
         trial: As stored.
         leadership: Only while it is held does the job begin or end by this.
         image: For the container that prints a metrics file.
+        served: Whether the API server has the trial, which then owns the job.
     """
 
     def __init__(
-        self, cluster: KubernetesCluster, experiment: Experiment, trial: Trial, *, leadership: Leadership, image: str
+        self,
+        cluster: KubernetesCluster,
+        experiment: Experiment,
+        trial: Trial,
+        *,
+        leadership: Leadership,
+        image: str,
+        served: bool = True,
     ) -> None:
         self._cluster, self._experiment, self._trial, self._leadership = cluster, experiment, trial, leadership
         self._name, self._kind = trial.name, trial.workload.kind
-        self._job = job_of(experiment, trial, image)
+        self._job = job_of(experiment, trial, image, served=served)
         pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
         self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
 
@@ -65,7 +73,8 @@ class PodTrial(TrialIO):
             self._cluster.api.create(self._kind, self._job.manifest, patience=self._leadership.left)
         except Conflict:
             present = self._cluster.workload(self._kind, self._name)
-            if all(owner.get("uid") != self._trial.uid for owner in present.owners):
+            uids = {present.annotations.get(TRIAL_UID), *(owner.get("uid") for owner in present.owners)}
+            if self._trial.uid not in uids:
                 raise
         for reader in self._readers:
             reader.start()
@@ -171,21 +180,25 @@ class _LogReader:
             self.lines.clear()
 
 
-def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
+def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = True) -> Workload:
     """Return a trial's job as it is created on a cluster.
 
     Args:
         experiment: Checked.
-        trial: As stored; it owns the job, so that the job goes with it.
+        trial: As stored.
         image: For the container that prints a metrics file.
+        served: Whether the API server has the trial: then it owns the job, which goes with it; else the job belongs to
+            the run that the Experiment belongs to.
     """
     job = trial.workload
     editor = JobEditor.of(job.manifest)
     labels = {EXPERIMENT: experiment.name, TRIAL: trial.name}
-    editor.label(labels)
+    editor.label(labels if served else {**_of_run(experiment.labels), **labels})
     editor.label_pods(labels)
+    editor.annotate({TRIAL_UID: trial.uid, **({} if served else _of_run(experiment.annotations))})
     owner = {"apiVersion": trial.api_version, "kind": "Trial", "name": trial.name, "uid": trial.uid}
-    merge(editor.body, ("metadata",), {"ownerReferences": [{**owner, "controller": True, "blockOwnerDeletion": True}]})
+    owners = [{**owner, "controller": True, "blockOwnerDeletion": True}] if served else [*experiment.owners]
+    merge(editor.body, ("metadata",), present(ownerReferences=owners))
     editor.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job, but has to read it first
     reporting = experiment.wrapped_roles(job)
     for role, container in editor.containers(experiment.template.primary_container):
@@ -208,6 +221,11 @@ def job_of(experiment: Experiment, trial: Trial, image: str) -> Workload:
     return Workload(manifest=editor.manifest)
 
 
+def _of_run(texts: Mapping[str, str]) -> dict[str, str]:
+    """Return those labels or annotations by which the reaper knows whose an object is."""
+    return {name: text for name, text in texts.items() if name in (RUN, RUN_NAMESPACE, MANAGED_BY)}
+
+
 def _print_file(
     editor: JobEditor, role: str, container: dict[str, Any], path: str, image: str, events: Sequence[str] = ()
 ) -> None:
@@ -225,3 +243,22 @@ def _print_file(
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
     }
     editor.add_sidecar(role, container, sidecar, volume=VOLUME, folder=str(folder))
+
+
+def jobs_of_trials(cluster: KubernetesCluster, experiment: str, trials: Sequence[Trial]) -> set[tuple[str, str]]:
+    """Return kind and name of the jobs there are of an Experiment's trials."""
+    kinds = {trial.workload.kind for trial in trials}
+    return {(kind, job.name) for kind in kinds for job in cluster.list(kind, {EXPERIMENT: experiment})}
+
+
+def refuse_what_pods_lack(experiment: Experiment) -> None:
+    """Refuse what runs on one machine, but not yet by the engine of a cluster.
+
+    Raises:
+        InvalidInput: It says what, and what to do.
+    """
+    if experiment.algorithm.name == "pbt":
+        raise InvalidInput(
+            "podium-engine does not run pbt: its trials hand files to one another, and no volume is made for them",
+            "run it on one machine with `podium experiment run`, or take hyperband or asha",
+        )

@@ -2,16 +2,17 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import LOST
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import restarted
-from podium.sweeps.controller import ExperimentController
-from podium.sweeps.local_records import LocalRecords
+
+if TYPE_CHECKING:
+    from podium.sweeps.local import LocalSweeps
 
 
 def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
@@ -42,7 +43,7 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
     return check(edited)
 
 
-def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None = None) -> Experiment:
+def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int] | None = None) -> Experiment:
     """Resume a stored Experiment in this process: one whose engine was stopped, or a finished one with more trials.
 
     Args:
@@ -67,11 +68,11 @@ def resume(cluster: LocalCluster, name: str, changes: Mapping[str, int] | None =
         cluster.store.forget_stop("Experiment", name)
         if stored.state.finished and changes:
             edited = restarted(edited)
-        controller = ExperimentController(LocalRecords(cluster, edited), edited)
+        supervisor = cluster.supervisor(edited)
         cluster.store.claim("Experiment", name)
         written = {"status": dict(edited.status), "spec": dict(edited.spec)}
         resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(written))
-    cluster.supervise("Experiment", name, controller)
+    cluster.supervise("Experiment", name, supervisor)
     return replace(edited, manifest=resumed)
 
 

@@ -12,10 +12,10 @@ from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.api import Api, api_resource
 from podium.cluster.kubernetes.queues import Queues
-from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.kubeconfig import load_configuration
 from podium.manifests.conditions import Manifest
-from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
+from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.kueue import WAITING
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
@@ -27,6 +27,9 @@ from podium.manifests.workload import Workload
 _log = logging.getLogger("podium")
 
 DELETE_WAIT = 30.0
+
+ENGINES = ("auto", "cluster", "here")
+"""Who runs Experiments: the cluster, this process, or the cluster if it serves them and this process if not."""
 
 _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
     **dict.fromkeys(OPERATOR_KINDS, lambda value: {"spec": {"runPolicy": {"suspend": value}}}),
@@ -40,7 +43,8 @@ class KubernetesCluster(Cluster):
 
     Args:
         url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or of the pod this
-            runs in. ``?grace=600``: seconds a pod may stay unschedulable before its job is given up.
+            runs in. ``?grace=600``: seconds a pod may stay unschedulable before its job is given up. ``?engine=``:
+            who runs Experiments, ``cluster`` or ``here`` (podium.sweeps.here).
 
     Raises:
         InvalidInput: The URL has parts that mean nothing here.
@@ -51,11 +55,16 @@ class KubernetesCluster(Cluster):
         parts = urlsplit(url)
         query = parse_qs(parts.query, keep_blank_values=True)
         hint = "for example kubernetes://kubeflow or kubernetes://team?grace=600"
-        if parts.path not in ("", "/") or not set(query) <= {"grace"}:
+        if parts.path not in ("", "/") or not set(query) <= {"grace", "engine"}:
             raise InvalidInput(f"not the URL of a cluster: {url!r}", hint)
         grace = query.get("grace", [str(kubernetes_pods.SCHEDULE_GRACE)])[-1]
         if not grace.replace(".", "", 1).isdigit():
             raise InvalidInput(f"grace is not a number of seconds: {grace!r}", hint)
+        self.engine = query.get("engine", ["auto"])[-1]
+        if self.engine not in ENGINES:
+            raise InvalidInput(
+                f"engine must be {or_list(ENGINES)}, but got {self.engine!r}", suggestion(self.engine, ENGINES)
+            )
         configuration, namespace = load_configuration()
         self.api = Api(configuration, parts.netloc or namespace)
         self.url = f"kubernetes://{self.api.namespace}"

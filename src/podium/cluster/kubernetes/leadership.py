@@ -91,6 +91,15 @@ class Leadership:
                 self._write(self._read(), holder="")
         self.lost.set()
 
+    def delete(self) -> None:
+        """Give the leadership up for good: what it was for has ended."""
+        held = self.is_held
+        self.release()
+        if held:
+            delete = self._api.coordination.delete_namespaced_lease
+            with suppress(PodiumError):
+                self._api.call(f"delete Lease {self._name}", delete, self._name, self._api.namespace, patience=0)
+
     @property
     def _pause(self) -> float:
         return self._seconds * RENEW_SECONDS / DURATION_SECONDS

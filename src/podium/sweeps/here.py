@@ -1,0 +1,328 @@
+"""Experiments of a namespace that serves none: this process runs the loop, and trials are plain jobs there.
+
+Experiments and trials are kept in files, as those of this machine are; a step keeps a copy in the run's storage, from
+which its retry goes on. Of several processes one runs an Experiment: who holds its Lease.
+"""
+
+import os
+import shutil
+import socket
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from urllib.parse import quote
+
+from podium.cluster.base import R, ReplicaStatus
+from podium.cluster.kubernetes import logs as kubernetes_logs
+from podium.cluster.kubernetes import pods as kubernetes_pods
+from podium.cluster.kubernetes.api import OUTAGE_SECONDS
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership
+from podium.cluster.local.supervisor import Supervisor
+from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.interrupts import Background
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.rules import check
+from podium.manifests.kinds import or_list
+from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
+from podium.manifests.resource import Resource
+from podium.pod import POD_NAME, pod_namespace
+from podium.settings import Settings
+from podium.storage import Storage, connect
+from podium.sweeps.controller import ExperimentController
+from podium.sweeps.here_records import HereRecords, StateCopy
+from podium.sweeps.local import LocalSweeps
+from podium.sweeps.pod_trial import refuse_what_pods_lack
+
+OWN = ("Experiment", "Trial")
+"""Kinds that this process keeps where the API server does not."""
+
+IMAGE = "PODIUM_IMAGE"
+"""Variable with the image of the container that prints a trial's metrics file."""
+
+LEASE = "podium-sweep-"
+"""Begins the name of an Experiment's Lease."""
+
+
+class NamespaceSweeps(KubernetesCluster):
+    """A namespace; where it serves no Experiments, this process runs those it is given.
+
+    Args:
+        url: As KubernetesCluster takes it, with ``?engine=cluster`` or ``?engine=here`` to decide that in advance.
+        state: URL of a copy of Experiments and trials, from which a process on another machine goes on; empty for none.
+        lease_seconds: After how long without a sign of life another process takes an Experiment over.
+    """
+
+    def __init__(self, url: str, state: str = "", lease_seconds: float = DURATION_SECONDS) -> None:
+        super().__init__(url)
+        self._state, self._lease_seconds = state, lease_seconds
+
+    @cached_property
+    def loops(self) -> "Loops | None":
+        """The Experiments that this process runs; None where the cluster does that."""
+        if self.engine == "cluster" or (self.engine == "auto" and self.api.serves("Experiment")):
+            return None
+        if self._state:
+            return Loops(self, Path(tempfile.mkdtemp(prefix="podium-")), connect(self._state), self._lease_seconds)
+        server = quote(self.api.client.configuration.host.partition("://")[2], safe="")
+        home = Settings.from_environment().home / "namespaces" / server / self.api.namespace
+        return Loops(self, home, None, self._lease_seconds)
+
+    def _own(self, kind: str) -> "Loops | None":
+        return self.loops if kind in OWN else None
+
+    def outlives_client(self, kind: str) -> bool:
+        return not self._own(kind)
+
+    def create(self, resource: R) -> R:
+        own = self._own(resource.kind)
+        return own.create(resource) if own else super().create(resource)
+
+    def get(self, kind: str, name: str) -> Resource:
+        own = self._own(kind)
+        return own.get(kind, name) if own else super().get(kind, name)
+
+    def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
+        own = self._own(kind)
+        return own.list(kind, labels) if own else super().list(kind, labels)
+
+    def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
+        own = self._own(kind)
+        return own.watch(kind, name, timeout) if own else super().watch(kind, name, timeout)
+
+    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+        own = self._own(kind)
+        return own.logs(kind, name, replica, follow) if own else super().logs(kind, name, replica, follow)
+
+    def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
+        own = self._own(kind)
+        return own.replicas(kind, name) if own else super().replicas(kind, name)
+
+    def failure(self, kind: str, name: str) -> Failed:
+        own = self._own(kind)
+        return own.failure(kind, name) if own else super().failure(kind, name)
+
+    def stop(self, kind: str, name: str) -> None:
+        own = self._own(kind)
+        own.stop(kind, name) if own else super().stop(kind, name)
+
+    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+        own = self._own(kind)
+        own.resume(kind, name, changes) if own else super().resume(kind, name, changes)
+
+    def delete(self, kind: str, name: str) -> None:
+        own = self._own(kind)
+        own.delete(kind, name) if own else super().delete(kind, name)
+
+    def abandon(self, kind: str, name: str) -> None:
+        own = self._own(kind)
+        own.abandon(kind, name) if own else super().abandon(kind, name)
+
+    def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
+        own = self._own(kind)
+        return own.join(kind, name, timeout) if own else True
+
+    def close(self) -> None:
+        if self.__dict__.get("loops"):
+            self.__dict__["loops"].close()
+        super().close()
+
+
+class Loops(LocalSweeps):
+    """Experiments and trials in files, whose trials' jobs are a namespace's.
+
+    Args:
+        namespace: Runs the jobs.
+        directory: Holds the files.
+        state: Holds a copy of them; what it has is read first, and the directory goes with this object.
+        lease_seconds: After how long without a sign of life another process takes an Experiment over.
+    """
+
+    def __init__(
+        self, namespace: KubernetesCluster, directory: Path, state: Storage | None, lease_seconds: float
+    ) -> None:
+        super().__init__(directory, fork_server=False)
+        self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
+        self.copy = StateCopy(state, directory)
+        self._scratch = directory if state else None
+        self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        self._leads: dict[str, Leadership] = {}
+        self.copy.read()
+
+    def lead(self, name: str, timeout: float) -> Leadership:
+        """Return the leadership of an Experiment, once this process has it.
+
+        Raises:
+            Conflict: Another process has it.
+            Denied: The account may not read or write Leases.
+        """
+        leadership = Leadership(self.namespace.api, LEASE + name, self._holder, self.lease_seconds)
+        try:
+            if leadership.acquire(timeout):
+                return leadership
+        except Denied as error:
+            hint = "the account needs create, get, update and delete of leases (coordination.k8s.io): deploy/ has them"
+            raise Denied(f"who runs Experiment {name} is a Lease's to say: {error.message}", hint) from error
+        raise Conflict(f"another process runs Experiment {name} in namespace {self.namespace.api.namespace}",
+                       "wait for it, stop it, or choose another name")  # fmt: skip
+
+    @cached_property
+    def image(self) -> str:
+        """Image with podium: PODIUM_IMAGE's, else that of the pod this runs in."""
+        if given := os.environ.get(IMAGE):
+            return given
+        api, name, namespace = self.namespace.api, os.environ.get(POD_NAME), pod_namespace()
+        if not name or not namespace:
+            return "podium-steps:0.1.0"
+        pod = api.call(f"read pod {name}", api.core.read_namespaced_pod, name, namespace)
+        return str(next(one.image for one in pod.spec.containers if one.name == "main"))
+
+    def close(self) -> None:
+        super().close()
+        if self._scratch:
+            shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+        if kind == "Experiment" and not self.store.is_supervised(kind, name):
+            self._leads[name] = self.lead(name, self._patience)
+        try:
+            super().resume(kind, name, changes)
+        except BaseException:
+            self._give_up(name)
+            raise
+
+    def supervisor(self, experiment: Experiment) -> Supervisor:
+        leadership = self._leads.pop(experiment.name, None) or self.lead(experiment.name, self._patience)
+        return _Loop(self, experiment, leadership)
+
+    def controller(self, experiment: Experiment, leadership: Leadership) -> ExperimentController:
+        """Return what runs an Experiment while a leadership lasts."""
+        return ExperimentController(HereRecords(self, experiment, leadership), experiment)
+
+    def create(self, resource: R) -> R:
+        if not isinstance(resource, Experiment):
+            raise InvalidInput(f"kind is {or_list(self.creates)}, not {resource.kind}", "a Trial is its Experiment's")
+        namespace = self.namespace.api.namespace
+        named = resource.metadata.get("namespace") or namespace
+        if named != namespace:
+            raise InvalidInput(f"the manifest's namespace is {named}, but the cluster's is {namespace}", "remove it")
+        refuse_what_pods_lack(check(resource))
+        if self.store.exists("Experiment", resource.name):
+            raise Conflict(
+                f"Experiment {resource.name} exists in {self.url}", "choose another name, or delete it first"
+            )
+        here = resource.with_metadata({**resource.metadata, "namespace": namespace})
+        try:
+            created = super().create(with_pod_deadlines(with_pod_defaults(here)))
+        except BaseException:
+            self._give_up(resource.name)
+            raise
+        self.copy.write(self.store.path("Experiment", resource.name) / "object.json", None)
+        return replace(resource, manifest=created.manifest)
+
+    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+        self.get(kind, name)
+        return kubernetes_logs.logs(self.namespace.api, kind, name, replica, follow, lambda: self._is_over(kind, name))
+
+    def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
+        api = self.namespace.api
+        return kubernetes_pods.replica_statuses(api.pods(kubernetes_pods.selector_of(api, kind, name)))
+
+    def failure(self, kind: str, name: str) -> Failed:
+        found = self.get(kind, name)
+        return super().failure(kind, name) if kind == "Experiment" else self._explain(found)
+
+    def _explain(self, trial: Resource) -> Failed:
+        return kubernetes_pods.explain(self.namespace.api, trial.kind, trial.name, trial)
+
+    def _is_over(self, kind: str, name: str) -> bool:
+        try:
+            return self.get(kind, name).state.finished
+        except NotFound:
+            return True
+
+    def abandon(self, kind: str, name: str) -> None:
+        """Ask for the end of an Experiment and of its trials' jobs: for a process that is about to be killed."""
+        with suppress(PodiumError):
+            self.stop(kind, name)
+        super().abandon(kind, name)
+
+    def remove(self, kind: str, name: str) -> None:
+        trials = self.trials(name) if kind == "Experiment" else ()
+        for trial in trials:
+            self.namespace.api.delete(trial.workload.kind, trial.name)
+            self.store.remove("Trial", trial.name)
+        super().remove(kind, name)
+        self.copy.drop([self.store.path("Trial", trial.name) for trial in trials] + [self.store.path(kind, name)])
+
+    @property
+    def _patience(self) -> float:
+        """Seconds to wait for a Lease: that of a process that was killed runs out."""
+        return self.lease_seconds + 5.0
+
+    def _give_up(self, name: str) -> None:
+        if leadership := self._leads.pop(name, None):
+            leadership.release()
+
+
+class _Loop(Supervisor):
+    """Runs one Experiment in a thread while this process leads it; after an outage of the API server it goes on.
+
+    Args:
+        loops: Keep it.
+        experiment: As stored.
+        leadership: Held.
+    """
+
+    def __init__(self, loops: Loops, experiment: Experiment, leadership: Leadership) -> None:
+        self._loops, self._name, self._leadership = loops, experiment.name, leadership
+        self._controller = loops.controller(experiment, leadership)
+        self._stopping = threading.Event()
+        self._thread = Background(self._run, f"podium-loop-{experiment.name}")
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._controller.stop()
+
+    def wake(self) -> None:
+        self._controller.wake()
+
+    def join(self, timeout: float | None = None) -> bool:
+        return self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            self._controller.start()
+            self._controller.join()
+            while self._leadership.lost.is_set() and not self._stopping.is_set() and self._lead_again():
+                self._controller = self._loops.controller(self._loops.experiment(self._name), self._leadership)
+                if self._stopping.is_set():  # maybe asked of the one before
+                    self._controller.stop()
+                self._controller.start()
+                self._controller.join()
+        except NotFound:
+            pass  # it was deleted meanwhile
+        finally:
+            self._loops.store.disown("Experiment", self._name)
+            self._leadership.delete()
+
+    def _lead_again(self) -> bool:
+        end = time.monotonic() + OUTAGE_SECONDS
+        while time.monotonic() < end and not self._stopping.is_set():
+            with suppress(Unavailable, Denied):  # a server that has just started denies for a moment
+                try:
+                    self._leadership = self._loops.lead(self._name, 1.0)
+                except Conflict:  # another process goes on with it
+                    continue
+                return not self._loops.experiment(self._name).state.finished
+            self._stopping.wait(1.0)
+        return False

@@ -1,0 +1,155 @@
+"""Experiments and trials that this process keeps in files while their jobs are a namespace's."""
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podium.cluster.kubernetes.api import OUTAGE_SECONDS
+from podium.cluster.kubernetes.leadership import Leadership
+from podium.cluster.local.store import has_ended
+from podium.errors import NotFound, PodiumError
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import Status
+from podium.manifests.experiment.trial import Trial
+from podium.metrics import Reading
+from podium.storage import Storage
+from podium.sweeps.base import TrialIO
+from podium.sweeps.local_records import READINGS, LocalRecords
+from podium.sweeps.pod_trial import PodTrial, jobs_of_trials, refuse_what_pods_lack
+
+if TYPE_CHECKING:
+    from podium.sweeps.here import Loops
+
+
+class HereRecords(LocalRecords):
+    """An Experiment in files, whose trials are jobs of a namespace.
+
+    Args:
+        loops: Keep it.
+        experiment: Checked.
+        leadership: Only while it is held may this write; it does not come back.
+    """
+
+    outlives_engine = True
+
+    def __init__(self, loops: "Loops", experiment: Experiment, leadership: Leadership) -> None:
+        self._loops, self._leadership = loops, leadership
+        self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier process left
+        super().__init__(loops, experiment)
+
+    def _check(self, experiment: Experiment) -> None:
+        refuse_what_pods_lack(experiment)
+
+    def begin(self) -> None:
+        """Nothing: the pods begin by themselves."""
+
+    def trials(self) -> Sequence[Trial]:
+        trials = super().trials()
+        self._jobs = jobs_of_trials(self._loops.namespace, self.name, trials)
+        return trials
+
+    def write(self, experiment: Experiment, status: Status) -> None:
+        self._leadership.check()
+        super().write(experiment, status)
+        self._copy("Experiment", self.name)
+
+    def add(self, trial: Trial) -> Trial:
+        self._leadership.check()
+        stored = super().add(trial)
+        self._copy("Trial", trial.name)  # before its job begins: else a retry would not know whose that is
+        return stored
+
+    def save(self, trial: Trial) -> None:
+        self._leadership.check()
+        super().save(trial)
+        self._copy("Trial", trial.name)
+
+    def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
+        self._leadership.check()
+        super().keep_readings(trial, readings)
+        self._copy("Trial", trial.name, READINGS)
+
+    def claim(self, trial: Trial) -> Trial:
+        """Return the trial as it is: its job goes on without this process; one that was to be removed is removed."""
+        self._store.claim("Trial", trial.name)
+        job = trial.workload.kind, trial.name
+        if has_ended(trial):
+            if not trial.retain and job in self._jobs:
+                self._loops.namespace.abandon(*job)
+            return trial
+        return self._loops.trial(trial.name)  # without the end that the store gives an object without a process
+
+    def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
+        image = self._loops.image
+        return PodTrial(
+            self._loops.namespace, experiment, trial, leadership=self._leadership, image=image, served=False
+        )
+
+    @property
+    def asked(self) -> str:
+        return super().asked or ("" if self._leadership.is_held else "leave")
+
+    @property
+    def resume_command(self) -> str:
+        return f"podium experiment resume {self.name} --cluster {self._loops.url}"
+
+    def close(self, experiment: Experiment, status: Status) -> None:
+        if self.asked == "leave":
+            return  # who leads now goes on from what is stored
+        super().close(experiment, status)
+        with suppress(NotFound, PodiumError):
+            self._copy("Experiment", self.name)
+
+    def _copy(self, kind: str, name: str, file: str = "object.json") -> None:
+        self._loops.copy.write(self._store.path(kind, name) / file, self._leadership)
+
+
+class StateCopy:
+    """A copy of Experiments and trials in a storage, for a process that does not have their files.
+
+    Args:
+        storage: Where it is; None keeps none.
+        directory: Of the store of objects.
+    """
+
+    def __init__(self, storage: Storage | None, directory: Path) -> None:
+        self._storage, self._directory = storage, directory
+
+    def read(self) -> None:
+        """Write what the storage has into the directory."""
+        if self._storage is None:
+            return
+        for entry in self._storage.list():
+            file = self._directory / entry.key
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._storage.fetch(entry.key, file)
+
+    def write(self, file: Path, leadership: Leadership | None) -> None:
+        """Write a file to the storage; while it is away, wait for it as long as this process leads.
+
+        Raises:
+            PodiumError: The storage stays away, or refuses.
+        """
+        if self._storage is None or not file.is_file():
+            return
+        end = time.monotonic() + OUTAGE_SECONDS
+        while True:
+            if leadership:
+                leadership.check()
+            try:
+                self._storage.put(str(file.relative_to(self._directory)), file.read_bytes())
+                return
+            except PodiumError:
+                if time.monotonic() > end or leadership is None:
+                    raise
+                leadership.lost.wait(1.0)
+
+    def drop(self, directories: Sequence[Path]) -> None:
+        """Remove what the storage has of these objects."""
+        if self._storage is None:
+            return
+        for directory in directories:
+            for entry in list(self._storage.list(f"{directory.relative_to(self._directory)}/")):
+                self._storage.delete(entry.key)

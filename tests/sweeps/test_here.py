@@ -1,0 +1,229 @@
+"""Sweeps on a namespace that serves no Experiments: this process runs the loop, and the jobs are the namespace's."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_server import ApiServer
+from engine_place import LEASE_SECONDS, namespace
+from test_engine import PROGRAM, experiment, until
+
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.errors import Conflict, Denied, InvalidInput
+from podium.manifests.labels import RUN, RUN_NAMESPACE
+from podium.manifests.typed import typed
+from podium.storage import connect as open_storage
+from podium.sweeps import connect
+from podium.sweeps.here import NamespaceSweeps
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setenv("PROGRAM", str(tmp_path / "program.py"))
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    with namespace(tmp_path, monkeypatch) as running:
+        running.world.plurals -= {"experiments", "trials"}
+        yield running
+
+
+@pytest.fixture
+def sweeps(server: ApiServer) -> Iterator[Callable[..., NamespaceSweeps]]:
+    opened: list[NamespaceSweeps] = []
+
+    def one(state: str = "") -> NamespaceSweeps:
+        opened.append(NamespaceSweeps("kubernetes://team", state, LEASE_SECONDS))
+        return opened[-1]
+
+    yield one
+    for cluster in opened:
+        cluster.close()
+
+
+def end_of(cluster: KubernetesCluster, name: str = "sweep") -> dict[str, Any]:
+    for _ in cluster.watch("Experiment", name, timeout=60):
+        pass
+    cluster.join("Experiment", name)
+    return dict(cluster.experiment(name).status)
+
+
+def check_whole(cluster: KubernetesCluster, server: ApiServer, trials: int) -> None:
+    """Each trial ran once, has its metric, and its job is gone."""
+    ended = cluster.trials("sweep")
+    assert [(trial.phase, trial.value) for trial in ended] == [
+        ("Succeeded", float(trial.assignments["lr"])) for trial in ended
+    ]
+    created = [one for one in server.world.history if (one[1], one[2]) == ("ADDED", "jobs")]
+    assert len(ended) == len(created) == trials
+    until(lambda: not cluster.list("Job"))
+    assert ("leases", "podium-sweep-sweep") not in server.world.objects
+
+
+def test_a_namespace_without_experiments_runs_a_sweep(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
+    cluster = sweeps()
+    cluster.create(typed(experiment(trials=4)))
+    status = end_of(cluster)
+    assert status["conditions"][-1]["reason"] == "ExperimentMaxTrialsReached"
+    best = min(cluster.trials("sweep"), key=lambda trial: trial.value or 0)
+    assert status["currentOptimalTrial"]["bestTrialName"] == best.name
+    check_whole(cluster, server, 4)
+    with connect("kubernetes://team") as later:
+        assert [one.name for one in later.experiments()] == ["sweep"]
+        later.delete("Experiment", "sweep")
+        assert later.experiments() == []
+        assert later.list("Trial") == []
+
+
+def test_who_runs_experiments_follows_from_the_url_or_the_server(server: ApiServer) -> None:
+    assert NamespaceSweeps("kubernetes://team").loops
+    assert not NamespaceSweeps("kubernetes://team?engine=cluster").loops
+    server.world.plurals |= {"experiments", "trials"}
+    assert not NamespaceSweeps("kubernetes://team").loops
+    assert NamespaceSweeps("kubernetes://team?engine=here").loops
+    with pytest.raises(InvalidInput, match="engine must be auto, cluster or here, but got 'her'") as caught:
+        connect("kubernetes://team?engine=her")
+    assert "here" in str(caught.value.hint)
+
+
+def test_a_retry_on_another_machine_adopts_the_trials(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path
+) -> None:
+    state = f"file://{tmp_path / 'state'}"
+    first = sweeps(state)
+    first.create(typed(experiment(trials=4, parallel=2, wait=1.5)))
+    until(lambda: len(first.list("Job")) == 2)
+    first.api.coordination.read_namespaced_lease = lost  # as a pod whose node is gone
+    first.api.custom.patch_namespaced_custom_object = lost
+    first.api.custom.create_namespaced_custom_object = lost
+    second = sweeps(state)
+    with pytest.raises(Conflict):
+        second.create(typed(experiment(trials=4, parallel=2, wait=1.5)))
+    assert second.experiment("sweep").state.reason == "ExperimentSupervisorLost"
+    second.resume("Experiment", "sweep")
+    end_of(second)
+    check_whole(second, server, 4)
+    keys = {entry.key for entry in open_storage(state).list()}
+    assert len([key for key in keys if key.endswith("readings.json")]) == 4
+    second.delete("Experiment", "sweep")
+    assert not list(open_storage(state).list())
+
+
+def lost(*_: Any, **__: Any) -> None:
+    from urllib3.exceptions import ProtocolError
+
+    raise ProtocolError("connection reset")
+
+
+SCRIPT = """
+import sys, yaml
+from podium.manifests.typed import typed
+from podium.sweeps.here import NamespaceSweeps
+
+cluster = NamespaceSweeps("kubernetes://team", lease_seconds=3.0)
+cluster.create(typed(yaml.safe_load(sys.stdin)))
+print("begun", flush=True)
+for _ in cluster.watch("Experiment", "sweep"):
+    pass
+"""
+
+
+def test_a_killed_process_is_followed_by_resume(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path
+) -> None:
+    import yaml
+
+    text = yaml.safe_dump(experiment(trials=4, parallel=2, wait=1.5))
+    process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, env=os.environ, text=True)
+    assert process.stdin
+    process.stdin.write(text)
+    process.stdin.close()
+    cluster = sweeps()
+    until(lambda: len(cluster.list("Job")) == 2, 60)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    cluster.resume("Experiment", "sweep")
+    end_of(cluster)
+    check_whole(cluster, server, 4)
+
+
+def test_of_two_processes_one_runs_an_experiment(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path
+) -> None:
+    first, second = sweeps(f"file://{tmp_path / 'a'}"), sweeps(f"file://{tmp_path / 'b'}")
+    first.create(typed(experiment(trials=2, wait=LEASE_SECONDS + 8.0)))
+    with pytest.raises(Conflict, match="another process runs Experiment sweep"):
+        second.create(typed(experiment(trials=2)))
+    assert not second.experiments()
+    first.stop("Experiment", "sweep")
+    assert end_of(first)["conditions"][-1]["type"] == "Stopped"
+    assert not first.list("Job")
+
+
+def test_a_stopped_sweep_goes_on_later(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+    cluster = sweeps()
+    cluster.create(typed(experiment(trials=3, parallel=1, wait=1.0)))
+    until(lambda: any(trial.phase == "Succeeded" for trial in cluster.trials("sweep")))
+    cluster.stop("Experiment", "sweep")
+    cluster.join("Experiment", "sweep")
+    until(lambda: not cluster.list("Job"))
+    cluster.resume("Experiment", "sweep")
+    assert end_of(cluster)["trialsSucceeded"] == 3
+
+
+def test_the_api_server_may_be_away(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+    cluster = sweeps()
+    cluster.create(typed(experiment(trials=4, parallel=2, wait=1.0)))
+    until(lambda: len(cluster.list("Job")) == 2)
+    server.stop()
+    time.sleep(LEASE_SECONDS + 1)
+    server.start()
+    end_of(cluster)
+    check_whole(cluster, server, 4)
+
+
+def test_the_storage_may_be_away(server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path) -> None:
+    home = tmp_path / "state"
+    cluster = sweeps(f"file://{home}")
+    cluster.create(typed(experiment(trials=4, parallel=2, wait=0.5)))
+    until(lambda: len(cluster.list("Job")) == 2)
+    home.rename(tmp_path / "away")
+    home.write_text("no directory")
+    time.sleep(2)
+    home.unlink()
+    (tmp_path / "away").rename(home)
+    end_of(cluster)
+    check_whole(cluster, server, 4)
+
+
+def test_without_rights_to_leases_nothing_begins(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+    server.world.forbidden.add("leases")
+    cluster = sweeps()
+    with pytest.raises(Denied, match="leases is forbidden") as caught:
+        cluster.create(typed(experiment()))
+    assert "the account needs create, get, update and delete of leases" in str(caught.value.hint)
+    assert not cluster.experiments()
+    assert not cluster.list("Job")
+
+
+def test_jobs_of_a_step_are_known_to_the_reaper(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+    cluster = sweeps()
+    manifest = experiment(trials=1, parallel=1, wait=2.0)
+    manifest["metadata"] |= {
+        "labels": {RUN: "run-1"},
+        "annotations": {RUN_NAMESPACE: "team"},
+        "ownerReferences": [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}],
+    }
+    cluster.create(typed(manifest))
+    (job,) = until(lambda: cluster.list("Job"))
+    assert (job.labels[RUN], job.annotations[RUN_NAMESPACE]) == ("run-1", "team")
+    assert [owner["kind"] for owner in job.owners] == ["Workflow"]
+    end_of(cluster)
