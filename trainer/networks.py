@@ -1,7 +1,7 @@
 """Names of networks, and the recipe of each; imports neither torch nor torchvision."""
 
 import re
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 OWN = ("tutorial", "fast", "best", "mlp")
@@ -61,13 +61,18 @@ def recipe(model: str) -> dict[str, Any]:
 def exists(model: str) -> bool:
     """Return whether there is a network of a name.
 
-    torchvision, which takes seconds to import, is asked only if it is newer than these names.
+    torchvision, which takes seconds to import, is asked only if it is newer than these names; where there is none, as
+    in the image of the steps, the names are those that the trainer's image has.
     """
     if model in OWN or model in TORCHVISION:
         return True
     if model in TOO_LARGE or not re.fullmatch(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*", model):
         return False
-    if tuple(map(int, version("torchvision").split(".")[:2])) <= LISTED:
+    try:
+        installed = tuple(map(int, version("torchvision").split(".")[:2]))
+    except PackageNotFoundError:
+        return False
+    if installed <= LISTED:
         return False
     import torchvision
 

@@ -1,6 +1,6 @@
 """Networks of torchvision: their names, any picture, ONNX, and weights from a file."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +33,16 @@ def test_the_names_are_those_of_torchvision() -> None:
     assert {*networks.TORCHVISION, *networks.TOO_LARGE} == known
     assert not known & set(networks.OWN)
     assert tuple(map(int, version("torchvision").split(".")[:2])) == networks.LISTED, "if the names are right, raise it"
+
+
+def test_without_torchvision_the_listed_names_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> str:
+        raise PackageNotFoundError(name)
+
+    monkeypatch.setattr(networks, "version", missing)
+    assert networks.exists("resnet18")
+    assert not networks.exists("cnn")
+    assert networks.recipe("cnn") == {}
 
 
 def test_a_newer_torchvision_is_asked_for_its_names(monkeypatch: pytest.MonkeyPatch) -> None:
