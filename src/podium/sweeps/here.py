@@ -155,14 +155,15 @@ class Loops(LocalSweeps):
         self._leads: dict[str, Leadership] = {}
         self.copy.read()
 
-    def lead(self, name: str, timeout: float) -> Leadership:
+    def lead(self, experiment: Resource, timeout: float) -> Leadership:
         """Return the leadership of an Experiment, once this process has it.
 
         Raises:
             Conflict: Another process has it.
             Denied: The account may not read or write Leases.
         """
-        leadership = Leadership(self.namespace.api, LEASE + name, self._holder, self.lease_seconds)
+        api, name = self.namespace.api, experiment.name
+        leadership = Leadership(api, LEASE + name, self._holder, self.lease_seconds, experiment.owners)
         try:
             if leadership.acquire(timeout):
                 return leadership
@@ -190,7 +191,7 @@ class Loops(LocalSweeps):
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
         if kind == "Experiment" and not self.store.is_supervised(kind, name):
-            self._leads[name] = self.lead(name, self._patience)
+            self._leads[name] = self.lead(self.experiment(name), self._patience)
         try:
             super().resume(kind, name, changes)
         except BaseException:
@@ -198,7 +199,7 @@ class Loops(LocalSweeps):
             raise
 
     def supervisor(self, experiment: Experiment) -> Supervisor:
-        leadership = self._leads.pop(experiment.name, None) or self.lead(experiment.name, self._patience)
+        leadership = self._leads.pop(experiment.name, None) or self.lead(experiment, self._patience)
         return _Loop(self, experiment, leadership)
 
     def controller(self, experiment: Experiment, leadership: Leadership) -> ExperimentController:
@@ -320,7 +321,7 @@ class _Loop(Supervisor):
         while time.monotonic() < end and not self._stopping.is_set():
             with suppress(Unavailable, Denied):  # a server that has just started denies for a moment
                 try:
-                    self._leadership = self._loops.lead(self._name, 1.0)
+                    self._leadership = self._loops.lead(self._loops.experiment(self._name), 1.0)
                 except Conflict:  # another process goes on with it
                     continue
                 return not self._loops.experiment(self._name).state.finished

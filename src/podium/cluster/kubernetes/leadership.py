@@ -8,6 +8,7 @@ who try only one succeeds; who cannot renew it in time stops before anybody else
 import math
 import threading
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
@@ -33,10 +34,19 @@ class Leadership:
         name: Name of the Lease.
         holder: Name of this process, different from every other's.
         seconds: After how long without renewal others may take it; renewals and giving up scale with it.
+        owners: Owner references of the Lease, which goes with them.
     """
 
-    def __init__(self, api: Api, name: str, holder: str, seconds: float = DURATION_SECONDS) -> None:
+    def __init__(
+        self,
+        api: Api,
+        name: str,
+        holder: str,
+        seconds: float = DURATION_SECONDS,
+        owners: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
         self._api, self._name, self.holder, self._seconds = api, name, holder, seconds
+        self._owners = [*owners]
         self.lost = threading.Event()
         self._closed = threading.Event()
         self._renewed = 0.0  # time.monotonic() before the last request that renewed it
@@ -133,7 +143,7 @@ class Leadership:
         now = _micro_time(datetime.now(UTC))
         spec = {"holderIdentity": self.holder, "leaseDurationSeconds": self._whole_seconds, "acquireTime": now,
                 "renewTime": now, "leaseTransitions": 0}  # fmt: skip
-        body = {"metadata": {"name": self._name}, "spec": spec}
+        body = {"metadata": {"name": self._name, "ownerReferences": self._owners}, "spec": spec}
         create = self._api.coordination.create_namespaced_lease
         try:
             self._api.call(f"create Lease {self._name}", create, self._api.namespace, body, patience=self._seconds)
