@@ -106,7 +106,9 @@ def test_a_retry_on_another_machine_adopts_the_trials(
     second = sweeps(state)
     with pytest.raises(Conflict):
         second.create(typed(experiment(trials=4, parallel=2, wait=1.5)))
-    assert second.experiment("sweep").state.reason == "ExperimentSupervisorLost"
+    lost_state = second.experiment("sweep").state
+    assert lost_state.reason == "ExperimentSupervisorLost"
+    assert lost_state.message.endswith("podium experiment resume sweep --cluster kubernetes://team")
     second.resume("Experiment", "sweep")
     end_of(second)
     check_whole(second, server, 4)

@@ -91,10 +91,6 @@ class HereRecords(LocalRecords):
     def asked(self) -> str:
         return super().asked or ("" if self._leadership.is_held else "leave")
 
-    @property
-    def resume_command(self) -> str:
-        return f"podium experiment resume {self.name} --cluster {self._loops.url}"
-
     def close(self, experiment: Experiment, status: Status) -> None:
         if self.asked == "leave":
             return  # who leads now goes on from what is stored

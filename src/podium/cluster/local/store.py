@@ -42,6 +42,7 @@ class Store:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
+        self.option = ""  # of a command that is to find its Experiments, where that is not --dir
         self._changed = threading.Condition(threading.RLock())
         self._lease: Lease | None = None
 
@@ -153,6 +154,8 @@ class Store:
     def resume_command(self, experiment: str) -> str:
         """Return what to type to resume an Experiment of this cluster."""
         command = f"podium experiment resume {experiment}"
+        if self.option:
+            return f"{command} {self.option}"
         if self.directory == Settings.from_environment().cluster:
             return command
         return f"{command} --dir {shlex.quote(str(self.directory))}"
