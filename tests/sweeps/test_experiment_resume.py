@@ -100,6 +100,24 @@ def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path)
         assert points(cluster, "e")[: len(begun)] == begun
 
 
+def test_a_stopped_experiment_goes_on_with_other_counts(tmp_path: Path) -> None:
+    with LocalSweeps(tmp_path, fork_server=False) as cluster:
+        cluster.create(typed(experiment("e", most=4, seconds=0.5)))
+        while not cluster.experiment("e").trial_count:
+            time.sleep(0.05)
+        cluster.stop("Experiment", "e")
+        for _ in cluster.watch("Experiment", "e", timeout=60):
+            pass
+        assert cluster.join("Experiment", "e", 30)
+        count = cluster.experiment("e").trial_count
+        with pytest.raises(InvalidInput, match=f"maxTrialCount must be at least .* maxTrialCount={count - 1}"):
+            resume(cluster, "e", {"maxTrialCount": count - 1})
+        resume(cluster, "e", {"maxTrialCount": 3})
+        found = finish(cluster, "e")
+    assert "Restarting=True" not in types(found)
+    assert (found["status"]["trials"], found["status"]["trialsSucceeded"]) == (3, 3)
+
+
 def test_what_a_stopped_trial_printed_is_not_read_again(tmp_path: Path) -> None:
     again = tmp_path / "again"
     program = "print('loss=0.1', flush=True); import time; time.sleep(60)"

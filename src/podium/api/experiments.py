@@ -102,7 +102,7 @@ def changed(
     """
     for change in changes:
         if change not in CHANGES:
-            raise InvalidInput(f"a sweep has no setting {change!r}", suggestion(change, CHANGES | SETTINGS))
+            raise InvalidInput(f"a sweep has no setting {change!r}", suggestion(change, sorted(CHANGES | SETTINGS)))
     given: dict[str, str | None] = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
     experiment = read(source, given.get("--model") or "", config_maps)
     if data:

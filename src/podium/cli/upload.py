@@ -88,7 +88,7 @@ def _text(
         text = read_text(file)
     except OSError as error:
         raise InvalidInput(f"{pipeline} cannot be read: {error.strerror}") from error
-    read_spec(text)
+    read_spec(text, pipeline)
     return text
 
 

@@ -110,17 +110,20 @@ def _inputs(spec: Mapping[str, Any]) -> dict[str, Any]:
     return dict(spec.get("root", {}).get("inputDefinitions", {}).get("parameters", {}))
 
 
-def read_spec(text: str) -> dict[str, Any]:
+def read_spec(text: str, name: str = "the compiled pipeline") -> dict[str, Any]:
     """Parse compiled YAML into the form in which the server returns it.
+
+    Args:
+        name: What it is called in an error.
 
     Raises:
         InvalidInput: It is not a compiled KFP v2 pipeline.
     """
     hint = "make one with `podium compile`"
-    documents = [document for document in load_yaml(text, "the compiled pipeline") if document]
+    documents = [document for document in load_yaml(text, name) if document]
     mappings = all(isinstance(document, dict) for document in documents)
     if not documents or not mappings or "pipelineInfo" not in documents[0]:
-        raise InvalidInput("the file is not a compiled KFP v2 pipeline", hint)
+        raise InvalidInput(f"{name} is not a compiled KFP v2 pipeline", hint)
     if len(documents) == 1:
         return dict(documents[0])
     return {"pipeline_spec": documents[0], "platform_spec": documents[1]}

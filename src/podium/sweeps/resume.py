@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from podium.cluster.local.store import LOST
+from podium.cluster.local.store import LOST, is_resumable
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
@@ -28,6 +28,14 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
     if edited.limits == experiment.limits:
         return experiment
     most, count = edited.limits.max_trials, experiment.trial_count
+    if is_resumable(experiment):  # as of one that runs, its counts may be any that its trials leave room for
+        if most is not None and most < count:
+            raise InvalidInput(
+                f"maxTrialCount must be at least the number of trials there are, but got maxTrialCount={most}, "
+                f"trials={count}",
+                f"give {count} or more",
+            )
+        return check(edited)
     if experiment.state.finished and not restartable(experiment):
         raise InvalidInput(
             "a finished Experiment is resumed only if it reached maxTrialCount and has resumePolicy LongRunning or "
@@ -66,7 +74,7 @@ def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int] | None 
         Conditions(status, "katib").remove("Stopped", *lost)
         edited = edited.with_status(status)
         cluster.store.forget_stop("Experiment", name)
-        if stored.state.finished and changes:
+        if stored.state.finished and changes and not is_resumable(stored):
             edited = restarted(edited)
         supervisor = cluster.supervisor(edited)
         cluster.store.claim("Experiment", name)

@@ -38,10 +38,11 @@ class KeptLogs:
         self.prefix = f"runs/{run}/logs"
 
     def names(self) -> list[str]:
-        """Return the names of all logs, those of the steps first."""
-        keys = (entry.key.removeprefix(f"{self.prefix}/") for entry in self.storage.list(f"{self.prefix}/"))
-        names = (key.removesuffix(".log") for key in keys if key.endswith(".log"))
-        return sorted(names, key=lambda name: (not name.startswith("steps/"), name))
+        """Return the names of all logs, those of the steps first, in the order in which they ended."""
+        entries = [entry for entry in self.storage.list(f"{self.prefix}/") if entry.key.endswith(".log")]
+        kept = {entry.key.removeprefix(f"{self.prefix}/").removesuffix(".log"): entry.modified for entry in entries}
+        steps = sorted((name for name in kept if name.startswith("steps/")), key=lambda name: (kept[name], name))
+        return [*steps, *sorted(kept.keys() - {*steps})]
 
     def of(self, what: str | None) -> list[str]:
         """Return the names of the logs of a step, a trial or a training; those of all steps for None.

@@ -118,7 +118,7 @@ def last_command_only(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment) if experiment.collector.kind == "StdOut" else ():
         commands = [command for command in split_script(script).commands if command]
         if len(commands) > 1:
-            what = f"of {len(commands)} commands only `{first_of(commands[-1])}` is collected"
+            what = f"only the output of `{first_of(commands[-1])}`, the last of {len(commands)} commands, is collected"
             level = "fail" if commands[-1].split()[0] in _IDLE else None
             yield Violation(what, path, "put the commands in braces: { a; b; }", level=level)
 
