@@ -152,6 +152,8 @@ def test_a_killed_process_is_followed_by_resume(
     time.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     process.wait()
+    assert cluster.experiment("sweep").state.reason == "ExperimentSupervisorLost"
+    assert {trial.phase for trial in cluster.trials("sweep")} == {"Running"}
     cluster.resume("Experiment", "sweep")
     end_of(cluster)
     check_whole(cluster, server, 4)
@@ -179,6 +181,19 @@ def test_a_stopped_sweep_goes_on_later(server: ApiServer, sweeps: Callable[..., 
     until(lambda: not cluster.list("Job"))
     cluster.resume("Experiment", "sweep")
     assert end_of(cluster)["trialsSucceeded"] == 3
+
+
+def test_a_process_that_ends_in_peace_stops_its_trials(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
+    cluster, later = sweeps(), sweeps()
+    cluster.create(typed(experiment(trials=2, wait=20.0)))
+    until(lambda: len(later.list("Job")) == 2)
+    cluster.close()
+    assert later.experiment("sweep").state.phase == "Stopped"
+    assert {trial.state.reason for trial in later.trials("sweep")} == {"TrialSupervisorLost"}
+    until(lambda: not later.list("Job"))
+    assert ("leases", "podium-sweep-sweep") not in server.world.objects
 
 
 def test_the_api_server_may_be_away(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:

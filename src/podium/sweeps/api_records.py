@@ -34,8 +34,6 @@ class ApiRecords(Records):
         image: For the container that prints a metrics file.
     """
 
-    outlives_engine = True
-
     def __init__(
         self, cluster: KubernetesCluster, experiment: Experiment, *, leadership: Leadership, image: str
     ) -> None:
@@ -93,6 +91,10 @@ class ApiRecords(Records):
 
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
         return PodTrial(self._cluster, experiment, trial, leadership=self._leadership, image=self._image)
+
+    @property
+    def outlives_engine(self) -> bool:
+        return True
 
     @property
     def asked(self) -> str:

@@ -71,9 +71,6 @@ class Records(ABC):
         directory: This process's own files of the Experiment: the search keeps its study there.
     """
 
-    outlives_engine = False
-    """Whether trials go on when the process of the engine ends, and the next engine takes them up."""
-
     def __init__(self, name: str, directory: Path) -> None:
         self.name, self.directory = name, directory
 
@@ -124,6 +121,11 @@ class Records(ABC):
     @abstractmethod
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
         """Return what runs and reads a trial."""
+
+    @property
+    def outlives_engine(self) -> bool:
+        """Whether trials go on when the process of the engine ends, and the next engine takes them up."""
+        return False
 
     def earlier(self, experiment: Experiment) -> Sequence[Earlier]:
         """Return the trials of other Experiments that the search learns from."""

@@ -149,7 +149,7 @@ class Loops(LocalSweeps):
     ) -> None:
         super().__init__(directory, fork_server=False)
         self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
-        self.store.option = f"--cluster {namespace.url}"
+        self.store.option, self.store.trials_go_on = f"--cluster {namespace.url}", True
         self.copy = StateCopy(state, directory)
         self._scratch = directory if state else None
         self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"

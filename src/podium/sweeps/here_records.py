@@ -32,8 +32,6 @@ class HereRecords(LocalRecords):
         leadership: Only while it is held may this write; it does not come back.
     """
 
-    outlives_engine = True
-
     def __init__(self, loops: "Loops", experiment: Experiment, leadership: Leadership) -> None:
         self._loops, self._leadership = loops, leadership
         self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier process left
@@ -75,17 +73,22 @@ class HereRecords(LocalRecords):
         """Return the trial as it is: its job goes on without this process; one that was to be removed is removed."""
         self._store.claim("Trial", trial.name)
         job = trial.workload.kind, trial.name
-        if has_ended(trial):
-            if not trial.retain and job in self._jobs:
-                self._loops.namespace.abandon(*job)
-            return trial
-        return self._loops.trial(trial.name)  # without the end that the store gives an object without a process
+        if not has_ended(trial):
+            return self._loops.trial(trial.name)  # without the end that the store gives one that was stopped
+        if not trial.retain and job in self._jobs:
+            self._loops.namespace.abandon(*job)
+        return trial
 
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
         image = self._loops.image
         return PodTrial(
             self._loops.namespace, experiment, trial, leadership=self._leadership, image=image, served=False
         )
+
+    @property
+    def outlives_engine(self) -> bool:
+        """Whether trials go on: not if this process ends in peace, but if another one leads now."""
+        return self.asked == "leave"
 
     @property
     def asked(self) -> str:

@@ -22,6 +22,7 @@ from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
 from podium.cluster.local.metadata import new_metadata
 from podium.errors import Conflict, Failed, InvalidInput, NotFound
 from podium.manifests.conditions import Conditions, Manifest, status_of
+from podium.manifests.labels import EXPERIMENT
 from podium.manifests.resource import Resource
 from podium.settings import Settings
 
@@ -43,6 +44,7 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.option = ""  # of a command that is to find its Experiments, where that is not --dir
+        self.trials_go_on = False  # without the process that began them, where their jobs are a namespace's
         self._changed = threading.Condition(threading.RLock())
         self._lease: Lease | None = None
 
@@ -147,9 +149,18 @@ class Store:
         return manifest
 
     def _is_lost(self, manifest: Manifest) -> bool:
+        if self.trials_go_on and manifest["kind"] == "Trial" and not self._was_stopped_with_its_experiment(manifest):
+            return False
         return not status_of(manifest).finished and not self.is_supervised(
             manifest["kind"], manifest["metadata"]["name"]
         )
+
+    def _was_stopped_with_its_experiment(self, trial: Manifest) -> bool:
+        try:
+            experiment = self._load("Experiment", trial["metadata"]["labels"][EXPERIMENT])
+        except NotFound:
+            return False
+        return status_of(experiment).phase == "Stopped"
 
     def resume_command(self, experiment: str) -> str:
         """Return what to type to resume an Experiment of this cluster."""
