@@ -80,10 +80,11 @@ class JobOperator:
                 return
             self.local.create(plain.with_metadata(metadata).with_status({}))
             self.running[key] = job.uid
+        status = dict(self.local.get(job.kind, job.name).status)  # before the pods: none is behind its job then
         complete = [self.report_pod(job, replica) for replica in self.local.replicas(job.kind, job.name)]
         if not all(complete):
             return
-        self.report(key, dict(self.local.get(job.kind, job.name).status))
+        self.report(key, status)
 
     def end(self, key: tuple[str, str]) -> None:
         kind, name = PLURALS[key[0]], key[1]

@@ -16,7 +16,8 @@ DOCUMENTED = {
         "kubernetes", "kubernetes.client", "kubernetes.client.exceptions", "kubernetes.config", "kubernetes.utils",
         "kubernetes.watch",
     },
-    "optuna": {"optuna", "optuna.distributions", "optuna.samplers", "optuna.storages.journal", "optuna.trial"},
+    "optuna": {"optuna", "optuna.distributions", "optuna.samplers", "optuna.storages.journal", "optuna.study",
+        "optuna.trial"},
 }  # fmt: skip
 """Modules with a reference page; importing any other one of these libraries needs a row."""
 

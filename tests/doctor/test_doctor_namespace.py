@@ -62,7 +62,17 @@ def test_katibs_own_namespace_is_a_dangerous_place_for_trials() -> None:
 
 def test_every_kind_must_be_known() -> None:
     assert levels()["kinds-known"] == "pass"
-    assert levels(unknown_kinds=["Experiment"])["kinds-known"] == "fail"
+    assert levels(unknown_kinds=["Job"])["kinds-known"] == "fail"
+
+
+def test_a_cluster_without_katib_is_well() -> None:
+    engine = [Controller(name=name, namespace="kubeflow", ready=1) for name in ("podium-engine", "training-operator")]
+    found = levels(katib=False, labels={}, controllers=engine)
+    assert "injection-label" not in found
+    assert (found["kinds-known"], found["controllers-run"]) == ("pass", "pass")
+    assert levels(katib=False, labels={}, controllers=engine[1:])["controllers-run"] == "warn"
+    bare = levels(katib=False, labels={}, controllers=engine[1:], unknown_kinds=["Experiment", "Trial"])
+    assert (bare["kinds-known"], bare["no-experiments"], bare["controllers-run"]) == ("pass", "note", "pass")
 
 
 @pytest.mark.parametrize("kind", ["PyTorchJob", "TrainJob"])
@@ -311,6 +321,7 @@ def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
         "pods-refused",
         "storage-credentials",
         "guards-itself",
+        "no-experiments",
         "store-checks-before-it-stores",
     }
     assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - silent
@@ -549,8 +560,7 @@ def test_an_empty_cluster_fails_with_a_hint_for_each_thing(api: type[Namespace])
         "/apis/apps/v1/deployments": {"items": []},
     }
     found = bad(examine())
-    assert {name for name, finding in found.items() if finding.level == "fail"} == {"injection-label", "kinds-known"}
-    assert found["injection-label"].hint == f"kubectl label namespace team {INJECTION}=enabled"
+    assert {name for name, finding in found.items() if finding.level == "fail"} == {"kinds-known"}
     assert all(finding.hint for finding in found.values())
 
 

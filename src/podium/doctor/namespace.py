@@ -7,7 +7,7 @@ from typing import Any
 from podium.cluster.kubernetes.api import webhook_hint
 from podium.cluster.kubernetes.refusals import ADDED_HINTS, refusal_hint
 from podium.doctor.report import Report
-from podium.doctor.snapshot import CONFIG_MAP, CONTROLLERS, TRAINERS, NamespaceSnapshot
+from podium.doctor.snapshot import CONFIG_MAP, ENGINE, KATIB, TRAINERS, NamespaceSnapshot
 from podium.heartbeat import doing
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import ENFORCE
@@ -23,8 +23,6 @@ rule = NAMESPACE_RULES.rule
 
 _HINTS = {
     "PyTorchJob": "install the Kubeflow training operator 1.9, or Kubeflow Trainer 2.2 or later",
-    "Experiment": "install Katib 0.19",
-    "Trial": "install Katib 0.19",
     "Job": "check that the address is that of a Kubernetes API server",
 }
 
@@ -50,7 +48,7 @@ def namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 @rule("fail", "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.")
 def injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"namespace {snapshot.namespace}"
-    if snapshot.exists is False:
+    if snapshot.exists is False or not snapshot.katib:
         return
     if snapshot.namespace in _homes_of_katib(
         snapshot
@@ -82,26 +80,35 @@ def _homes_of_katib(snapshot: NamespaceSnapshot) -> set[str]:
 @rule("fail", "The API server takes only kinds that it knows.")
 def kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     distributed = [kind for kind in TRAINERS if kind not in snapshot.unknown_kinds]
-    unknown = [kind for kind in snapshot.unknown_kinds if kind not in TRAINERS]
+    unknown = [kind for kind in snapshot.unknown_kinds if kind not in (*TRAINERS, "Experiment", "Trial")]
     if not distributed:
         what = f"the server knows neither {' nor '.join(TRAINERS)}"
         yield Violation(what, "custom resources", _HINTS["PyTorchJob"])
     for kind in unknown:
         yield Violation(f"the server does not know {kind}", "custom resources", _HINTS[kind])
     if distributed and not unknown:
-        yield fine(f"{', '.join(distributed)}, Experiment and Trial are known", "custom resources")
+        known = [*distributed, *(kind for kind in ("Experiment", "Trial") if kind not in snapshot.unknown_kinds)]
+        yield fine(f"known: {', '.join(known)}", "custom resources")
+
+
+@rule("note", "The loop of a sweep then runs in its step or command, and its trials are jobs of the namespace.")
+def no_experiments(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    if "Experiment" in snapshot.unknown_kinds:
+        what = "the server knows no Experiments: whoever asks for a sweep runs it, the step or the command"
+        yield Violation(what, "custom resources", "kubectl apply -k deploy/engine lets people apply Experiments too")
 
 
 @rule("fail", "Objects without their controller stay as they are for good.")
 def controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.controllers is None:
-        hint = "ask an administrator whether Katib and the training operator run"
+        hint = "ask an administrator whether the training operator runs, and Katib or podium-engine"
         yield Violation("Deployments may not be listed", "controllers", hint, level="note")
         return
     running = {controller.name: controller for controller in snapshot.controllers}
     trainers = [name for kind, name in TRAINERS.items() if kind not in snapshot.unknown_kinds]
     trainers = [name for name in trainers if name in running] or trainers[:1]
-    for name in (name for name in CONTROLLERS if name not in TRAINERS.values() or name in trainers):
+    engines = KATIB if snapshot.katib else () if "Experiment" in snapshot.unknown_kinds else (ENGINE,)
+    for name in (*engines, *trainers):
         if name not in running:
             hint = "install it, unless it runs under another name"
             yield Violation(f"no Deployment {name}", "controllers", hint, level="warn")
@@ -123,7 +130,7 @@ def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         hint = "kubectl apply -k deploy, or bind the Role podium-steps"
         yield Violation(f"missing: {', '.join(snapshot.missing)}", where, hint)
     else:
-        yield fine("jobs, experiments, trials, pods and logs: all that is needed", where)
+        yield fine("jobs, sweeps, pods and logs: all that is needed", where)
 
 
 @rule("fail", "Steps learn from it where models and data lie; the keys are in a Secret.")

@@ -15,7 +15,9 @@ from podium.doctor.snapshot import (
     CONTROLLERS,
     KINDS,
     RIGHTS,
+    SERVED,
     TRAINERS,
+    UNSERVED,
     Controller,
     NamespaceSnapshot,
     Refusal,
@@ -74,6 +76,16 @@ def find_unknown_kinds(api: Api) -> list[str]:
     return missing
 
 
+def serves_katib(api: Api) -> bool:
+    """Return whether the server knows Katib's own kinds; it counts as known where that may not be asked."""
+    where = api_resource("Experiment")
+    try:
+        group = ask(api, "discover Katib", api.custom.get_api_resources, where.group, where.version)
+    except NotFound:
+        return False
+    return group is None or any(known.name == "suggestions" for known in group.resources)
+
+
 def find_controllers(api: Api) -> list[Any] | None:
     """Return the Deployments of controllers in any namespace; None if Deployments may not be listed there."""
     from kubernetes import client
@@ -90,15 +102,20 @@ def _controller(deployment: Any) -> Controller:
     return Controller(name=deployment.metadata.name, namespace=deployment.metadata.namespace, ready=ready or 0)
 
 
-def find_missing_rights(api: Api, account: str | None, secret: str | None) -> list[str] | None:
+def find_missing_rights(
+    api: Api, account: str | None, secret: str | None, unknown_kinds: Sequence[str]
+) -> list[str] | None:
     """Ask the server for each right; None if it may not be asked (for another account).
 
     Args:
         api: The API server.
         account: A service account; oneself if None.
         secret: Name of the storage's Secret, if it is known.
+        unknown_kinds: Kinds that the server does not know.
     """
-    rights = [(group, plural, verb, "") for group, plural, verbs in RIGHTS for verb in verbs]
+    needless = SERVED if "Experiment" in unknown_kinds else UNSERVED
+    needed = [(group, plural, verbs) for group, plural, verbs in RIGHTS if plural not in needless]
+    rights = [(group, plural, verb, "") for group, plural, verbs in needed for verb in verbs]
     rights.append(("", "configmaps", "get", CONFIG_MAP))
     rights += [("", "secrets", "get", secret)] if secret else []
     missing = []
@@ -306,9 +323,10 @@ def see(
         exists=exists,
         labels=labels,
         unknown_kinds=unknown_kinds,
+        katib=serves_katib(api),
         controllers=None if controllers is None else list(map(_controller, controllers)),
         who=account or "you",
-        missing=find_missing_rights(api, account, secret_name),
+        missing=find_missing_rights(api, account, secret_name, unknown_kinds),
         storage=storage,
         secret_keys=None if secret is None else sorted(secret),
         endpoint=look_at_endpoint(api, storage),

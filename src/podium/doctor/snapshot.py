@@ -21,14 +21,19 @@ RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("", "events", ("list",)),
     ("", "namespaces", ("get",)),
     ("kueue.x-k8s.io", "workloads", ("list",)),
+    ("coordination.k8s.io", "leases", ("create", "get", "update", "delete")),
 )
 """(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
+
+SERVED, UNSERVED = ("experiments", "trials"), ("leases",)
+"""Resources that are needed where the cluster serves Experiments, and those that are needed where it does not."""
 
 KINDS = ("PyTorchJob", TRAINJOB, "Experiment", "Trial", "Job")
 TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-controller-manager"}
 """Controller by kind of distributed job; one of the kinds is enough."""
 
-CONTROLLERS = ("katib-controller", "katib-db-manager", *TRAINERS.values())
+KATIB, ENGINE = ("katib-controller", "katib-db-manager"), "podium-engine"
+CONTROLLERS = (*KATIB, ENGINE, *TRAINERS.values())
 CONFIG_MAP = "podium-storage"
 
 
@@ -86,6 +91,9 @@ class NamespaceSnapshot:
     labels: Mapping[str, str] | None = None
     unknown_kinds: Sequence[str] = ()
     """Kinds that the API server does not know."""
+
+    katib: bool = True
+    """Whether the API server knows Katib's own kinds."""
 
     controllers: Sequence[Controller] | None = None
     """Those of CONTROLLERS that were found."""

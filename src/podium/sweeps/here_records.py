@@ -71,7 +71,7 @@ class HereRecords(LocalRecords):
 
     def claim(self, trial: Trial) -> Trial:
         """Return the trial as it is: its job goes on without this process; one that was to be removed is removed."""
-        self._store.claim("Trial", trial.name)
+        self._loops.store.claim("Trial", trial.name)
         job = trial.workload.kind, trial.name
         if not has_ended(trial):
             return self._loops.trial(trial.name)  # without the end that the store gives one that was stopped
@@ -102,7 +102,7 @@ class HereRecords(LocalRecords):
             self._copy("Experiment", self.name)
 
     def _copy(self, kind: str, name: str, file: str = "object.json") -> None:
-        self._loops.copy.write(self._store.path(kind, name) / file, self._leadership)
+        self._loops.copy.write(self._loops.store.path(kind, name) / file, self._leadership)
 
 
 class StateCopy:
