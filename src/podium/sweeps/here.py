@@ -38,7 +38,7 @@ from podium.storage import Storage, connect
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.here_records import HereRecords, StateCopy
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.pod_trial import refuse_what_pods_lack
+from podium.sweeps.pod_trial import jobs_of_trials, refuse_what_pods_lack
 
 OWN = ("Experiment", "Trial")
 """Kinds that this process keeps where the API server does not."""
@@ -201,7 +201,11 @@ class Loops(LocalSweeps):
 
     def supervisor(self, experiment: Experiment) -> Supervisor:
         leadership = self._leads.pop(experiment.name, None) or self.lead(experiment, self._patience)
-        return _Loop(self, experiment, leadership)
+        try:
+            return _Loop(self, experiment, leadership)
+        except BaseException:  # its trials cannot run here
+            leadership.delete()
+            raise
 
     def controller(self, experiment: Experiment, leadership: Leadership) -> ExperimentController:
         """Return what runs an Experiment while a leadership lasts."""
@@ -257,8 +261,9 @@ class Loops(LocalSweeps):
 
     def remove(self, kind: str, name: str) -> None:
         trials = self.trials(name) if kind == "Experiment" else ()
+        for job in jobs_of_trials(self.namespace, name, trials):
+            self.namespace.api.delete(*job)
         for trial in trials:
-            self.namespace.api.delete(trial.workload.kind, trial.name)
             self.store.remove("Trial", trial.name)
         super().remove(kind, name)
         self.copy.drop([self.store.path("Trial", trial.name) for trial in trials] + [self.store.path(kind, name)])
