@@ -38,8 +38,8 @@ def adapt(
             a name is no longer searched. Empty text and 0 leave a flag alone. Another trainer gets none of them.
         image: Returns the image that takes the place of one in the Experiment.
         gpus: GPUs of every replica, requests and limits alike; 0 leaves them to the Experiment.
-        workers: Those of every trial beside its master; with 0 trials of podium's trainer have none, others those of the
-            Experiment.
+        workers: Those of every trial beside its master. With 0, trials of podium's trainer have none, and others those
+            of the Experiment.
         **changes: As customize takes them.
 
     Raises:
