@@ -86,6 +86,12 @@ def test_the_same_experiment_is_read_from_any_source(
     assert swept.to_sdk().spec.max_trial_count == 3
 
 
+def test_counts_go_by_the_names_of_the_pipelines_too(parabola: dict[str, Any], home: Path) -> None:
+    begun = podium.sweep(parabola, max_trials=2, parallel_trials=1)
+    assert begun.experiment.limits.parallel == 1
+    assert len(begun.results) == 2
+
+
 def test_a_sweep_goes_on_with_more_trials(parabola: dict[str, Any], home: Path) -> None:
     sweep = podium.sweep(parabola, trials=1)
     (first,) = sweep.results

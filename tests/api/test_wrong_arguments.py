@@ -38,6 +38,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "data of a sweep": (lambda: podium.sweep("random", data="nowhere"), "there are no data at "),
     "data to train on": (lambda: podium.train("nowhere"), "there are no data at "),
     "a setting of a sweep": (lambda: podium.sweep("random", trails=3), "did you mean trials?"),
+    "one setting twice": (
+        lambda: podium.sweep("random", trials=3, max_trials=4),
+        "trials and max_trials are one setting",
+    ),
     "an Experiment": (lambda: podium.sweep("nothing"), "no bundled experiment is called 'nothing'"),
     "a dataset": (lambda: podium.load_dataset("nowhere"), "there is no dataset.json in "),
     "a model": (lambda: podium.open_model("nowhere"), "there is no model under "),

@@ -35,7 +35,7 @@ def experiment(container: dict[str, Any], *, searched: tuple[str, ...] = ("rate"
 def trial_of(given: Experiment, data: str = "/data", root: str = "/trials") -> Container:
     """Return the container of a trial of the sweep."""
     fixed = {"epochs": 3, "seed": 1, "model": "fast"}
-    adapted = locate(adapt(given, fixed=fixed, name="sweep", image=lambda own: own), data=data, root=root)
+    adapted = locate(adapt(given, fixed=fixed, name="sweep", image_for=lambda own: own), data=data, root=root)
     job = adapted.render("sweep-1", {parameter.name: "0.5" for parameter in adapted.space})
     ((_, container),) = job.containers()
     assert container.env["PODIUM_DATA"].value == data

@@ -6,7 +6,7 @@ from podium.manifests.experiment import Experiment, load
 from podium.manifests.experiment.adapt import adapt, flags_of
 from podium.manifests.experiment.webhook_rules import admit
 
-RUN: dict[str, Any] = {"name": "sweep-1", "image": lambda own: own}
+RUN: dict[str, Any] = {"name": "sweep-1", "image_for": lambda own: own}
 
 
 def test_a_finished_sweep_keeps_no_suggestion_service() -> None:

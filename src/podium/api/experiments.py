@@ -1,14 +1,13 @@
 """Experiments from files, objects and SDK objects, made ready for the cluster that runs them."""
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from podium.cluster.base import Cluster
-from podium.errors import InvalidInput, NotFound, suggestion
-from podium.manifests.experiment import Experiment, customize, load
+from podium.errors import InvalidInput, NotFound
+from podium.manifests.experiment import Changes, Experiment, customize, load
 from podium.manifests.experiment.config_maps import with_template
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import WARM_START
@@ -16,23 +15,6 @@ from podium.manifests.placement import Pods, place
 from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
 from podium.storage import absolute
-
-CHANGES = inspect.signature(customize).parameters.keys() - {"experiment", "name", "flags", "output", "annotations"}
-"""What customize changes besides."""
-
-SETTINGS = {
-    "data",
-    "storage",
-    "cluster",
-    "trials",
-    "parallel",
-    "flags",
-    "warm_start",
-    "queue",
-    "queue_priority",
-    "images",
-}
-"""The settings of podium.sweep, for a hint about a misspelled one."""
 
 R = TypeVar("R", Workload, Experiment)
 
@@ -81,7 +63,7 @@ def changed(
     config_maps: Sequence[Path] = (),
     queue: str = "",
     queue_priority: str = "",
-    **changes: Any,
+    **changes: Unpack[Changes],
 ) -> Experiment:
     """Read an Experiment and change it.
 
@@ -100,9 +82,6 @@ def changed(
     Raises:
         InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for it.
     """
-    for change in changes:
-        if change not in CHANGES:
-            raise InvalidInput(f"a sweep has no setting {change!r}", suggestion(change, sorted(CHANGES | SETTINGS)))
     given: dict[str, str | None] = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
     experiment = read(source, given.get("--model") or "", config_maps)
     if data:

@@ -1,9 +1,10 @@
 """A sweep: an Experiment that runs on this machine or on a cluster, from its start to its best model."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from podium.api import experiments
 from podium.api.best import Best, model_of
@@ -12,10 +13,10 @@ from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
 from podium.api.trials import TrialProgress, failed, failure, finished, leaderboard_of, measured, trials_of
 from podium.cluster.base import Cluster
-from podium.errors import NotFound, suggestion
+from podium.errors import InvalidInput, NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
-from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
+from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard
 from podium.manifests.names import named
 from podium.notebook import LiveCell, Log, in_notebook, say
 from podium.settings import Settings
@@ -251,8 +252,9 @@ def sweep(
     queue: str = "",
     queue_priority: str = "",
     images: Mapping[str, str | Path] | None = None,
+    config_maps: Sequence[Path] = (),
     wait: bool = True,
-    **changes: Any,
+    **changes: Unpack[Changes],
 ) -> Sweep:
     """Run an Experiment, and show its trials as they come.
 
@@ -272,9 +274,9 @@ def sweep(
         queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         images: Directories that stand for images on this machine.
+        config_maps: Files of ConfigMaps that may hold the trial template.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
-        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``; ``config_maps``, files
-            of ConfigMaps that may hold the trial template.
+        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.
@@ -289,13 +291,25 @@ def sweep(
         >>> sweep.best.value
         0.0
     """
+    for change in changes:
+        if change not in Changes.__annotations__:
+            known = {*inspect.signature(sweep).parameters, *Changes.__annotations__} - {"experiment", "changes"}
+            raise InvalidInput(f"a sweep has no setting {change!r}", suggestion(change, sorted(known)))
+    changes["max_trials"] = _either("trials", trials, "max_trials", changes.get("max_trials"))
+    changes["parallel_trials"] = _either("parallel", parallel, "parallel_trials", changes.get("parallel_trials"))
     output = output or (f"{absolute(storage)}/trials" if storage else None)
     changed = experiments.changed(
-        experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, max_trials=trials,
-        parallel_trials=parallel, queue=queue, queue_priority=queue_priority, **changes,
+        experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, config_maps=config_maps,
+        queue=queue, queue_priority=queue_priority, **changes,
     )  # fmt: skip
     begun = begin(changed, ClusterSpec.of(cluster, images=images), exact=name is not None, data=data, output=output)
     return begun.wait() if wait else begun
+
+
+def _either(short: str, value: int | None, name: str, other: int | None) -> int | None:
+    if value is not None and other is not None:
+        raise InvalidInput(f"{short} and {name} are one setting, but both are given", f"leave out {name}")
+    return other if value is None else value
 
 
 def begin(

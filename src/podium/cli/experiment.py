@@ -110,9 +110,8 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, **o
       podium experiment run tpe --name second --warm-start tpe
       podium experiment run sweep.yaml --cluster kubernetes://team
     """
-    trials, parallel = options.pop("max_trials"), options.pop("parallel_trials")
     with notifier.about("Experiment") as notice:
-        begun = podium.sweep(source, cluster=spec, trials=trials, parallel=parallel, wait=False, **options)
+        begun = podium.sweep(source, cluster=spec, wait=False, **options)
         notice.run = begun.name
         with closing(begun):
             notice.metrics = follow_to_end(begun, as_json)

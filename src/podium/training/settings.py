@@ -92,9 +92,10 @@ class SweepSettings:
         experiment = self._as_kind(experiment, admits)
         fixed = decided(epochs=self.trial_epochs, network=self.model, seed=self.seed, gpus=target.gpus_per_worker)
         seeded = self.seed and "random_state" in experiment.algorithm.facts.settings
+        own_workers = not self.trial_workers and not experiment.uses_builtin_trainer
         return adapt(
-            experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image=target.image,
-            max_trials=self.max_trials, workers=self.trial_workers,
+            experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image_for=target.image,
+            max_trials=self.max_trials, workers=None if own_workers else self.trial_workers,
             parallel_trials=min(self.parallel_trials, self.max_trials), seed=self.seed if seeded else None,
             labels=run.labels, owner=run.owner,
         )  # fmt: skip

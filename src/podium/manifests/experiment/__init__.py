@@ -1,12 +1,13 @@
 """Katib Experiments and their Trials: read, checked, changed and rendered."""
 
-from podium.manifests.experiment.build import customize
+from podium.manifests.experiment.build import Changes, customize
 from podium.manifests.experiment.experiment import Experiment, Objective
 from podium.manifests.experiment.rules import check, examine
 from podium.manifests.experiment.source import bundled, load, parse
 from podium.manifests.experiment.trial import Trial, best_trial, leaderboard, news
 
 __all__ = [
+    "Changes",
     "Experiment",
     "Objective",
     "Trial",

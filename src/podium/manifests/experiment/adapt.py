@@ -1,10 +1,10 @@
 """Adapt an Experiment to a run: its data, its trials' outputs, and what else the run decides."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Unpack
 
 from podium.errors import Failed
-from podium.manifests.experiment.build import customize, own_name, with_primary_containers
+from podium.manifests.experiment.build import Changes, customize, own_name, with_primary_containers
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import meta_key
 from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, flag_name, read_flags
@@ -25,21 +25,20 @@ def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any
 def adapt(
     experiment: Experiment,
     *,
+    name: str,
     fixed: Mapping[str, Any],
-    image: Callable[[str], str],
+    image_for: Callable[[str], str],
     gpus: int = 0,
-    workers: int = 0,
-    **changes: Any,
+    **changes: Unpack[Changes],
 ) -> Experiment:
     """Make an Experiment part of a run, with placeholders for data and output that ``locate`` replaces.
 
     Args:
+        name: metadata.name.
         fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment searches under such
             a name is no longer searched. Empty text and 0 leave a flag alone. Another trainer gets none of them.
-        image: Returns the image that takes the place of one in the Experiment.
+        image_for: Returns the image that takes the place of one in the Experiment.
         gpus: GPUs of every replica, requests and limits alike; 0 leaves them to the Experiment.
-        workers: Those of every trial beside its master. With 0, trials of podium's trainer have none, and others those
-            of the Experiment.
         **changes: As customize takes them.
 
     Raises:
@@ -59,13 +58,11 @@ def adapt(
         _drop(spec, "parameters", "name", fixed_names)
         _drop(template, "trialParameters", "reference", fixed_names)
 
-    adapted = customize(
-        experiment.changed(prepare), flags=given, workers=workers if workers or builtin else None, **changes
-    )
+    adapted = customize(experiment.changed(prepare), name=name, flags=given, **changes)
     searched = [name for name, reference in adapted.template.parameters if meta_key(reference) is None]
 
     def connect(container: dict[str, Any], wrapped: bool) -> None:
-        container["image"] = image(str(container.get("image") or ""))
+        container["image"] = image_for(str(container.get("image") or ""))
         connect_trainer(container, searched, quoted=wrapped)
 
     connected = with_primary_containers(adapted, connect)

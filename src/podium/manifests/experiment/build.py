@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.experiment import Experiment
@@ -16,100 +16,117 @@ OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
 
 
+class Changes(TypedDict, total=False):
+    """What ``customize`` changes besides; what is left out, or None, stays."""
+
+    namespace: str | None
+    """metadata.namespace"""
+
+    image: str | None
+    """Image of the primary container in every replica."""
+
+    max_trials: int | None
+    """spec.maxTrialCount; parallelTrialCount and maxFailedTrialCount are lowered to it if they are above."""
+
+    parallel_trials: int | None
+    """spec.parallelTrialCount"""
+
+    max_failed_trials: int | None
+    """spec.maxFailedTrialCount"""
+
+    goal: float | None
+    """spec.objective.goal"""
+
+    seed: int | None
+    """``random_state`` of the algorithm."""
+
+    resume_policy: str | None
+    """spec.resumePolicy"""
+
+    workers: int | None
+    """Pods of a PyTorchJob or TrainJob trial beside the first one."""
+
+    resources: Mapping[str, Any] | None
+    """``limits`` and ``requests`` of the primary container in every replica."""
+
+    env: Sequence[Mapping[str, Any]] | None
+    """Entries as in a pod spec, added to the primary container of every replica; equal names are replaced."""
+
+    labels: Mapping[str, str] | None
+    """Added to the Experiment's and to each trial's job."""
+
+    owner: Mapping[str, Any] | None
+    """The Experiment's owner reference."""
+
+
 def customize(
     experiment: Experiment,
     *,
     name: str | None = None,
-    namespace: str | None = None,
-    image: str | None = None,
     flags: Mapping[str, str | None] | None = None,
     output: str | None = None,
-    max_trials: int | None = None,
-    parallel_trials: int | None = None,
-    max_failed_trials: int | None = None,
-    goal: float | None = None,
-    seed: int | None = None,
-    resume_policy: str | None = None,
-    workers: int | None = None,
-    resources: Mapping[str, Any] | None = None,
-    env: Sequence[Mapping[str, Any]] | None = None,
-    labels: Mapping[str, str] | None = None,
     annotations: Mapping[str, str] | None = None,
-    owner: Mapping[str, Any] | None = None,
+    **changes: Unpack[Changes],
 ) -> Experiment:
     """Return an Experiment with some things changed; what is None stays.
 
     Args:
         name: metadata.name.
-        namespace: metadata.namespace.
-        image: Image of the primary container in every replica.
         flags: Flags of the trainer by name (``--data``): replaced where the template has them, else added at the end;
             a flag whose value is None is removed. What a given flag searched over is searched no more. In a container
             whose command Katib hands to a shell, a value with blanks or other special characters is quoted.
         output: Where each trial leaves its model, below its own name: the trainer's ``--output``.
-        max_trials: spec.maxTrialCount; parallelTrialCount and maxFailedTrialCount are lowered to it if they are above.
-        parallel_trials: spec.parallelTrialCount.
-        max_failed_trials: spec.maxFailedTrialCount.
-        goal: spec.objective.goal.
-        seed: ``random_state`` of the algorithm.
-        resume_policy: spec.resumePolicy.
-        workers: Pods of a PyTorchJob or TrainJob trial beside the first one.
-        resources: ``limits`` and ``requests`` of the primary container in every replica.
-        env: Entries as in a pod spec, added to the primary container of every replica; equal names are replaced.
-        labels: Added to the Experiment's and to each trial's job.
         annotations: Added to the Experiment's.
+        **changes: What else changes, see Changes.
 
     Raises:
         InvalidInput: A value makes no sense here, or a field of the manifest is of another type than it must be.
     """
-
-    def change(manifest: dict[str, Any]) -> None:
-        owners = [dict(owner)] if owner else None
-        merge(manifest, ("metadata",), present(name=name, namespace=namespace, ownerReferences=owners))
-        for field, values in (("annotations", annotations), ("labels", labels)):
-            if values:
-                merge(manifest, ("metadata", field), values)
-        merge(manifest, ("spec",), present(resumePolicy=resume_policy))
-        _set_search(manifest["spec"], goal, seed)
-        _set_counts(manifest["spec"], max_trials, parallel_trials, max_failed_trials)
-        if given:
-            _drop_unused(manifest)
-
-    def change_job(editor: JobEditor) -> None:
-        if labels:
-            editor.label(labels)
-        if workers is not None:
-            editor.set_workers(workers)
-
     if not experiment.template.workload.manifest:
-        in_job: dict[str, Any] = {"workers": workers, "flags": flags, "env": env, "image": image}
-        for setting, value in {**in_job, "resources": resources}.items():
+        given_in_job = ("workers", "env", "image", "resources")
+        in_job = {"flags": flags, **{setting: changes.get(setting) for setting in given_in_job}}
+        for setting, value in in_job.items():
             if value:
                 raise InvalidInput(f"{setting} go with a trialSpec, but this Experiment has none", "write a trialSpec")
     given = dict(flags or {})
     if output:
         experiment, own = own_name(experiment)
         given["--output"] = f"{output}/{own}"
-    edited = experiment.changed_job(change_job)
-    return _with_containers(edited, given, env or (), present(image=image, resources=resources)).changed(change)
+    edited = _with_job(experiment, given, changes)
+
+    def change(manifest: dict[str, Any]) -> None:
+        owners = [dict(owner)] if (owner := changes.get("owner")) else None
+        identity = present(name=name, namespace=changes.get("namespace"), ownerReferences=owners)
+        merge(manifest, ("metadata",), identity)
+        for field, values in (("annotations", annotations), ("labels", changes.get("labels"))):
+            if values:
+                merge(manifest, ("metadata", field), values)
+        merge(manifest, ("spec",), present(resumePolicy=changes.get("resume_policy")))
+        _set_search(manifest["spec"], changes.get("goal"), changes.get("seed"))
+        _set_counts(manifest["spec"], changes)
+        if given:
+            _drop_unused(manifest)
+
+    return edited.changed(change)
 
 
-def _with_containers(
-    experiment: Experiment,
-    flags: Mapping[str, str | None],
-    env: Sequence[Mapping[str, Any]],
-    fields: Mapping[str, Any],
-) -> Experiment:
+def _with_job(experiment: Experiment, flags: Mapping[str, str | None], changes: Changes) -> Experiment:
     for flag in flags:
         if not flag.startswith("--"):
             raise InvalidInput(f"not a flag: {flag!r}", f"did you mean --{flag.lstrip('-')}?")
 
-    def change(container: dict[str, Any], wrapped: bool) -> None:
-        container |= unshared(fields)
-        set_env(container, env)
+    def change_job(editor: JobEditor) -> None:
+        if labels := changes.get("labels"):
+            editor.label(labels)
+        if (workers := changes.get("workers")) is not None:
+            editor.set_workers(workers)
+
+    def change_container(container: dict[str, Any], wrapped: bool) -> None:
+        container |= unshared(present(image=changes.get("image"), resources=changes.get("resources")))
+        set_env(container, changes.get("env") or ())
         set_flags(container, flags, quoted=wrapped)
 
-    return with_primary_containers(experiment, change)
+    return with_primary_containers(experiment.changed_job(change_job), change_container)
 
 
 def own_name(experiment: Experiment) -> tuple[Experiment, str]:
@@ -143,9 +160,12 @@ def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, 
     return experiment.changed_job(change_each)
 
 
-def _set_counts(spec: dict[str, Any], most: int | None, parallel: int | None, failed: int | None) -> None:
+def _set_counts(spec: dict[str, Any], changes: Changes) -> None:
+    most, parallel = changes.get("max_trials"), changes.get("parallel_trials")
     require(most is None or most >= 1, "max_trials >= 1", max_trials=most)  # the others are lowered to it
-    given = present(maxTrialCount=most, parallelTrialCount=parallel, maxFailedTrialCount=failed)
+    given = present(
+        maxTrialCount=most, parallelTrialCount=parallel, maxFailedTrialCount=changes.get("max_failed_trials")
+    )
     spec |= given
     if most is not None:
         for field in ("parallelTrialCount", "maxFailedTrialCount"):
