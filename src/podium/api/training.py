@@ -11,6 +11,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import check_here
 from podium.api.jobs import Job
 from podium.api.launched import Session
+from podium.cluster import traits_of
 from podium.documents import load_yaml, read_text
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.frames import data_frame
@@ -227,7 +228,7 @@ def _begin(data: str, spec: ClusterSpec, settings: TrainSettings, target: Launch
 def _storage(named: str | Path | None, spec: ClusterSpec) -> str:
     if named:
         return absolute(named)
-    return "" if spec.url.startswith("kubernetes:") else Settings.from_environment().storage
+    return Settings.from_environment().storage if traits_of(spec.url).shares_files else ""
 
 
 def _settings(

@@ -21,7 +21,7 @@ from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT, less_is_better
 from podium.notebook import say
 from podium.settings import Settings
-from podium.storage import absolute
+from podium.storage import absolute, local_path
 from podium.training.target import TRAINER_IMAGE
 
 CONTAINER = "training"
@@ -287,7 +287,7 @@ def plan(
 
 def _remote(storage: str | Path | None) -> str:
     text = str(storage or "")
-    if not text.startswith(("s3://", "minio://")):
+    if not text or local_path(text) is not None:
         problem = f"the cluster's pods cannot read code from {text or 'this machine'}, nor write models there"
         raise InvalidInput(problem, "name a storage: s3://BUCKET/PREFIX")
     return text.rstrip("/")

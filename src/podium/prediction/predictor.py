@@ -20,7 +20,7 @@ from podium.prediction.command import CommandModel
 from podium.prediction.directory import fetch_model, model_files, require_model
 from podium.prediction.predictions import Outcome, Predictions
 from podium.scoring import OnnxModel
-from podium.storage import absolute, path_of
+from podium.storage import absolute, local_path
 
 if TYPE_CHECKING:
     from podium.data.items import Batch
@@ -239,7 +239,8 @@ def open_model(uri: str | Path) -> Predictor:
     if where.rpartition("/")[2] in (ONNX, COMMAND):
         where, _, file = where.rpartition("/")
     require_model(where)
-    folder: list[Path] = [Path(path_of(where))] if where.startswith(("/", "file://")) else []
+    here = local_path(where)
+    folder = [here] if here else []
 
     def local() -> Path:
         if not folder:

@@ -10,7 +10,7 @@ from podium.documents import parse, read_json
 from podium.errors import PodiumError
 from podium.report.leaderboard import Leaderboard
 from podium.runner.record import RunRecord
-from podium.storage import path_of
+from podium.storage import local_path
 from podium.tables import screen_width, table
 from podium.terminal import Styled
 from podium.text import figure, harmless, relative
@@ -161,8 +161,7 @@ def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
 
 
 def _paths(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
-    store = outcome["storage"]
-    store = path_of(store) if store.startswith("file://") else store
+    store = str(local_path(outcome["storage"]) or outcome["storage"])
     model = f"{relative(store)}/models/{decision['model_name']}/versions/{decision['version']}"
     report = relative(outcome["report"]) or "none: it could not be written"
     return _columns([["model", model], ["report", report], ["run", relative(outcome["directory"])]])

@@ -12,13 +12,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
+from podium.cluster import traits_of
 from podium.documents import parse, parse_member, read_json
 from podium.drafts import appearing
 from podium.errors import Conflict, Failed, InvalidInput, PodiumError, suggestion
 from podium.identity import ATTEMPT
 from podium.kfp.parameters import pairs
 from podium.runner.messages import Event
-from podium.storage import path_of
+from podium.storage import local_path
 from podium.training.base import FIX
 from podium.training.kept_logs import KeptLogs
 
@@ -174,16 +175,17 @@ class RunRecord:
     def candidates(self) -> list[Path]:
         """Directories with the models its attempts trained, those of trials too, as far as they are on this machine."""
         storage = str(self.parameters.get("storage") or "")
-        if not storage.startswith(("file://", "/")):
+        root = local_path(storage)
+        if root is None or not root.is_absolute():
             return []
-        known = (Path(path_of(storage)) / "runs" / self.identity(number + 1) for number in range(self.attempt))
+        known = (root / "runs" / self.identity(number + 1) for number in range(self.attempt))
         return [directory for directory in known if directory.is_dir()]
 
     @property
     def kept_logs(self) -> KeptLogs | None:
         """The logs of what it launched on another cluster; None if all was launched on this machine."""
         storage, cluster = (str(self.parameters.get(name) or "") for name in ("storage", "cluster"))
-        return KeptLogs(storage, self.identity()) if storage and cluster.startswith("kubernetes:") else None
+        return KeptLogs(storage, self.identity()) if storage and cluster and not traits_of(cluster).keeps_logs else None
 
     @property
     def resume_command(self) -> str:

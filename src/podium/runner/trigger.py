@@ -12,7 +12,7 @@ from pathlib import Path
 from podium.documents import parse, read_json
 from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, PodiumError
-from podium.storage import Entry, Storage, connect, is_slip, path_of
+from podium.storage import Entry, Storage, connect, is_slip, local_path
 
 CHANGED = "the data changed; waiting until they stay the same"
 
@@ -52,8 +52,8 @@ class WatchedData:
 
 def _parent(uri: str) -> tuple[str, str]:
     """Return the storage that holds the last part of a URI, and that part; a bucket has none."""
-    if uri.startswith("file://") or "://" not in uri:
-        path = Path(path_of(uri) if "://" in uri else uri).expanduser().resolve()
+    if (path := local_path(uri)) is not None:
+        path = path.expanduser().resolve()
         return str(path.parent), path.name
     scheme, _, rest = uri.rstrip("/").partition("://")
     bucket, slash, name = rest.rpartition("/")
