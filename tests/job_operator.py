@@ -34,6 +34,14 @@ def _without_pod_deadline(editor: JobEditor) -> None:
         template["spec"].pop("activeDeadlineSeconds", None)
 
 
+def _with_one_limit(editor: JobEditor) -> None:
+    """Let the pods of an Indexed Job be started again as often as that of each index together."""
+    spec = editor.body["spec"]
+    if (tries := spec.pop("backoffLimitPerIndex", None)) is not None:
+        spec["backoffLimit"] = tries * spec["completions"]
+        spec.pop("podReplacementPolicy", None)
+
+
 class JobOperator:
     """A loop over the jobs of a World; `with JobOperator(world, directory):`."""
 
@@ -72,7 +80,7 @@ class JobOperator:
             return
         if key not in self.running:
             metadata = {"name": job.name, "labels": job.labels}
-            plain = job.changed_job(_without_pod_deadline)
+            plain = job.changed_job(_without_pod_deadline).changed_job(_with_one_limit)
             plain, printer = self.without_sidecar(plain)
             if printer and not self.local.store.exists("Job", printer["metadata"]["name"]):
                 self.local.create(Workload.parse(printer))
@@ -171,5 +179,8 @@ class JobOperator:
             return False
         self.world.logs[name] = log
         if self.world.objects.get(("pods", name), {}).get("status") != status:
-            self.world.put("pods", {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
+            # The uid is the one that the pod itself reads.
+            uid = f"{self.local.workload(job.kind, job.name).uid}-{replica.name}"
+            metadata = {"name": name, "labels": labels, "uid": uid}
+            self.world.put("pods", {"metadata": metadata, "spec": spec, "status": status})
         return True

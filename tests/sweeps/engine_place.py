@@ -20,14 +20,20 @@ class EngineThread:
 
     Args:
         holder: Its name.
+        storage: URL of the storage of pools.
     """
 
-    def __init__(self, holder: str = "engine-a") -> None:
+    def __init__(self, holder: str = "engine-a", storage: str = "") -> None:
         self.said: list[str] = []
         self.failure: BaseException | None = None
         self.cluster = KubernetesCluster("kubernetes://team")
         self.engine = Engine(
-            self.cluster, holder=holder, image="podium", report=self.said.append, lease_seconds=LEASE_SECONDS
+            self.cluster,
+            holder=holder,
+            image="podium",
+            storage=storage,
+            report=self.said.append,
+            lease_seconds=LEASE_SECONDS,
         )
         self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()

@@ -49,6 +49,7 @@ _OPTIONS = [
     click.option("--image", help="Image of the trials."),
     click.option("--max-trials", type=int, help="Trials in all (spec.maxTrialCount)."),
     click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount)."),
+    click.option("--pool", type=int, help="Pods of a cluster that run the trials one after another."),
     click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
     click.option("--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."),
     click.option("--seed", type=int, help="Seed of the search algorithm (random_state)."),

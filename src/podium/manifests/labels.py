@@ -95,3 +95,9 @@ READINGS = "podium.dev/readings"
 
 KATIB_FINALIZERS = ("clean-metrics-in-db", "update-prometheus-metrics")
 """What Katib's controller holds Trials and Experiments by: without it their deletion would wait for good (observed)."""
+
+POOL = "podium.dev/pool"
+"""Annotation of an Experiment: how many pods run its trials one after another, in place of a pod a trial."""
+
+POOL_STATE = "podium.dev/pool-state"
+"""Annotation of an Experiment with a pool: URL below which its trials are kept."""

@@ -75,10 +75,8 @@ class ApiRecords(Records):
         """Keep what a stopping rule asks of a trial, if the Experiment has one: etcd is no place for every reading."""
         if not self._stops_early:
             return
-        own = [reading for reading in in_order(readings) if reading.name == trial.objective.metric][:KEPT_READINGS]
-        text = json.dumps([[reading.value, reading.time.isoformat()] for reading in own])
         self._leadership.check()
-        change = {"metadata": {"annotations": {READINGS: text}}}
+        change = {"metadata": {"annotations": {READINGS: readings_text(trial, readings)}}}
         self._cluster.api.patch("Trial", trial.name, change, patience=self._leadership.left)
 
     def claim(self, trial: Trial) -> Trial:
@@ -120,3 +118,9 @@ class ApiRecords(Records):
         gone = {field: None for field in before if field not in status}
         self._cluster.api.patch_status(kind, name, {**status, **gone}, patience=self._leadership.left)
         self._written[kind, name] = dict(status)
+
+
+def readings_text(trial: Trial, readings: Sequence[Reading]) -> str:
+    """Write the first readings of a trial's objective for its annotation."""
+    own = [reading for reading in in_order(readings) if reading.name == trial.objective.metric][:KEPT_READINGS]
+    return json.dumps([[reading.value, reading.time.isoformat()] for reading in own])

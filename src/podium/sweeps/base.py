@@ -1,9 +1,10 @@
 """The two seams of the trial loop: where an Experiment and its trials are kept, and how a trial runs and is read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from threading import Event
+from typing import TYPE_CHECKING, Any
 
 from podium.errors import Failed
 from podium.manifests.experiment.experiment import Experiment
@@ -12,6 +13,9 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
 from podium.search.warm_start import Earlier
+
+if TYPE_CHECKING:
+    from podium.sweeps.trials import TrialRun
 
 
 class NoMetricsFile(Failed):
@@ -121,6 +125,12 @@ class Records(ABC):
     @abstractmethod
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
         """Return what runs and reads a trial."""
+
+    def hand_over(
+        self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
+    ) -> "TrialRun | None":
+        """Return what has a trial run elsewhere, None if this process runs it; the arguments are TrialRun's."""
+        return None
 
     @property
     def outlives_engine(self) -> bool:

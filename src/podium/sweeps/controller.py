@@ -236,7 +236,9 @@ class ExperimentController:
     def _begin_trial(self, trial: Trial) -> None:
         name = trial.name
         self._trials[name] = trial
-        run = TrialRun(self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping)
+        run = self._records.hand_over(self.experiment, trial, self._save_trial, self._stopping) or TrialRun(
+            self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping
+        )
         thread = threading.Thread(target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True)
         self._active[name] = run, thread
         thread.start()

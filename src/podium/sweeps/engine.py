@@ -24,6 +24,8 @@ from podium.manifests.resource import Resource
 from podium.sweeps.api_records import ApiRecords
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.pod_trial import refuse_what_pods_lack
+from podium.sweeps.pool import pool_size, refuse_what_pools_lack
+from podium.sweeps.pool_records import PoolRecords
 from podium.sweeps.resume import restartable
 
 LEASE = "podium-engine"
@@ -50,6 +52,7 @@ class Engine:
         cluster: The namespace.
         holder: Name of this process, different from every other engine's.
         image: For the container that prints a trial's metrics file: one with podium.
+        storage: URL of the storage through which pools get their trials; empty for none, and no pools.
         report: Says what it does, a line each.
         lease_seconds: After how long without a sign of life another engine takes over.
     """
@@ -60,10 +63,11 @@ class Engine:
         *,
         holder: str,
         image: str,
+        storage: str = "",
         report: Callable[[str], None],
         lease_seconds: float = DURATION_SECONDS,
     ) -> None:
-        self._cluster, self._image, self._report = cluster, image, report
+        self._cluster, self._image, self._storage, self._report = cluster, image, storage, report
         self._holder, self._lease_seconds = holder, lease_seconds
         self._leadership: Leadership | None = None
         self._running: dict[str, _Running] = {}
@@ -208,12 +212,18 @@ class Engine:
     def _begin(self, experiment: Experiment) -> None:
         assert self._leadership is not None
         refuse_what_pods_lack(check(experiment))
-        records = ApiRecords(self._cluster, experiment, leadership=self._leadership, image=self._image)
+        records = self._records_of(experiment, self._leadership)
         controller = ExperimentController(records, experiment)
         self._running[experiment.name] = _Running(uid=experiment.uid, controller=controller, records=records)
         self.begun += 1
         self._report(f"Experiment {experiment.name}: begun")
         controller.start()
+
+    def _records_of(self, experiment: Experiment, leadership: Leadership) -> ApiRecords:
+        if not pool_size(experiment):
+            return ApiRecords(self._cluster, experiment, leadership=leadership, image=self._image)
+        refuse_what_pools_lack(experiment, self._storage)
+        return PoolRecords(self._cluster, experiment, storage=self._storage, leadership=leadership)
 
     def _refuse(self, name: str, error: InvalidInput) -> None:
         self.refused += 1

@@ -18,7 +18,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
-from podium.cluster.base import R, ReplicaStatus
+from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.api import OUTAGE_SECONDS
@@ -30,6 +30,7 @@ from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.kinds import or_list
+from podium.manifests.labels import EXPERIMENT, POOL_STATE
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
 from podium.pod import POD_NAME, pod_namespace
@@ -39,6 +40,7 @@ from podium.sweeps.controller import ExperimentController
 from podium.sweeps.here_records import HereRecords, StateCopy
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.pod_trial import jobs_of_trials, refuse_what_pods_lack
+from podium.sweeps.pool_store import PoolStore
 
 OWN = ("Experiment", "Trial")
 """Kinds that this process keeps where the API server does not."""
@@ -62,6 +64,7 @@ class NamespaceSweeps(KubernetesCluster):
     def __init__(self, url: str, state: str = "", lease_seconds: float = DURATION_SECONDS) -> None:
         super().__init__(url)
         self._state, self._lease_seconds = state, lease_seconds
+        self._pools: dict[str, PoolStore] = {}
 
     @cached_property
     def loops(self) -> "Loops | None":
@@ -85,28 +88,54 @@ class NamespaceSweeps(KubernetesCluster):
         return own.create(resource) if own else super().create(resource)
 
     def get(self, kind: str, name: str) -> Resource:
-        own = self._own(kind)
-        return own.get(kind, name) if own else super().get(kind, name)
+        if own := self._own(kind):
+            return own.get(kind, name)
+        try:
+            return super().get(kind, name)
+        except NotFound:
+            if kind == "Trial" and (store := self._pool_of(name.rpartition("-")[0])):
+                return store.trial(name)
+            raise
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
-        own = self._own(kind)
-        return own.list(kind, labels) if own else super().list(kind, labels)
+        if own := self._own(kind):
+            return own.list(kind, labels)
+        found = super().list(kind, labels)
+        if kind == "Trial" and not found and (store := self._pool_of((labels or {}).get(EXPERIMENT, ""))):
+            return store.trials()
+        return found
+
+    def _pool_of(self, experiment: str) -> PoolStore | None:
+        """Return where the trials of an Experiment lie that a pool runs; None if the API server has them."""
+        if experiment not in self._pools:
+            try:
+                url = super().get("Experiment", experiment).annotations.get(POOL_STATE) if experiment else None
+            except NotFound:
+                return None
+            if url is None:
+                return None
+            self._pools[experiment] = PoolStore(url)
+        return self._pools[experiment]
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         own = self._own(kind)
         return own.watch(kind, name, timeout) if own else super().watch(kind, name, timeout)
 
     def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
-        own = self._own(kind)
-        return own.logs(kind, name, replica, follow) if own else super().logs(kind, name, replica, follow)
+        if own := self._own(kind):
+            return own.logs(kind, name, replica, follow)
+        store = self._pool_of(name.rpartition("-")[0]) if kind == "Trial" else None
+        return iter(store.log(name)) if store else super().logs(kind, name, replica, follow)
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         own = self._own(kind)
         return own.replicas(kind, name) if own else super().replicas(kind, name)
 
     def failure(self, kind: str, name: str) -> Failed:
-        own = self._own(kind)
-        return own.failure(kind, name) if own else super().failure(kind, name)
+        if own := self._own(kind):
+            return own.failure(kind, name)
+        store = self._pool_of(name.rpartition("-")[0]) if kind == "Trial" else None
+        return Cluster.failure(self, kind, name) if store else super().failure(kind, name)
 
     def stop(self, kind: str, name: str) -> None:
         own = self._own(kind)

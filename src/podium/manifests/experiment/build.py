@@ -11,6 +11,7 @@ from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
 from podium.manifests.fields import present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
+from podium.manifests.labels import POOL
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
@@ -58,6 +59,9 @@ class Changes(TypedDict, total=False):
     owner: Mapping[str, Any] | None
     """The Experiment's owner reference."""
 
+    pool: int | None
+    """Pods of a cluster that run the trials one after another; as many run at a time unless parallel_trials says so."""
+
 
 def customize(
     experiment: Experiment,
@@ -98,7 +102,8 @@ def customize(
         owners = [dict(owner)] if (owner := changes.get("owner")) else None
         identity = present(name=name, namespace=changes.get("namespace"), ownerReferences=owners)
         merge(manifest, ("metadata",), identity)
-        for field, values in (("annotations", annotations), ("labels", changes.get("labels"))):
+        pool = present(**{POOL: None if changes.get("pool") is None else str(changes["pool"])})
+        for field, values in (("annotations", {**(annotations or {}), **pool}), ("labels", changes.get("labels"))):
             if values:
                 merge(manifest, ("metadata", field), values)
         merge(manifest, ("spec",), present(resumePolicy=changes.get("resume_policy")))
@@ -161,8 +166,11 @@ def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, 
 
 
 def _set_counts(spec: dict[str, Any], changes: Changes) -> None:
-    most, parallel = changes.get("max_trials"), changes.get("parallel_trials")
+    most, parallel, pool = changes.get("max_trials"), changes.get("parallel_trials"), changes.get("pool")
     require(most is None or most >= 1, "max_trials >= 1", max_trials=most)  # the others are lowered to it
+    require(pool is None or pool >= 1, "pool >= 1", pool=pool)
+    if pool is not None and parallel is None:
+        parallel = min(pool, most or spec.get("maxTrialCount") or pool)
     given = present(
         maxTrialCount=most, parallelTrialCount=parallel, maxFailedTrialCount=changes.get("max_failed_trials")
     )

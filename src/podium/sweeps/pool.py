@@ -1,0 +1,376 @@
+"""A pool: one Indexed Job whose pods run an Experiment's trials one after another, in place of a pod a trial.
+
+Kubernetes keeps the pods: it starts each index again that fails, with another uid. The engine gives each pod one trial
+at a time through the storage, and takes in what the pod leaves there; see podium.sweeps.pool_store. What comes from a
+pod that no longer has the trial is dropped: a trial counts once, however many pods began it.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+from podium.cluster.kubernetes.api import OUTAGE_SECONDS
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.kubernetes.leadership import Leadership
+from podium.cluster.kubernetes.store_access import find_access
+from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.interrupts import Background
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.fields import items, mapping, present
+from podium.manifests.job_editor import JobEditor, merge, set_env
+from podium.manifests.labels import (
+    EXPERIMENT,
+    ISTIO_INJECT,
+    MANAGED_BY,
+    POOL,
+    QUEUE,
+    QUEUE_PRIORITY,
+    RUN,
+    RUN_NAMESPACE,
+)
+from podium.manifests.workload import Workload
+from podium.search.space import first_values
+from podium.storage import local_path
+from podium.sweeps.pool_store import PoolStore, TrialEnd
+
+POD_UID = "PODIUM_POD_UID"
+"""Variable with the uid of a worker's pod: a pod in place of another has another one."""
+
+TRIES = 6
+"""Times that Kubernetes starts a pod of the pool again: the default of a Job."""
+
+LOOK_SECONDS = 0.1
+"""Between two looks for what workers have left, while trials run."""
+
+PODS_SECONDS = 2.0
+"""Between two looks at the pods."""
+
+_IN_POD = ("name", "image", "command", "args", "env", "workingDir", "ports")
+"""Fields of a container that its process in a worker has; the rest is the pod's."""
+
+
+def pool_size(experiment: Experiment) -> int:
+    """Return how many pods run the trials of an Experiment one after another; 0 if each has pods of its own.
+
+    There are no more than trials run at a time.
+
+    Raises:
+        InvalidInput: The annotation is not a number of pods.
+    """
+    text = experiment.annotations.get(POOL)
+    if text is None:
+        return 0
+    if not text.isascii() or not text.isdigit() or int(text) < 1:
+        raise InvalidInput(f"annotation {POOL} is a number of pods, not {text!r}", f'{POOL}: "8"')
+    limits = experiment.limits
+    return min(int(text), limits.parallel, limits.max_trials or limits.parallel)
+
+
+def refuse_what_pools_lack(experiment: Experiment, storage: str) -> None:
+    """Refuse an Experiment whose trials no pool can run.
+
+    Args:
+        storage: URL of the storage; may be empty.
+
+    Raises:
+        InvalidInput: It says what, and what to do.
+    """
+    hint = f"remove the annotation {POOL}: each trial has pods of its own then"
+    if not storage:
+        raise InvalidInput("a pool needs a storage, but podium-engine has none", "set its variable PODIUM_STORAGE")
+    job = _any_job(experiment)
+    if job.pod_count != 1:
+        raise InvalidInput(f"a worker of a pool runs trials of one pod, but these have {job.pod_count}", hint)
+    pod = mapping(_template(job).get("spec"))
+    names = [str(mapping(container).get("name")) for container in items(pod.get("containers"))]
+    if len(names) > 1:
+        raise InvalidInput(f"a worker of a pool runs one container a trial, but these have {', '.join(names)}", hint)
+    if not mapping(items(pod.get("containers"))[0]).get("image"):
+        raise InvalidInput("a worker of a pool runs in the trials' image, but the template names none", "name one")
+
+
+def _any_job(experiment: Experiment) -> Workload:
+    values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
+    return experiment.render(f"{experiment.name}-pool", values)
+
+
+def _template(job: Workload) -> dict[str, Any]:
+    """Return the pod template of a job's only pod."""
+    return next(template for _, template in JobEditor.of(job.manifest).templates)
+
+
+def as_workers_run(experiment: Experiment) -> Experiment:
+    """Return an Experiment whose trials' job has what a process needs; volumes, Secrets and the like are the pod's."""
+
+    def strip(editor: JobEditor) -> None:
+        for _, template in editor.templates:
+            spec = template["spec"]
+            template["spec"] = present(containers=spec.get("containers"), restartPolicy=spec.get("restartPolicy"))
+        for _, container in editor.containers():
+            kept = {name: value for name, value in container.items() if name in _IN_POD}
+            plain = [entry for entry in items(kept.get("env")) if "valueFrom" not in mapping(entry)]
+            container.clear()
+            container |= {**kept, "env": plain}
+
+    return experiment.changed_job(strip).with_counts({"parallelTrialCount": 1})
+
+
+def pool_job(
+    experiment: Experiment, size: int, url: str, access: Any, owners: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Return the manifest of the Job whose pods are an Experiment's workers.
+
+    They are as the trials' pod: image, resources, volumes, account, security. Their command alone is the worker's.
+
+    Args:
+        experiment: Checked, as stored.
+        size: Number of pods.
+        url: Of the pool's storage.
+        access: What gives the pods access to the storage; None where they need none, or bring their own.
+        owners: Owner references: the Job goes with them.
+    """
+    job = _any_job(experiment)
+    template = _template(job)
+    spec = template["spec"]
+    (container,) = spec["containers"]
+    container["command"] = ["python", "-m", "podium.sweeps.worker", url]
+    container.pop("args", None)
+    own = {entry.get("name") for entry in map(mapping, items(container.get("env")))}
+    if access and own.isdisjoint(entry["name"] for entry in access.env()):
+        set_env(container, access.env())
+    set_env(container, [{"name": POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}])
+    spec["restartPolicy"] = "Never"
+    whose = {name: value for name, value in experiment.labels.items() if name in (RUN, MANAGED_BY)}
+    queue = {name: value for name, value in job.labels.items() if name in (QUEUE, QUEUE_PRIORITY)}
+    labels = {**whose, EXPERIMENT: experiment.name}
+    merge(template, ("metadata", "labels"), {ISTIO_INJECT: "false", **labels})
+    annotations = {name: value for name, value in experiment.annotations.items() if name == RUN_NAMESPACE}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {
+            "name": f"{experiment.name}-pool",
+            "labels": {**labels, **queue},
+            **present(annotations=annotations or None, ownerReferences=[*owners] or None),
+        },
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": size,
+            "parallelism": size,
+            "backoffLimitPerIndex": TRIES,
+            "podReplacementPolicy": "Failed",
+            "template": template,
+        },
+    }
+
+
+class Pool:
+    """The workers of one Experiment.
+
+    Args:
+        cluster: Runs the pods.
+        store: What is left for the workers, and what they leave.
+        experiment: Checked, as stored.
+        leadership: Only while it is held is anything given to workers.
+        owners: Owner references of the Job.
+    """
+
+    def __init__(
+        self,
+        cluster: KubernetesCluster,
+        store: PoolStore,
+        experiment: Experiment,
+        leadership: Leadership,
+        owners: Sequence[Mapping[str, Any]],
+    ) -> None:
+        self._cluster, self._store, self._experiment = cluster, store, experiment
+        self._leadership, self._owners = leadership, owners
+        self._workers_run = as_workers_run(experiment)
+        self._name = f"{experiment.name}-pool"
+        self._changed = threading.Condition()
+        self._runs: dict[str, tuple[Trial, Callable[[], None]]] = {}  # what is waited for, by trial
+        self._waiting: list[str] = []
+        self._has: dict[str, str] = {}  # uid of the worker, by trial
+        self._free: set[str] = set()
+        self._ends: dict[str, TrialEnd] = {}
+        self._taken: set[str] = set()  # trials whose end was taken in, but is not stored yet
+        self._error: PodiumError | None = None
+        self._closed = threading.Event()
+        self._threads = [Background(self._watch, "podium-pool-pods"), Background(self._serve, "podium-pool")]
+        self._writers = ThreadPoolExecutor(8, "podium-pool-writer")
+        self._looked, self._served = 0.0, time.monotonic()
+
+    def start(self, unfinished: Collection[str]) -> None:
+        """Create the Job, or take up the one of an earlier engine with what its workers have.
+
+        Args:
+            unfinished: Names of the trials that an earlier engine left without an end.
+        """
+        self._has = {trial: uid for uid, trial in self._store.all_given().items() if trial in unfinished}
+        for trial, uid in self._store.inbox():
+            if trial in unfinished:
+                self._has.setdefault(trial, uid)
+        self._store.write_experiment(self._workers_run)
+        self._create()
+        for thread in self._threads:
+            thread.start()
+
+    def _create(self) -> None:
+        access = None if local_path(self._store.url) else find_access(self._cluster.url)
+        size = pool_size(self._experiment)
+        job = pool_job(self._experiment, size, self._store.url, access, self._owners)
+        end = time.monotonic() + OUTAGE_SECONDS
+        while True:
+            self._leadership.check()
+            try:
+                self._cluster.api.create("Job", job, patience=self._leadership.left)
+                return
+            except Conflict:
+                with suppress(NotFound):  # that of an engine before, or of the time before more trials were asked for
+                    known = self._cluster.workload("Job", self._name)
+                    if known.labels.get(EXPERIMENT) != self._experiment.name or time.monotonic() > end:
+                        raise
+                    if not known.is_leaving and not known.state.finished:
+                        return
+                    self._cluster.api.delete("Job", self._name)
+                self._closed.wait(0.5)
+
+    def run(self, trial: Trial, begun: Callable[[], None], given_up: Callable[[], bool]) -> TrialEnd | None:
+        """Let a worker run a trial, and wait for its end; None if it was given up first.
+
+        Args:
+            trial: As stored; one that a worker had already under an earlier engine is not begun again.
+            begun: Called before a worker gets it; again if another gets it.
+            given_up: Whether nobody waits for it any more.
+
+        Raises:
+            PodiumError: The pool has no pods, or its storage stays away.
+        """
+        name = trial.name
+        with self._changed:
+            self._runs[name] = trial, begun
+            if name not in self._has:
+                self._waiting.append(name)
+            while name not in self._ends:
+                if self._error:
+                    raise self._error
+                if self._closed.is_set() or given_up():
+                    del self._runs[name]
+                    return None
+                self._changed.wait(1.0)
+            del self._runs[name]
+            return self._ends.pop(name)
+
+    def settle(self, trial: str) -> None:
+        """Forget a trial whose end is stored."""
+        with self._changed:
+            uid = self._has.pop(trial, None)
+            self._taken.discard(trial)
+        if uid:
+            self._store.drop(trial, uid)
+
+    def close(self, *, remove: bool) -> None:
+        """Stop giving trials to workers.
+
+        Args:
+            remove: Whether the pods go, too; else the next engine takes them up.
+        """
+        self._closed.set()
+        with self._changed:
+            self._changed.notify_all()
+        self._threads[1].join(OUTAGE_SECONDS)
+        self._writers.shutdown()
+        if remove:
+            self._cluster.api.delete("Job", self._name)
+
+    def _watch(self) -> None:
+        """Wait for the end of the Job: it has none before the pool is closed, unless its pods cannot run."""
+        try:
+            for _ in self._cluster.watch("Job", self._name):
+                if self._closed.is_set():
+                    return
+            error = self._cluster.failure("Job", self._name)
+            why = "an image that holds podium is needed: the command of its pods is python -m podium.sweeps.worker"
+            self._fail(Failed(f"the pods of the pool ended: {error.message}", why))
+        except NotFound:
+            self._fail(Failed(f"somebody deleted Job {self._name}, the pool of the trials", "begin the sweep again"))
+        except PodiumError as error:
+            self._fail(error)
+
+    def _fail(self, error: PodiumError) -> None:
+        if self._closed.is_set() or not self._leadership.is_held:
+            return
+        with self._changed:
+            self._error = self._error or error
+            self._changed.notify_all()
+
+    def _serve(self) -> None:
+        while not self._closed.wait(LOOK_SECONDS) and self._leadership.is_held:
+            try:
+                self._look_at_pods()
+                self._take_in()
+                self._give()
+                self._served = time.monotonic()
+            except PodiumError as error:
+                if time.monotonic() - self._served > OUTAGE_SECONDS:
+                    return self._fail(error)
+                self._closed.wait(1.0)
+
+    def _look_at_pods(self) -> None:
+        """See which workers there are; a trial of one that is gone waits for another."""
+        if time.monotonic() - self._looked < PODS_SECONDS:
+            return
+        self._looked = time.monotonic()
+        pods = self._cluster.api.pods(f"job-name={self._name}")
+        running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
+        alive = {pod.metadata.uid for pod in running}
+        known = self._free | set(self._has.values())
+        self._take_in()  # a worker may have left an end and gone
+        with self._changed:
+            self._free = (self._free & alive) | (alive - known)
+            lost = [trial for trial, uid in self._has.items() if uid not in alive and trial not in self._taken]
+            for trial in lost:
+                del self._has[trial]
+            self._waiting = [*(trial for trial in lost if trial in self._runs), *self._waiting]
+        for uid in known - alive:
+            self._store.dismiss(uid)
+
+    def _take_in(self) -> None:
+        """Take in what workers left; what is left by one that does not have the trial comes too late."""
+        left = self._store.inbox()
+        with self._changed:
+            late = [(trial, uid) for trial, uid in left if self._has.get(trial) != uid]
+            ours = [(trial, uid) for trial, uid in left if (trial, uid) not in late and trial not in self._taken]
+        for trial, uid, end in self._store.ends(ours):
+            with self._changed:
+                self._ends[trial] = end
+                self._taken.add(trial)
+                self._free.add(uid)
+                self._changed.notify_all()
+        for trial, uid in late:
+            self._store.drop(trial, uid)
+
+    def _give(self) -> None:
+        """Give trials that wait to workers that are free."""
+        with self._changed:
+            self._waiting = [trial for trial in self._waiting if trial in self._runs]
+            pairs = list(zip(sorted(self._free), self._waiting, strict=False))
+            runs = {trial: self._runs[trial] for _, trial in pairs}
+
+        def give(pair: tuple[str, str]) -> None:
+            uid, name = pair
+            trial, begun = runs[name]
+            begun()  # first: of what a worker has, the next engine must know
+            self._leadership.check()
+            job = self._workers_run.render(name, trial.assignments)
+            self._store.give(uid, Trial(manifest={**trial.manifest, "spec": {**trial.spec, "runSpec": job.manifest}}))
+            with self._changed:
+                self._free.discard(uid)
+                self._waiting.remove(name)
+                self._has[name] = uid
+
+        list(self._writers.map(give, pairs))

@@ -1,0 +1,156 @@
+"""What an engine and the workers of its pool leave for one another in the storage, below one URL an Experiment.
+
+``experiment.json`` is the Experiment as workers run it; ``slots/UID`` the trial that the worker in the pod of this uid
+is to run; ``inbox/TRIAL/UID`` what it left; ``trials/TRIAL`` a trial as the engine stores it; ``logs/TRIAL`` what it
+printed. The engine alone writes slots and trials, a worker its inbox and logs alone.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from podium.documents import load_json, parse
+from podium.errors import NotFound
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.metrics import Reading
+from podium.storage import connect
+
+EXPERIMENT = "experiment.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrialEnd:
+    """How a trial ended, as the worker that ran it tells the engine."""
+
+    status: dict[str, Any]
+    """``status`` of the Trial."""
+
+    readings: list[list[str]]
+    """Name, value and time (ISO 8601) of what it reported."""
+
+    refused: str = ""
+    """Why no trial of the Experiment can run there; empty if this one ran."""
+
+    @classmethod
+    def of(cls, trial: Trial, readings: Sequence[Reading], refused: str = "") -> "TrialEnd":
+        """Describe the end of a trial."""
+        rows = [[reading.name, reading.value, reading.time.isoformat()] for reading in readings]
+        return cls(status=dict(trial.status), readings=rows, refused=refused)
+
+    @property
+    def reported(self) -> list[Reading]:
+        """What the trial reported."""
+        return [Reading(name, value, datetime.fromisoformat(time)) for name, value, time in self.readings]
+
+
+class PoolStore:
+    """The storage of one Experiment's pool.
+
+    Args:
+        url: Where all of it lies.
+
+    Raises:
+        InvalidInput: No storage has such a URL.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self._storage = connect(url)
+        self._read: dict[str, tuple[str, Trial]] = {}  # etag and content by key: few of many trials have changed
+
+    def write_experiment(self, experiment: Experiment) -> None:
+        """Write the Experiment as workers run it."""
+        self._storage.put(EXPERIMENT, _json(experiment.manifest))
+
+    def experiment(self) -> Experiment:
+        """Return the Experiment as workers run it.
+
+        Raises:
+            NotFound: It is not there, or no longer.
+        """
+        return Experiment.parse(load_json(self._storage.get(EXPERIMENT), EXPERIMENT))
+
+    def give(self, uid: str, trial: Trial) -> None:
+        """Let the worker in the pod of a uid run a trial, when it has ended the one before."""
+        self._storage.put(f"slots/{uid}", _json(trial.manifest))
+
+    def given(self, uid: str) -> Trial | None:
+        """Return the trial that a worker is to run or has run last; None if it never had one."""
+        try:
+            return Trial(manifest=load_json(self._storage.get(f"slots/{uid}"), f"slots/{uid}"))
+        except NotFound:
+            return None
+
+    def all_given(self) -> dict[str, str]:
+        """Return the name of the trial by uid of the worker that has it, or had it last."""
+        found = self._storage.get_many([entry.key for entry in self._storage.list("slots/")])
+        texts = {key: read for key, read in found if isinstance(read, bytes)}
+        return {key.rpartition("/")[2]: Trial(manifest=load_json(text, key)).name for key, text in texts.items()}
+
+    def dismiss(self, uid: str) -> None:
+        """Forget a worker that is gone."""
+        self._storage.delete(f"slots/{uid}")
+
+    def put_end(self, trial: str, uid: str, end: TrialEnd, log: bytes) -> None:
+        """Leave how a trial ended, and what it printed."""
+        self._storage.put(f"logs/{trial}", log)
+        self._storage.put(f"inbox/{trial}/{uid}", _json(asdict(end)))
+
+    def inbox(self) -> list[tuple[str, str]]:
+        """Return trial and uid of what workers left and nobody has taken in."""
+        keys = [entry.key.split("/") for entry in self._storage.list("inbox/")]
+        return [(key[1], key[2]) for key in keys if len(key) == 3]
+
+    def ends(self, left: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, TrialEnd]]:
+        """Yield trial, uid and what was left there, as far as it can be read."""
+        keys = {f"inbox/{trial}/{uid}": (trial, uid) for trial, uid in left}
+        for key, read in self._storage.get_many(keys):
+            if isinstance(read, bytes):
+                yield (*keys[key], parse(TrialEnd, load_json(read, key), key))
+
+    def drop(self, trial: str, uid: str) -> None:
+        """Remove what a worker left: it is taken in, or it comes too late."""
+        self._storage.delete(f"inbox/{trial}/{uid}")
+
+    def write(self, trial: Trial) -> None:
+        """Store a trial."""
+        self._storage.put(f"trials/{trial.name}", _json(trial.manifest))
+
+    def trial(self, name: str) -> Trial:
+        """Return a trial.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return Trial(manifest=load_json(self._storage.get(f"trials/{name}"), f"trials/{name}"))
+
+    def trials(self) -> list[Trial]:
+        """Return all trials, oldest first; only what has changed since the last time is read."""
+        etags = {entry.key: entry.etag for entry in self._storage.list("trials/")}
+        changed = [key for key, etag in etags.items() if self._read.get(key, ("",))[0] != etag]
+        for key, read in self._storage.get_many(changed):
+            if isinstance(read, bytes):
+                self._read[key] = etags[key], Trial(manifest=load_json(read, key))
+        self._read = {key: read for key, read in self._read.items() if key in etags}
+        return sorted((trial for _, trial in self._read.values()), key=lambda trial: (trial.created, trial.name))
+
+    def log(self, trial: str) -> list[str]:
+        """Return the last lines that a trial printed.
+
+        Raises:
+            NotFound: It has not ended.
+        """
+        return self._storage.get(f"logs/{trial}").decode(errors="replace").splitlines()
+
+    def clear(self, *, whole: bool) -> None:
+        """Remove what workers and engine left for one another; the trials and their logs too if it is the whole."""
+        for prefix in ("",) if whole else ("slots/", "inbox/"):
+            for entry in list(self._storage.list(prefix)):
+                self._storage.delete(entry.key)
+
+
+def _json(value: Mapping[str, Any]) -> bytes:
+    return json.dumps(value).encode()

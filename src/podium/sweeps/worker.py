@@ -1,0 +1,122 @@
+"""``python -m podium.sweeps.worker URL``: runs the trials that an engine leaves for this pod, until SIGTERM.
+
+A trial runs as on a single machine: the same loop, the same processes, the same collector. What comes of it is left in
+the storage; a trial that is cut short is not mentioned, and the engine gives it to another worker.
+"""
+
+import os
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from podium.cluster.local.cluster import LocalCluster
+from podium.errors import NotFound, PodiumError
+from podium.manifests.experiment.trial import Trial
+from podium.sweeps.local_records import LocalRecords
+from podium.sweeps.pool import POD_UID
+from podium.sweeps.pool_store import PoolStore, TrialEnd
+from podium.sweeps.trials import TrialRun
+
+SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
+"""Between two looks for the next trial; they grow while there is none."""
+
+AWAY_SECONDS = 2.0
+"""Between two tries while the storage does not answer."""
+
+MOST_LOG = 1 << 20
+"""Bytes of a trial's log that are kept, the last ones."""
+
+
+class Worker:
+    """Runs one trial after another.
+
+    Args:
+        store: Where trials come from and ends go to.
+        uid: Of this pod.
+        directory: For the files of the trial that runs.
+    """
+
+    def __init__(self, store: PoolStore, uid: str, directory: Path) -> None:
+        self._store, self._uid = store, uid
+        self._cluster = LocalCluster(directory)
+        self._stopping = threading.Event()
+        self._run: TrialRun | None = None
+
+    def stop(self) -> None:
+        """End: the trial that runs is cut short."""
+        self._stopping.set()
+        if run := self._run:
+            with suppress(PodiumError):
+                run.stop()
+
+    def work(self) -> None:
+        """Run trials until stop."""
+        last, pause = "", SHORTEST_SECONDS
+        with self._cluster:
+            while not self._stopping.wait(pause):
+                try:
+                    trial = self._store.given(self._uid)
+                except PodiumError as error:
+                    print(f"waiting for the storage: {error.message}", flush=True)
+                    pause = AWAY_SECONDS
+                    continue
+                if trial is None or trial.name == last:
+                    pause = min(LONGEST_SECONDS, 1.5 * pause)
+                    continue
+                self._carry_out(trial)
+                last, pause = trial.name, SHORTEST_SECONDS
+
+    def _carry_out(self, trial: Trial) -> None:
+        print(f"trial {trial.name}", flush=True)
+        end, log = self._end_of(trial)
+        while end and not self._stopping.is_set():
+            try:
+                self._store.put_end(trial.name, self._uid, end, log)
+                print(f"trial {trial.name}: {trial.with_status(end.status).phase}", flush=True)
+                return
+            except PodiumError as error:
+                print(f"waiting for the storage: {error.message}", flush=True)
+                self._stopping.wait(AWAY_SECONDS)
+
+    def _end_of(self, trial: Trial) -> tuple[TrialEnd | None, bytes]:
+        """Run a trial and return its end, None if it was cut short, and what it printed."""
+        folder = self._cluster.store.path("Trial", trial.name)
+        try:
+            experiment = self._store.experiment()
+            run = self._run = TrialRun(
+                LocalRecords(self._cluster, experiment), experiment, trial, save=lambda _: None, stopping=self._stopping
+            )
+            result = run.run()
+        except NotFound:
+            return None, b""  # the Experiment is gone, and this pod will be
+        except PodiumError as error:
+            return TrialEnd(status={}, readings=[], refused=str(error)), b""
+        finally:
+            self._run = None
+        log = b"".join(_tail(path) for path in sorted(folder.glob("logs/*.log")))
+        shutil.rmtree(folder, ignore_errors=True)
+        if not run.trial.state.finished:
+            return None, b""
+        return TrialEnd.of(run.trial, result.readings, result.refused or ""), log
+
+
+def _tail(path: Path) -> bytes:
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - MOST_LOG))
+        return file.read()
+
+
+def main(url: str) -> None:
+    """Run trials until SIGTERM."""
+    with tempfile.TemporaryDirectory(prefix="podium-worker-") as directory:
+        worker = Worker(PoolStore(url), os.environ[POD_UID], Path(directory))
+        signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+        worker.work()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,223 @@
+"""A pool: few pods run many trials, one after another; a trial counts once, whatever becomes of pods and engines."""
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from api_server import ApiServer
+from engine_place import EngineThread, namespace
+from test_engine import PROGRAM, experiment, finished, until
+
+from podium.manifests.labels import POOL, POOL_STATE
+from podium.manifests.typed import typed
+from podium.sweeps import connect
+from podium.sweeps.here import NamespaceSweeps
+from podium.sweeps.pool_store import PoolStore, TrialEnd
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    (tmp_path / "program.py").write_text(PROGRAM)
+    monkeypatch.setenv("PROGRAM", str(tmp_path / "program.py"))
+    with namespace(tmp_path, monkeypatch) as running:
+        running.world.second = 0.2  # an engine's stop waits for the end of its watch
+        yield running
+
+
+@pytest.fixture
+def start(server: ApiServer, tmp_path: Path) -> Iterator[Callable[..., EngineThread]]:
+    """Starts engines with a directory as their storage."""
+    started: list[EngineThread] = []
+
+    def one(holder: str = "engine-a") -> EngineThread:
+        started.append(EngineThread(holder, storage=f"file://{tmp_path}/storage"))
+        return started[-1]
+
+    yield one
+    for engine in started:
+        engine.stop()
+
+
+@pytest.fixture
+def cluster(server: ApiServer) -> Iterator[NamespaceSweeps]:
+    with connect("kubernetes://team") as opened:
+        assert isinstance(opened, NamespaceSweeps)
+        yield opened
+
+
+def pooled(pods: int = 2, **how: Any) -> dict[str, Any]:
+    made = experiment(parallel=pods, **how)
+    made["metadata"]["annotations"] = {POOL: str(pods)}
+    return made
+
+
+def test_two_pods_run_sixty_trials(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
+) -> None:
+    start()
+    cluster.create(typed(pooled(trials=60)))
+    status = finished(cluster)
+    assert status["conditions"][-1]["reason"] == "ExperimentMaxTrialsReached"
+    assert status["trialsSucceeded"] == 60
+    made = [request for request in server.world.requests if "/jobs" in request and request.startswith("POST")]
+    assert len(made) == 1
+    assert not [key for key in server.world.objects if key[0] == "trials"]
+    trials = cluster.trials("sweep")
+    assert [trial.phase for trial in trials] == ["Succeeded"] * 60
+    assert {trial.value for trial in trials} == {float(trial.assignments["lr"]) for trial in trials}
+    best = min(trials, key=lambda trial: trial.value or 0.0)
+    assert status["currentOptimalTrial"]["bestTrialName"] == best.name
+    until(lambda: not cluster.list("Job"))
+
+
+def workers(server: ApiServer) -> dict[str, int]:
+    """Process id by uid of each worker that runs."""
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if b"podium.sweeps.worker" in (folder / "cmdline").read_bytes().split(b"\0"):
+                environ = dict(
+                    pair.split(b"=", 1) for pair in (folder / "environ").read_bytes().split(b"\0") if b"=" in pair
+                )
+                if (uid := environ.get(b"PODIUM_POD_UID", b"").decode()) in uids_of(server):
+                    found[uid] = int(folder.name)
+    return found
+
+
+def uids_of(server: ApiServer) -> set[str]:
+    return {item["metadata"]["uid"] for (kind, _), item in server.world.objects.items() if kind == "pods"}
+
+
+def store_of(cluster: NamespaceSweeps) -> PoolStore:
+    url = until(lambda: cluster.experiment("sweep").annotations.get(POOL_STATE))
+    return PoolStore(url)
+
+
+def ended(cluster: NamespaceSweeps) -> int:
+    return int(cluster.experiment("sweep").status.get("trialsSucceeded", 0))
+
+
+def check_each_once(cluster: NamespaceSweeps, count: int) -> None:
+    """There are so many trials, each succeeded once with the metric of its own values."""
+    trials = cluster.trials("sweep")
+    assert len(trials) == count
+    assert [trial.phase for trial in trials] == ["Succeeded"] * count
+    assert {trial.name: trial.value for trial in trials} == {
+        trial.name: float(trial.assignments["lr"]) for trial in trials
+    }
+
+
+def test_a_worker_that_is_killed_gives_its_trial_back(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
+) -> None:
+    start()
+    cluster.create(typed(pooled(trials=5, wait=2.0)))
+    store = store_of(cluster)
+
+    def busy() -> tuple[str, str] | None:
+        runs = {trial.name for trial in store.trials() if trial.phase == "Running"}
+        return next(((uid, trial) for uid, trial in store.all_given().items() if trial in runs), None)
+
+    uid, lost = until(busy)
+    os.kill(workers(server)[uid], signal.SIGKILL)
+    until(lambda: lost in {name for other, name in store.all_given().items() if other != uid})
+    assert finished(cluster)["trialsSucceeded"] == 5
+    check_each_once(cluster, 5)
+
+
+def test_the_next_engine_takes_the_workers_up(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
+) -> None:
+    first = start("engine-a")
+    cluster.create(typed(pooled(trials=10, wait=0.5)))
+    until(lambda: ended(cluster) >= 2)
+    before = uids_of(server)
+    first.stop()
+    time.sleep(1.5)  # trials end meanwhile
+    start("engine-b")
+    assert finished(cluster)["trialsSucceeded"] == 10
+    check_each_once(cluster, 10)
+    assert {pod["metadata"]["uid"] for _, event, plural, pod in server.world.history if plural == "pods"} == before
+
+
+def test_what_comes_from_a_pod_that_lost_the_trial_is_dropped(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
+) -> None:
+    start()
+    cluster.create(typed(pooled(trials=3, wait=1.0)))
+    store = store_of(cluster)
+    running = until(lambda: [trial for trial in store.trials() if trial.phase == "Running"])[0]
+    late = running.with_condition("Succeeded", "TrialSucceeded", "from nowhere").with_metrics(
+        {"loss": {"min": "0", "max": "0", "latest": "0"}}
+    )
+    store.put_end(running.name, "uid-of-a-pod-that-is-gone", TrialEnd.of(late, []), b"")
+    assert finished(cluster)["trialsSucceeded"] == 3
+    check_each_once(cluster, 3)
+
+
+def test_a_rule_stops_a_trial_in_its_worker(start: Callable[..., EngineThread], cluster: NamespaceSweeps) -> None:
+    start()
+    rule = {
+        "algorithmName": "medianstop",
+        "algorithmSettings": [{"name": "min_trials_required", "value": "1"}, {"name": "start_step", "value": "1"}],
+    }
+    grid = {"algorithmName": "grid"}
+    values = [{"name": "lr", "parameterType": "categorical", "feasibleSpace": {"list": ["0.9", "0.1"]}}]
+    cluster.create(typed(pooled(1, trials=2, wait=0.3, steps=4, earlyStopping=rule, algorithm=grid, parameters=values)))
+    status = finished(cluster)
+    assert (status["trialsSucceeded"], status["trialsEarlyStopped"]) == (1, 1)
+
+
+def test_a_failed_trial_says_why_and_its_log_is_kept(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    start()
+    made = pooled(trials=2)
+    container = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = ["sh", "-c", "echo no such thing: ${trialParameters.lr}; exit 3"]
+    cluster.create(typed(made))
+    assert finished(cluster)["conditions"][-1]["reason"] == "ExperimentFailed"
+    failed = cluster.trials("sweep")[0]
+    assert failed.phase == "Failed"
+    assert list(cluster.logs("Trial", failed.name)) == [f"no such thing: {failed.assignments['lr']}"]
+    assert "no such thing" in str(cluster.failure("Trial", failed.name))
+
+
+def test_a_deleted_experiment_takes_its_pool_along(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer, tmp_path: Path
+) -> None:
+    start()
+    cluster.create(typed(pooled(trials=8, wait=1.0)))
+    until(lambda: ended(cluster) >= 1)
+    cluster.delete("Experiment", "sweep")
+    until(lambda: not cluster.list("Job"))
+    until(lambda: not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()])
+
+
+WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "no number": (lambda made: made["metadata"].update(annotations={POOL: "many"}), "a number of pods, not 'many'"),
+    "a sidecar": (
+        lambda made: made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"].append(
+            {"name": "side", "image": "any", "command": ["true"]}
+        ),
+        "runs one container a trial, but these have main, side",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_no_worker_can_run_is_refused(
+    what: str, start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    start()
+    made = pooled()
+    change, sentence = WRONG[what]
+    change(made)
+    cluster.create(typed(made))
+    assert sentence in finished(cluster)["conditions"][-1]["message"]
+    assert not cluster.list("Job")
