@@ -145,7 +145,7 @@ def test_the_next_engine_takes_the_workers_up(
     assert {pod["metadata"]["uid"] for _, event, plural, pod in server.world.history if plural == "pods"} == before
 
 
-def test_what_comes_from_a_pod_that_lost_the_trial_is_dropped(
+def test_what_a_pod_without_the_trial_says_is_dropped(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer
 ) -> None:
     start()

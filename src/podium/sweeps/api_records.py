@@ -38,29 +38,29 @@ class ApiRecords(Records):
         self, cluster: KubernetesCluster, experiment: Experiment, *, leadership: Leadership, image: str
     ) -> None:
         super().__init__(experiment.name, Path(tempfile.mkdtemp(prefix="podium-engine-")))
-        self._cluster, self._uid, self._leadership, self._image = cluster, experiment.uid, leadership, image
-        self._asked, self._stops_early = "", experiment.early_stopping is not None
+        self.cluster, self._uid, self.leadership, self._image = cluster, experiment.uid, leadership, image
+        self._asked, self.stops_early = "", experiment.early_stopping is not None
         self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier engine left
         self._written: dict[tuple[str, str], Status] = {}  # by kind and name: a field that is gone is written as null
 
     def experiment(self) -> Experiment:
-        stored = self._cluster.experiment(self.name)
+        stored = self.cluster.experiment(self.name)
         if stored.uid != self._uid:
             raise NotFound(f"Experiment {self.name} was deleted and made again")
         return stored
 
     def trials(self) -> Sequence[Trial]:
-        trials = self._cluster.trials(self.name)
+        trials = self.cluster.trials(self.name)
         own = [trial for trial in trials if any(owner.get("uid") == self._uid for owner in trial.owners)]
-        self._jobs = jobs_of_trials(self._cluster, self.name, own)
+        self._jobs = jobs_of_trials(self.cluster, self.name, own)
         return own
 
     def write(self, experiment: Experiment, status: Status) -> None:
         self._write("Experiment", self.name, status)
 
     def add(self, trial: Trial) -> Trial:
-        self._leadership.check()
-        stored = self._cluster.api.create("Trial", {**trial.manifest, "status": {}}, patience=self._leadership.left)
+        self.leadership.check()
+        stored = self.cluster.api.create("Trial", {**trial.manifest, "status": {}}, patience=self.leadership.left)
         self._write("Trial", trial.name, trial.status)
         return Trial.parse(stored).with_status(trial.status)
 
@@ -73,22 +73,22 @@ class ApiRecords(Records):
 
     def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
         """Keep what a stopping rule asks of a trial, if the Experiment has one: etcd is no place for every reading."""
-        if not self._stops_early:
+        if not self.stops_early:
             return
-        self._leadership.check()
+        self.leadership.check()
         change = {"metadata": {"annotations": {READINGS: readings_text(trial, readings)}}}
-        self._cluster.api.patch("Trial", trial.name, change, patience=self._leadership.left)
+        self.cluster.api.patch("Trial", trial.name, change, patience=self.leadership.left)
 
     def claim(self, trial: Trial) -> Trial:
         """Return the trial as it is: its job goes on without an engine; a job that one meant to remove is removed."""
         self._written["Trial", trial.name] = dict(trial.status)
         job = trial.workload.kind, trial.name
         if trial.state.finished and not trial.retain and job in self._jobs:
-            self._cluster.abandon(*job)
+            self.cluster.abandon(*job)
         return trial
 
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
-        return PodTrial(self._cluster, experiment, trial, leadership=self._leadership, image=self._image)
+        return PodTrial(self.cluster, experiment, trial, leadership=self.leadership, image=self._image)
 
     @property
     def outlives_engine(self) -> bool:
@@ -96,7 +96,7 @@ class ApiRecords(Records):
 
     @property
     def asked(self) -> str:
-        return self._asked or ("" if self._leadership.is_held else "leave")
+        return self._asked or ("" if self.leadership.is_held else "leave")
 
     def forget(self) -> None:
         """Take note that the Experiment was deleted: its trials and their jobs go with it."""
@@ -104,7 +104,7 @@ class ApiRecords(Records):
 
     @property
     def resume_command(self) -> str:
-        return f"kubectl -n {self._cluster.api.namespace} get experiment {self.name}"
+        return f"kubectl -n {self.cluster.api.namespace} get experiment {self.name}"
 
     def close(self, experiment: Experiment, status: Status) -> None:
         if not self._asked:
@@ -113,10 +113,10 @@ class ApiRecords(Records):
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _write(self, kind: str, name: str, status: Any) -> None:
-        self._leadership.check()
+        self.leadership.check()
         before = self._written.get((kind, name), {})
         gone = {field: None for field in before if field not in status}
-        self._cluster.api.patch_status(kind, name, {**status, **gone}, patience=self._leadership.left)
+        self.cluster.api.patch_status(kind, name, {**status, **gone}, patience=self.leadership.left)
         self._written[kind, name] = dict(status)
 
 

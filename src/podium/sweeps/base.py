@@ -15,7 +15,7 @@ from podium.metrics import Reading
 from podium.search.warm_start import Earlier
 
 if TYPE_CHECKING:
-    from podium.sweeps.trials import TrialRun
+    from podium.sweeps.trials import Run
 
 
 class NoMetricsFile(Failed):
@@ -128,8 +128,8 @@ class Records(ABC):
 
     def hand_over(
         self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
-    ) -> "TrialRun | None":
-        """Return what has a trial run elsewhere, None if this process runs it; the arguments are TrialRun's."""
+    ) -> "Run | None":
+        """Return what has a trial run elsewhere, None if this process runs it; the arguments are those of TrialRun."""
         return None
 
     @property

@@ -34,7 +34,7 @@ from podium.search.search import Search
 from podium.sweeps.base import Records
 from podium.sweeps.early_stopping import MedianStop
 from podium.sweeps.status_writer import StatusWriter
-from podium.sweeps.trials import TrialResult, TrialRun
+from podium.sweeps.trials import Run, TrialResult, TrialRun
 
 LOOK_SECONDS = 0.2
 """Between looks for what another process may ask."""
@@ -63,7 +63,7 @@ class ExperimentController:
         self._writer = StatusWriter(lambda status: records.write(self.experiment, status))
         self._summaries: dict[str, TrialSummary] = {}
         self._trials: dict[str, Trial] = {}  # those that have not ended
-        self._active: dict[str, tuple[TrialRun, threading.Thread]] = {}
+        self._active: dict[str, tuple[Run, threading.Thread]] = {}
         self._events: queue.SimpleQueue[tuple[str, TrialResult] | None] = queue.SimpleQueue()
         self._stopping, self._why = threading.Event(), ""
         self._search: Search | None = None
@@ -236,14 +236,14 @@ class ExperimentController:
     def _begin_trial(self, trial: Trial) -> None:
         name = trial.name
         self._trials[name] = trial
-        run = self._records.hand_over(self.experiment, trial, self._save_trial, self._stopping) or TrialRun(
+        run: Run = self._records.hand_over(self.experiment, trial, self._save_trial, self._stopping) or TrialRun(
             self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping
         )
         thread = threading.Thread(target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True)
         self._active[name] = run, thread
         thread.start()
 
-    def _run_trial(self, name: str, run: TrialRun) -> None:
+    def _run_trial(self, name: str, run: Run) -> None:
         try:
             ended = run.run()
         except Exception as error:

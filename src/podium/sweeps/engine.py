@@ -17,6 +17,7 @@ from podium.exposition import metric, serve
 from podium.interrupts import Background
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.pool import pool_size, refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import Status, restarted
 from podium.manifests.labels import KATIB_FINALIZERS
@@ -24,7 +25,6 @@ from podium.manifests.resource import Resource
 from podium.sweeps.api_records import ApiRecords
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.pod_trial import refuse_what_pods_lack
-from podium.sweeps.pool import pool_size, refuse_what_pools_lack
 from podium.sweeps.pool_records import PoolRecords
 from podium.sweeps.resume import restartable
 
@@ -222,7 +222,9 @@ class Engine:
     def _records_of(self, experiment: Experiment, leadership: Leadership) -> ApiRecords:
         if not pool_size(experiment):
             return ApiRecords(self._cluster, experiment, leadership=leadership, image=self._image)
-        refuse_what_pools_lack(experiment, self._storage)
+        refuse_what_pools_lack(experiment)
+        if not self._storage:
+            raise InvalidInput("a pool needs a storage, but podium-engine has none", "set its variable PODIUM_STORAGE")
         return PoolRecords(self._cluster, experiment, storage=self._storage, leadership=leadership)
 
     def _refuse(self, name: str, error: InvalidInput) -> None:

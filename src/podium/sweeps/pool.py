@@ -16,156 +16,20 @@ from podium.cluster.kubernetes.api import OUTAGE_SECONDS
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.store_access import find_access
-from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.errors import Conflict, Failed, NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.pool import as_workers_run, pool_job, pool_name
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.fields import items, mapping, present
-from podium.manifests.job_editor import JobEditor, merge, set_env
-from podium.manifests.labels import (
-    EXPERIMENT,
-    ISTIO_INJECT,
-    MANAGED_BY,
-    POOL,
-    QUEUE,
-    QUEUE_PRIORITY,
-    RUN,
-    RUN_NAMESPACE,
-)
-from podium.manifests.workload import Workload
-from podium.search.space import first_values
+from podium.manifests.labels import EXPERIMENT
 from podium.storage import local_path
 from podium.sweeps.pool_store import PoolStore, TrialEnd
-
-POD_UID = "PODIUM_POD_UID"
-"""Variable with the uid of a worker's pod: a pod in place of another has another one."""
-
-TRIES = 6
-"""Times that Kubernetes starts a pod of the pool again: the default of a Job."""
 
 LOOK_SECONDS = 0.1
 """Between two looks for what workers have left, while trials run."""
 
 PODS_SECONDS = 2.0
 """Between two looks at the pods."""
-
-_IN_POD = ("name", "image", "command", "args", "env", "workingDir", "ports")
-"""Fields of a container that its process in a worker has; the rest is the pod's."""
-
-
-def pool_size(experiment: Experiment) -> int:
-    """Return how many pods run the trials of an Experiment one after another; 0 if each has pods of its own.
-
-    There are no more than trials run at a time.
-
-    Raises:
-        InvalidInput: The annotation is not a number of pods.
-    """
-    text = experiment.annotations.get(POOL)
-    if text is None:
-        return 0
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise InvalidInput(f"annotation {POOL} is a number of pods, not {text!r}", f'{POOL}: "8"')
-    limits = experiment.limits
-    return min(int(text), limits.parallel, limits.max_trials or limits.parallel)
-
-
-def refuse_what_pools_lack(experiment: Experiment, storage: str) -> None:
-    """Refuse an Experiment whose trials no pool can run.
-
-    Args:
-        storage: URL of the storage; may be empty.
-
-    Raises:
-        InvalidInput: It says what, and what to do.
-    """
-    hint = f"remove the annotation {POOL}: each trial has pods of its own then"
-    if not storage:
-        raise InvalidInput("a pool needs a storage, but podium-engine has none", "set its variable PODIUM_STORAGE")
-    job = _any_job(experiment)
-    if job.pod_count != 1:
-        raise InvalidInput(f"a worker of a pool runs trials of one pod, but these have {job.pod_count}", hint)
-    pod = mapping(_template(job).get("spec"))
-    names = [str(mapping(container).get("name")) for container in items(pod.get("containers"))]
-    if len(names) > 1:
-        raise InvalidInput(f"a worker of a pool runs one container a trial, but these have {', '.join(names)}", hint)
-    if not mapping(items(pod.get("containers"))[0]).get("image"):
-        raise InvalidInput("a worker of a pool runs in the trials' image, but the template names none", "name one")
-
-
-def _any_job(experiment: Experiment) -> Workload:
-    values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
-    return experiment.render(f"{experiment.name}-pool", values)
-
-
-def _template(job: Workload) -> dict[str, Any]:
-    """Return the pod template of a job's only pod."""
-    return next(template for _, template in JobEditor.of(job.manifest).templates)
-
-
-def as_workers_run(experiment: Experiment) -> Experiment:
-    """Return an Experiment whose trials' job has what a process needs; volumes, Secrets and the like are the pod's."""
-
-    def strip(editor: JobEditor) -> None:
-        for _, template in editor.templates:
-            spec = template["spec"]
-            template["spec"] = present(containers=spec.get("containers"), restartPolicy=spec.get("restartPolicy"))
-        for _, container in editor.containers():
-            kept = {name: value for name, value in container.items() if name in _IN_POD}
-            plain = [entry for entry in items(kept.get("env")) if "valueFrom" not in mapping(entry)]
-            container.clear()
-            container |= {**kept, "env": plain}
-
-    return experiment.changed_job(strip).with_counts({"parallelTrialCount": 1})
-
-
-def pool_job(
-    experiment: Experiment, size: int, url: str, access: Any, owners: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Return the manifest of the Job whose pods are an Experiment's workers.
-
-    They are as the trials' pod: image, resources, volumes, account, security. Their command alone is the worker's.
-
-    Args:
-        experiment: Checked, as stored.
-        size: Number of pods.
-        url: Of the pool's storage.
-        access: What gives the pods access to the storage; None where they need none, or bring their own.
-        owners: Owner references: the Job goes with them.
-    """
-    job = _any_job(experiment)
-    template = _template(job)
-    spec = template["spec"]
-    (container,) = spec["containers"]
-    container["command"] = ["python", "-m", "podium.sweeps.worker", url]
-    container.pop("args", None)
-    own = {entry.get("name") for entry in map(mapping, items(container.get("env")))}
-    if access and own.isdisjoint(entry["name"] for entry in access.env()):
-        set_env(container, access.env())
-    set_env(container, [{"name": POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}])
-    spec["restartPolicy"] = "Never"
-    whose = {name: value for name, value in experiment.labels.items() if name in (RUN, MANAGED_BY)}
-    queue = {name: value for name, value in job.labels.items() if name in (QUEUE, QUEUE_PRIORITY)}
-    labels = {**whose, EXPERIMENT: experiment.name}
-    merge(template, ("metadata", "labels"), {ISTIO_INJECT: "false", **labels})
-    annotations = {name: value for name, value in experiment.annotations.items() if name == RUN_NAMESPACE}
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": f"{experiment.name}-pool",
-            "labels": {**labels, **queue},
-            **present(annotations=annotations or None, ownerReferences=[*owners] or None),
-        },
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": size,
-            "parallelism": size,
-            "backoffLimitPerIndex": TRIES,
-            "podReplacementPolicy": "Failed",
-            "template": template,
-        },
-    }
 
 
 class Pool:
@@ -190,7 +54,7 @@ class Pool:
         self._cluster, self._store, self._experiment = cluster, store, experiment
         self._leadership, self._owners = leadership, owners
         self._workers_run = as_workers_run(experiment)
-        self._name = f"{experiment.name}-pool"
+        self._name = pool_name(experiment)
         self._changed = threading.Condition()
         self._runs: dict[str, tuple[Trial, Callable[[], None]]] = {}  # what is waited for, by trial
         self._waiting: list[str] = []
@@ -221,8 +85,7 @@ class Pool:
 
     def _create(self) -> None:
         access = None if local_path(self._store.url) else find_access(self._cluster.url)
-        size = pool_size(self._experiment)
-        job = pool_job(self._experiment, size, self._store.url, access, self._owners)
+        job = pool_job(self._experiment, self._store.url, access.env() if access else (), self._owners).manifest
         end = time.monotonic() + OUTAGE_SECONDS
         while True:
             self._leadership.check()

@@ -18,31 +18,28 @@ from podium.sweeps.api_records import ApiRecords, readings_text
 from podium.sweeps.base import Records
 from podium.sweeps.pool import Pool
 from podium.sweeps.pool_store import PoolStore
-from podium.sweeps.trials import TrialResult, TrialRun
+from podium.sweeps.trials import Run, TrialResult
 
 MOST_NAMES = 100
 """Names that a list of an Experiment's status has at most: it is one object of etcd, and is written again and again."""
 
 
-class PooledRun(TrialRun):
-    """One trial, which a worker of a pool runs; what it says of its end stands.
+class PooledRun(Run):
+    """One trial that a worker of a pool runs; what the worker says of its end stands.
 
     Args:
         pool: The workers.
         records: Where the trial is kept.
-        experiment: The one it belongs to.
         trial: As created.
         save: Writes the trial's status.
         stopping: Set when the engine stops.
     """
 
     def __init__(
-        self, pool: Pool, records: Records, experiment: Experiment, trial: Trial, save: Callable[[Trial], None],
-        stopping: Event,
-    ) -> None:  # fmt: skip
-        super().__init__(records, experiment, trial, save=save, stopping=stopping)
-        self._pool = pool
-        self._given_up = Event()
+        self, pool: Pool, records: Records, trial: Trial, save: Callable[[Trial], None], stopping: Event
+    ) -> None:
+        self._pool, self._records, self.trial = pool, records, trial
+        self._save, self._stopping, self._given_up = save, stopping, Event()
 
     def run(self) -> TrialResult:
         try:
@@ -67,6 +64,10 @@ class PooledRun(TrialRun):
         if self.trial.phase != "Running":
             self._mark("Running", "TrialRunning", "Trial is running")
 
+    def _mark(self, kind: str, reason: str, message: str) -> None:
+        self.trial = self.trial.with_condition(kind, reason, message)
+        self._save(self.trial)
+
 
 class PoolRecords(ApiRecords):
     """An Experiment of a namespace whose trials a pool runs.
@@ -90,9 +91,9 @@ class PoolRecords(ApiRecords):
 
     def trials(self) -> Sequence[Trial]:
         """Return the trials, once the pool knows which of them its workers have."""
-        self._leadership.check()
+        self.leadership.check()
         change = {"metadata": {"annotations": {POOL_STATE: self._store.url}}}
-        self._cluster.api.patch("Experiment", self.name, change, patience=self._leadership.left)
+        self.cluster.api.patch("Experiment", self.name, change, patience=self.leadership.left)
         trials = self._store.trials()
         self._pool.start({trial.name for trial in trials if not trial.state.finished})
         return trials
@@ -108,7 +109,7 @@ class PoolRecords(ApiRecords):
         return trial.with_metadata({**trial.metadata, **made})
 
     def save(self, trial: Trial) -> None:
-        self._leadership.check()
+        self.leadership.check()
         if text := self._kept.pop(trial.name, None):
             annotations = {**trial.annotations, READINGS: text}
             trial = trial.with_metadata({**trial.metadata, "annotations": annotations})
@@ -118,16 +119,14 @@ class PoolRecords(ApiRecords):
 
     def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
         """Keep what a stopping rule asks of a trial, to be stored with its end."""
-        if self._stops_early:
+        if self.stops_early:
             self._kept[trial.name] = readings_text(trial, readings)
 
     def claim(self, trial: Trial) -> Trial:
         return trial
 
-    def hand_over(
-        self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
-    ) -> TrialRun:
-        return PooledRun(self._pool, self, experiment, trial, save, stopping)
+    def hand_over(self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event) -> Run:
+        return PooledRun(self._pool, self, trial, save, stopping)
 
     def close(self, experiment: Experiment, status: Status) -> None:
         left = self.asked == "leave" or not experiment.with_status(status).state.finished

@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
@@ -30,7 +30,20 @@ class TrialResult:
     """Why its end could not be written."""
 
 
-class TrialRun:
+class Run(Protocol):
+    """What has one trial run, here or elsewhere."""
+
+    trial: Trial
+    """As it stands."""
+
+    def run(self) -> TrialResult:
+        """Have the trial run to its end; its status says how it went."""
+
+    def stop(self) -> None:
+        """Ask for its end, without waiting."""
+
+
+class TrialRun(Run):
     """Runs one trial in the calling thread.
 
     Args:

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from podium.cluster.local.cluster import LocalCluster
 from podium.errors import NotFound, PodiumError
+from podium.manifests.experiment.pool import POD_UID
 from podium.manifests.experiment.trial import Trial
 from podium.sweeps.local_records import LocalRecords
-from podium.sweeps.pool import POD_UID
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 from podium.sweeps.trials import TrialRun
 
