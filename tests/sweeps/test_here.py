@@ -16,7 +16,7 @@ from test_engine import PROGRAM, experiment, until
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, InvalidInput
-from podium.manifests.labels import RUN, RUN_NAMESPACE
+from podium.manifests.labels import POOL, RUN, RUN_NAMESPACE
 from podium.manifests.typed import typed
 from podium.storage import connect as open_storage
 from podium.sweeps import connect
@@ -244,3 +244,45 @@ def test_jobs_of_a_step_are_known_to_the_reaper(server: ApiServer, sweeps: Calla
     assert (job.labels[RUN], job.annotations[RUN_NAMESPACE]) == ("run-1", "team")
     assert [owner["kind"] for owner in job.owners] == ["Workflow"]
     end_of(cluster)
+
+
+def pooled(pods: int, **how: Any) -> dict[str, Any]:
+    made = experiment(parallel=pods, **how)
+    made["metadata"]["annotations"] = {POOL: str(pods)}
+    return made
+
+
+def test_a_pool_runs_the_trials_of_a_step(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path
+) -> None:
+    cluster = sweeps(f"file://{tmp_path}/state")
+    cluster.create(typed(pooled(2, trials=12)))
+    assert end_of(cluster)["trialsSucceeded"] == 12
+    trials = cluster.trials("sweep")
+    assert [trial.value for trial in trials] == [float(trial.assignments["lr"]) for trial in trials]
+    assert list(cluster.logs("Trial", trials[0].name))[-1] == f"loss={trials[0].assignments['lr']}"
+    created = [seen[3]["metadata"]["name"] for seen in server.world.history if (seen[1], seen[2]) == ("ADDED", "jobs")]
+    assert created == ["sweep-pool"]
+    until(lambda: not cluster.list("Job"))
+
+
+def test_a_stopped_sweep_goes_on_with_new_workers(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path
+) -> None:
+    cluster = sweeps(f"file://{tmp_path}/state")
+    cluster.create(typed(pooled(2, trials=6, wait=0.5)))
+    until(lambda: cluster.experiment("sweep").status.get("trialsSucceeded", 0) >= 1)
+    cluster.stop("Experiment", "sweep")
+    cluster.join("Experiment", "sweep")
+    until(lambda: not cluster.list("Job"))
+    cluster.resume("Experiment", "sweep")
+    assert end_of(cluster)["trialsSucceeded"] == 6
+    assert len(cluster.trials("sweep")) == 6
+
+
+def test_a_pool_needs_a_storage_that_pods_can_read(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+    cluster = sweeps()
+    with pytest.raises(InvalidInput, match="the pods of a pool cannot read"):
+        cluster.create(typed(pooled(2)))
+    assert not cluster.list("Job")
+    assert not cluster.experiments()

@@ -28,6 +28,7 @@ from podium.cluster.local.supervisor import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.pool import pool_size, refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
 from podium.manifests.kinds import or_list
 from podium.manifests.labels import EXPERIMENT, POOL_STATE
@@ -35,7 +36,7 @@ from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
 from podium.pod import POD_NAME, pod_namespace
 from podium.settings import Settings
-from podium.storage import Storage, connect
+from podium.storage import Storage, connect, local_path
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.here_records import HereRecords, StateCopy
 from podium.sweeps.local import LocalSweeps
@@ -180,7 +181,7 @@ class Loops(LocalSweeps):
         self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
         self.store.option, self.store.trials_go_on = f"--cluster {namespace.url}", True
         self.copy = StateCopy(state, directory)
-        self._scratch = directory if state else None
+        self._state, self._scratch = state, directory if state else None
         self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
         self._leads: dict[str, Leadership] = {}
         self.copy.read()
@@ -248,6 +249,9 @@ class Loops(LocalSweeps):
         if named != namespace:
             raise InvalidInput(f"the manifest's namespace is {named}, but the cluster's is {namespace}", "remove it")
         refuse_what_pods_lack(check(resource))
+        if pool_size(resource):
+            refuse_what_pools_lack(resource)
+            self.pool_store(resource)
         if self.store.exists("Experiment", resource.name):
             raise Conflict(
                 f"Experiment {resource.name} exists in {self.url}", "choose another name, or delete it first"
@@ -261,8 +265,30 @@ class Loops(LocalSweeps):
         self.copy.write(self.store.path("Experiment", resource.name) / "object.json", None)
         return replace(resource, manifest=created.manifest)
 
+    def pool_store(self, experiment: Experiment) -> PoolStore:
+        """Return where the trials of an Experiment wait for the workers of its pool.
+
+        Raises:
+            InvalidInput: No pod could read it.
+        """
+        if self._state:
+            return PoolStore(f"{self._state.url}-pool/{experiment.uid}")
+        storage = Settings.from_environment().storage
+        if local_path(storage) is not None:
+            raise InvalidInput(
+                f"the pods of a pool cannot read {storage} on this machine", "PODIUM_STORAGE=s3://BUCKET"
+            )
+        return PoolStore(f"{storage}/pools/{self.namespace.api.namespace}/{experiment.uid}")
+
+    def _pool_of(self, kind: str, name: str) -> PoolStore | None:
+        """Return where the log of a trial is that a pool ran; None if it had pods of its own."""
+        experiment = self.experiment(self.trial(name).experiment) if kind == "Trial" else None
+        return self.pool_store(experiment) if experiment and pool_size(experiment) else None
+
     def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
         self.get(kind, name)
+        if pool := self._pool_of(kind, name):
+            return iter(pool.log(name))
         return kubernetes_logs.logs(self.namespace.api, kind, name, replica, follow, lambda: self._is_over(kind, name))
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
@@ -271,7 +297,8 @@ class Loops(LocalSweeps):
 
     def failure(self, kind: str, name: str) -> Failed:
         found = self.get(kind, name)
-        return super().failure(kind, name) if kind == "Experiment" else self._explain(found)
+        own = kind == "Experiment" or self._pool_of(kind, name)
+        return Cluster.failure(self, kind, name) if own else self._explain(found)
 
     def _explain(self, trial: Resource) -> Failed:
         return kubernetes_pods.explain(self.namespace.api, trial.kind, trial.name, trial)
@@ -290,6 +317,9 @@ class Loops(LocalSweeps):
 
     def remove(self, kind: str, name: str) -> None:
         trials = self.trials(name) if kind == "Experiment" else ()
+        experiment = self.experiment(name) if kind == "Experiment" else None
+        if experiment and pool_size(experiment):
+            self.pool_store(experiment).clear(whole=True)
         for job in jobs_of_trials(self.namespace, name, trials):
             self.namespace.api.delete(*job)
         for trial in trials:

@@ -1,9 +1,10 @@
 """Experiments and trials that this process keeps in files while their jobs are a namespace's."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
+from threading import Event
 from typing import TYPE_CHECKING
 
 from podium.cluster.kubernetes.api import OUTAGE_SECONDS
@@ -11,6 +12,7 @@ from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.pool import pool_size
 from podium.manifests.experiment.status import Status
 from podium.manifests.experiment.trial import Trial
 from podium.metrics import Reading
@@ -18,6 +20,9 @@ from podium.storage import Storage
 from podium.sweeps.base import TrialIO
 from podium.sweeps.local_records import READINGS, LocalRecords
 from podium.sweeps.pod_trial import PodTrial, jobs_of_trials, refuse_what_pods_lack
+from podium.sweeps.pool import Pool
+from podium.sweeps.pool_records import PooledRun
+from podium.sweeps.trials import Run
 
 if TYPE_CHECKING:
     from podium.sweeps.here import Loops
@@ -35,6 +40,7 @@ class HereRecords(LocalRecords):
     def __init__(self, loops: "Loops", experiment: Experiment, leadership: Leadership) -> None:
         self._loops, self._leadership = loops, leadership
         self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier process left
+        self._pool: Pool | None = None
         super().__init__(loops, experiment)
 
     def _check(self, experiment: Experiment) -> None:
@@ -45,7 +51,13 @@ class HereRecords(LocalRecords):
 
     def trials(self) -> Sequence[Trial]:
         trials = super().trials()
-        self._jobs = jobs_of_trials(self._loops.namespace, self.name, trials)
+        experiment = self.experiment()
+        if pool_size(experiment):
+            store, namespace = self._loops.pool_store(experiment), self._loops.namespace
+            self._pool = Pool(namespace, store, experiment, self._leadership, experiment.owners)
+            self._pool.start({trial.name for trial in trials if not has_ended(trial)})
+        else:
+            self._jobs = jobs_of_trials(self._loops.namespace, self.name, trials)
         return trials
 
     def write(self, experiment: Experiment, status: Status) -> None:
@@ -63,6 +75,13 @@ class HereRecords(LocalRecords):
         self._leadership.check()
         super().save(trial)
         self._copy("Trial", trial.name)
+        if self._pool and trial.state.finished:
+            self._pool.settle(trial.name)
+
+    def hand_over(
+        self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
+    ) -> Run | None:
+        return PooledRun(self._pool, self, trial, save, stopping) if self._pool else None
 
     def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
         self._leadership.check()
@@ -95,7 +114,11 @@ class HereRecords(LocalRecords):
         return super().asked or ("" if self._leadership.is_held else "leave")
 
     def close(self, experiment: Experiment, status: Status) -> None:
-        if self.asked == "leave":
+        left = self.asked == "leave"
+        if self._pool:
+            with suppress(PodiumError):  # the Job goes with the run at the latest
+                self._pool.close(remove=not left)
+        if left:
             return  # who leads now goes on from what is stored
         super().close(experiment, status)
         with suppress(NotFound, PodiumError):

@@ -64,7 +64,7 @@ class Pool:
         self._taken: set[str] = set()  # trials whose end was taken in, but is not stored yet
         self._error: PodiumError | None = None
         self._closed = threading.Event()
-        self._threads = [Background(self._watch, "podium-pool-pods"), Background(self._serve, "podium-pool")]
+        self._server: Background | None = None
         self._writers = ThreadPoolExecutor(8, "podium-pool-writer")
         self._looked, self._served = 0.0, time.monotonic()
 
@@ -80,7 +80,8 @@ class Pool:
                 self._has.setdefault(trial, uid)
         self._store.write_experiment(self._workers_run)
         self._create()
-        for thread in self._threads:
+        self._server = Background(self._serve, "podium-pool")
+        for thread in (self._server, Background(self._watch, "podium-pool-pods")):
             thread.start()
 
     def _create(self) -> None:
@@ -145,7 +146,8 @@ class Pool:
         self._closed.set()
         with self._changed:
             self._changed.notify_all()
-        self._threads[1].join(OUTAGE_SECONDS)
+        if self._server:
+            self._server.join(OUTAGE_SECONDS)
         self._writers.shutdown()
         if remove:
             self._cluster.api.delete("Job", self._name)
