@@ -39,7 +39,8 @@ def _with_one_limit(editor: JobEditor) -> None:
     spec = editor.body["spec"]
     if (tries := spec.pop("backoffLimitPerIndex", None)) is not None:
         spec["backoffLimit"] = tries * spec["completions"]
-        spec.pop("podReplacementPolicy", None)
+        for field in ("podReplacementPolicy", "podFailurePolicy"):
+            spec.pop(field, None)
 
 
 class JobOperator:

@@ -188,6 +188,30 @@ def test_a_failed_trial_says_why_and_its_log_is_kept(
     assert "no such thing" in str(cluster.failure("Trial", failed.name))
 
 
+KILLER = """
+import os, pathlib, signal
+
+own = "PODIUM_POD_UID=" + os.environ["PODIUM_POD_UID"]
+for folder in pathlib.Path("/proc").glob("[0-9]*"):
+    try:
+        words, variables = ((folder / name).read_text().split(chr(0)) for name in ("cmdline", "environ"))
+    except OSError:
+        continue
+    if "podium.sweeps.worker" in words and own in variables:
+        os.kill(int(folder.name), signal.SIGKILL)
+"""
+
+
+def test_a_trial_that_takes_its_workers_along_has_failed(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
+    Path(os.environ["PROGRAM"]).write_text(KILLER)
+    start()
+    cluster.create(typed(pooled(1, trials=1)))
+    assert finished(cluster)["trialsFailed"] == 1
+    assert "3 pods ended while they ran it" in cluster.trials("sweep")[0].message
+
+
 def test_a_deleted_experiment_takes_its_pool_along(
     start: Callable[..., EngineThread], cluster: NamespaceSweeps, server: ApiServer, tmp_path: Path
 ) -> None:

@@ -36,6 +36,8 @@ def engine(clusters: tuple[str, ...], image: str, storage: str, port: int | None
     from podium.cluster.kubernetes.cluster import KubernetesCluster
     from podium.sweeps.engine import Engine, run_all, serve_health
 
+    if "$(" in storage:  # what Kubernetes leaves of a reference to a ConfigMap that is not there
+        storage = ""
     holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     with ExitStack() as opened, paused():
         namespaces = [opened.enter_context(KubernetesCluster(url)) for url in clusters or ("kubernetes://",)]

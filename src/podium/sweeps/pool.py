@@ -7,6 +7,7 @@ pod that no longer has the trial is dropped: a trial counts once, however many p
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -30,6 +31,10 @@ LOOK_SECONDS = 0.1
 
 PODS_SECONDS = 2.0
 """Between two looks at the pods."""
+
+
+MOST_LOSSES = 3
+"""Workers that a trial may take along, by using up the memory or the like; then it has failed."""
 
 
 class Pool:
@@ -62,6 +67,7 @@ class Pool:
         self._free: set[str] = set()
         self._ends: dict[str, TrialEnd] = {}
         self._taken: set[str] = set()  # trials whose end was taken in, but is not stored yet
+        self._losses: Counter[str] = Counter()
         self._error: PodiumError | None = None
         self._closed = threading.Event()
         self._server: Background | None = None
@@ -134,6 +140,7 @@ class Pool:
         with self._changed:
             uid = self._has.pop(trial, None)
             self._taken.discard(trial)
+            self._losses.pop(trial, None)
         if uid:
             self._store.drop(trial, uid)
 
@@ -200,7 +207,11 @@ class Pool:
             lost = [trial for trial, uid in self._has.items() if uid not in alive and trial not in self._taken]
             for trial in lost:
                 del self._has[trial]
-            self._waiting = [*(trial for trial in lost if trial in self._runs), *self._waiting]
+            lost = [trial for trial in lost if trial in self._runs]
+            self._losses.update(lost)
+            harmful = [trial for trial in lost if self._losses[trial] >= MOST_LOSSES]
+            self._ends |= {trial: _took_workers_along(self._runs[trial][0]) for trial in harmful}
+            self._waiting = [*(trial for trial in lost if trial not in harmful), *self._waiting]
         for uid in known - alive:
             self._store.dismiss(uid)
 
@@ -239,3 +250,8 @@ class Pool:
                 self._has[name] = uid
 
         list(self._writers.map(give, pairs))
+
+
+def _took_workers_along(trial: Trial) -> TrialEnd:
+    message = f"Trial has failed: {MOST_LOSSES} pods ended while they ran it, as when the memory is used up"
+    return TrialEnd.of(trial.with_condition("Failed", "TrialFailed", message), [])

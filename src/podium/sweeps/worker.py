@@ -15,7 +15,7 @@ from pathlib import Path
 
 from podium.cluster.local.cluster import LocalCluster
 from podium.errors import NotFound, PodiumError
-from podium.manifests.experiment.pool import POD_UID
+from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
 from podium.sweeps.local_records import LocalRecords
 from podium.sweeps.pool_store import PoolStore, TrialEnd
@@ -116,6 +116,7 @@ def main(url: str) -> None:
         worker = Worker(PoolStore(url), os.environ[POD_UID], Path(directory))
         signal.signal(signal.SIGTERM, lambda *_: worker.stop())
         worker.work()
+    sys.exit(TERMINATED)
 
 
 if __name__ == "__main__":

@@ -23,8 +23,11 @@ from podium.search.space import first_values
 POD_UID = "PODIUM_POD_UID"
 """Variable with the uid of a worker's pod: a pod in place of another has another one."""
 
-TRIES = 6
-"""Times that Kubernetes starts a pod of the pool again: the default of a Job."""
+TRIES = 20
+"""Times that Kubernetes starts a pod of each index again. Those that it took away itself do not count."""
+
+TERMINATED = 143
+"""Exit code of a worker that was asked to end: with 0 its index would count as done, and get no other pod."""
 
 _OF_PROCESS = ("name", "image", "command", "args", "env", "workingDir", "ports")
 """Fields of a container that its process in a worker has; the rest is the pod's."""
@@ -127,6 +130,11 @@ def pool_job(
         "metadata": {**metadata, **present(ownerReferences=[*owners] or None)},
         "spec": {
             "completionMode": "Indexed", "completions": size, "parallelism": size,
-            "backoffLimitPerIndex": TRIES, "podReplacementPolicy": "Failed", "template": template,
+            "backoffLimitPerIndex": TRIES, "podReplacementPolicy": "Failed",
+            "podFailurePolicy": {"rules": [
+                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [TERMINATED]}},
+            ]},
+            "template": template,
         },
     })  # fmt: skip
