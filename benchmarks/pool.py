@@ -159,8 +159,9 @@ def main() -> None:
     print(f"{describe()}\n{args.trials} trials, {args.workers} workers, {args.seconds:g} s a trial, {args.algorithm}: "
           f"{status.get('trialsSucceeded')} succeeded")  # fmt: skip
     print(f"ideal {ideal:.0f} s, real {wall:.0f} s, {100 * (wall / ideal - 1):.1f} % more")
+    asked_api = len(server.world.requests) - requests
     print(f"requests a second: engine to storage {storage['engine'] / wall:.1f}, all workers to storage "
-          f"{storage['worker'] / wall:.1f}, engine to API server {(len(server.world.requests) - requests) / wall:.1f}")  # fmt: skip
+          f"{storage['worker'] / wall:.1f}, engine to API server {asked_api / wall:.1f}")  # fmt: skip
     print(f"CPU {cpu:.0f} s of which sampler {asked:.0f} s; "
           f"memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MiB")  # fmt: skip
     os._exit(0)
