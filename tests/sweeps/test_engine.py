@@ -236,7 +236,7 @@ def test_what_cannot_run_fails_with_the_rules_sentence(
              "parameters": [{"name": "lr", "parameterType": "double",
                              "feasibleSpace": {"min": "0.1", "max": "0.2", "step": "0.1"}}],
              "resumePolicy": "FromVolume"},
-            "does not run pbt",
+            "does not run pbt but in a pool",
         ),
     ],
 )  # fmt: skip

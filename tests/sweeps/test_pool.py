@@ -12,8 +12,10 @@ import pytest
 from api_server import ApiServer
 from engine_place import EngineThread, namespace
 from test_engine import PROGRAM, experiment, finished, until
+from test_population import PROGRAM as MEMBER
+from test_population import experiment as population
 
-from podium.manifests.labels import POOL, POOL_STATE
+from podium.manifests.labels import PBT_PARENT, POOL, POOL_STATE
 from podium.manifests.typed import typed
 from podium.sweeps import connect
 from podium.sweeps.here import NamespaceSweeps
@@ -221,6 +223,22 @@ def test_a_deleted_experiment_takes_its_pool_along(
     cluster.delete("Experiment", "sweep")
     until(lambda: not cluster.list("Job"))
     until(lambda: not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()])
+
+
+def test_a_population_hands_its_files_on_through_the_storage(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps, tmp_path: Path
+) -> None:
+    (tmp_path / "member.py").write_text(MEMBER)
+    start()
+    made = population(tmp_path / "member.py", most=12)
+    made["metadata"]["annotations"] = {POOL: "2"}
+    cluster.create(typed(made))
+    assert finished(cluster, "e")["trialsSucceeded"] == 12
+    trials = {trial.name: trial for trial in cluster.trials("e")}
+    parents = {name: trial.labels[PBT_PARENT] for name, trial in trials.items() if PBT_PARENT in trial.labels}
+    assert parents
+    for name, parent in parents.items():
+        assert trials[name].metrics["began"]["latest"] == trials[parent].metrics["score"]["latest"]
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {

@@ -2,13 +2,15 @@
 
 ``experiment.json`` is the Experiment as workers run it; ``slots/UID`` the trial that the worker in the pod of this uid
 is to run; ``inbox/TRIAL/UID`` what it left; ``trials/TRIAL`` a trial as the engine stores it; ``logs/TRIAL`` what it
-printed. The engine alone writes slots and trials, a worker its inbox and logs alone.
+printed; ``files/TRIAL`` what it left for later generations of a population. The engine alone writes slots and trials,
+a worker the rest.
 """
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 from podium.documents import load_json, parse
@@ -144,6 +146,20 @@ class PoolStore:
             NotFound: It has not ended.
         """
         return self._storage.get(f"logs/{trial}").decode(errors="replace").splitlines()
+
+    def keep_files(self, trial: str, directory: Path) -> None:
+        """Keep what a trial left for trials that begin with its files."""
+        for path in sorted(directory.rglob("*")):
+            if path.is_file():
+                self._storage.put(f"files/{trial}/{path.relative_to(directory)}", path)
+
+    def fetch_files(self, trial: str, directory: Path) -> None:
+        """Fetch what a trial left; a directory that is empty if it left nothing."""
+        directory.mkdir(parents=True, exist_ok=True)
+        for entry in self._storage.list(f"files/{trial}/"):
+            file = directory / entry.key.removeprefix(f"files/{trial}/")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            self._storage.fetch(entry.key, file)
 
     def clear(self, *, whole: bool) -> None:
         """Remove what workers and engine left for one another; the trials and their logs too if it is the whole."""

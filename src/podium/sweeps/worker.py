@@ -17,6 +17,8 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import PBT_PARENT
+from podium.sweeps.checkpoints import trial_directory
 from podium.sweeps.local_records import LocalRecords
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 from podium.sweeps.trials import TrialRun
@@ -87,10 +89,16 @@ class Worker:
         folder = self._cluster.store.path("Trial", trial.name)
         try:
             experiment = self._store.experiment()
+            family = self._cluster.store.path("Experiment", experiment.name) / "checkpoints"
+            if parent := trial.labels.get(PBT_PARENT):
+                self._store.fetch_files(parent, family / parent)
             run = self._run = TrialRun(
                 LocalRecords(self._cluster, experiment), experiment, trial, save=lambda _: None, stopping=self._stopping
             )
             result = run.run()
+            if trial_directory(experiment) and run.trial.is_good:
+                self._store.keep_files(trial.name, family / trial.name)
+            shutil.rmtree(family, ignore_errors=True)
         except NotFound:
             return None, b""  # the Experiment is gone, and this pod will be
         except PodiumError as error:
