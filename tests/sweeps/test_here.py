@@ -14,6 +14,7 @@ from api_server import ApiServer
 from engine_place import LEASE_SECONDS, namespace
 from test_engine import PROGRAM, experiment, until
 
+import podium
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, InvalidInput
 from podium.manifests.labels import POOL, RUN, RUN_NAMESPACE
@@ -286,3 +287,26 @@ def test_a_pool_needs_a_storage_that_pods_can_read(server: ApiServer, sweeps: Ca
         cluster.create(typed(pooled(2)))
     assert not cluster.list("Job")
     assert not cluster.experiments()
+
+
+def test_a_detached_sweep_is_run_by_a_job_of_its_own(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto"))
+    begun = podium.sweep(experiment(trials=3), cluster="kubernetes://team", detach=True)
+    job = begun.cluster.workload("Job", "sweep-loop")
+    assert job.replicas[0].pod.spec["serviceAccountName"] == "podium-steps"
+    until(lambda: podium.open_sweep("sweep", cluster=begun.cluster.url).status == "Succeeded", 60)
+    until(lambda: begun.cluster.workload("Job", "sweep-loop").state.succeeded)
+    best = podium.open_sweep("sweep", cluster=begun.cluster.url).best
+    assert best.value == float(best.parameters["lr"])
+
+
+def test_a_sweep_cannot_be_detached_from_this_machine(server: ApiServer, tmp_path: Path) -> None:
+    for cluster, problem in (
+        (tmp_path / "cluster", "a sweep on this machine ends with its command"),
+        ("kubernetes://team", "cannot keep its trials in"),
+    ):
+        with pytest.raises(InvalidInput, match=problem):
+            podium.sweep(experiment(), cluster=cluster, detach=True)
+    assert not [key for key in server.world.objects if key[0] == "jobs"]

@@ -21,6 +21,7 @@ from podium.manifests.names import named
 from podium.notebook import LiveCell, Log, in_notebook, say
 from podium.settings import Settings
 from podium.storage import absolute
+from podium.sweeps.detached import detach as leave
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -254,6 +255,7 @@ def sweep(
     images: Mapping[str, str | Path] | None = None,
     config_maps: Sequence[Path] = (),
     wait: bool = True,
+    detach: bool = False,
     **changes: Unpack[Changes],
 ) -> Sweep:
     """Run an Experiment, and show its trials as they come.
@@ -276,6 +278,8 @@ def sweep(
         images: Directories that stand for images on this machine.
         config_maps: Files of ConfigMaps that may hold the trial template.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
+        detach: Whether to return at once and leave it to the cluster: to whatever runs Experiments there, else to a
+            Job of its own.
         **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``.
 
     Returns:
@@ -302,8 +306,10 @@ def sweep(
         experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, config_maps=config_maps,
         queue=queue, queue_priority=queue_priority, **changes,
     )  # fmt: skip
-    begun = begin(changed, ClusterSpec.of(cluster, images=images), exact=name is not None, data=data, output=output)
-    return begun.wait() if wait else begun
+    begun = begin(
+        changed, ClusterSpec.of(cluster, images=images), exact=name is not None, data=data, output=output, detach=detach
+    )
+    return begun.wait() if wait and not detach else begun
 
 
 def _either(short: str, value: int | None, name: str, other: int | None) -> int | None:
@@ -313,8 +319,9 @@ def _either(short: str, value: int | None, name: str, other: int | None) -> int 
 
 
 def begin(
-    experiment: Experiment, spec: ClusterSpec, *, exact: bool, data: object = None, output: object = None
-) -> Sweep:
+    experiment: Experiment, spec: ClusterSpec, *, exact: bool, data: object = None, output: object = None,
+    detach: bool = False,
+) -> Sweep:  # fmt: skip
     """Create an Experiment and return at once.
 
     Args:
@@ -323,9 +330,10 @@ def begin(
         exact: Whether it must have its own name; else one that is taken gets a number.
         data: What the user gave as data.
         output: What the user gave for the trials' models.
+        detach: Whether it is to go on without this process.
 
     Raises:
-        InvalidInput: It breaks a rule; nothing was started.
+        InvalidInput: It breaks a rule, or cannot go on without this process; nothing was started.
         Conflict: There is one of this name.
     """
     experiment = named(experiment)
@@ -336,6 +344,10 @@ def begin(
         if not exact:
             free = experiments.free_name(cluster, "Experiment", experiment.name)
             experiment = experiment.with_metadata({**experiment.metadata, "name": free})
+        if detach and not cluster.outlives_client("Experiment"):
+            url = leave(cluster, experiment)
+            cluster.close()
+            return Sweep(ClusterSpec(url=url), experiment.name)
         cluster.create(experiment)
     except BaseException:
         cluster.close()

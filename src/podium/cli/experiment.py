@@ -92,11 +92,12 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
 @manifest_options
+@click.option("--detach", is_flag=True, help="Return at once: the cluster goes on with it, in a Job if need be.")
 @cluster_options
 @process_options()
 @notify_option
 @json_option
-def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, **options: Any) -> None:
+def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, detach: bool, **options: Any) -> None:
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
     Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
@@ -110,7 +111,14 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, **o
       podium experiment run tpe --set epochs=2 --set model=fast --workers 0 --json
       podium experiment run tpe --name second --warm-start tpe
       podium experiment run sweep.yaml --cluster kubernetes://team
+      podium experiment run sweep.yaml --cluster kubernetes://team --detach
     """
+    if detach:
+        begun = podium.sweep(source, cluster=spec, detach=True, **options)
+        trials = next_command(f"experiment trials {begun.name}", begun.cluster)
+        value = {"experiment": begun.name, "cluster": begun.cluster.url}
+        output(as_json, value, lambda: f"{begun.name} goes on without this command; look at it with: {trials}")
+        return
     with notifier.about("Experiment") as notice:
         begun = podium.sweep(source, cluster=spec, wait=False, **options)
         notice.run = begun.name

@@ -5,6 +5,7 @@ which its retry goes on. Of several processes one runs an Experiment: who holds 
 """
 
 import os
+import shlex
 import shutil
 import socket
 import tempfile
@@ -35,7 +36,7 @@ from podium.manifests.labels import EXPERIMENT, POOL_STATE
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
 from podium.pod import POD_NAME, pod_namespace
-from podium.settings import Settings
+from podium.settings import STORAGE, Settings
 from podium.storage import Storage, connect, local_path
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.here_records import HereRecords, StateCopy
@@ -57,14 +58,17 @@ class NamespaceSweeps(KubernetesCluster):
     """A namespace; where it serves no Experiments, this process runs those it is given.
 
     Args:
-        url: As KubernetesCluster takes it, with ``?engine=cluster`` or ``?engine=here`` to decide that in advance.
+        url: As KubernetesCluster takes it, with ``?engine=cluster`` or ``?engine=here`` to decide that in advance, and
+            with ``state=`` for the next argument.
         state: URL of a copy of Experiments and trials, from which a process on another machine goes on; empty for none.
         lease_seconds: After how long without a sign of life another process takes an Experiment over.
     """
 
     def __init__(self, url: str, state: str = "", lease_seconds: float = DURATION_SECONDS) -> None:
         super().__init__(url)
-        self._state, self._lease_seconds = state, lease_seconds
+        self._state, self._lease_seconds = state or self.state, lease_seconds
+        if self.state:
+            self.url += f"?engine={self.engine}&state={self.state}"
         self._pools: dict[str, PoolStore] = {}
 
     @cached_property
@@ -179,7 +183,7 @@ class Loops(LocalSweeps):
     ) -> None:
         super().__init__(directory, fork_server=False)
         self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
-        self.store.option, self.store.trials_go_on = f"--cluster {namespace.url}", True
+        self.store.option, self.store.trials_go_on = f"--cluster {shlex.quote(namespace.url)}", True
         self.copy = StateCopy(state, directory)
         self._state, self._scratch = state, directory if state else None
         self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
@@ -241,9 +245,18 @@ class Loops(LocalSweeps):
         """Return what runs an Experiment while a leadership lasts."""
         return ExperimentController(HereRecords(self, experiment, leadership), experiment)
 
-    def create(self, resource: R) -> R:
-        if not isinstance(resource, Experiment):
-            raise InvalidInput(f"kind is {or_list(self.creates)}, not {resource.kind}", "a Trial is its Experiment's")
+    def keep(self, experiment: Experiment) -> None:
+        """Store an Experiment that another process is to run.
+
+        Raises:
+            InvalidInput: It breaks a rule.
+        """
+        self.store.create(self._checked(experiment).manifest)
+        self.store.disown("Experiment", experiment.name)
+        self.copy.write(self.store.path("Experiment", experiment.name) / "object.json", None)
+
+    def _checked(self, resource: Experiment) -> Experiment:
+        """Return an Experiment as its trials run here, if they can."""
         namespace = self.namespace.api.namespace
         named = resource.metadata.get("namespace") or namespace
         if named != namespace:
@@ -252,13 +265,20 @@ class Loops(LocalSweeps):
         if pool_size(resource):
             refuse_what_pools_lack(resource)
             self.pool_store(resource)
+        return with_pod_deadlines(
+            with_pod_defaults(resource.with_metadata({**resource.metadata, "namespace": namespace}))
+        )
+
+    def create(self, resource: R) -> R:
+        if not isinstance(resource, Experiment):
+            raise InvalidInput(f"kind is {or_list(self.creates)}, not {resource.kind}", "a Trial is its Experiment's")
+        given = self._checked(resource)
         if self.store.exists("Experiment", resource.name):
             raise Conflict(
                 f"Experiment {resource.name} exists in {self.url}", "choose another name, or delete it first"
             )
-        here = resource.with_metadata({**resource.metadata, "namespace": namespace})
         try:
-            created = super().create(with_pod_deadlines(with_pod_defaults(here)))
+            created = super().create(given)
         except BaseException:
             self._give_up(resource.name)
             raise
@@ -273,7 +293,7 @@ class Loops(LocalSweeps):
         """
         if self._state:
             return PoolStore(f"{self._state.url}-pool/{experiment.uid}")
-        storage = Settings.from_environment().storage
+        storage = (os.environ.get(STORAGE) or Settings.from_environment().storage).rstrip("/")
         if local_path(storage) is not None:
             raise InvalidInput(
                 f"the pods of a pool cannot read {storage} on this machine", "PODIUM_STORAGE=s3://BUCKET"

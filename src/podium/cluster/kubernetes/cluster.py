@@ -44,7 +44,8 @@ class KubernetesCluster(Cluster):
     Args:
         url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or of the pod this
             runs in. ``?grace=600``: seconds a pod may stay unschedulable before its job is given up. ``?engine=``:
-            who runs Experiments, ``cluster`` or ``here`` (podium.sweeps.here).
+            who runs Experiments, ``cluster`` or ``here`` (podium.sweeps.here). ``?state=URL``: where those that run
+            here are kept.
 
     Raises:
         InvalidInput: The URL has parts that mean nothing here.
@@ -55,7 +56,7 @@ class KubernetesCluster(Cluster):
         parts = urlsplit(url)
         query = parse_qs(parts.query, keep_blank_values=True)
         hint = "for example kubernetes://kubeflow or kubernetes://team?grace=600"
-        if parts.path not in ("", "/") or not set(query) <= {"grace", "engine"}:
+        if parts.path not in ("", "/") or not set(query) <= {"grace", "engine", "state"}:
             raise InvalidInput(f"not the URL of a cluster: {url!r}", hint)
         grace = query.get("grace", [str(kubernetes_pods.SCHEDULE_GRACE)])[-1]
         if not grace.replace(".", "", 1).isdigit():
@@ -65,6 +66,7 @@ class KubernetesCluster(Cluster):
             raise InvalidInput(
                 f"engine must be {or_list(ENGINES)}, but got {self.engine!r}", suggestion(self.engine, ENGINES)
             )
+        self.state = query.get("state", [""])[-1]
         configuration, namespace = load_configuration()
         self.api = Api(configuration, parts.netloc or namespace)
         self.url = f"kubernetes://{self.api.namespace}"
