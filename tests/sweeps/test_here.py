@@ -293,10 +293,18 @@ def test_a_detached_sweep_is_run_by_a_job_of_its_own(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
 ) -> None:
     monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto"))
-    begun = podium.sweep(experiment(trials=3), cluster="kubernetes://team", detach=True)
+    begun = podium.sweep(experiment(trials=3, wait=1.0), cluster="kubernetes://team", detach=True)
     job = begun.cluster.workload("Job", "sweep-loop")
     assert job.replicas[0].pod.spec["serviceAccountName"] == "podium-steps"
-    until(lambda: podium.open_sweep("sweep", cluster=begun.cluster.url).status == "Succeeded", 60)
+    states = list[str]()
+
+    def has_ended() -> bool:
+        states.append(podium.open_sweep("sweep", cluster=begun.cluster.url).status)
+        return states[-1] == "Succeeded"
+
+    until(has_ended, 60)
+    assert "Running" in states
+    assert "Failed" not in states[states.index("Running") :], "it runs elsewhere"
     until(lambda: begun.cluster.workload("Job", "sweep-loop").state.succeeded)
     best = podium.open_sweep("sweep", cluster=begun.cluster.url).best
     assert best.value == float(best.parameters["lr"])

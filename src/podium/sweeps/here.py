@@ -24,7 +24,7 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.api import OUTAGE_SECONDS
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership
+from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership, is_led
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.interrupts import Background
@@ -184,6 +184,7 @@ class Loops(LocalSweeps):
         super().__init__(directory, fork_server=False)
         self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
         self.store.option, self.store.trials_go_on = f"--cluster {shlex.quote(namespace.url)}", True
+        self.store.runs_elsewhere = lambda name: is_led(namespace.api, LEASE + name)
         self.copy = StateCopy(state, directory)
         self._state, self._scratch = state, directory if state else None
         self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"

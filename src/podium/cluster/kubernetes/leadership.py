@@ -26,6 +26,10 @@ STOP_SECONDS = 10.0
 """Who has not renewed for so long counts its leadership as lost: well before others may take it."""
 
 
+MOST_SKEW_SECONDS = 30.0
+"""How far the clock of a process that only looks may be from that of the one that leads."""
+
+
 class Leadership:
     """The leadership that a Lease stands for; renewed in a thread while it is held.
 
@@ -177,6 +181,19 @@ class Leadership:
     @property
     def _whole_seconds(self) -> int:
         return max(1, math.ceil(self._seconds))
+
+
+def is_led(api: Api, name: str) -> bool:
+    """Return whether somebody holds a Lease, as far as clocks that differ by less than MOST_SKEW_SECONDS tell."""
+    try:
+        lease = api.call(f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace)
+    except NotFound:
+        return False
+    spec = lease.spec
+    if not spec.holder_identity or not spec.renew_time:
+        return False
+    age = (datetime.now(UTC) - spec.renew_time).total_seconds()
+    return bool(age < float(spec.lease_duration_seconds or DURATION_SECONDS) + MOST_SKEW_SECONDS)
 
 
 def _micro_time(moment: datetime) -> str:

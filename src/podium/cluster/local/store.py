@@ -44,6 +44,9 @@ class Store:
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.option = ""  # of a command that is to find its Experiments, where that is not --dir
+        self.runs_elsewhere: Callable[[str], bool] = lambda name: (
+            False
+        )  # an Experiment, by a process without this store
         self.trials_go_on = False  # without the process that began them, where their jobs are a namespace's
         self._changed = threading.Condition(threading.RLock())
         self._lease: Lease | None = None
@@ -151,9 +154,10 @@ class Store:
     def _is_lost(self, manifest: Manifest) -> bool:
         if self.trials_go_on and manifest["kind"] == "Trial" and not self._was_stopped_with_its_experiment(manifest):
             return False
-        return not status_of(manifest).finished and not self.is_supervised(
-            manifest["kind"], manifest["metadata"]["name"]
-        )
+        kind, name = manifest["kind"], manifest["metadata"]["name"]
+        if status_of(manifest).finished or self.is_supervised(kind, name):
+            return False
+        return kind != "Experiment" or not self.runs_elsewhere(name)
 
     def _was_stopped_with_its_experiment(self, trial: Manifest) -> bool:
         try:
