@@ -289,7 +289,7 @@ def test_a_pool_needs_a_storage_that_pods_can_read(server: ApiServer, sweeps: Ca
     assert not cluster.experiments()
 
 
-def test_a_detached_sweep_is_run_by_a_job_of_its_own(
+def test_a_detached_sweep_is_run_by_a_job(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
 ) -> None:
     monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto"))

@@ -184,8 +184,7 @@ def test_a_failed_trial_says_why_and_its_log_is_kept(
     container["command"] = ["sh", "-c", "echo no such thing: ${trialParameters.lr}; exit 3"]
     cluster.create(typed(made))
     assert finished(cluster)["conditions"][-1]["reason"] == "ExperimentFailed"
-    failed = cluster.trials("sweep")[0]
-    assert failed.phase == "Failed"
+    failed = next(trial for trial in cluster.trials("sweep") if trial.phase == "Failed")
     assert list(cluster.logs("Trial", failed.name)) == [f"no such thing: {failed.assignments['lr']}"]
     assert "no such thing" in str(cluster.failure("Trial", failed.name))
 

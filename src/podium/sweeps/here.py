@@ -184,7 +184,8 @@ class Loops(LocalSweeps):
         super().__init__(directory, fork_server=False)
         self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
         self.store.option, self.store.trials_go_on = f"--cluster {shlex.quote(namespace.url)}", True
-        self.store.runs_elsewhere = lambda name: is_led(namespace.api, LEASE + name)
+        if namespace.state:  # of a Job, which this process may only look at
+            self.store.runs_elsewhere = lambda name: name not in self._leads and is_led(namespace.api, LEASE + name)
         self.copy = StateCopy(state, directory)
         self._state, self._scratch = state, directory if state else None
         self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
