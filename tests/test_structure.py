@@ -257,3 +257,38 @@ def test_yaml_is_loaded_in_one_module() -> None:
         if loads.search(line)
     ]
     assert not wrong, "\n".join(["use podium.documents.load_yaml", *wrong])
+
+
+MOST_METHODS, MOST_LINES = 15, 60
+
+LONG_FUNCTIONS = {
+    "tune_and_promote": "a pipeline: its parameters, each documented, and one task after the other",
+    "train_and_promote": "a pipeline, too",
+    "sweep": "of podium.api: its parameters, each documented",
+    "evaluate": "a step: its parameters, each documented",
+    "promote": "a step, too",
+}
+"""Functions above MOST_LINES lines, docstring and all, with the reason."""
+
+
+def test_a_class_of_many_methods_says_why() -> None:
+    wrong = [
+        f"{file.relative_to(ROOT)}: {node.name}"
+        for _, file in sources()
+        for node in nodes(file)
+        if isinstance(node, ast.ClassDef)
+        and sum(isinstance(part, ast.FunctionDef) and not part.name.startswith("_") for part in node.body)
+        > MOST_METHODS
+        and "One class, because" not in (ast.get_docstring(node) or "")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_long_functions_are_those_with_a_reason() -> None:
+    long = {
+        node.name
+        for _, file in sources()
+        for node in nodes(file)
+        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= MOST_LINES
+    }
+    assert long == LONG_FUNCTIONS.keys()

@@ -18,10 +18,6 @@ class Background:
 
     Before Python 3.13 a Thread whose join was interrupted counts as finished although it still runs, so cleanup would
     not wait for it.
-
-    Args:
-        target: The function to run.
-        name: Name of the thread.
     """
 
     def __init__(self, target: Callable[[], None], name: str) -> None:
@@ -44,11 +40,7 @@ class Background:
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal other than SIGINT asked the process to end.
-
-    Args:
-        number: The signal.
-    """
+    """A signal other than SIGINT asked the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"signal {number}")

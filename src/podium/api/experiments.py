@@ -69,7 +69,6 @@ def changed(
 
     Args:
         source: As read takes it.
-        name: metadata.name.
         data: Directory or URI of the dataset: the trainer's ``--data``.
         output: Where trials put their models, each below its own name.
         flags: Flags of the trials' program and their values, ``{"epochs": 2}``.
@@ -103,8 +102,6 @@ def ready(
     below ``home`` where the user named no place.
 
     Args:
-        experiment: Stays as it is.
-        cluster: Will run it.
         home: Holds ``data/mnist`` and ``trials`` on this machine.
         data: What the user gave.
         output: What the user gave.

@@ -163,7 +163,6 @@ def read_jobs(documents: Sequence[Any], source: str, name: str = "", *, most: in
     """Return the jobs of a file.
 
     Args:
-        documents: Its documents.
         source: Its name, for errors.
         name: metadata.name instead of its own, of one job.
         most: How many it may hold.
@@ -219,7 +218,6 @@ def open_job(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> J
     """Return a job that runs or has run, also one of another process.
 
     Args:
-        name: metadata.name.
         cluster: Where it is, as podium.run_job takes it.
 
     Raises:

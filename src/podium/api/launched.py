@@ -29,7 +29,6 @@ class Session:
     """A cluster that this process opens when it is needed, and keeps open while something it began runs there.
 
     Args:
-        spec: Names it.
         cluster: It, if it is open already.
     """
 
@@ -85,7 +84,6 @@ class Launched(ABC):
     Args:
         session: The cluster, and how long this process keeps it open.
         kind: ``Experiment`` or a kind of job.
-        name: metadata.name.
     """
 
     def __init__(self, session: Session, kind: str, name: str) -> None:
@@ -155,7 +153,6 @@ def follow(
     """Wait until all objects have ended.
 
     Args:
-        cluster: Runs them.
         objects: What to wait for.
         look: Called at the start, several times a second, and at the end.
         finish: Called before the last look.

@@ -95,7 +95,6 @@ def program_of(train: Train, searched: Mapping[str, Dimension], fixed: Mapping[s
 
     Args:
         train: A function, the path of a script, or a command.
-        searched: What is searched.
         fixed: Other arguments, the same in all trials.
         metric: What a number that a function returns is the value of.
 

@@ -152,7 +152,6 @@ def dimension(name: str, given: Any) -> Dimension | None:
     """Return what to search for a name; None for a single value, which is fixed.
 
     Args:
-        name: The parameter's.
         given: Float, Int or Choice; a tuple of two numbers, a range or a list; or a value.
 
     Raises:
@@ -211,7 +210,6 @@ def from_text(name: str, text: str) -> Any:
     """Return what a word of a command line says: ``1e-4..1e-1``, ``1..8:2``, ``log:1..64``, ``32,64,128`` or a value.
 
     Args:
-        name: The parameter's.
         text: Whole numbers stay whole; the ends of a range decide whether it is one of floats.
 
     Raises:

@@ -35,8 +35,6 @@ class Sweep(Launched):
     """An Experiment that runs, or has run.
 
     Args:
-        spec: Where.
-        name: metadata.name.
         cluster: The open cluster if this process has it open; it is opened when needed otherwise.
     """
 
@@ -325,8 +323,6 @@ def begin(
     """Create an Experiment and return at once.
 
     Args:
-        experiment: As changed.
-        spec: Where to create it.
         exact: Whether it must have its own name; else one that is taken gets a number.
         data: What the user gave as data.
         output: What the user gave for the trials' models.
@@ -365,7 +361,6 @@ def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) ->
     """Return a sweep that runs or has run, also one of another process.
 
     Args:
-        name: metadata.name of the Experiment.
         cluster: Where it is, as podium.sweep takes it.
 
     Raises:

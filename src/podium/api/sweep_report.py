@@ -37,7 +37,6 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
 
     Args:
         cluster: Runs it, or has run it.
-        name: The Experiment's.
         path: Where the HTML file goes; its directory is made.
 
     Raises:

@@ -41,7 +41,6 @@ class Training(Job):
 
     Args:
         session: The cluster it runs on.
-        planned: Its job.
         target: Where and with what it runs.
     """
 

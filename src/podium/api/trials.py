@@ -44,8 +44,6 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: s
     """Return the error to raise for an Experiment that failed, with the last lines of a trial that did.
 
     Args:
-        cluster: Ran it.
-        name: The Experiment's.
         trials: What to type to see its trials.
         logs: What to type to see what a trial said, with TRIAL for its name.
         objective: What to change to search for another metric, with NAME for its name.
@@ -104,8 +102,6 @@ class TrialProgress:
     """Describes each change of an Experiment's trials once.
 
     Args:
-        cluster: Runs it.
-        name: The Experiment's.
         reported: Phases of trials that nobody need hear of again.
     """
 

@@ -91,9 +91,6 @@ def experiment_of(
     """Return the Experiment that tunes a program.
 
     Args:
-        program: What each trial runs.
-        searched: What is searched.
-        settings: How.
         name: metadata.name; the program's if None.
         data: Directory or URI of the dataset.
         output: Where trials put their models, each below its own name.
@@ -196,7 +193,6 @@ def tune(
             all trials. Floats whose range spans two decades or more are searched on a log scale.
         objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides.
         metrics: Other metrics to record.
-        trials: How many.
         parallel: How many at a time.
         algorithm: ``tpe``, ``random``, ``grid``, ``cmaes``, ``sobol`` … as Katib calls them.
         settings: Settings of the algorithm.

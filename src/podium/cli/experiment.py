@@ -383,7 +383,6 @@ def follow_to_end(
     """Show a sweep to its end, and then its best trial, whose objective is returned.
 
     Args:
-        sweep: Runs.
         as_json: Whether the best trial is printed as JSON.
         reported: Phases by trial that nothing is shown for.
         objective: What to change to search for another metric, with NAME for its name.

@@ -19,8 +19,6 @@ class ExperimentView(View):
     """An Experiment's trials.
 
     Args:
-        cluster: Runs it.
-        name: The Experiment's.
         reported: Phases of trials that a log need not hear of again.
     """
 

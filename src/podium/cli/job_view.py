@@ -36,8 +36,6 @@ class JobView(View):
     """Jobs, their replicas, and the log of the replica of each that reports metrics.
 
     Args:
-        cluster: Runs them.
-        jobs: Which.
         logs: Whether their logs are printed.
     """
 

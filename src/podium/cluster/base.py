@@ -54,6 +54,8 @@ class Cluster(ABC):
 
     Leaving the context (or close) releases what the client holds. A local cluster stops everything it still runs
     then; objects on a real one live on.
+
+    One class, because callers hold a cluster and ask everything of it; half of the methods follow from the others.
     """
 
     url: str

@@ -93,7 +93,6 @@ def store(bundle: Bundle, storage: str) -> Code:
 
     Args:
         bundle: As pack makes it.
-        storage: URL of the storage.
     """
     target = connect(storage)
     code = Code(storage=target.url, digest=bundle.digest)

@@ -16,7 +16,6 @@ def with_code(resource: T, uri: str, *, install_requirements: bool = False, cont
     """Return a job, or an Experiment's trials, whose containers fetch code and run their command in it.
 
     Args:
-        resource: The job or Experiment.
         uri: URI of the code; empty changes nothing.
         install_requirements: Whether to install the code's requirements.txt first.
         container: Name of the containers; None for all.

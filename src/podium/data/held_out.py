@@ -89,7 +89,6 @@ class HeldOut:
         Args:
             own: Content of the model's preprocessing.json; empty if it does not say how its inputs are made: then it
                 takes the dataset's.
-            name: The model's, for errors.
 
         Raises:
             InvalidInput: The model needs a column that the items lack, or they were not kept as they came.

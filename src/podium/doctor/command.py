@@ -176,7 +176,6 @@ def execute(
 
     Args:
         words: The program and its arguments.
-        seconds: The limit.
         folder: For the output, and for what stands for the collector's path.
         wrapped: Whether through Katib's shell line; else as given.
         collector: What Katib reads.

@@ -108,7 +108,6 @@ def find_missing_rights(
     """Ask the server for each right; None if it may not be asked (for another account).
 
     Args:
-        api: The API server.
         account: A service account; oneself if None.
         secret: Name of the storage's Secret, if it is known.
         unknown_kinds: Kinds that the server does not know.

@@ -51,8 +51,6 @@ def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, st
     """Ask a store whether it has the bucket and lets the key list it; None if there is no bucket or key to ask with.
 
     Args:
-        api: The API server.
-        storage: Data of the ConfigMap.
         secret: Data of its Secret, in base64.
     """
     bucket, address = storage.get("bucket"), storage.get("endpoint") or ""

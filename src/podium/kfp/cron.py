@@ -51,7 +51,6 @@ def next_times(expression: str, count: int = 5, after: datetime | None = None) -
 
     Args:
         expression: As check takes it.
-        count: Number of times.
         after: Start; now if None.
 
     Raises:

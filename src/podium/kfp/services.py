@@ -12,6 +12,8 @@ from podium.errors import NotFound
 class Services:
     """Calls to a server; each returns the generated client's answer.
 
+    One class, because each method is one request, and the connection is all that they need.
+
     Args:
         api_client: A connection, ``kfp_server_api.ApiClient``.
     """

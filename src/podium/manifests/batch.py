@@ -20,7 +20,6 @@ def job_manifest(
     """Write the manifest of a Job that is tried once.
 
     Args:
-        name: metadata.name.
         labels: For the job and its pod.
         active_deadline_seconds: Seconds from the start after which it fails.
         ttl_seconds_after_finished: Seconds from the end after which it is deleted.

@@ -12,7 +12,10 @@ from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
 @dataclass(frozen=True, kw_only=True)
 class JobEditor:
-    """A copy of a job's manifest to be altered; nothing in it is shared with the original."""
+    """A copy of a job's manifest to be altered; nothing in it is shared with the original.
+
+    One class, because every change of a job has to find its pod templates, wherever its kind has them.
+    """
 
     body: dict[str, Any]
     """The manifest; of a TrainJob without the changes to its pods."""
@@ -159,7 +162,6 @@ class JobEditor:
 
         Args:
             sidecar: The container; Kubernetes 1.29 and later know init containers that go on.
-            volume: Name of the directory.
             folder: Where both find it.
         """
         beside = {**sidecar, "restartPolicy": "Always"}

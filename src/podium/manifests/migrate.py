@@ -76,7 +76,6 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
 
     Args:
         resource: A Workload or an Experiment.
-        runtime: Name of the ClusterTrainingRuntime.
 
     Raises:
         BrokenRules: It is refused as it is, or would be as a TrainJob.
@@ -123,7 +122,6 @@ def _job(
     """Return the TrainJob and the notes.
 
     Args:
-        runtime: The TrainJob's.
         name: Container that trains; the operator's, or the first, if empty.
         keep_command: Whether the command stays as it is.
     """

@@ -216,7 +216,10 @@ class Replica:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Workload(Resource):
-    """A job of its own, or the job in an Experiment's trial template."""
+    """A job of its own, or the job in an Experiment's trial template.
+
+    One class, because they are fields of one manifest, read once; what changes a job is in JobEditor.
+    """
 
     @property
     def operator(self) -> OperatorKind | None:

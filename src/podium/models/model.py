@@ -56,8 +56,6 @@ class Versions(Sequence[Version]):
     """The versions of a model, oldest first.
 
     Args:
-        name: The model's.
-        versions: The versions.
         aliases: The version each alias points at.
     """
 
@@ -105,9 +103,7 @@ class Versions(Sequence[Version]):
 class Model:
     """A model of a registry. Its methods are what a person does with it, and what each of them needs of its history.
 
-    Args:
-        storage: Where it is.
-        name: Its name.
+    One class, because what is done with a model is decided by the same history and written to it.
 
     Raises:
         InvalidInput: It is not a model name.

@@ -28,7 +28,6 @@ class AliasLost(Damaged):
     """The alias is damaged, and so is its record in the history.
 
     Args:
-        message: What is damaged.
         etag: The damaged alias's, for a move that replaces it.
     """
 

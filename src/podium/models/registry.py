@@ -13,11 +13,7 @@ from podium.storage import Storage, connect
 
 
 class Registry(Mapping[str, Model]):
-    """The models below ``models/`` of a storage. All state is in the storage: any number may be open at once.
-
-    Args:
-        storage: Where the models are.
-    """
+    """The models below ``models/`` of a storage. All state is in the storage: any number may be open at once."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage, self.url = storage, storage.url

@@ -89,7 +89,6 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
         file: The array; never a pickle, which could run any code.
         items: How many rows the inputs have.
         classes: How many classes the dataset has; None for regression.
-        name: The model's, for errors.
 
     Returns:
         Classification: probabilities, float32 ``[n, classes]``, or class indices ``[n]``. Regression: floats ``[n]``

@@ -40,7 +40,6 @@ class Outcome:
         """Make it of a model's result, as plain numbers.
 
         Args:
-            name: The item.
             result: Probabilities by class, the index of a class, or of a regression a number or several.
             classes: Names of the classes; None for regression.
         """

@@ -65,7 +65,6 @@ def resume_run(run: RunRecord, settings: Settings, first: str = "") -> "RunningP
     """Go on with a run that was stopped, was killed or failed: its finished steps and trials are not repeated.
 
     Args:
-        run: Its record.
         settings: Directories of runs and models.
         first: Step that is repeated with all after it, even where they had finished.
 

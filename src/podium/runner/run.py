@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 class Run:
     """A run of a pipeline on this machine.
 
+    One class, because whoever holds a run, in the shell or a notebook, asks it all of this: how it goes, what came
+    of it, what it printed, to stop and to go on.
+
     Args:
         record: What is recorded of it.
         running: It, where this process carries it out.

@@ -129,11 +129,7 @@ class StoredRun:
 
 
 class StoredRuns:
-    """The runs below ``<storage>/runs``.
-
-    Args:
-        url: The storage.
-    """
+    """The runs below ``<storage>/runs``."""
 
     def __init__(self, url: str) -> None:
         self.storage = connect(url)

@@ -80,7 +80,6 @@ class Trigger:
     """Looks at data, and says when a command is due. What it saw is kept, so that a restart loses no change.
 
     Args:
-        data: What is watched.
         directory: Where the state is kept.
         command: Words of the command; another command has a state of its own.
         now: Whether data that are there at the first look of all count as changed.

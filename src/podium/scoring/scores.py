@@ -87,7 +87,6 @@ def score_predictions(
         target: As in Scores.
         classes: How many classes the dataset has; None for regression.
         metric: One to compute besides those podium knows; it must be defined.
-        name: The model's, for errors.
 
     Raises:
         InvalidInput: Shapes or classes do not fit the target, or the metric is not defined.

@@ -26,7 +26,6 @@ class History:
     Args:
         record: The study on disk.
         limit: How many trials there are at most, beside running ones.
-        distributions: The columns.
         draw: Gives the sampler's seed and the sample.
         sampler: Makes the sampler, for a seed and the number of trials it does not see.
     """

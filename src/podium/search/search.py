@@ -28,12 +28,10 @@ class Search:
     """Asks an algorithm for points and tells it what became of them.
 
     Args:
-        space: What is searched.
         algorithm: A name in ALGORITHMS.
         settings: The algorithm's, checked.
         maximize: Whether more is better.
         directory: Holds the journal; an existing study is continued.
-        name: The study's.
         earlier: Finished trials of other sweeps, in this space; a continued study has them already.
         begun: The trials there are; those that the study lacks are added to it. A point that was asked for before a
             crash, but never became one of them, is given back. None: all became one.

@@ -37,7 +37,6 @@ def upload_model(
         predictions: The directory written by evaluate; its files become part of the version.
         evaluation: The file written by evaluate.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
-        storage: URL of the storage.
 
     Returns:
         Name of the version: the run id.

@@ -58,7 +58,6 @@ class Storage(ABC):
             source: The bytes, or a file to stream.
             if_absent: Write only if the key does not exist.
             if_match: Write only if the object's etag is still this one.
-            progress: Called for every chunk.
 
         Raises:
             Conflict: The condition did not hold; nothing was written.

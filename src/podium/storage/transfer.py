@@ -24,7 +24,6 @@ def put(
         source: A file, or a directory, whose content goes directly below the storage's URL.
         name: The copy's name if the source is a file; its own if None.
         overwrite: Replace objects that are there; else they are refused before anything is copied.
-        progress: Called for every chunk.
 
     Raises:
         NotFound: The directory is empty.

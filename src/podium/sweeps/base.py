@@ -70,8 +70,10 @@ class TrialIO(ABC):
 class Records(ABC):
     """Where one Experiment and its trials are kept.
 
+    One class, because they are the questions that the trial loop has to whatever keeps an Experiment; each is one
+    line there.
+
     Args:
-        name: The Experiment's.
         directory: This process's own files of the Experiment: the search keeps its study there.
     """
 

@@ -48,7 +48,6 @@ class ExperimentController:
 
     Args:
         records: Where it is kept; one with trials continues where it was.
-        experiment: The Experiment.
 
     Raises:
         InvalidInput: Katib would refuse it, or could never end it.

@@ -19,7 +19,6 @@ class MedianStop:
 
     Args:
         settings: min_trials_required (3) and start_step (4).
-        objective: Name of the metric.
         maximize: Whether more is better.
     """
 

@@ -172,7 +172,6 @@ class Loops(LocalSweeps):
     """Experiments and trials in files, whose trials' jobs are a namespace's.
 
     Args:
-        namespace: Runs the jobs.
         directory: Holds the files.
         state: Holds a copy of them; what it has is read first, and the directory goes with this object.
         lease_seconds: After how long without a sign of life another process takes an Experiment over.

@@ -27,7 +27,6 @@ class LocalTrial(TrialIO):
     """Runs a trial's job as processes of the local cluster.
 
     Args:
-        cluster: Runs the job.
         experiment: The one it belongs to.
         trial: As stored.
     """

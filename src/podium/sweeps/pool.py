@@ -41,7 +41,6 @@ class Pool:
     """The workers of one Experiment.
 
     Args:
-        cluster: Runs the pods.
         store: What is left for the workers, and what they leave.
         experiment: Checked, as stored.
         leadership: Only while it is held is anything given to workers.

@@ -75,7 +75,6 @@ class PoolRecords(ApiRecords):
     Args:
         cluster: The namespace.
         experiment: As stored.
-        storage: URL of the storage.
         leadership: Only while it is held may this write.
     """
 

@@ -51,6 +51,9 @@ class TrialEnd:
 class PoolStore:
     """The storage of one Experiment's pool.
 
+    One class, because both sides of what is written, read and removed there belong together: two methods for each
+    kind of object.
+
     Args:
         url: Where all of it lies.
 

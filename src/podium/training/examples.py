@@ -54,7 +54,6 @@ def worst_examples(
         part: The part that was scored.
         scores: On some of its items.
         items: Positions of these in the part, [m].
-        most: How many to describe.
     """
     import numpy as np
 

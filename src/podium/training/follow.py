@@ -17,7 +17,6 @@ def follow(
     """Show the log of the replica that reports metrics until the job ends.
 
     Args:
-        cluster: Runs the job.
         metrics: Whose lines are shown as progress.
         formats: metricsFormat of the lines; none stands for Katib's default.
 
@@ -61,7 +60,6 @@ def show_log(
     """Print the log of the replica that reports metrics as it comes, each line of metrics as progress.
 
     Args:
-        cluster: Runs the job.
         metrics: To look for, the objective first.
         formats: metricsFormat of the lines; none stands for Katib's default.
         epochs: Gets the metrics of each line that has some.

@@ -53,7 +53,6 @@ class PredictJobs:
             inputs: The dataset's, each ``[n, ...]``.
             part: The dataset's; tells the job from others of this model.
             classes: How many classes the dataset has; None for regression.
-            name: The model's, for people.
 
         Raises:
             InvalidInput: The predictions do not fit the inputs.

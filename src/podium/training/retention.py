@@ -50,9 +50,6 @@ def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
 
     Trials that run, or will run again when a stopped Experiment goes on, are left alone: their checkpoints are needed.
 
-    Args:
-        best: How many to keep.
-
     Raises:
         NotFound: There is no such Experiment.
         InvalidInput: The trials do not each write to a place of their own.

@@ -113,7 +113,6 @@ class LaunchTarget:
         Args:
             data: URI of the dataset artifact, or its directory.
             run: The run, which the copy belongs to.
-            cluster: Runs the jobs.
 
         Raises:
             PodiumError: The dataset and the storage are on this machine, and the jobs are not.
@@ -133,7 +132,6 @@ class LaunchTarget:
         """Return a job, or an Experiment's trials, with the settings in every pod template.
 
         Args:
-            resource: The job or Experiment.
             container: Name of the containers that run in the code; None for all.
         """
         coded = with_code(resource, self.code, install_requirements=self.install_requirements, container=container)

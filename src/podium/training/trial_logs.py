@@ -22,8 +22,6 @@ class TrialLogs:
     """Keeps the logs of trials that ended on a remote cluster.
 
     Args:
-        cluster: Runs the trials.
-        kept: Where to keep them.
         delete_jobs: Whether a trial's job goes once its logs are kept.
     """
 
@@ -63,7 +61,6 @@ def trial_logs(cluster: Cluster, storage: str, run: str, experiment: Experiment)
     """Keep the logs of an Experiment's trials as they end; None where they stay on this machine anyway.
 
     Args:
-        cluster: Runs the Experiment.
         storage: URL of the storage that keeps the run's models.
         experiment: As its author wrote it; the jobs of one that retains them are not deleted.
     """

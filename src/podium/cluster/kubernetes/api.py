@@ -144,6 +144,8 @@ class Unreachable(Unavailable):
 class Api:
     """One namespace of one API server.
 
+    One class, because every request shares its patience, its budget and what is known of the server's silence.
+
     Args:
         configuration: Address and credentials.
         namespace: The namespace of every call.

@@ -41,6 +41,8 @@ _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
 class KubernetesCluster(Cluster):
     """A namespace of a Kubernetes cluster with the training operator or Trainer and, for experiments, Katib.
 
+    One class, because it is a Cluster; what takes more than some lines is in the modules beside it.
+
     Args:
         url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or of the pod this
             runs in. ``?grace=600``: seconds a pod may stay unschedulable before its job is given up. ``?engine=``:

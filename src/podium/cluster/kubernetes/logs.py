@@ -81,11 +81,7 @@ def split(chunks: Iterator[bytes]) -> Iterator[str]:
 
 
 class Tail:
-    """Reads one replica's lines once each, however often the connection is made anew.
-
-    Args:
-        api: The API server.
-    """
+    """Reads one replica's lines once each, however often the connection is made anew."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -130,7 +126,6 @@ def logs(
     """Yield a replica's log lines.
 
     Args:
-        api: The API server.
         kind: PyTorchJob, Job or Trial.
         replica: ``master-0`` …, or None for the one that reports metrics.
         follow: Go on until the replica has ended for good.

@@ -188,7 +188,6 @@ class Watchman:
     """Looks at an object's pods while it runs and gives up on those that will never start.
 
     Args:
-        api: The API server.
         schedule_grace: Seconds a pod may stay unschedulable.
     """
 
@@ -297,7 +296,6 @@ def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, li
     """Return (name, its pods, number of pods it wants) of every job that should run now.
 
     Args:
-        api: The API server.
         resource: A PyTorchJob, Job, Trial or Experiment.
     """
     want = pods_of(job_of(resource))
@@ -318,7 +316,6 @@ def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed
     """Return the error that tells why an object failed: pod, reason, last lines, hint.
 
     Args:
-        api: The API server.
         resource: The object as last seen; its own condition is quoted.
     """
     state = resource.state if resource else None

@@ -21,11 +21,7 @@ PATIENCE_SECONDS = 5.0
 
 
 class Queues:
-    """What Kueue says about the jobs of one namespace. Nothing is asked about jobs that no queue holds back.
-
-    Args:
-        api: The API server.
-    """
+    """What Kueue says about the jobs of one namespace. Nothing is asked about jobs that no queue holds back."""
 
     def __init__(self, api: Api) -> None:
         self.api = api

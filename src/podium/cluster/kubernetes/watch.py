@@ -22,7 +22,6 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
     Where lists are answered but watches are not, the lists alone show the changes, a few seconds late.
 
     Args:
-        api: The API server.
         remaining: Seconds left to the caller; a window is never longer.
 
     Raises:
@@ -73,7 +72,6 @@ def watch(
     """Yield an object now and on every change of its status, until its last state or its end.
 
     Args:
-        api: The API server.
         timeout: Seconds, None for as long as it takes.
         look: Called with the object after each change and each quiet window; may raise.
         read: Returns the typed object of a manifest.

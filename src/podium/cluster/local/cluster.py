@@ -43,6 +43,8 @@ class LocalCluster(Cluster):
 
     All that runs ends with this process, however it ends.
 
+    One class, because it is a Cluster; how jobs and pods run is in the modules beside it.
+
     Args:
         directory: Holds ``{pytorchjobs,jobs,…}/<name>/``; made when needed.
         images: Directories that stand for container images; any other image is this Python.

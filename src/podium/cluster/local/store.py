@@ -39,7 +39,11 @@ Token = tuple[int, int] | None
 
 
 class Store:
-    """The objects under one directory; safe to use from several threads, readable from several processes."""
+    """The objects under one directory; safe to use from several threads, readable from several processes.
+
+    One class, because whoever reads or writes a file of an object has to know who supervises it, and what was asked
+    of it.
+    """
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

@@ -34,7 +34,6 @@ def adapt(
     """Make an Experiment part of a run, with placeholders for data and output that ``locate`` replaces.
 
     Args:
-        name: metadata.name.
         fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment searches under such
             a name is no longer searched. Empty text and 0 leave a flag alone. Another trainer gets none of them.
         image_for: Returns the image that takes the place of one in the Experiment.

@@ -75,7 +75,6 @@ def customize(
     """Return an Experiment with some things changed; what is None stays.
 
     Args:
-        name: metadata.name.
         flags: Flags of the trainer by name (``--data``): replaced where the template has them, else added at the end;
             a flag whose value is None is removed. What a given flag searched over is searched no more. In a container
             whose command Katib hands to a shell, a value with blanks or other special characters is quoted.

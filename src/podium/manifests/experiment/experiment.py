@@ -240,7 +240,11 @@ class TrialTemplate(ManifestView):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment(Resource):
-    """A Katib Experiment: its manifest as written, and all else with Katib's defaults. ``check`` applies the rules."""
+    """A Katib Experiment: its manifest as written, and all else with Katib's defaults. ``check`` applies the rules.
+
+    One class, because they are fields of one manifest, read once; what changes and checks it is in the modules
+    beside it.
+    """
 
     defaulted: Mapping[str, Any] = field(repr=False)
     """The spec with Katib's defaults."""

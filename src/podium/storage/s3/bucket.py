@@ -29,7 +29,6 @@ class Bucket:
 
     Args:
         url: ``s3://bucket/prefix`` or ``minio://bucket/prefix``; nothing in it is percent-encoded.
-        config: The server.
 
     Raises:
         InvalidInput: The URL names no bucket.

@@ -32,9 +32,7 @@ def locked(key: str, put: Put, listed: Times, delete: Delete) -> Iterator[Callab
 
     Args:
         key: What is to be changed.
-        put: Writes an object.
         listed: Returns the keys under a prefix and when, by the server's clock, each was written.
-        delete: Removes an object.
 
     Yields:
         A function to call during long work: it renews the lease when necessary.

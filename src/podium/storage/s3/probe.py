@@ -40,7 +40,6 @@ def probe(pool: Pool, write: Write, delete: Callable[[str], None]) -> Conditions
 
     Args:
         write: Writes an object and returns its etag.
-        delete: Removes an object.
 
     Raises:
         PodiumError: The server cannot be asked.
