@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.jobs import Job
 from podium.api.launched import Session
 from podium.cli.job_view import JobView
-from podium.cluster.kubernetes import pods
+from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, Unavailable
 
@@ -69,10 +70,17 @@ def test_a_job_whose_pods_are_refused_is_pending(podium: Callable[..., Result], 
     assert (row["state"], row["message"]) == ("Pending", "FailedCreatePod (exceeded quota: gpus)")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Impatient(Waits):
+    """Gives no registry time to recover."""
+
+    image_grace: float = 0.0
+
+
 def test_a_job_that_cannot_start_is_named_with_its_deletion(
     podium: Callable[..., Result], server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pods, "IMAGE_GRACE", 0.0)
+    monkeypatch.setattr("podium.cluster.kubernetes.cluster.Waits", Impatient)
     file = tmp_path / "spirals.yaml"
     file.write_text(json.dumps({"kind": "PyTorchJob", "apiVersion": "kubeflow.org/v1", "metadata": {"name": "spirals"},
                                 "spec": SPEC}))  # fmt: skip

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +11,9 @@ import pytest
 from api_server import ApiServer, World
 from trainjobs import program
 
-from podium.cluster.kubernetes import api as kubernetes_api
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
-from podium.cluster.kubernetes import refusals
-from podium.cluster.kubernetes import watch as kubernetes_watch
+from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
 from podium.manifests.experiment import Experiment
@@ -33,14 +32,14 @@ MASTER = {
 }
 
 
+SHORT = Waits(window=1, image_grace=0.1, refused_grace=0.1, pause=0.05)
+
+
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+def impatient(cluster: KubernetesCluster, world: World) -> None:
     """Shorten every wait."""
     world.second = 0.1
-    monkeypatch.setattr(kubernetes_watch, "WINDOW_SECONDS", 1)
-    monkeypatch.setattr(kubernetes_pods, "IMAGE_GRACE", 0.1)
-    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.1)
-    monkeypatch.setattr(kubernetes_logs, "PAUSE_SECONDS", 0.05)
+    cluster.api.waits = SHORT
 
 
 def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
@@ -187,10 +186,8 @@ def test_errors_of_the_server_itself_are_waited_out(
     assert (("pytorchjobs", "mnist") in world.objects) == (verb != "delete")
 
 
-def test_a_missing_webhook_is_reported_in_the_servers_words(
-    cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kubernetes_api, "PATIENCE_SECONDS", 0.5)
+def test_a_missing_webhook_is_reported_in_the_servers_words(cluster: KubernetesCluster, world: World) -> None:
+    cluster.api.waits = Waits(patience=0.5)
     said = 'Internal error occurred: failed calling webhook "v.x"'
     world.refusals = [(500, {"kind": "Status", "reason": "InternalError", "message": said})] * 9
     with pytest.raises(Unavailable, match=r'failed calling webhook "v.x"'):
@@ -253,10 +250,10 @@ def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: 
 
 
 def test_a_quiet_job_is_watched_on_after_its_version_expired(
-    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+    cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     # As after a restart of the server: the versions before it, the object's own among them, are gone for good.
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 0.2)
+    cluster.api.waits = replace(SHORT, outage=0.2)
     cluster.create(typed(JOB))
     thread = later(0.2, world.forget_history)
     other = later(1.0, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
@@ -266,9 +263,9 @@ def test_a_quiet_job_is_watched_on_after_its_version_expired(
 
 
 def test_lists_alone_show_changes_where_watches_never_work(
-    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
+    cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 0.2)
+    cluster.api.waits = replace(SHORT, outage=0.2)
     world.watches = False
     cluster.create(typed(JOB))
     thread = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
@@ -291,7 +288,7 @@ def test_a_watch_keeps_its_timeout_while_nobody_answers(
 
 def test_a_look_at_pods_never_waits_for_the_server(server: ApiServer, cluster: KubernetesCluster) -> None:
     job = cluster.create(Workload.parse(JOB))
-    watchman = kubernetes_pods.Watchman(cluster.api, 1)
+    watchman = kubernetes_pods.Watchman(cluster.api)
     watchman.look(job)
     server.stop()
     started = time.monotonic()
@@ -300,11 +297,8 @@ def test_a_look_at_pods_never_waits_for_the_server(server: ApiServer, cluster: K
     assert time.monotonic() - started < 10
 
 
-def test_an_outage_is_no_reason_to_delete_a_job(
-    server: ApiServer, cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 0.5)
-    monkeypatch.setattr(kubernetes_api, "PATIENCE_SECONDS", 0.5)
+def test_an_outage_is_no_reason_to_delete_a_job(server: ApiServer, cluster: KubernetesCluster, world: World) -> None:
+    cluster.api.waits = Waits(outage=0.5, patience=0.5)
 
     def lose_the_server_for_good() -> None:
         with launched(cluster, Workload.parse(JOB)):
@@ -352,10 +346,8 @@ def test_a_server_that_knows_no_roles_yet_ends_no_watch(
     other.join()
 
 
-def test_rights_that_stay_away_delete_no_job(
-    cluster: KubernetesCluster, world: World, impatient: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kubernetes_watch, "PATIENCE_SECONDS", 0.5)
+def test_rights_that_stay_away_delete_no_job(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    cluster.api.waits = replace(SHORT, patience=0.5)
     said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
 
     def lose_all_rights() -> None:
@@ -675,7 +667,7 @@ def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: Kuber
     thread = later(0.4, server.start)
     assert cluster.get("PyTorchJob", "mnist").manifest["metadata"]["name"] == "mnist"
     thread.join()
-    assert kubernetes_api.PATIENCE_SECONDS > 10
+    assert Waits().patience > 10
 
 
 def test_a_pod_in_place_of_another_begins_anew(cluster: KubernetesCluster, world: World, impatient: None) -> None:

@@ -10,8 +10,7 @@ import pytest
 from api_server import World
 from click.testing import Result
 
-from podium.cluster.kubernetes import refusals
-from podium.cluster.kubernetes import watch as kubernetes_watch
+from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Failed, InvalidInput
 from podium.manifests.resource import Resource
@@ -63,10 +62,9 @@ def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch, world: World) -> None:
+def impatient(world: World) -> None:
     """Look again after a tenth of a second."""
     world.second = 0.1
-    monkeypatch.setattr(kubernetes_watch, "WINDOW_SECONDS", 1)
 
 
 @pytest.mark.parametrize("kind", ["PyTorchJob", "Job"])
@@ -325,9 +323,9 @@ def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any, p
 
 
 def test_a_trainjob_that_lost_its_patches_is_given_up(
-    cluster: KubernetesCluster, world: World, monkeypatch: pytest.MonkeyPatch, impatient: None
+    cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
-    monkeypatch.setattr(refusals, "REFUSED_GRACE", 0.1)
+    cluster.api.waits = Waits(refused_grace=0.1)
     world.plurals.add("trainjobs")
     world.put(
         "trainjobs", {"kind": "TrainJob", "metadata": {"name": "tj", "labels": QUEUED}, "spec": {"suspend": False}}

@@ -20,7 +20,8 @@ from pytorchjobs import write_pytorchjob
 
 from podium.cluster import connect
 from podium.cluster.base import Cluster
-from podium.cluster.kubernetes import watch as kubernetes_watch
+from podium.cluster.kubernetes.api import Waits
+from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import Manifest, status_of
 from podium.manifests.typed import typed
@@ -239,11 +240,12 @@ def test_without_katib_an_experiment_is_refused_before_it_is_made(cluster: Clust
         cluster.create(typed(experiment))
 
 
-def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster) -> None:
     restart = os.environ.get("PODIUM_TEST_RESTART_API")
     if not restart:
         pytest.skip("no command restarts the API server: PODIUM_TEST_RESTART_API")
-    monkeypatch.setattr(kubernetes_watch, "OUTAGE_SECONDS", 45.0)
+    assert isinstance(cluster, KubernetesCluster)
+    cluster.api.waits = Waits(outage=45.0)
     name = launch(cluster, job("import time; time.sleep(100)"))
     changes = (stored.manifest for stored in cluster.watch("PyTorchJob", name, timeout=400))
     next(change for change in changes if status_of(change).phase == "Running")

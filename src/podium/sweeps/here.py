@@ -22,7 +22,6 @@ from urllib.parse import quote
 from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
-from podium.cluster.kubernetes.api import OUTAGE_SECONDS
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership, is_led
 from podium.cluster.local.supervisor import Supervisor
@@ -403,7 +402,7 @@ class _Loop(Supervisor):
             self._leadership.delete()
 
     def _lead_again(self) -> bool:
-        end = time.monotonic() + OUTAGE_SECONDS
+        end = time.monotonic() + self._loops.namespace.api.waits.outage
         while time.monotonic() < end and not self._stopping.is_set():
             with suppress(Unavailable, Denied):  # a server that has just started denies for a moment
                 try:

@@ -7,7 +7,6 @@ from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
-from podium.cluster.kubernetes.api import OUTAGE_SECONDS
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
@@ -26,6 +25,10 @@ from podium.sweeps.trials import Run
 
 if TYPE_CHECKING:
     from podium.sweeps.here import Loops
+
+
+AWAY_SECONDS = 900.0
+"""How long the storage may be away before a sweep fails."""
 
 
 class HereRecords(LocalRecords):
@@ -156,7 +159,7 @@ class StateCopy:
         """
         if self._storage is None or not file.is_file():
             return
-        end = time.monotonic() + OUTAGE_SECONDS
+        end = time.monotonic() + AWAY_SECONDS
         while True:
             if leadership:
                 leadership.check()

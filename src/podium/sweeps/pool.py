@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
-from podium.cluster.kubernetes.api import OUTAGE_SECONDS
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.store_access import find_access
@@ -92,7 +91,7 @@ class Pool:
     def _create(self) -> None:
         access = None if local_path(self._store.url) else find_access(self._cluster.url)
         job = pool_job(self._experiment, self._store.url, access.env() if access else (), self._owners).manifest
-        end = time.monotonic() + OUTAGE_SECONDS
+        end = time.monotonic() + self._cluster.api.waits.outage
         while True:
             self._leadership.check()
             try:
@@ -153,7 +152,7 @@ class Pool:
         with self._changed:
             self._changed.notify_all()
         if self._server:
-            self._server.join(OUTAGE_SECONDS)
+            self._server.join(self._cluster.api.waits.outage)
         self._writers.shutdown()
         if remove:
             self._cluster.api.delete("Job", self._name)
@@ -187,7 +186,7 @@ class Pool:
                 self._give()
                 self._served = time.monotonic()
             except PodiumError as error:
-                if time.monotonic() - self._served > OUTAGE_SECONDS:
+                if time.monotonic() - self._served > self._cluster.api.waits.outage:
                     return self._fail(error)
                 self._closed.wait(1.0)
 

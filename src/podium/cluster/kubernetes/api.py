@@ -19,12 +19,6 @@ from podium.pod import pod_namespace
 if TYPE_CHECKING:
     from kubernetes.client import Configuration
 
-PATIENCE_SECONDS = 90.0
-"""Seconds a request is repeated while the server restarts, asks to slow down or fails by itself."""
-
-OUTAGE_SECONDS = 900.0
-"""Seconds a watch goes on while no request is answered: an upgrade of the control plane takes minutes."""
-
 TIMEOUT = (5, 30)
 """Seconds to connect and to wait for an answer."""
 
@@ -35,6 +29,35 @@ _LACKS = (
 
 CREATION = "podium/creation"
 """Annotation with a random id: tells our own object from somebody else's of the same name when an answer was lost."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waits:
+    """How long a cluster is waited for, in seconds."""
+
+    patience: float = 90.0
+    """A request is repeated while the server restarts, asks to slow down or fails by itself."""
+
+    outage: float = 900.0
+    """A watch goes on while no request is answered: an upgrade of the control plane takes minutes."""
+
+    window: int = 5
+    """Of quiet, after which the pods are looked at: an image that cannot be pulled changes no job's status."""
+
+    pause: float = 1.0
+    """Between looks for a pod that has not started, or is being replaced."""
+
+    image_grace: float = 20.0
+    """For a registry to recover: the kubelet has tried twice by then."""
+
+    schedule_grace: float = 180.0
+    """For an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
+
+    refused_grace: float = 15.0
+    """While a quota or policy refuses a pod: another pod may be about to end, a new namespace is still set up."""
+
+
+USUAL_WAITS = Waits()
 
 
 @dataclass(frozen=True)
@@ -162,7 +185,8 @@ class Api:
         self.core = client.CoreV1Api(self.client)
         self.coordination = client.CoordinationV1Api(self.client)
         self.answered = pod_namespace() is not None  # a pod was given the right address
-        self.patience: float | None = None  # seconds that call() repeats a request; PATIENCE_SECONDS if None
+        self.waits = USUAL_WAITS
+        self.patience: float | None = None  # seconds that call() repeats a request; that of waits if None
         self.budget = float("inf")  # seconds that all calls together may spend on repeating
         self.asking = ""  # what the last call tries
         self.silent_since: float | None = None  # time.monotonic() of the first failure since the last answer
@@ -211,7 +235,7 @@ class Api:
 
     def _limit(self, patience: float | None) -> float:
         """Return for how many seconds a request is repeated."""
-        limits = (limit for limit in (patience, self.patience, PATIENCE_SECONDS) if limit is not None)
+        limits = (limit for limit in (patience, self.patience, self.waits.patience) if limit is not None)
         return min(next(limits) if self.answered else 3.0, self.budget)
 
     def note(self, error: Any) -> None:

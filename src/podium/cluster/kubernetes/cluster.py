@@ -10,7 +10,7 @@ from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
-from podium.cluster.kubernetes.api import Api, api_resource
+from podium.cluster.kubernetes.api import Api, Waits, api_resource
 from podium.cluster.kubernetes.queues import Queues
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.kubeconfig import load_configuration
@@ -60,7 +60,7 @@ class KubernetesCluster(Cluster):
         hint = "for example kubernetes://kubeflow or kubernetes://team?grace=600"
         if parts.path not in ("", "/") or not set(query) <= {"grace", "engine", "state"}:
             raise InvalidInput(f"not the URL of a cluster: {url!r}", hint)
-        grace = query.get("grace", [str(kubernetes_pods.SCHEDULE_GRACE)])[-1]
+        grace = query.get("grace", [str(Waits.schedule_grace)])[-1]
         if not grace.replace(".", "", 1).isdigit():
             raise InvalidInput(f"grace is not a number of seconds: {grace!r}", hint)
         self.engine = query.get("engine", ["auto"])[-1]
@@ -72,7 +72,7 @@ class KubernetesCluster(Cluster):
         configuration, namespace = load_configuration()
         self.api = Api(configuration, parts.netloc or namespace)
         self.url = f"kubernetes://{self.api.namespace}"
-        self.schedule_grace = float(grace)
+        self.api.waits = Waits(schedule_grace=float(grace))
         self.queues = Queues(self.api)
         self._reader = Reader()
 
@@ -144,7 +144,7 @@ class KubernetesCluster(Cluster):
             Failed: The timeout passed; or an image cannot be pulled, a Secret is missing, no node fits, a quota or a
                 policy refuses its pods.
         """
-        watchman = kubernetes_pods.Watchman(self.api, self.schedule_grace)
+        watchman = kubernetes_pods.Watchman(self.api)
         read, explain = self._reader.read, self.queues.explain
         return kubernetes_watch.watch(self.api, kind, name, timeout, watchman.look, read, explain)
 
@@ -172,7 +172,7 @@ class KubernetesCluster(Cluster):
     def waits_for(self, job: Workload) -> str:
         if job.state.finished or job.state.phase in (WAITING, "Suspended"):
             return ""
-        watchman = kubernetes_pods.Watchman(self.api, self.schedule_grace)
+        watchman = kubernetes_pods.Watchman(self.api)
         return next((str(trouble) for trouble, _ in watchman.troubles(job)), "")
 
     @property

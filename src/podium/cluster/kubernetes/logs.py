@@ -5,15 +5,12 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from podium.cluster.kubernetes.api import OUTAGE_SECONDS, PATIENCE_SECONDS, Api, is_passing
+from podium.cluster.kubernetes.api import Api, is_passing
 from podium.cluster.kubernetes.pods import by_replica, cannot_start, selector_of
 from podium.errors import Denied, NotFound, Unavailable
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it wrote."""
-
-PAUSE_SECONDS = 1.0
-"""Seconds between looks for a pod that has not started, or is being replaced."""
 
 TRIES = 5
 """Reads of an ended replica's log before giving up."""
@@ -134,7 +131,7 @@ def logs(
 
     Raises:
         NotFound: There is no such replica (when following: and the object is over).
-        Unavailable: The server does not answer; when following, for OUTAGE_SECONDS.
+        Unavailable: The server does not answer; when following, for the outage of its waits.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -148,10 +145,10 @@ def logs(
             lost_at = None
         except (Unavailable, Denied) as error:  # a server that has just started denies for a moment
             lost_at = lost_at or time.monotonic()
-            limit = OUTAGE_SECONDS if isinstance(error, Unavailable) else PATIENCE_SECONDS
+            limit = api.waits.outage if isinstance(error, Unavailable) else api.waits.patience
             if not follow or time.monotonic() - lost_at > limit:
                 raise
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(api.waits.pause)
             continue
         if pod is None and over and not read:
             raise NotFound(f"{kind} {name} has no pod of replica {replica or 'master-0'}", "its pods may be gone")
@@ -171,4 +168,4 @@ def logs(
                     raise api.error(error, f"read the log of pod {pod.metadata.name}") from error
         if complete and ((over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")):
             return
-        time.sleep(PAUSE_SECONDS)
+        time.sleep(api.waits.pause)

@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Any
 
 from podium.cluster.base import ReplicaStatus
-from podium.cluster.kubernetes.api import Api, event_time
+from podium.cluster.kubernetes.api import USUAL_WAITS, Api, Waits, event_time
 from podium.cluster.kubernetes.refusals import PATCHES_LOST, REFUSED, Trouble, refusal_of, service_events
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
@@ -36,12 +36,6 @@ _log = logging.getLogger("podium")
 
 TAIL = 15
 """Log lines shown of a replica that failed."""
-
-IMAGE_GRACE = 20.0
-"""Seconds for a registry to recover: the kubelet has tried twice by then."""
-
-SCHEDULE_GRACE = 180.0
-"""Seconds for an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
 
 JOB_SELECTOR = {
     **dict.fromkeys(OPERATOR_KINDS, JOB_NAME),
@@ -146,7 +140,7 @@ def statuses_of(pod: Any) -> list[Any]:
     return [*(pod.status.init_container_statuses or []), *(pod.status.container_statuses or [])]
 
 
-def cannot_start(pod: Any, schedule_grace: float = SCHEDULE_GRACE) -> Trouble | None:
+def cannot_start(pod: Any, waits: Waits = USUAL_WAITS) -> Trouble | None:
     """Say why a pod has not started and will not by itself, or None."""
     name = pod.metadata.name
     for status in statuses_of(pod):
@@ -154,13 +148,13 @@ def cannot_start(pod: Any, schedule_grace: float = SCHEDULE_GRACE) -> Trouble | 
         if waiting and waiting.reason in NEVER_STARTS:
             reason, message = waiting.reason, (waiting.message or "").strip() or f"image {status.image}"
             hint = _ROOT if NON_ROOT.search(message) else NEVER_STARTS[reason]
-            container = status.name
-            return Trouble(pod=name, container=container, reason=reason, message=message, hint=hint, grace=IMAGE_GRACE)
+            return Trouble(pod=name, container=status.name, reason=reason, message=message, hint=hint,
+                           grace=waits.image_grace)  # fmt: skip
     for condition in pod.status.conditions or []:
         if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
             hint = "ask for less (cpu, memory, gpu), change node selector or tolerations, or add nodes"
             message = condition.message or ""
-            return Trouble(pod=name, reason="Unschedulable", message=message, hint=hint, grace=schedule_grace)
+            return Trouble(pod=name, reason="Unschedulable", message=message, hint=hint, grace=waits.schedule_grace)
     return None
 
 
@@ -185,14 +179,10 @@ def _ended_at(pod: Any) -> str:
 
 
 class Watchman:
-    """Looks at an object's pods while it runs and gives up on those that will never start.
+    """Looks at an object's pods while it runs and gives up on those that will never start."""
 
-    Args:
-        schedule_grace: Seconds a pod may stay unschedulable.
-    """
-
-    def __init__(self, api: Api, schedule_grace: float) -> None:
-        self.api, self.schedule_grace = copy(api), schedule_grace
+    def __init__(self, api: Api) -> None:
+        self.api = copy(api)
         self.api.patience = 0.0  # a look that fails is made again at the next: it must not outlast a watch's timeout
         self.since: dict[tuple[str, str], float] = {}
         self.complete: dict[str, datetime] = {}  # by job: creation of its newest pod when it had all of them
@@ -224,7 +214,7 @@ class Watchman:
 
     def _starting(self, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         for pod in pods:
-            if trouble := cannot_start(pod, self.schedule_grace):
+            if trouble := cannot_start(pod, self.api.waits):
                 # ErrImagePull and ImagePullBackOff take turns: one clock for a pod.
                 yield trouble, (pod.metadata.uid, "schedule" if trouble.container is None else "start")
 
@@ -248,7 +238,7 @@ class Watchman:
         services = self.api.pods(f"{SUGGESTION}={name}")
         yield from self._starting(services)
         if not services and (events := self._refusals(lambda: service_events(self.api, resource))):
-            yield refusal_of(events[-1]), (name, "service")
+            yield refusal_of(events[-1], self.api.waits), (name, "service")
 
     def _refusal(self, job: str, uid: str | None, made_by: str, created: datetime | None) -> Trouble | None:
         names = [job, made_by] if made_by else [job]
@@ -262,7 +252,7 @@ class Watchman:
             and (since is None or event_time(event) > since)
             and (event.involved_object.name != made_by or created is None or event_time(event) >= created)
         ]
-        return refusal_of(news[-1]) if news else None
+        return refusal_of(news[-1], self.api.waits) if news else None
 
     def _refusals(self, ask: Callable[[], list[Any]]) -> list[Any]:
         """Return the events that tell of refused pods; none where events may not be listed, which is said once."""

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from podium.cluster.kubernetes.api import PATIENCE_SECONDS, Api, event_time, webhook_hint
+from podium.cluster.kubernetes.api import Api, Waits, event_time, webhook_hint
 from podium.manifests.pod_security import (
     COLLECTOR,
     COLLECTOR_HINT,
@@ -27,9 +27,6 @@ ADDED_HINTS = {
     SUGGESTION_CONTAINER: SUGGESTION_HINT,
 }
 """What to do about the containers that controllers add, by name; the first that a refusal names counts."""
-
-REFUSED_GRACE = 15.0
-"""Seconds a quota or policy may refuse a pod: another pod may be about to end, a new namespace is still set up."""
 
 INTERNAL = "Internal error occurred"
 """How the message of every error 500 of the API server begins, a webhook that does not answer among them."""
@@ -57,7 +54,7 @@ class Trouble:
         return (f"pod {self.pod}: " if self.pod else "") + self.reason + (f" ({self.message})" if self.message else "")
 
 
-def refusal_of(event: Any) -> Trouble:
+def refusal_of(event: Any, waits: Waits) -> Trouble:
     """Describe a pod that could not be created.
 
     An event has no field for the status code of the refusal: the text the API server puts before every error 500 tells
@@ -66,7 +63,7 @@ def refusal_of(event: Any) -> Trouble:
     message = str(event.message or "").strip()
     head, refused, _ = message.partition(JOBSET_AS_JSON)
     message = head + refused
-    grace = PATIENCE_SECONDS if INTERNAL in message else REFUSED_GRACE
+    grace = waits.patience if INTERNAL in message else waits.refused_grace
     return Trouble(reason=event.reason, message=message, hint=refusal_hint(message), grace=grace)
 
 

@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
-from podium.cluster.kubernetes.api import OUTAGE_SECONDS, PATIENCE_SECONDS, Api, is_passing
+from podium.cluster.kubernetes.api import Api, is_passing
 from podium.errors import Denied, Failed, PodiumError, Unavailable, UnknownKind
 from podium.manifests.conditions import Manifest
 from podium.manifests.kueue import only_waits
 from podium.manifests.resource import Resource
-
-WINDOW_SECONDS = 5
-"""Seconds of quiet after which the pods are looked at: an image that cannot be pulled changes no job's status."""
 
 
 def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> Iterator[Manifest | None]:
@@ -25,7 +22,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
         remaining: Seconds left to the caller; a window is never longer.
 
     Raises:
-        Unavailable: Nothing was heard of the object for OUTAGE_SECONDS.
+        Unavailable: Nothing was heard of the object for the outage of its waits.
     """
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
@@ -39,7 +36,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                 return
             yield current
             while True:
-                for event in api.events(kind, name, version, max(1, min(WINDOW_SECONDS, int(remaining())))):
+                for event in api.events(kind, name, version, max(1, min(api.waits.window, int(remaining())))):
                     version = Resource.parse(event["object"]).version
                     if event["type"] == "DELETED":
                         return
@@ -57,7 +54,7 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                 raise lost from error
         lost_at = lost_at or time.monotonic()
         # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
-        if time.monotonic() - lost_at > (OUTAGE_SECONDS if isinstance(lost, Unavailable) else PATIENCE_SECONDS):
+        if time.monotonic() - lost_at > (api.waits.outage if isinstance(lost, Unavailable) else api.waits.patience):
             raise lost
         if remaining() <= 0:
             yield None
@@ -80,13 +77,13 @@ def watch(
     Raises:
         NotFound: There is none at the start.
         Failed: The timeout passed.
-        Unavailable: Nothing was heard of the object for OUTAGE_SECONDS.
+        Unavailable: Nothing was heard of the object for the outage of its waits.
     """
     clock = _Clock(timeout)
     uid: str | None = None
     seen: Any = None
     stored = api.get(kind, name)
-    for change in changes(api, kind, name, lambda: min(clock.left(), WINDOW_SECONDS)):
+    for change in changes(api, kind, name, lambda: min(clock.left(), api.waits.window)):
         stored = change or stored
         current = read(stored)
         with suppress(Unavailable, Denied):  # how long to wait is decided in one place: the next change, or none, tells
