@@ -21,29 +21,45 @@ from podium.heartbeat import doing, stopping
 from podium.interrupts import exit_code, signals_interrupt
 from podium.terminal import echo, echo_error
 
-# command -> (module in podium.cli, object in it, line shown by `podium --help`)
-COMMANDS: dict[str, tuple[str, str, str]] = {
-    "init": ("init", "init", "Write a small project to begin with."),
-    "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
-    "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
-    "watch": ("watch", "watch", "Run a command whenever data change."),
-    "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
-    "upload": ("upload", "upload", "Upload a pipeline to a Kubeflow Pipelines server."),
-    "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),
-    "schedule": ("schedule", "schedule", "Keep recurring runs on the server as YAML says."),
-    "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
-    "upgrade": ("upgrade", "upgrade", "Look whether registry and schedules are those of this podium."),
-    "data": ("data", "data", "Prepare and inspect datasets."),
-    "job": ("job", "job", "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster."),
-    "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),
-    "engine": ("engine", "engine", "Run the Experiments of a cluster that has no Katib."),
-    "migrate": ("migrate", "migrate_", "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs."),
-    "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),
-    "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),
-    "models": ("models", "models", "List, compare, promote, roll back and verify models."),
-    "storage": ("storage", "storage", "Check a bucket or directory, copy data into it and out of it."),
-    "predict": ("predict", "predict", "Predict new pictures, rows or sentences with the champion."),
+MORE = "More"
+"""Commands that few people need: the first screen only names them."""
+
+# heading of `podium --help` -> command -> (module in podium.cli, object in it, line shown)
+GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
+    "Begin": {
+        "init": ("init", "init", "Write a small project to begin with."),
+        "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
+        "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),
+        "predict": ("predict", "predict", "Predict new pictures, rows or sentences with the champion."),
+    },
+    "Look": {
+        "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
+        "models": ("models", "models", "List, compare, promote, roll back and verify models."),
+        "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),
+    },
+    "Data": {
+        "data": ("data", "data", "Prepare and inspect datasets."),
+        "storage": ("storage", "storage", "Check a bucket or directory, copy data into it and out of it."),
+    },
+    "Cluster": {
+        "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
+        "upload": ("upload", "upload", "Upload a pipeline to a Kubeflow Pipelines server."),
+        "submit": ("upload", "submit", "Run an uploaded pipeline on a Kubeflow Pipelines server."),
+        "schedule": ("schedule", "schedule", "Keep recurring runs on the server as YAML says."),
+    },
+    "Check": {
+        "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),
+    },
+    MORE: {
+        "watch": ("watch", "watch", "Run a command whenever data change."),
+        "job": ("job", "job", "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster."),
+        "upgrade": ("upgrade", "upgrade", "Look whether registry and schedules are those of this podium."),
+        "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
+        "migrate": ("migrate", "migrate_", "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs."),
+        "engine": ("engine", "engine", "Run the Experiments of a cluster that has no Katib."),
+    },
 }
+COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
 
 
 class LazyGroup(click.Group):
@@ -77,8 +93,12 @@ class LazyGroup(click.Group):
             raise PodiumError(f"a connection broke: {error.strerror}") from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, _, line) in COMMANDS.items()])
+        for heading, commands in GROUPS.items():
+            with formatter.section(heading):
+                if heading == MORE:
+                    formatter.write_text(f"{', '.join(commands)}: see podium COMMAND --help")
+                else:
+                    formatter.write_dl([(name, line) for name, (_, _, line) in commands.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -86,8 +106,8 @@ class LazyGroup(click.Group):
 def app() -> None:
     """Tune, train and promote a model: on this machine today, on Kubeflow tomorrow.
 
-    Everything is kept under podium-work/ in the working directory; the variable PODIUM_HOME names another. COMMAND
-    --help shows options and examples that run.
+    Everything is kept under podium-work/ in the working directory; the variable PODIUM_HOME names another. podium
+    COMMAND --help shows options and examples that run.
 
     \b
     Begin with:

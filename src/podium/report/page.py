@@ -83,7 +83,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     return _page(
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
-        measured=_measured(evaluation), winner=evaluation["winner"],
+        measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
     )  # fmt: skip
 
 
@@ -111,11 +111,21 @@ def _page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
         loader=PackageLoader("podium.report", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"share": share, "number": brief, "figure": figure}
+    environment.filters |= {"share": share, "number": brief, "figure": figure, "chance": chance}
     return environment.get_template(template).render(
-        **shown, figures=_embedded(figures), plotly=_plotly(),
+        **shown, figures=_embedded(figures), drawn=figures.keys(), plotly=_plotly(),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
     )  # fmt: skip
+
+
+def _baseline(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return what always saying the most frequent class would reach, where the metric is the accuracy."""
+    confusion = evaluation["test"]["confusion"]
+    if not confusion or evaluation["metric"]["name"] != "accuracy":
+        return None
+    counts = [sum(row) for row in confusion]
+    most = max(range(len(counts)), key=counts.__getitem__)
+    return {"name": evaluation["dataset"]["classes"][most], "value": counts[most] / sum(counts)}
 
 
 def _measured(evaluation: Mapping[str, Any]) -> list[str]:
@@ -127,6 +137,11 @@ def _measured(evaluation: Mapping[str, Any]) -> list[str]:
 def share(value: float | None) -> str:
     """Format a share as a percentage: 0.98765 is 98.77 %."""
     return "–" if value is None else f"{value * 100:.2f} %"
+
+
+def chance(value: float) -> str:
+    """Format a probability: 0.0000029 is "less than 0.01 %"."""
+    return "less than 0.01 %" if value < 1e-4 else f"{value * 100:.2g} %" if value < 0.1 else f"{value * 100:.0f} %"
 
 
 def _embedded(figures: Mapping[str, str]) -> str:

@@ -6,7 +6,7 @@ They are written as they are drawn, by plotly.js: plotly's Python classes take s
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,7 +17,8 @@ Figure = dict[str, Any]
 ENOUGH = 10
 """Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
 
-BLUE, GOLD, GRAY = "#2563a8", "#d99a1c", "#9aa3ad"
+BLUE, GOLD, GRAY, PALE, RED = "#2f73bd", "#d99a1c", "#9aa3ad", "#b9c3cc", "#d64545"
+"""Colors that stand out on white and on black."""
 
 
 def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
@@ -53,7 +54,7 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
     axes = [_axis(parameter, [row["parameters"][parameter["name"]] for row in rows]) for parameter in parameters]
     values = [row["value"] for row in rows]
     metric = sweep["objective"]["metric"]
-    color = {"color": values, "colorscale": "Viridis", "showscale": False,
+    color = {"color": values, "colorscale": [[0, PALE], [0.6, BLUE], [1, GOLD]], "showscale": False,
              "reversescale": not sweep["objective"]["maximize"]}  # fmt: skip
     trace = {"type": "parcoords", "dimensions": [*axes, {"label": metric, "values": values}], "line": color}
     return _figure([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
@@ -152,19 +153,28 @@ def learning_curves(
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
-    """Return true class by row and predicted class by column; the diagonal stays pale so that mistakes stand out."""
-    mistakes = [
-        [0 if predicted == true else count for predicted, count in enumerate(row)] for true, row in enumerate(confusion)
-    ]
-    trace = {
-        "type": "heatmap", "z": mistakes, "x": list(classes), "y": list(classes), "texttemplate": "%{text}",
-        "text": [list(map(str, row)) for row in confusion], "colorscale": [[0, "#f7fafc"], [1, "#d64545"]],
-        "showscale": False, "xgap": 1, "ygap": 1, "zmin": 0, "zmax": max(1, *(max(row) for row in mistakes)),
-        "hovertemplate": "%{y} taken for %{x}: %{text}<extra></extra>",
-    }  # fmt: skip
-    predicted = _titled("predicted", type="category", side="top")
-    true = _titled("true", type="category", autorange="reversed")
-    return _json(_figure([trace], height=460, xaxis=predicted, yaxis=true))
+    """Return true class by row and predicted class by column, what is right in blue and what is wrong in red.
+
+    Each has a scale of its own, so that few mistakes stand out beside many right answers; both are translucent, so that
+    the numbers can be read on white and on black.
+    """
+
+    def cells(keep: Callable[[int, int], bool], color: str, said: str) -> dict[str, Any]:
+        counts = [[count if keep(true, predicted) else None for predicted, count in enumerate(row)]
+                  for true, row in enumerate(confusion)]  # fmt: skip
+        most = max((count for row in counts for count in row if count), default=1)
+        return {
+            "type": "heatmap", "z": counts, "x": list(classes), "y": list(classes), "texttemplate": "%{z}",
+            "colorscale": [[0, f"{color}00"], [1e-9, f"{color}33"], [1, f"{color}a0"]], "showscale": False,
+            "xgap": 1, "ygap": 1, "zmin": 0, "zmax": most, "hoverongaps": False,
+            "hovertemplate": f"{said}: %{{z}}<extra></extra>",
+        }  # fmt: skip
+
+    traces = [cells(lambda true, predicted: true == predicted, BLUE, "%{y} recognized"),
+              cells(lambda true, predicted: true != predicted, RED, "%{y} taken for %{x}")]  # fmt: skip
+    predicted = _titled("predicted", type="category", side="top", showgrid=False)
+    true = _titled("true", type="category", autorange="reversed", showgrid=False)
+    return _json(_figure(traces, height=460, xaxis=predicted, yaxis=true))
 
 
 def fit(points: Mapping[str, Sequence[float]]) -> str:
