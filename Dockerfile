@@ -1,5 +1,5 @@
 # Two images from one file (make images):
-#   steps    the pipeline's steps: kfp, the Kubernetes clients, minio, pyarrow, onnxruntime; no torch, no scipy
+#   steps    the pipeline's steps: kfp, the Kubernetes clients, minio, pyarrow, onnxruntime; no torch
 #   trainer  the trainer in every pod and trial: torch as well
 # Nothing secret and no data inside; runs as any user, also with a read-only root where /tmp is a volume.
 # A tag moves. To build from one image for good, give its digest, which `docker pull python:3.11-slim` prints:

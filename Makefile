@@ -51,10 +51,10 @@ check: lint test ## lint and fast tests
 COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
-# Steps train nothing. SciPy is for Sobol sequences of sweeps on one machine, sqlalchemy and alembic for optuna's own
-# database, pygments and markdown-it-py for code and Markdown on a terminal, google-cloud-storage for Google's buckets
-# as sources of pipelines, narwhals for plotly's figures from DataFrames; setuptools only builds the images.
-NOT_IN_STEPS = scipy sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
+# Steps train nothing: sqlalchemy and alembic are for optuna's own database, pygments and markdown-it-py for code and
+# Markdown on a terminal, google-cloud-storage for Google's buckets as sources of pipelines, narwhals for plotly's figures
+# from DataFrames; setuptools only builds the images.
+NOT_IN_STEPS = sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
 
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	@$(COMPILE) --group build --extra dev pyproject.toml -o requirements-dev.txt

@@ -41,7 +41,7 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "cli": {
         "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "prediction", "runner",
-        "search", "storage", "sweeps", "scoring", "training",
+        "search", "serving", "storage", "sweeps", "scoring", "training",
     },
     "api": {
         "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "report",
@@ -74,6 +74,7 @@ ALLOWED: dict[str, set[str]] = {
     "models": {"data", "prediction", "scoring", "storage"},
     "prediction": {"data", "scoring", "storage"},
     "projects": {"models"},
+    "serving": {"data", "models", "prediction", "scoring"},
     "report": set(),
     "trainer": {"data", "metrics", "storage"},
     "data": {"storage"},

@@ -46,6 +46,7 @@ def on_the_cluster(experiment: Experiment, programs: str) -> Experiment:
 
     def change(editor: JobEditor) -> None:
         for _, template in editor.templates:
+            template["spec"]["securityContext"] = {"runAsUser": 1000}
             template["spec"]["volumes"] = [{"name": "programs", "configMap": {"name": programs}}]
         for _, container in editor.containers():
             container["image"] = "python:3.11-slim"

@@ -31,6 +31,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
         "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),
         "predict": ("predict", "predict", "Predict new pictures, rows or sentences with the champion."),
+        "serve": ("serve", "serve", "Answer over HTTP with the champion."),
     },
     "Look": {
         "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),

@@ -132,6 +132,21 @@ class OnnxModel:
             whole.flush()
         return whole
 
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """Run the model once on all rows and return every output as it is, by name; nothing is limited or checked.
+
+        Raises:
+            InvalidInput: The inputs have other names, types or shapes.
+            Failed: The model fails on them.
+        """
+        self.check_inputs(inputs)
+        names = [output.name for output in self.outputs if output.dtype in _DTYPES.values()]
+        try:
+            results = self._session.run(names, {tensor.name: inputs[tensor.name] for tensor in self.inputs})
+        except Exception as error:  # onnxruntime raises classes of its own without a common base
+            raise Failed(f"{self.name} failed: {_first_line(error)}", CONTRACT) from error
+        return dict(zip(names, map(np.asarray, results), strict=True))
+
     def _batch(self, inputs: Mapping[str, Array]) -> int:
         size = sum(array[:1].nbytes for array in inputs.values())
         return max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))

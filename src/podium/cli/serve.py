@@ -1,0 +1,71 @@
+"""`podium serve`."""
+
+from pathlib import Path
+
+import click
+
+from podium.cli.options import STORAGE
+from podium.errors import InvalidInput, PodiumError
+from podium.heartbeat import paused
+from podium.terminal import echo
+
+
+@click.command()
+@click.argument("models", nargs=-1, metavar="[MODELS]...")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
+@click.option("--follow", type=click.FloatRange(0.1), default=5.0, show_default=True,
+              help="Seconds between two looks for another champion.")  # fmt: skip
+@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="File with the bearer token that clients have to send.")  # fmt: skip
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="PEM of the certificate, for https.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="PEM of its key.")
+@click.option("--max-body", type=click.IntRange(1), default=64, show_default=True, help="MiB of a request.")
+@click.option("--max-requests", type=click.IntRange(1), default=256, show_default=True, help="Requests under way.")
+@click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds for an answer.")
+@click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
+def serve(
+    models: tuple[str, ...], host: str, port: int, follow: float, token_file: Path | None, tls_cert: str | None,
+    tls_key: str | None, max_body: int, max_requests: int, timeout: float, storage: str | None,
+) -> None:  # fmt: skip
+    """Answer over HTTP with the champion, or with any version, file or directory, until it is stopped.
+
+    MODELS are names in the registry (NAME, or NAME@VERSION for one that stays) or paths of model directories; all
+    models with a champion if none is named. The Open Inference Protocol v2 is at /v2; pictures, rows and sentences
+    go to /v2/models/NAME/predict and become inputs as the training data did. Another champion takes over within
+    --follow seconds, and no request is lost by that. SIGTERM answers what is under way, then ends.
+
+    \b
+    Examples:
+      podium serve mnist
+      podium serve churn@v3 --port 9000 --token-file token.txt
+      podium serve trained/ --host 0.0.0.0
+      curl -H "Content-Type: image/png" --data-binary @7.png localhost:8080/v2/models/mnist/predict
+    """
+    try:
+        import uvicorn
+
+        from podium.serving.app import Limits, Server
+    except ImportError as error:
+        raise PodiumError(f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'") from None
+    from podium.serving.served import find_models
+
+    if (tls_cert is None) != (tls_key is None):
+        raise InvalidInput("--tls-cert and --tls-key go together", "give both, or neither")
+    token = token_file.read_text().strip() if token_file else ""
+    if token_file and not token:
+        raise InvalidInput(f"there is no token in {token_file}", "openssl rand -hex 32 makes one")
+    served = find_models(models, storage)
+    for model in served:
+        model.open()
+        echo(f"serving {model.name} {model.now.version}", err=True)
+    limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
+    app = Server(served, token=token, limits=limits, follow=follow).app
+    config = uvicorn.Config(app, host=host, port=port, log_level="warning", ssl_certfile=tls_cert, ssl_keyfile=tls_key,
+                            timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
+    listening = config.bind_socket()
+    listening.listen(2048)  # who reads the next line may connect at once
+    scheme = "https" if tls_cert else "http"
+    echo(f"listening on {scheme}://{host}:{listening.getsockname()[1]}/v2", err=True)
+    with paused():
+        uvicorn.Server(config).run(sockets=[listening])

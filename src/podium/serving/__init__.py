@@ -1,0 +1,1 @@
+"""Models over HTTP: the Open Inference Protocol v2, and raw pictures, rows and sentences."""

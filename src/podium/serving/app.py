@@ -1,0 +1,238 @@
+"""The server: Open Inference Protocol v2 over HTTP, and raw items at ``/v2/models/NAME/predict``.
+
+Source of paths, members and errors: https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md
+"""
+
+import asyncio
+import hmac
+import json
+import time
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect
+from starlette.requests import Request as Asked
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from podium import __version__
+from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
+from podium.serving.figures import Figures
+from podium.serving.served import SUFFIXES, Loaded, Served
+from podium.serving.tensors import read_request, write_response
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a client may ask for."""
+
+    body: int = 64 << 20
+    """Bytes of a request."""
+
+    requests: int = 256
+    """Requests under way; one more is told to come again."""
+
+    seconds: float = 60.0
+    """For an answer."""
+
+
+class Refused(Exception):
+    """A request that is answered by a status and a sentence.
+
+    Args:
+        status: Of HTTP.
+        sentence: For the client.
+        headers: Of the answer.
+    """
+
+    def __init__(self, status: int, sentence: str, **headers: str) -> None:
+        super().__init__(sentence)
+        self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
+
+
+class Server:
+    """Answers for some models.
+
+    Args:
+        models: To serve.
+        token: What clients send as bearer token; empty asks for none.
+        limits: What a client may ask for.
+        follow: Seconds between two looks for another champion.
+    """
+
+    def __init__(self, models: Sequence[Served], *, token: str, limits: Limits, follow: float) -> None:
+        self._models = {model.name: model for model in models}
+        self._token, self._limits, self._follow = token, limits, follow
+        self._under_way = 0
+        self._figures = Figures()
+        self.app = Starlette(routes=self._routes(), lifespan=self._lifespan)
+
+    def _routes(self) -> list[Route]:
+        paths: dict[str, tuple[str, Callable[[Asked], Awaitable[Response]]]] = {
+            "/v2/health/live": ("GET", self._live),
+            "/v2/health/ready": ("GET", self._ready),
+            "/v2": ("GET", self._server),
+            "/metrics": ("GET", self._metrics),
+        }
+        for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+            paths |= {where: ("GET", self._model), f"{where}/ready": ("GET", self._model_ready),
+                      f"{where}/infer": ("POST", self._infer), f"{where}/predict": ("POST", self._predict)}  # fmt: skip
+        return [Route(path, self._answering(answer), methods=[verb]) for path, (verb, answer) in paths.items()]
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        async def follow() -> None:
+            while True:
+                await asyncio.sleep(self._follow)
+                for model in self._models.values():
+                    await model.follow()
+
+        following = asyncio.create_task(follow())
+        yield
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        for model in self._models.values():
+            await model.now.batcher.close()
+
+    def _answering(self, answer: Callable[[Asked], Awaitable[Response]]) -> Callable[[Asked], Awaitable[Response]]:
+        """Return a handler that turns what is raised into an answer."""
+
+        async def handle(asked: Asked) -> Response:
+            try:
+                self._check_token(asked)
+                return await answer(asked)
+            except Refused as refused:
+                return JSONResponse({"error": str(refused)}, refused.status, refused.headers)
+            except NotFound as error:
+                return JSONResponse({"error": str(error)}, 404)
+            except InvalidInput as error:
+                return JSONResponse({"error": str(error)}, 400)
+            except ClientDisconnect:
+                return Response(status_code=499)
+            except PodiumError as error:
+                return JSONResponse({"error": str(error)}, 500)
+
+        return handle
+
+    def _check_token(self, asked: Asked) -> None:
+        given = asked.headers.get("authorization", "").removeprefix("Bearer ").encode()
+        needed = bool(self._token) and not asked.url.path.startswith("/v2/health/")
+        if needed and not hmac.compare_digest(given, self._token.encode()):
+            raise Refused(401, "a bearer token is needed, and none or another one came", www_authenticate="Bearer")
+
+    async def _live(self, asked: Asked) -> Response:
+        return JSONResponse({"live": True})
+
+    async def _ready(self, asked: Asked) -> Response:
+        return JSONResponse({"ready": True})  # models are open before the port is
+
+    async def _server(self, asked: Asked) -> Response:
+        return JSONResponse({"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]})
+
+    def _served(self, asked: Asked) -> tuple[Served, Loaded]:
+        name, version = asked.path_params["name"], asked.path_params.get("version")
+        model = self._models.get(name)
+        if model is None:
+            raise NotFound(f"no model {name!r} is served", suggestion(name, self._models))
+        now = model.now
+        if version not in (None, now.version):
+            raise NotFound(f"version {version!r} of {name} is not served", f"{now.version} is")
+        return model, now
+
+    async def _model(self, asked: Asked) -> Response:
+        model, now = self._served(asked)
+        return JSONResponse({"name": model.name, "versions": [now.version], **now.metadata})
+
+    async def _model_ready(self, asked: Asked) -> Response:
+        model, _ = self._served(asked)
+        return JSONResponse({"name": model.name, "ready": True})
+
+    async def _infer(self, asked: Asked) -> Response:
+        model, now = self._served(asked)
+
+        async def answer(body: bytes) -> Response:
+            request = read_request(body, asked.headers.get("inference-header-content-length"))
+            outputs = await now.batcher.ask(request.inputs)
+            head = {"model_name": model.name, "model_version": now.version, "id": request.id or str(uuid.uuid4())}
+            content, headers = write_response(head, outputs, request)
+            return Response(content, headers=headers)
+
+        return await self._limited(model, asked, answer)
+
+    async def _predict(self, asked: Asked) -> Response:
+        model, now = self._served(asked)
+
+        async def answer(body: bytes) -> Response:
+            media, content = _raw(body, asked.headers.get("content-type", ""))
+            said = await asyncio.to_thread(now.items, content, media)
+            return JSONResponse({"model_name": model.name, "model_version": now.version, "predictions": said})
+
+        return await self._limited(model, asked, answer)
+
+    async def _limited(self, model: Served, asked: Asked, answer: Callable[[bytes], Awaitable[Response]]) -> Response:
+        """Answer a request within the limits, and count it."""
+        began, status = time.monotonic(), 500
+        if self._under_way >= self._limits.requests:
+            self._figures.note(model.name, 503, 0.0)
+            raise Refused(503, f"{self._under_way} requests are under way", retry_after="1")
+        self._under_way += 1
+        try:
+            async with asyncio.timeout(self._limits.seconds):
+                response = await answer(await self._body(asked))
+            status = response.status_code
+            return response
+        except TimeoutError:
+            status = 504
+            raise Refused(504, f"there was no answer within {self._limits.seconds:g} s") from None
+        except Refused as refused:
+            status = refused.status
+            raise
+        except (InvalidInput, NotFound):
+            status = 400
+            raise
+        finally:
+            self._under_way -= 1
+            self._figures.note(model.name, status, time.monotonic() - began)
+
+    async def _body(self, asked: Asked) -> bytes:
+        most = self._limits.body
+        pieces, size = list[bytes](), 0
+        async for piece in asked.stream():
+            size += len(piece)
+            if size > most:
+                raise Refused(413, f"a request has at most {most} bytes")
+            pieces.append(piece)
+        return b"".join(pieces)
+
+    async def _metrics(self, asked: Asked) -> Response:
+        page = self._figures.page(self._models.values(), self._under_way)
+        return Response(page, media_type="text/plain; version=0.0.4")
+
+
+def _raw(body: bytes, content_type: str) -> tuple[str, bytes]:
+    """Return what raw items come as, and their bytes.
+
+    JSON holds ``rows``, a list of objects, or ``texts``, a list of strings.
+
+    Raises:
+        InvalidInput: It is none of that.
+    """
+    media = content_type.partition(";")[0].strip().lower()
+    if media in SUFFIXES:
+        return media, body
+    if media != "application/json":
+        raise InvalidInput(f"items do not come as {media or 'nothing'!r}", f"application/json, {', '.join(SUFFIXES)}")
+    try:
+        document = json.loads(body)
+    except ValueError as error:
+        raise InvalidInput(f"the request is not JSON: {error}") from None
+    rows, texts = (document.get(name) if isinstance(document, Mapping) else None for name in ("rows", "texts"))
+    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
+        return "application/x-ndjson", "".join(json.dumps(row) + "\n" for row in rows).encode()
+    if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
+        return "text/plain", "".join(" ".join(text.split()) + "\n" for text in texts).encode()
+    raise InvalidInput("the request has neither rows, objects by column, nor texts, strings", '{"texts": ["so good"]}')

@@ -1,0 +1,55 @@
+"""What a server has done, as Prometheus asks for it."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from podium.exposition import metric
+from podium.serving.served import Served
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, float("inf"))
+"""Upper bounds of the latency histogram, seconds."""
+
+
+class Figures:
+    """Requests by model: their answers, and how long they took."""
+
+    def __init__(self) -> None:
+        self._answers: Counter[tuple[str, int]] = Counter()
+        self._buckets: Counter[tuple[str, float]] = Counter()
+        self._seconds: dict[str, float] = {}
+
+    def note(self, model: str, status: int, seconds: float) -> None:
+        """Count a request that was answered."""
+        self._answers[model, status] += 1
+        self._buckets[model, next(bound for bound in BOUNDS if seconds <= bound)] += 1
+        self._seconds[model] = self._seconds.get(model, 0.0) + seconds
+
+    def page(self, models: Iterable[Served], under_way: int) -> str:
+        """Return the page."""
+        served = list(models)
+        lines = ["# HELP podium_serve_requests_total Requests answered.", "# TYPE podium_serve_requests_total counter"]
+        for (name, status), count in sorted(self._answers.items()):
+            lines.append(f'podium_serve_requests_total{{model="{name}",status="{status}"}} {count}')
+        lines += ["# HELP podium_serve_seconds Time to answer.", "# TYPE podium_serve_seconds histogram"]
+        for name, seconds in sorted(self._seconds.items()):
+            total = 0
+            for bound in BOUNDS:
+                total += self._buckets[name, bound]
+                shown = "+Inf" if bound == BOUNDS[-1] else f"{bound:g}"
+                lines.append(f'podium_serve_seconds_bucket{{model="{name}",le="{shown}"}} {total}')
+            lines.append(f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}')
+            lines.append(f'podium_serve_seconds_count{{model="{name}"}} {total}')
+        lines += ["# HELP podium_serve_version The version that answers.", "# TYPE podium_serve_version gauge"]
+        lines += [f'podium_serve_version{{model="{one.name}",version="{one.now.version}"}} 1' for one in served]
+        batchers = {one.name: one.now.batcher for one in served}
+        return "\n".join(lines) + "\n" + "".join([
+            metric("podium_serve_under_way", "Requests under way.", under_way),
+            metric("podium_serve_batches_total", "Calls of the model since it answers.",
+                   {name: batcher.batches for name, batcher in batchers.items()}, "model"),
+            metric("podium_serve_rows_total", "Rows that the model was called on since it answers.",
+                   {name: batcher.rows for name, batcher in batchers.items()}, "model"),
+            metric("podium_serve_swaps_total", "Changes of the version that answers.",
+                   {one.name: one.swaps for one in served}, "model"),
+            metric("podium_serve_trouble", "1 while the champion cannot be opened.",
+                   {one.name: int(bool(one.trouble)) for one in served}, "model"),
+        ])  # fmt: skip

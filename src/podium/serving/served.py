@@ -1,0 +1,187 @@
+"""What is served: one model, and the version of it that answers now."""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from podium.data.rows import Problem
+from podium.errors import InvalidInput, PodiumError
+from podium.models import Model, open_registry
+from podium.prediction import Predictor, open_model
+from podium.scoring import OnnxModel
+from podium.scoring.families import Array
+from podium.serving.batcher import Batcher
+from podium.serving.tensors import NAMES
+
+MOST_ROWS = 1024
+"""Rows of a batch at most."""
+
+SUFFIXES = {
+    "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/bmp": ".bmp", "image/webp": ".webp",
+    "text/csv": ".csv", "text/plain": ".txt", "application/vnd.apache.parquet": ".parquet",
+    "application/x-ndjson": ".jsonl",
+}  # fmt: skip
+"""What raw items may come as, with the suffix by which a file of them is known."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Loaded:
+    """A version, ready to answer."""
+
+    version: str
+    predictor: Predictor
+    batcher: Batcher
+
+    @classmethod
+    def of(cls, version: str, predictor: Predictor) -> "Loaded":
+        """Open a version; it has answered nothing yet.
+
+        Raises:
+            PodiumError: It cannot be opened.
+        """
+        model = predictor.model
+        run = model.run if isinstance(model, OnnxModel) else lambda inputs: _commanded(predictor, inputs)
+        return cls(version=version, predictor=predictor, batcher=Batcher(run, MOST_ROWS))
+
+    @cached_property
+    def metadata(self) -> dict[str, Any]:
+        """Platform, inputs and outputs as the protocol describes them."""
+        model = self.predictor.model
+        if not isinstance(model, OnnxModel):
+            return {"platform": "podium_command", "inputs": [], "outputs": []}
+        sides = {"inputs": model.inputs, "outputs": [tensor for tensor in model.outputs if tensor.dtype in NAMES]}
+        return {"platform": "onnx_onnxv1"} | {
+            side: [
+                {"name": tensor.name, "datatype": NAMES.get(tensor.dtype, "BYTES"),
+                 "shape": [-1 if size is None else size for size in tensor.shape]}
+                for tensor in tensors
+            ]
+            for side, tensors in sides.items()
+        }  # fmt: skip
+
+    def items(self, body: bytes, media: str) -> list[dict[str, Any]]:
+        """Predict raw items, which become inputs as the training data did.
+
+        Args:
+            body: A picture, a table, or lines of text, as ``media`` says.
+
+        Raises:
+            InvalidInput: The model takes other items, or does not say how they become inputs.
+        """
+        with tempfile.TemporaryDirectory(prefix="podium-serve-") as scratch:
+            file = Path(scratch, f"items{SUFFIXES[media]}")
+            file.write_bytes(body)
+            return [_said(result) for result in self.predictor.stream([str(file)])]
+
+
+def _said(result: Any) -> dict[str, Any]:
+    if isinstance(result, Problem):
+        return {"problem": str(result).replace("\n", " ")}
+    said = result.to_json()
+    return {name: value for name, value in said.items() if name not in ("file", "picture")}
+
+
+def _commanded(predictor: Predictor, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    """Predict with a command; it may give probabilities or numbers."""
+    predictions = predictor.predict(dict(inputs))
+    chances = predictions.probabilities
+    return {"predictions" if chances is None else "probabilities": predictions.values if chances is None else chances}
+
+
+class Served:
+    """A model under its name; its version changes when the champion does.
+
+    Args:
+        name: In URLs.
+        find: Returns the id of the version that should answer, and what opens it.
+    """
+
+    def __init__(self, name: str, find: Callable[[], tuple[str, Callable[[], Predictor]]]) -> None:
+        self.name, self._find = name, find
+        self._now: Loaded | None = None
+        self.swaps = 0
+        self.trouble = ""
+
+    @property
+    def now(self) -> Loaded:
+        """The version that answers."""
+        assert self._now is not None
+        return self._now
+
+    def open(self) -> None:
+        """Open the version that answers first.
+
+        Raises:
+            PodiumError: There is none, or it cannot be opened.
+        """
+        self._now = self.load()
+
+    def load(self) -> Loaded | None:
+        """Open the version that should answer; None if it is the one that does.
+
+        Raises:
+            PodiumError: There is none, or it cannot be opened.
+        """
+        version, opened = self._find()
+        return None if self._now and self._now.version == version else Loaded.of(version, opened())
+
+    async def follow(self) -> None:
+        """Let the champion answer from now on; requests that are under way are answered by the version they began with.
+
+        A champion that cannot be opened changes nothing; the trouble is told until it can.
+        """
+        try:
+            loaded = await asyncio.to_thread(self.load)
+        except PodiumError as error:
+            self.trouble = error.message
+            return
+        self.trouble = ""
+        if loaded:
+            before, self._now = self._now, loaded
+            if before:
+                self.swaps += 1
+                await before.batcher.close()
+
+
+def find_models(words: Sequence[str], storage: str | None) -> list[Served]:
+    """Return what is to be served.
+
+    Args:
+        words: ``NAME`` for a model's champion, ``NAME@VERSION`` (or an alias), or the path of a model directory or
+            file; none stands for all models of the registry that have a champion.
+        storage: URL of the registry.
+
+    Raises:
+        InvalidInput: There is nothing to serve, or two have one name.
+        NotFound: There is no such model.
+    """
+    registry = open_registry(storage)
+    if not words:
+        words = [name for name in registry if registry[name].find_champion()]
+        if not words:
+            raise InvalidInput(f"no model in {registry.url} has a champion", "podium models list; or name a directory")
+    served: dict[str, Served] = {}
+    for word in words:
+        if "/" in word or Path(word).exists():
+            path = Path(word)
+            name = (path.parent if path.is_file() else path).resolve().name
+            model = Served(name, lambda word=word: ("1", lambda: open_model(word)))  # type: ignore[misc]
+        else:
+            name, _, ref = word.partition("@")
+            model = _registered(registry[name], ref or "champion")
+        if name in served:
+            raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
+        served[name] = model
+    return list(served.values())
+
+
+def _registered(model: Model, ref: str) -> Served:
+    def find() -> tuple[str, Callable[[], Predictor]]:
+        version = model.version(ref)
+        return version.version, lambda: version.opened
+
+    return Served(model.name, find)

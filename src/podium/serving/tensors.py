@@ -1,0 +1,169 @@
+"""Tensors of the Open Inference Protocol v2, as JSON and as bytes behind it.
+
+Source: https://github.com/kserve/open-inference-protocol (required_api) and Triton's extension for binary data.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.documents import load_json
+from podium.errors import Failed, InvalidInput, suggestion
+from podium.scoring.families import Array
+
+DATATYPES = {
+    "BOOL": "bool", "UINT8": "uint8", "UINT16": "uint16", "UINT32": "uint32", "UINT64": "uint64", "INT8": "int8",
+    "INT16": "int16", "INT32": "int32", "INT64": "int64", "FP16": "float16", "FP32": "float32", "FP64": "float64",
+}  # fmt: skip
+"""numpy's name by the protocol's; strings (BYTES) are not served."""
+
+NAMES = {dtype: name for name, dtype in DATATYPES.items()}
+
+MOST_JSON = 1 << 30
+"""Bytes of JSON; the limit of a request is the server's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """What a client asks a model."""
+
+    id: str
+    """The client's; empty if it gave none."""
+
+    inputs: dict[str, Array]
+    """By name, each ``[n, ...]``."""
+
+    outputs: dict[str, bool] = field(default_factory=dict)
+    """Outputs that are asked for, and whether as bytes; empty asks for all."""
+
+    binary: bool = False
+    """Whether outputs that nothing is said of come as bytes."""
+
+
+def read_request(body: bytes, header: str | None) -> Request:
+    """Read an inference request.
+
+    Args:
+        body: JSON, perhaps with bytes behind it.
+        header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is JSON.
+
+    Raises:
+        InvalidInput: It is not one, or a tensor does not fit its shape and datatype.
+    """
+    size = len(body) if header is None else _size(header, len(body))
+    document = load_json(body[:size], "the request", limit=MOST_JSON)
+    if not isinstance(document, dict):
+        raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
+    given = document.get("inputs")
+    if not isinstance(given, list) or not given:
+        raise InvalidInput(f"inputs is a list of tensors, but got {given!r:.80}")
+    inputs, rest = {}, memoryview(body)[size:]
+    for number, tensor in enumerate(given):
+        name, array, used = _tensor(tensor, f"inputs[{number}]", rest)
+        if name in inputs:
+            raise InvalidInput(f"input {name!r} is given twice")
+        inputs[name], rest = array, rest[used:]
+    if rest:
+        raise InvalidInput(f"{len(rest)} bytes are left behind the last tensor", "check binary_data_size of each")
+    outputs = {}
+    for number, wanted in enumerate(document.get("outputs") or ()):
+        if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):
+            raise InvalidInput(f"outputs[{number}] needs a name, but got {wanted!r:.80}")
+        outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
+    binary = bool(_parameters(document).get("binary_data_output", False))
+    return Request(id=str(document.get("id") or ""), inputs=inputs, outputs=outputs, binary=binary)
+
+
+def _size(header: str, most: int) -> int:
+    if not header.isascii() or not header.isdigit() or int(header) > most:
+        raise InvalidInput(f"Inference-Header-Content-Length is {header!r}, but the body has {most} bytes")
+    return int(header)
+
+
+def _parameters(holder: Mapping[str, Any]) -> Mapping[str, Any]:
+    parameters = holder.get("parameters") or {}
+    if not isinstance(parameters, dict):
+        raise InvalidInput(f"parameters is a JSON object, but got {parameters!r:.80}")
+    return parameters
+
+
+def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, int]:
+    """Return name, array, and how many of the bytes behind the JSON it has."""
+    if not isinstance(tensor, dict) or not isinstance(tensor.get("name"), str):
+        raise InvalidInput(f"{where} is a tensor with a name, but got {tensor!r:.80}")
+    name, shape, datatype = tensor["name"], tensor.get("shape"), tensor.get("datatype")
+    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape) or not shape:
+        raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {shape!r:.80}")
+    if datatype not in DATATYPES:
+        raise InvalidInput(f"datatype of input {name!r} cannot be {datatype!r}", suggestion(str(datatype), DATATYPES))
+    dtype, count = np.dtype(DATATYPES[datatype]), math.prod(shape)
+    size = _parameters(tensor).get("binary_data_size")
+    if size is None:
+        return name, _from_json(tensor.get("data"), name, shape, dtype, count), 0
+    if type(size) is not int or size != count * dtype.itemsize or size > len(binary):
+        raise InvalidInput(
+            f"input {name!r} of shape {shape} and datatype {datatype} has {count * dtype.itemsize} bytes, but "
+            f"binary_data_size is {size!r} and {len(binary)} bytes are there"
+        )
+    return name, np.frombuffer(binary[:size], dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape), size
+
+
+def _from_json(data: Any, name: str, shape: Sequence[int], dtype: "np.dtype[Any]", count: int) -> Array:
+    if not isinstance(data, list):
+        raise InvalidInput(f"input {name!r} has neither data nor binary_data_size")
+    try:
+        flat = np.asarray(data).reshape(-1)
+    except ValueError:
+        raise InvalidInput(f"data of input {name!r} are lists of unequal lengths") from None
+    if flat.size != count:
+        raise InvalidInput(f"input {name!r} of shape {list(shape)} has {count} elements, but data has {flat.size}")
+    kinds = "biuf" if dtype.kind == "f" else "b" if dtype.kind == "b" else "iu"
+    if count and flat.dtype.kind not in kinds:
+        raise InvalidInput(f"data of input {name!r} are no {NAMES[str(dtype)]}: {data!r:.60}")
+    array: NDArray[Any] = flat.astype(dtype)
+    if count and dtype.kind in "iu" and not np.array_equal(array, flat):
+        raise InvalidInput(f"data of input {name!r} do not fit {NAMES[str(dtype)]}")
+    return array.reshape(shape)
+
+
+def write_response(
+    head: Mapping[str, Any], outputs: Mapping[str, Array], request: Request
+) -> tuple[bytes, dict[str, str]]:
+    """Write the answer to a request; return the body and its headers.
+
+    Args:
+        head: Members beside ``outputs``.
+        outputs: What the model returned, by name.
+        request: Says which outputs are wanted, and how.
+
+    Raises:
+        InvalidInput: An output is asked for that the model does not have.
+        Failed: A number is not finite, and wanted as JSON.
+    """
+    for name in request.outputs:
+        if name not in outputs:
+            raise InvalidInput(f"the model has no output {name!r}", suggestion(name, outputs))
+    tensors, pieces = [], list[bytes]()
+    for name in request.outputs or outputs:
+        array = outputs[name]
+        tensor: dict[str, Any] = {"name": name, "shape": list(array.shape), "datatype": NAMES[str(array.dtype)]}
+        if request.outputs.get(name, request.binary):
+            pieces.append(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+            tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
+        else:
+            tensor["data"] = array.reshape(-1).tolist()
+        tensors.append(tensor)
+    try:
+        text = json.dumps({**head, "outputs": tensors}, allow_nan=False).encode()
+    except ValueError:
+        raise Failed("an output is not finite, which JSON cannot say", "ask for binary data") from None
+    if not pieces:
+        return text, {"content-type": "application/json"}
+    return b"".join([text, *pieces]), {
+        "content-type": "application/octet-stream", "inference-header-content-length": str(len(text)),
+    }  # fmt: skip

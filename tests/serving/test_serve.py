@@ -1,0 +1,350 @@
+"""`podium serve`: a real server, asked over HTTP by a client of another project and by plain requests."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from handmade import SHAPES, TABLE, rows_model, save, shapes_model
+from onnx import TensorProto, helper, numpy_helper
+from PIL import Image
+
+from podium.models import Model, open_registry
+
+WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)
+WIDE[13:15, 2:26], TALL[2:26, 13:15] = 255, 255
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]", url: str, said: list[str]) -> None:
+        self.process, self.url, self.said = process, url, said
+        self.http = httpx.Client(base_url=url, timeout=30)
+
+    def infer(self, name: str, body: Any, **how: Any) -> httpx.Response:
+        return self.http.post(f"/v2/models/{name}/infer", json=body, **how)
+
+
+@contextmanager
+def serving(*words: str | Path, **environ: str) -> Iterator[Running]:
+    command = [sys.executable, "-m", "podium.cli", "serve", *map(str, words), "--port", "0"]
+    code = "from podium.cli import main; main()"
+    command[1:3] = ["-c", code]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environ)
+    said: list[str] = []
+    assert process.stderr
+    for line in process.stderr:
+        said.append(line)
+        if found := re.search(r"listening on (https?://\S+)/v2", line):
+            break
+    else:
+        raise AssertionError("".join(said))
+    reader = threading.Thread(target=lambda: said.extend(process.stderr or []), daemon=True)
+    reader.start()
+    running = Running(process, found[1], said)
+    try:
+        yield running
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(30) in (0, 143), "".join(said)
+        reader.join()
+        process.stderr.close()
+        running.http.close()
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A registry with a model of pictures and one of rows."""
+    place = tmp_path_factory.mktemp("serving") / "store"
+    registry = open_registry(place)
+    for name, graph, described in (("shapes", shapes_model(), SHAPES), ("rows", rows_model(), TABLE)):
+        files: dict[str, Path | bytes] = {"model.onnx": graph, "preprocessing.json": json.dumps(described).encode()}
+        registry.model(name).upload(files, {"run_id": "v1"})
+        registry.model(name).set_champion("v1", {}, expect=None)
+    return place
+
+
+@pytest.fixture(scope="module")
+def server(store: Path) -> Iterator[Running]:
+    with serving("--storage", store) as running:
+        yield running
+
+
+def tensor(array: np.ndarray, name: str, datatype: str) -> dict[str, Any]:
+    return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": array.reshape(-1).tolist()}
+
+
+def test_health_and_metadata_are_the_protocols(server: Running) -> None:
+    assert server.http.get("/v2/health/live").json() == {"live": True}
+    assert server.http.get("/v2/health/ready").json() == {"ready": True}
+    assert server.http.get("/v2").json()["extensions"] == ["binary_tensor_data"]
+    assert server.http.get("/v2/models/shapes/versions/v1/ready").json() == {"name": "shapes", "ready": True}
+    assert server.http.get("/v2/models/shapes").json() == {
+        "name": "shapes", "versions": ["v1"], "platform": "onnx_onnxv1",
+        "inputs": [{"name": "images", "datatype": "UINT8", "shape": [-1, 28, 28]}],
+        "outputs": [{"name": "logits", "datatype": "FP32", "shape": [-1, 2]}],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_a_foreign_client_gets_what_the_model_says(server: Running, binary: bool) -> None:
+    from tritonclient import http as triton
+
+    client = triton.InferenceServerClient(server.url.removeprefix("http://"))
+    assert client.is_server_live()
+    assert client.is_model_ready("shapes")
+    given = triton.InferInput("images", [2, 28, 28], "UINT8")
+    given.set_data_from_numpy(np.stack([WIDE, TALL]), binary_data=binary)
+    wanted = triton.InferRequestedOutput("logits", binary_data=binary)
+    result = client.infer("shapes", [given], outputs=[wanted], request_id="17")
+    assert result.get_response()["id"] == "17"
+    assert result.get_response()["model_version"] == "v1"
+    assert result.as_numpy("logits").argmax(1).tolist() == [0, 1]
+    client.close()
+
+
+def test_answers_are_those_of_the_model_itself(server: Running, store: Path) -> None:
+    table = np.array([[1.5, 1], [-2, 0]], np.float32)
+    answer = server.infer("rows", {"inputs": [tensor(table, "table", "FP32")]}).json()
+    assert answer["outputs"] == [
+        {"name": "logits", "shape": [2, 2], "datatype": "FP32", "data": [-1.5, 101.5, 2.0, -2.0]}
+    ]
+    assert answer["id"]
+
+
+def test_raw_items_are_prepared_as_the_training_data_were(server: Running, tmp_path: Path) -> None:
+    Image.fromarray(255 - TALL).save(tmp_path / "tall.png")
+    where, png = "/v2/models/shapes/predict", (tmp_path / "tall.png").read_bytes()
+    said = server.http.post(where, content=png, headers={"content-type": "image/png"}).json()
+    assert said["predictions"][0]["class"] == "tall"
+    rows = [{"x": 1, "color": "green"}, {"x": -200, "color": "red"}]
+    said = server.http.post("/v2/models/rows/predict", json={"rows": rows}).json()
+    assert [one["class"] for one in said["predictions"]] == ["high", "low"]
+    said = server.http.post(
+        "/v2/models/rows/predict", content="x,color\n3,green\n", headers={"content-type": "text/csv"}
+    )
+    assert said.json()["predictions"][0]["class"] == "high"
+
+
+ONE = tensor(np.stack([WIDE]), "images", "UINT8")
+WRONG: dict[str, tuple[int, Any, str]] = {
+    "a name": (400, {"inputs": [{**ONE, "name": "image"}]}, "takes images (uint8 [n, 28, 28])"),
+    "a datatype": (400, {"inputs": [{**ONE, "datatype": "FP32"}]}, "takes images (uint8"),
+    "an unknown datatype": (400, {"inputs": [{**ONE, "datatype": "UINT"}]}, "cannot be 'UINT'"),
+    "a shape": (400, {"inputs": [{**ONE, "shape": [1, 784]}]}, "takes images (uint8 [n, 28, 28])"),
+    "a shape that data do not fill": (
+        400,
+        {"inputs": [{**ONE, "shape": [2, 28, 28]}]},
+        "has 1568 elements, but data has 784",
+    ),
+    "no shape": (400, {"inputs": [{**ONE, "shape": "28"}]}, "is a list of sizes, but got '28'"),
+    "data of another type": (400, {"inputs": [{**ONE, "data": ["a"] * 784}]}, "are no UINT8"),
+    "data out of range": (400, {"inputs": [{**ONE, "data": [300] * 784}]}, "do not fit UINT8"),
+    "ragged data": (400, {"inputs": [{**ONE, "data": [[1], [1, 2]]}]}, "unequal lengths"),
+    "no data": (400, {"inputs": [{**ONE, "data": None}]}, "neither data nor binary_data_size"),
+    "no inputs": (400, {}, "inputs is a list of tensors"),
+    "a list": (400, [1], "a JSON object, not list"),
+    "an output": (400, {"inputs": [ONE], "outputs": [{"name": "logit"}]}, "no output 'logit'"),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_what_does_not_fit_is_a_sentence(what: str, server: Running) -> None:
+    status, body, sentence = WRONG[what]
+    answer = server.infer("shapes", body)
+    assert answer.status_code == status
+    assert sentence in answer.json()["error"]
+
+
+def test_other_requests_are_refused_in_words(server: Running) -> None:
+    answers = {
+        "no model 'shape' is served\nhint: did you mean shapes?": server.infer("shape", {}),
+        "version 'v9' of shapes is not served\nhint: v1 is": server.http.get("/v2/models/shapes/versions/v9"),
+        "the request is not readable as JSON": server.http.post("/v2/models/shapes/infer", content="{"),
+        "Inference-Header-Content-Length is '99'": server.http.post(
+            "/v2/models/shapes/infer", content="{}", headers={"inference-header-content-length": "99"}
+        ),
+        "items do not come as 'video/mp4'": server.http.post(
+            "/v2/models/shapes/predict", content="x", headers={"content-type": "video/mp4"}
+        ),
+        "has neither rows": server.http.post("/v2/models/rows/predict", json={"row": 1}),
+    }
+    for sentence, answer in answers.items():
+        assert 400 <= answer.status_code < 500
+        assert sentence in answer.json()["error"]
+
+
+def test_a_text_is_never_read_as_a_path(server: Running, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("a secret")
+    answer = server.http.post("/v2/models/rows/predict", json={"texts": [str(tmp_path / "secret.txt")]})
+    assert "secret" not in answer.text.replace("secret.txt", "")
+
+
+def test_many_clients_at_once_are_answered_in_batches(server: Running) -> None:
+    wrong: list[Any] = []
+
+    def ask(number: int) -> None:
+        with httpx.Client(base_url=server.url, timeout=60) as http:
+            for at in range(20):
+                x = float(number * 100 + at)
+                table = np.array([[x, 0]], np.float32)
+                answer = http.post("/v2/models/rows/infer", json={"inputs": [tensor(table, "table", "FP32")]}).json()
+                if answer["outputs"][0]["data"] != [-x, x]:
+                    wrong.append(answer)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    page = server.http.get("/metrics").text
+    assert 'podium_serve_requests_total{model="rows",status="200"}' in page
+    calls = float(re.search(r'podium_serve_batches_total\{model="rows"\} (\d+)', page)[1])  # type: ignore[index]
+    rows = float(re.search(r'podium_serve_rows_total\{model="rows"\} (\d+)', page)[1])  # type: ignore[index]
+    assert rows >= 320 > calls
+
+
+def constant(value: float) -> bytes:
+    """A model that says one number of every row."""
+    weights = numpy_helper.from_array(np.zeros((2, 1), np.float32), "weights")
+    more = numpy_helper.from_array(np.array([value], np.float32), "more")
+    nodes = [
+        helper.make_node("MatMul", ["table", "weights"], ["zero"]),
+        helper.make_node("Add", ["zero", "more"], ["number"]),
+    ]
+    return save(nodes, {"table": (TensorProto.FLOAT, ["n", 2])}, "number", 1, weights, more)
+
+
+@pytest.fixture
+def numbers(tmp_path: Path) -> Model:
+    model = open_registry(tmp_path / "store").model("numbers")
+    for number in range(1, 4):
+        model.upload({"model.onnx": constant(number)}, {"run_id": f"v{number}"})
+    model.set_champion("v1", {}, expect=None)
+    return model
+
+
+def test_a_new_champion_takes_over_without_a_lost_request(numbers: Model, tmp_path: Path) -> None:
+    with serving("numbers", "--storage", tmp_path / "store", "--follow", "0.2") as server:
+        answers: list[tuple[str, float]] = []
+        over, wrong = threading.Event(), list[Any]()
+
+        def ask() -> None:
+            body = {"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]}
+            with httpx.Client(base_url=server.url, timeout=30) as http:
+                while not over.is_set():
+                    answer = http.post("/v2/models/numbers/infer", json=body)
+                    if answer.status_code != 200:
+                        wrong.append(answer.text)
+                        continue
+                    answers.append((answer.json()["model_version"], answer.json()["outputs"][0]["data"][0]))
+
+        threads = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for version in ("v2", "v3", "v1", "v2"):
+            numbers.promote(version)
+            end = time.monotonic() + 10
+            while answers[-1:] == [] or answers[-1][0] != version:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+        over.set()
+        for thread in threads:
+            thread.join()
+    assert not wrong
+    assert {version for version, _ in answers} == {"v1", "v2", "v3"}
+    assert all(number == float(version[1:]) for version, number in answers)
+
+
+def test_a_pinned_version_stays(numbers: Model, tmp_path: Path) -> None:
+    with serving("numbers@v1", "--storage", tmp_path / "store", "--follow", "0.1") as server:
+        numbers.promote("v2")
+        time.sleep(0.5)
+        assert server.http.get("/v2/models/numbers").json()["versions"] == ["v1"]
+
+
+def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
+    (tmp_path / "trained").mkdir()
+    (tmp_path / "trained/model.onnx").write_bytes(constant(7))
+    (tmp_path / "token").write_text("a-token\n")
+    with serving(tmp_path / "trained", "--token-file", tmp_path / "token") as server:
+        assert server.http.get("/v2/health/ready").status_code == 200
+        assert server.http.get("/v2/models/trained").status_code == 401
+        for given, status in (("a-token", 200), ("another", 401)):
+            assert (
+                server.http.get("/v2/models/trained", headers={"authorization": f"Bearer {given}"}).status_code
+                == status
+            )
+
+
+def slow(seconds_of_work: int) -> bytes:
+    """A model that multiplies large matrices many times."""
+    size = 1500
+    square = numpy_helper.from_array(np.full((2, size), 1e-3, np.float32), "first")
+    weights = numpy_helper.from_array(np.full((size, size), 1e-6, np.float32), "weights")
+    last = numpy_helper.from_array(np.full((size, 1), 1e-3, np.float32), "last")
+    nodes = [helper.make_node("MatMul", ["table", "first"], ["h0"])]
+    nodes += [helper.make_node("MatMul", [f"h{at}", "weights"], [f"h{at + 1}"]) for at in range(seconds_of_work)]
+    nodes.append(helper.make_node("MatMul", [f"h{seconds_of_work}", "last"], ["number"]))
+    return save(nodes, {"table": (TensorProto.FLOAT, ["n", 2])}, "number", 1, square, weights, last)
+
+
+def test_a_slow_model_keeps_probes_answered_and_drains(tmp_path: Path) -> None:
+    (tmp_path / "slow").mkdir()
+    (tmp_path / "slow/model.onnx").write_bytes(slow(40))
+    rows = np.zeros((4000, 2), np.float32)
+    answers: list[int] = []
+    with serving(tmp_path / "slow", "--max-requests", "2") as server:
+        body = {"inputs": [tensor(rows, "table", "FP32")]}
+        threads = [
+            threading.Thread(target=lambda: answers.append(server.infer("slow", body).status_code)) for _ in "12"
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.7)
+        began = time.monotonic()
+        assert server.http.get("/v2/health/live").status_code == 200
+        assert time.monotonic() - began < 0.5
+        busy = server.infer("slow", body)
+        assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
+    for thread in threads:  # SIGTERM came while they were under way
+        thread.join()
+    assert answers == [200, 200]
+
+
+def test_too_large_a_request_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "trained").mkdir()
+    (tmp_path / "trained/model.onnx").write_bytes(constant(7))
+    with serving(tmp_path / "trained", "--max-body", "1") as server:
+        answer = server.http.post("/v2/models/trained/infer", content=b"x" * (2 << 20))
+        assert (answer.status_code, answer.json()["error"]) == (413, "a request has at most 1048576 bytes")
+
+
+REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
+    "an empty registry": (lambda place: ["--storage", str(place / "none")], "no model in"),
+    "an unknown model": (lambda place: ["nobody", "--storage", str(place / "none")], "nobody"),
+    "an empty token": (lambda place: [str(place), "--token-file", "/dev/null"], "token"),
+    "a key without its certificate": (lambda place: ["--tls-key", str(place / "key")], "go together"),
+}
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_cannot_be_served_is_said_at_the_start(what: str, tmp_path: Path, typed: Callable[..., Any]) -> None:
+    words, sentence = REFUSED[what]
+    (tmp_path / "key").write_text("")
+    done = typed("serve", *words(tmp_path))
+    assert done.returncode in (1, 2)
+    assert sentence in done.stderr
