@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from test_structure import ROOT
+from test_structure import ROOT, imported_modules
 
 COMPLETE = ROOT / "scripts/sbom/complete"
 STATUS = """\
@@ -89,3 +89,15 @@ def test_an_sbom_is_made_from_the_image_just_built(target: str) -> None:
 
 def test_builders_without_output_leave_the_sboms_out() -> None:
     assert len(commands("SBOM=no")) == 2
+
+
+def test_the_steps_image_has_what_search_algorithms_load() -> None:
+    pinned = {line.partition("==")[0] for line in (ROOT / "requirements-steps.txt").read_text().splitlines()}
+    imported = {
+        module.partition(".")[0]
+        for file in (ROOT / "src/podium/search").glob("*.py")
+        for module in imported_modules(file)
+    }
+    loaded = imported - set(sys.stdlib_module_names) - {"podium"}
+    assert {"optuna", "numpy", "scipy"} <= loaded
+    assert not loaded - pinned, "podium-engine and sweep steps run sweeps in that image"

@@ -113,14 +113,18 @@ def nodes(file: Path) -> list[ast.AST]:
     return list(ast.walk(ast.parse(file.read_text())))
 
 
-def imported_rooms(file: Path) -> set[str]:
+def imported_modules(file: Path) -> set[str]:
     names: set[str] = set()
     for node in nodes(file):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             names |= {f"{node.module}.{alias.name}" if node.module == "podium" else node.module for alias in node.names}
-    return {name.split(".")[1] for name in names if name.startswith("podium.")}
+    return names
+
+
+def imported_rooms(file: Path) -> set[str]:
+    return {name.split(".")[1] for name in imported_modules(file) if name.startswith("podium.")}
 
 
 def test_every_package_there_is_gets_installed() -> None:
