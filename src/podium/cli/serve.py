@@ -1,5 +1,6 @@
 """`podium serve`."""
 
+import socket
 from pathlib import Path
 
 import click
@@ -64,6 +65,8 @@ def serve(
     config = uvicorn.Config(app, host=host, port=port, log_level="warning", ssl_certfile=tls_cert, ssl_keyfile=tls_key,
                             timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
     listening = config.bind_socket()
+    # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     listening.listen(2048)  # who reads the next line may connect at once
     scheme = "https" if tls_cert else "http"
     echo(f"listening on {scheme}://{host}:{listening.getsockname()[1]}/v2", err=True)
