@@ -15,7 +15,7 @@ from podium.manifests.placement import Pods, place
 from podium.manifests.workload import Workload
 from podium.settings import STORAGE, Settings
 from podium.storage import local_path
-from podium.sweeps.here import IMAGE, NamespaceSweeps
+from podium.sweeps.here import IMAGE, NamespaceSweeps, loop_job
 
 ACCOUNT = "podium-steps"
 """Account that may do what a sweep needs: deploy/base/steps.yaml."""
@@ -49,7 +49,7 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
     with NamespaceSweeps(url) as kept:
         assert kept.loops is not None
         manifest = job_manifest(
-            f"{name}-loop", image=kept.loops.image, command=["podium", "experiment", "resume", name, "--cluster", url],
+            loop_job(name), image=kept.loops.image, command=["podium", "experiment", "resume", name, "--cluster", url],
             labels={}, owner=None, active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
         )  # fmt: skip
         job = Workload(manifest=manifest).changed_job(lambda editor: editor.run_policy.update(backoffLimit=TRIES))

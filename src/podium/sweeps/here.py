@@ -167,6 +167,11 @@ class NamespaceSweeps(KubernetesCluster):
         super().close()
 
 
+def loop_job(experiment: str) -> str:
+    """Return the name of the Job that runs a detached sweep."""
+    return f"{experiment}-loop"
+
+
 class Loops(LocalSweeps):
     """Experiments and trials in files, whose trials' jobs are a namespace's.
 
@@ -183,12 +188,26 @@ class Loops(LocalSweeps):
         self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
         self.store.option, self.store.trials_go_on = f"--cluster {shlex.quote(namespace.url)}", True
         if namespace.state:  # of a Job, which this process may only look at
-            self.store.runs_elsewhere = lambda name: name not in self._leads and is_led(namespace.api, LEASE + name)
+            self.store.runs_elsewhere = self._runs_elsewhere
         self.copy = StateCopy(state, directory)
         self._state, self._scratch = state, directory if state else None
         self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
         self._leads: dict[str, Leadership] = {}
         self.copy.read()
+
+    def _runs_elsewhere(self, name: str) -> bool:
+        if name in self._leads:
+            return False
+        if is_led(self.namespace.api, LEASE + name) or self._is_to_be_run(name):
+            return True
+        self.copy.read()  # the end is written before the Lease goes: maybe since this copy was read
+        return False
+
+    def _is_to_be_run(self, name: str) -> bool:
+        try:
+            return not self.namespace.workload("Job", loop_job(name)).state.finished
+        except (NotFound, Denied):
+            return False
 
     def lead(self, experiment: Resource, timeout: float) -> Leadership:
         """Return the leadership of an Experiment, once this process has it.
