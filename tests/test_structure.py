@@ -41,7 +41,10 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "cli": {
         "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "prediction", "runner",
-        "search", "serving", "storage", "sweeps", "scoring", "training",
+        "search", "serving", "storage", "sweeps", "scoring", "training", "ui",
+    },
+    "ui": {
+        "api", "cluster", "data", "kfp", "manifests", "models", "prediction", "report", "runner", "serving", "sweeps", "training",
     },
     "api": {
         "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "report",

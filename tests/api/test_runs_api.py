@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 import podium
-from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.runner.run import Run
 from podium.storage import path_of
 
@@ -109,8 +109,6 @@ def test_a_run_in_the_background_is_watched_to_its_end(
     assert "running" in run._repr_html_()
     seen = podium.runs()["latest"]
     assert seen.state == "running"
-    with pytest.raises(Conflict, match="belongs to another process"):
-        seen.stop()
     (tmp_path / "marker").touch()
     assert run.wait().outputs == {"Output": "there"}
     assert "[1/1] wait-for: succeeded" in capsys.readouterr().err
@@ -133,6 +131,17 @@ while run.steps["wait-for"] != "running":
     until("running", again)
     assert again.stop().state == podium.runs()["latest"].state == "stopped"
     assert again.wait() is again
+
+
+def test_a_run_is_stopped_from_another_process(waiting: Path, tmp_path: Path) -> None:
+    run = podium.run(waiting, marker=str(tmp_path / "marker"), wait=False)
+    until("running", run)
+    seen = podium.runs()["latest"].stop()
+    assert (seen.state, seen.steps) == ("stopped", {"wait-for": "stopped"})
+    with pytest.raises(Failed, match="was stopped by another process"):
+        run.wait()
+    (tmp_path / "marker").touch()
+    assert seen.resume().outputs == {"Output": "there"}
 
 
 def test_wrong_parameters_create_nothing(pipeline: Path, home: Path) -> None:

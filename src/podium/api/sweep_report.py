@@ -53,7 +53,7 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
         goal=f"{experiment.objective.direction} {experiment.objective.metric}",
         state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
-        command=_command(best, experiment.template.primary_container) if best else "",
+        command=command_of(best, experiment.template.primary_container) if best else "",
         failures=[_failure(cluster, trial, said=at < SHOWN_FAILURES) for at, trial in enumerate(failed(trials))],
     )  # fmt: skip
 
@@ -67,11 +67,11 @@ def _table(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], be
     )
     for row in table["trials"]:
         if row["name"] in good and not row["epochs"]:
-            row["epochs"] = _printed(cluster, good[row["name"]], experiment)
+            row["epochs"] = epochs_printed(cluster, good[row["name"]], experiment)
     return table
 
 
-def _command(trial: Trial, container: str) -> str:
+def command_of(trial: Trial, container: str) -> str:
     """Return a trial's program as a shell takes it, of its first replica; values that go by variables stand in it."""
     own = next((own for _, own in trial.workload.containers() if own.name == container), None)
     script = join(own.words)[1] if own else ""
@@ -85,8 +85,15 @@ def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:
     return Failure(name=trial.name, state=trial.phase, message=trial.message, lines=lines)
 
 
-def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
-    """Return the metrics of each line that has any; nothing for a trial that printed one such line."""
+def epochs_printed(
+    cluster: Cluster, trial: Trial, experiment: Experiment, lines: Sequence[str] | None = None
+) -> list[dict[str, float]]:
+    """Return the metrics of each line that has any; nothing for a trial that printed one such line.
+
+    Args:
+        lines: Its log, where that is known.
+    """
     names, formats = experiment.objective.metrics, experiment.collector.filters
-    read = [values for line in lines_of(cluster, trial) if (values := read_metrics(line, names, formats))]
+    printed = lines_of(cluster, trial) if lines is None else lines
+    read = [values for line in printed if (values := read_metrics(line, names, formats))]
     return read if len(read) > 1 else []

@@ -9,18 +9,20 @@ from podium.cluster.local.store import has_ended
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
-from podium.manifests.experiment.trial import Metrics
+from podium.manifests.experiment.experiment import Metrics
 from podium.metrics import fold, read_text
 from podium.report.leaderboard import Leaderboard, TrialRow, short
 
 
 def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:
     """Return the trials, oldest first; a running one has the last metrics it printed."""
-    trials = []
-    for trial in cluster.trials(experiment.name):
-        running = trial.phase == "Running" and not trial.metrics
-        trials.append(trial.with_metrics(_printed(cluster, trial, experiment)) if running else trial)
-    return trials
+    return [with_printed(cluster, trial, experiment) for trial in cluster.trials(experiment.name)]
+
+
+def with_printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Trial:
+    """Return a trial; one that runs with the last metrics it printed."""
+    running = trial.phase == "Running" and not trial.metrics
+    return trial.with_metrics(_printed(cluster, trial, experiment)) if running else trial
 
 
 def finished(cluster: Cluster, name: str) -> list[Trial]:

@@ -34,6 +34,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "serve": ("serve", "serve", "Answer over HTTP with the champion."),
     },
     "Look": {
+        "ui": ("ui", "ui", "Show runs, sweeps and models in a browser, as they change."),
         "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
         "models": ("models", "models", "List, compare, promote, roll back and verify models."),
         "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),

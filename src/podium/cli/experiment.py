@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
     from podium.api.sweep import Sweep
     from podium.cluster.base import Cluster
-    from podium.manifests.experiment import Experiment, Trial
+    from podium.manifests.experiment import Trial
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -211,7 +211,7 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
     from podium.tables import Row, screen_width, table
 
     with spec.open() as cluster:
-        rows = [summary_of(found) for found in cluster.experiments()]
+        rows = [found.summary() for found in cluster.experiments()]
     fields = ("name", "state", "trials", "algorithm", "created")
     listed = [Row(phase=row["state"], cells=[str(row[field]) for field in fields]) for row in rows]
     heads = ("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)")
@@ -231,7 +231,7 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         experiment = sweep.experiment
         waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
-    summary = {**summary_of(experiment), "status": experiment.status}
+    summary = {**experiment.summary(), "status": experiment.status}
     if as_json:
         echo_json(summary)
         return
@@ -417,15 +417,3 @@ def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
         lines.append(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
     output(as_json, {"experiment": sweep.name, **best.summary()}, lambda: "\n".join(lines))
     return best
-
-
-def summary_of(experiment: "Experiment") -> dict[str, Any]:
-    """Return an Experiment in a few words."""
-    return {
-        "name": experiment.name,
-        "state": experiment.state.phase,
-        "message": experiment.state.message,
-        "trials": experiment.trial_count,
-        "algorithm": experiment.algorithm.name,
-        "created": experiment.created,
-    }

@@ -14,6 +14,7 @@ from podium.cli.completion import run_names
 from podium.cli.options import Commands, Notifier, ServerOptions, json_option, notify_option, server_options
 from podium.cli.run import FROM, run_to_end
 from podium.errors import InvalidInput, NotFound, PodiumError
+from podium.heartbeat import doing
 from podium.settings import STORAGE
 from podium.tables import Row, screen_width, table
 from podium.terminal import Styled, echo, echo_json, output
@@ -143,21 +144,30 @@ def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
 
 
 @runs.command()
-@click.argument("name", metavar="RUN")
+@click.argument("name", metavar="RUN", shell_complete=run_names)
 @server_options
 def stop(name: str, server: ServerOptions) -> None:
-    """Cancel a run of a server; its steps end what they launched.
+    """Stop a run, on this machine whichever terminal or notebook it runs in, or of a server.
+
+    Its steps end what they launched. What finished is kept: on this machine podium runs resume goes on.
 
     \b
-    Example:
+    Examples:
+      podium runs stop latest
       podium runs stop 8c1d29f0 --host http://127.0.0.1:8888
     """
     from podium.kfp.runs import OVER, ServerRun, terminate
 
     run = _here_or_on(server, name)
     if not isinstance(run, ServerRun):
-        run.stop()  # refuses one that is running
-    if not isinstance(run, ServerRun) or run.state.upper() in OVER:
+        if run.state != "running":
+            echo(f"run {run.id} is over: {run.state}", err=True)
+            return
+        with doing(f"stopping {run.id}"):
+            run.stop()
+        echo(f"run {run.id} is {run.state}; go on with: {run.record.resume_command}", err=True)
+        return
+    if run.state.upper() in OVER:
         echo(f"run {run.id} is over: {run.state}", err=True)
         return
     terminate(server.open(), run.id)

@@ -157,6 +157,14 @@ class Predictor:
             result = result[:, 0]
         return Predictions(classes, result.astype(float) if classes is None else result, names, problems)
 
+    @property
+    def preprocessing(self) -> "Preprocessing | None":
+        """How raw data becomes its inputs; None where the model does not say."""
+        from podium.data import preprocessing
+
+        described = self._described
+        return preprocessing.read(described if "kind" in described else {}, f"{PREPROCESSING} of {self.name}")
+
     def _prepared(self, data: str) -> "tuple[Preprocessing, tuple[str, ...] | None]":
         """Return how raw data becomes inputs, as the model or a dataset says, and the names of the classes."""
         from podium.data import preprocessing

@@ -23,11 +23,18 @@ BLUE, GOLD, GRAY, PALE, RED = "#2f73bd", "#d99a1c", "#9aa3ad", "#b9c3cc", "#d645
 
 def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures of a sweep as plotly JSON: history, coordinates and, with enough trials, importance."""
-    figures = {"history": history(sweep), "coordinates": coordinates(sweep)}
+    return {**of_trials(sweep), **of_importance(sweep)}
+
+
+def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figures history and coordinates of a sweep as plotly JSON."""
+    return {"history": _json(history(sweep)), "coordinates": _json(coordinates(sweep))}
+
+
+def of_importance(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figure importance of a sweep as plotly JSON, with enough trials; it loads scikit-learn."""
     shares = importance(sweep)
-    if shares:
-        figures["importance"] = bars(shares)
-    return {name: _json(figure) for name, figure in figures.items()}
+    return {"importance": _json(bars(shares))} if shares else {}
 
 
 def history(sweep: Mapping[str, Any]) -> Figure:

@@ -148,7 +148,9 @@ def _run(order: Order, reporter: Reporter) -> None:
             f"{reporter.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
         ) from None
     store_code(code)
-    with locked(directory):
+    with locked(directory) as lock:
+        lock.write(str(os.getpid()).encode())
+        lock.flush()
         _execute(definition.pipeline, values, order, reporter)
 
 

@@ -28,7 +28,7 @@ from podium.heartbeat import doing
 from podium.identity import RUN_ID, new_run_id
 from podium.interrupts import Background, signals_interrupt
 from podium.runner.messages import Event, Order
-from podium.runner.record import RunRecord, StepRecord
+from podium.runner.record import STOP, RunRecord, StepRecord, process_of
 from podium.settings import Settings
 from podium.training.base import PROGRESS
 
@@ -74,6 +74,7 @@ def resume_run(run: RunRecord, settings: Settings, first: str = "") -> "RunningP
     """
     if run.state == "running":
         raise Conflict(f"run {run.id} is running", "wait for its end, or stop it")
+    (run.directory / STOP).unlink(missing_ok=True)
     if first:
         run.repeat(first)
     elif run.state == "succeeded":
@@ -163,19 +164,28 @@ class RunningPipeline:
             _signal(self._child, signal.SIGKILL)
         self._recorder.join()
 
+    @property
+    def _is_stopping(self) -> bool:
+        """Whether it is stopped on purpose, by this process or another one."""
+        return self._stopping or (self.run.directory / STOP).exists()
+
     def _record(self) -> None:
         try:
             assert self._child.stdout is not None
             for line in self._child.stdout:
                 self._take(Event.of_line(line))
-            self.run.end(self._child.wait(), stopped=self._stopping)
+            code = self._child.wait()
+            self.run.end(code, stopped=self._is_stopping)
+            if code and not self._stopping:
+                problem = f"run {self.run.id} was stopped by another process"
+                raise Failed(problem, f"go on with: {self.run.resume_command}")
         except BaseException as error:  # raised where somebody waits
             self._error = error
         finally:
             self._close()
 
     def _take(self, event: Event) -> None:
-        if self._stopping and event.kind == "failure":
+        if event.kind == "failure" and self._is_stopping:
             return  # the step was stopped, and did not fail by itself
         if not self.run.take(event):
             return
@@ -218,6 +228,29 @@ def follow_elsewhere(run: RunRecord, watcher: Watcher) -> RunRecord:
     if run.state != "succeeded":
         raise Failed(f"run {run.id} has not succeeded: it is {run.state}", f"go on with: {run.resume_command}")
     return run
+
+
+def stop_elsewhere(run: RunRecord) -> None:
+    """Stop a run that another process carries out; return when nothing of it runs any more.
+
+    Raises:
+        Conflict: It belongs to another user, or does not end.
+    """
+    process = process_of(run.directory)
+    (run.directory / STOP).touch()
+    try:
+        if process is not None:
+            os.killpg(process, signal.SIGTERM)
+    except PermissionError:
+        raise Conflict(f"run {run.id} belongs to another user", "stop it as that user") from None
+    except ProcessLookupError:
+        pass  # it has just ended
+    end = time.monotonic() + STOP_SECONDS
+    while process_of(run.directory) is not None or RunRecord.read(run.directory).state == "running":
+        if time.monotonic() > end:
+            problem = f"run {run.id} has not ended within {STOP_SECONDS} s"
+            raise Conflict(problem, f"kill -9 -- -{process}" if process else "press Ctrl-C where it runs")
+        time.sleep(POLL_SECONDS)
 
 
 def _start_child(order: Order, run: str) -> subprocess.Popen[str]:

@@ -30,7 +30,10 @@ MOST_ATTEMPTS = 10_000
 """More than anybody resumes a run."""
 
 LOCK = "lock"
-"""File in a run's directory that its process holds locked as long as it lives."""
+"""File in a run's directory that its process holds locked as long as it lives; it holds the process's id."""
+
+STOP = "stop"
+"""File in a run's directory: somebody, maybe another process than the run's, has stopped it."""
 
 
 @dataclass(kw_only=True)
@@ -294,7 +297,16 @@ def locked(directory: Path) -> Iterator[IO[bytes]]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise Conflict(f"run {directory.name} is running", "wait for its end, or stop it") from None
+        file.truncate(0)
         yield file
+
+
+def process_of(directory: Path) -> int | None:
+    """Return the id of the process that a run is in, which leads a process group; None if it does not run."""
+    if not is_locked(directory):
+        return None
+    text = (directory / LOCK).read_text()
+    return int(text) if text.isdigit() else None
 
 
 def is_locked(directory: Path) -> bool:

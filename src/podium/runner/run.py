@@ -15,7 +15,7 @@ from podium.cluster import connect
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
 from podium.manifests.kinds import JOB_KINDS
 from podium.notebook import Log, say
-from podium.runner.process import RunningPipeline, follow_elsewhere, resume_run, start_run
+from podium.runner.process import RunningPipeline, follow_elsewhere, resume_run, start_run, stop_elsewhere
 from podium.runner.progress import progress, steps_as_html
 from podium.runner.record import RunRecord
 from podium.settings import Settings
@@ -73,15 +73,15 @@ class Run:
         return self
 
     def stop(self) -> Self:
-        """Stop it, and return when nothing of it runs any more; resume goes on.
+        """Stop it, whichever process carries it out, and return when nothing of it runs any more; resume goes on.
 
         Raises:
-            Conflict: Another process runs it.
+            Conflict: It belongs to another user, or does not end.
         """
-        if self._running is None and self.state == "running":
-            raise Conflict(f"run {self.id} belongs to another process", "press Ctrl-C there, or stop its cell")
         if self._running:
             self._running.stop()
+        elif self.state == "running":
+            stop_elsewhere(self.record)
         return self
 
     @property

@@ -5,10 +5,9 @@ Source of paths, members and errors: https://github.com/kserve/open-inference-pr
 
 import asyncio
 import hmac
-import json
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
@@ -21,7 +20,8 @@ from starlette.routing import Route
 from podium import __version__
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.serving.figures import Figures
-from podium.serving.served import SUFFIXES, Loaded, Served
+from podium.serving.raw import predict_raw, read_raw
+from podium.serving.served import Loaded, Served
 from podium.serving.tensors import read_request, write_response
 
 
@@ -167,8 +167,8 @@ class Server:
         model, now = self._served(asked)
 
         async def answer(body: bytes) -> Response:
-            media, content = _raw(body, asked.headers.get("content-type", ""))
-            said = await asyncio.to_thread(now.items, content, media)
+            media, content = read_raw(body, asked.headers.get("content-type", ""))
+            said = await asyncio.to_thread(predict_raw, now.predictor, content, media)
             return JSONResponse({"model_name": model.name, "model_version": now.version, "predictions": said})
 
         return await self._limited(model, asked, answer)
@@ -211,28 +211,3 @@ class Server:
     async def _metrics(self, asked: Asked) -> Response:
         page = self._figures.page(self._models.values(), self._under_way)
         return Response(page, media_type="text/plain; version=0.0.4")
-
-
-def _raw(body: bytes, content_type: str) -> tuple[str, bytes]:
-    """Return what raw items come as, and their bytes.
-
-    JSON holds ``rows``, a list of objects, or ``texts``, a list of strings.
-
-    Raises:
-        InvalidInput: It is none of that.
-    """
-    media = content_type.partition(";")[0].strip().lower()
-    if media in SUFFIXES:
-        return media, body
-    if media != "application/json":
-        raise InvalidInput(f"items do not come as {media or 'nothing'!r}", f"application/json, {', '.join(SUFFIXES)}")
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise InvalidInput(f"the request is not JSON: {error}") from None
-    rows, texts = (document.get(name) if isinstance(document, Mapping) else None for name in ("rows", "texts"))
-    if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
-        return "application/x-ndjson", "".join(json.dumps(row) + "\n" for row in rows).encode()
-    if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
-        return "text/plain", "".join(" ".join(text.split()) + "\n" for text in texts).encode()
-    raise InvalidInput("the request has neither rows, objects by column, nor texts, strings", '{"texts": ["so good"]}')

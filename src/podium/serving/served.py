@@ -1,14 +1,12 @@
 """What is served: one model, and the version of it that answers now."""
 
 import asyncio
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from podium.data.rows import Problem
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
@@ -19,13 +17,6 @@ from podium.serving.tensors import NAMES
 
 MOST_ROWS = 1024
 """Rows of a batch at most."""
-
-SUFFIXES = {
-    "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/bmp": ".bmp", "image/webp": ".webp",
-    "text/csv": ".csv", "text/plain": ".txt", "application/vnd.apache.parquet": ".parquet",
-    "application/x-ndjson": ".jsonl",
-}  # fmt: skip
-"""What raw items may come as, with the suffix by which a file of them is known."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -62,27 +53,6 @@ class Loaded:
             ]
             for side, tensors in sides.items()
         }  # fmt: skip
-
-    def items(self, body: bytes, media: str) -> list[dict[str, Any]]:
-        """Predict raw items, which become inputs as the training data did.
-
-        Args:
-            body: A picture, a table, or lines of text, as ``media`` says.
-
-        Raises:
-            InvalidInput: The model takes other items, or does not say how they become inputs.
-        """
-        with tempfile.TemporaryDirectory(prefix="podium-serve-") as scratch:
-            file = Path(scratch, f"items{SUFFIXES[media]}")
-            file.write_bytes(body)
-            return [_said(result) for result in self.predictor.stream([str(file)])]
-
-
-def _said(result: Any) -> dict[str, Any]:
-    if isinstance(result, Problem):
-        return {"problem": str(result).replace("\n", " ")}
-    said = result.to_json()
-    return {name: value for name, value in said.items() if name not in ("file", "picture")}
 
 
 def _commanded(predictor: Predictor, inputs: Mapping[str, Array]) -> dict[str, Array]:

@@ -62,6 +62,18 @@ TRIAL_LISTS = {
 """Where an Experiment's status names and counts its trials in each phase; those that ended first. Waiting is ours."""
 
 
+Metrics = dict[str, dict[str, str]]
+"""``min``, ``max`` and ``latest`` by metric, as text; what Katib left out is empty."""
+
+
+def read_metrics(observation: Any) -> Metrics:
+    """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
+    return {
+        text(metric.get("name")): {fold: text(metric.get(fold)) for fold in ("min", "max", "latest")}
+        for metric in objects(mapping(observation).get("metrics"))
+    }
+
+
 class Objective(ManifestView):
     """What is optimized."""
 
@@ -403,9 +415,25 @@ class Experiment(Resource):
     """Name of ``currentOptimalTrial``; empty if there is none yet."""
 
     @property
+    def optimal_value(self) -> float | None:
+        """The objective of that trial; None if there is none yet."""
+        return self.objective.value(read_metrics(mapping(self.status.get("currentOptimalTrial")).get("observation")))
+
+    @property
     def trial_count(self) -> int:
         """Trials there are, whatever became of them."""
         return integer(self.status.get("trials")) or 0
+
+    def summary(self) -> dict[str, Any]:
+        """Return the Experiment in a few words, as ``--json`` shows it in a list."""
+        return {
+            "name": self.name,
+            "state": self.state.phase,
+            "message": self.state.message,
+            "trials": self.trial_count,
+            "algorithm": self.algorithm.name,
+            "created": self.created,
+        }
 
 
 def _with_job(spec: Mapping[str, Any], job: Workload) -> dict[str, Any]:

@@ -7,14 +7,11 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from podium.manifests.experiment.experiment import Collector, Objective
+from podium.manifests.experiment.experiment import Collector, Metrics, Objective, read_metrics
 from podium.manifests.fields import Attribute, mapping, objects, text, true
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
-
-Metrics = dict[str, dict[str, str]]
-"""``min``, ``max`` and ``latest`` by metric, as text; what Katib left out is empty."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -119,14 +116,6 @@ class Trial(Resource):
 def read_assignments(assignments: Any) -> dict[str, str]:
     """Turn ``[{"name": …, "value": …}]`` into a dict."""
     return {text(entry.get("name")): str(entry.get("value", "")) for entry in objects(assignments)}
-
-
-def read_metrics(observation: Any) -> Metrics:
-    """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
-    return {
-        text(metric.get("name")): {fold: text(metric.get(fold)) for fold in ("min", "max", "latest")}
-        for metric in objects(mapping(observation).get("metrics"))
-    }
 
 
 def leaderboard(trials: Iterable[Trial]) -> list[Trial]:

@@ -1,0 +1,64 @@
+"""`podium ui`."""
+
+import secrets
+import threading
+import webbrowser
+from typing import TYPE_CHECKING
+
+import click
+
+from podium.cli.options import ServerOptions, cluster_options
+from podium.errors import PodiumError
+from podium.heartbeat import paused
+from podium.settings import STORAGE
+from podium.terminal import echo
+
+if TYPE_CHECKING:
+    from podium.api.cluster_spec import ClusterSpec
+
+
+@click.command()
+@cluster_options
+@click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
+@click.option("--server", "host", metavar="URL", help="A server of Kubeflow Pipelines whose runs are shown too.")
+@click.option("--namespace", help="Namespace on a multi-user server.")
+@click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True, help="0 takes a free one.")
+@click.option("--open/--no-open", "browse", default=False, help="Open it in a browser.")
+def ui(
+    spec: "ClusterSpec", storage: str | None, host: str | None, namespace: str | None, address: str, port: int,
+    browse: bool,
+) -> None:  # fmt: skip
+    """Show runs, sweeps, jobs and models in a browser, as they change, until it is stopped.
+
+    It shows the runs of this machine, the Experiments and jobs of a cluster, and a registry: those of PODIUM_HOME
+    unless others are named. The address it prints has a token, without which nobody looks or changes anything.
+
+    \b
+    Examples:
+      podium ui
+      podium ui --open
+      podium ui --cluster kubernetes://team --storage s3://models --server http://127.0.0.1:8888
+    """
+    try:
+        import uvicorn
+
+        from podium.ui.app import Pages
+    except ImportError as error:
+        raise PodiumError(f"podium ui needs {error.name}", "pip install 'podium-ml[ui]'") from None
+    from podium.ui.house import House
+    from podium.ui.sweeps import load_figures
+
+    server = ServerOptions(host=host, namespace=namespace, token_file=None)
+    token = secrets.token_urlsafe(24)
+    app = Pages(House(spec, storage, server.open if host else None), token).app
+    config = uvicorn.Config(app, host=address, port=port, log_level="warning", timeout_graceful_shutdown=1)
+    listening = config.bind_socket()
+    listening.listen()  # who reads the next line may connect at once
+    url = f"http://{address}:{listening.getsockname()[1]}/?token={token}"
+    echo(f"look at {url}", err=True)
+    if browse:
+        webbrowser.open(url)
+    threading.Thread(target=load_figures, daemon=True).start()
+    with paused():
+        uvicorn.Server(config).run(sockets=[listening])

@@ -1,0 +1,133 @@
+"""What a page changes, each by the library call that shell and notebook make; returned is what to tell."""
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import podium
+from podium.api.sweep import Sweep
+from podium.errors import Failed, InvalidInput
+from podium.kfp.runs import find_run, terminate
+from podium.models.promotion import NotPromoted
+from podium.serving.raw import predict_raw, read_raw
+from podium.ui.house import House
+
+START_SECONDS = 60.0
+"""A command that has neither begun nor refused within this time is waited for to its end."""
+
+LOOK_SECONDS = 0.2
+"""Between two looks whether it has begun."""
+
+
+def stop_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
+    """Stop a run on this machine, whichever process carries it out."""
+    podium.runs()[run].stop()
+    return f"run {run} is stopped"
+
+
+def resume_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
+    """Let a run go on in a process of its own, which outlives the page."""
+    known = podium.runs()[run]
+    begin(["runs", "resume", known.id], lambda: podium.runs()[known.id].state == "running")
+    return f"run {run} goes on"
+
+
+def stop_server_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
+    """Cancel a run of the server."""
+    server = house.server
+    if server is None:
+        raise InvalidInput("no server is shown", "podium ui --host URL")
+    terminate(server, str(find_run(server, run).run_id))
+    return f"run {run} is being cancelled"
+
+
+def stop_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+    """Stop a sweep, whichever process runs it."""
+    house.cluster(run).stop("Experiment", name)
+    return f"sweep {name} is being stopped"
+
+
+def resume_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+    """Let a sweep go on: by whatever runs it on a cluster, on this machine in a process of its own."""
+    cluster = house.cluster(run)
+    if cluster.outlives_client("Experiment"):
+        Sweep(house.spec, name, cluster).resume(wait=False)
+    else:
+        cluster.experiment(name)  # there is one
+        words = ["experiment", "resume", name, "--cluster", house.url(run)]
+        begin(words, lambda: not cluster.experiment(name).state.finished)
+    return f"sweep {name} goes on"
+
+
+def begin(words: Sequence[str], has_begun: Callable[[], bool]) -> None:
+    """Begin a podium command that outlives this process; return when it is under way.
+
+    Args:
+        has_begun: Tells whether what it is to do has begun.
+
+    Raises:
+        Failed: It refused; the message is what it printed.
+    """
+    with tempfile.TemporaryFile() as printed:
+        command = subprocess.Popen(
+            [sys.executable, "-P", "-c", "from podium.cli import main; raise SystemExit(main())", *words],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=printed, start_new_session=True,
+        )  # fmt: skip
+        until = time.monotonic() + START_SECONDS
+        while command.poll() is None and time.monotonic() < until:
+            if has_begun():
+                threading.Thread(target=command.wait, daemon=True).start()  # so that it leaves no zombie
+                return
+            time.sleep(LOOK_SECONDS)
+        if command.wait():
+            printed.seek(0)
+            raise Failed(printed.read().decode(errors="replace").strip().removeprefix("error: ")[-2000:])
+
+
+def promote(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+    """Make a version champion, by a rule or in any case."""
+    version = str(fields.get("version", ""))
+    try:
+        house.registry.registry[name].promote(version, rule=fields.get("rule") or None)
+    except NotPromoted as refusal:
+        return "\n".join([refusal.message, *refusal.decision.reasons])
+    finally:
+        house.registry.forget()
+    return f"{version} is champion of {name}"
+
+
+def roll_back(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+    """Make the champion before this one champion again."""
+    moved = house.registry.registry[name].rollback()
+    house.registry.forget()
+    return f"{moved.version} is champion of {name} again, in place of {moved.replaced}"
+
+
+def try_model(house: House, body: bytes, media: str, *, name: str) -> list[dict[str, Any]]:
+    """Return what the champion says of raw items.
+
+    Raises:
+        InvalidInput: It takes other items.
+    """
+    kind, content = read_raw(body, media)
+    return predict_raw(house.registry.predictor(name), content, kind)
+
+
+Action = Callable[..., str]
+
+ACTIONS: Mapping[str, Action] = {
+    "/runs/{run}/stop": stop_run,
+    "/runs/{run}/resume": resume_run,
+    "/server/{run}/stop": stop_server_run,
+    "/sweeps/{name}/stop": stop_sweep,
+    "/sweeps/{name}/resume": resume_sweep,
+    "/runs/{run}/sweeps/{name}/stop": stop_sweep,
+    "/runs/{run}/sweeps/{name}/resume": resume_sweep,
+    "/models/{name}/promote": promote,
+    "/models/{name}/rollback": roll_back,
+}
+"""What can be posted, by path."""

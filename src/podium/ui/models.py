@@ -1,0 +1,120 @@
+"""Models, their champion and its evidence as pages."""
+
+import time
+from contextlib import suppress
+from typing import Any
+
+from podium.errors import NotFound, PodiumError
+from podium.models import Model, Registry, Version
+from podium.prediction import Predictor
+from podium.serving.form import Form
+from podium.ui.view import View
+
+MOST_RECORDS = 50
+"""Events of the history that a page shows, the newest."""
+
+KNOWN_SECONDS = 2.0
+"""Seconds for which what a registry said is shown: it may be far away, and asked by several pages."""
+
+
+class FollowedRegistry:
+    """A registry that is looked at again and again.
+
+    Args:
+        registry: It.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        self._read = -KNOWN_SECONDS
+        self._rows: list[dict[str, Any]] = []
+        self._opened: dict[str, tuple[str, Predictor]] = {}
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what a list says of each model."""
+        if time.monotonic() - self._read > KNOWN_SECONDS:
+            overviews = [self.registry[name].overview() for name in self.registry]
+            self._rows = [vars(overview) | {"path": f"/models/{overview.name}"} for overview in overviews]
+            self._read = time.monotonic()
+        return self._rows
+
+    def predictor(self, name: str) -> Predictor:
+        """Return the champion of a model, opened once.
+
+        Raises:
+            NotFound: There is none.
+        """
+        champion = self.registry[name].champion
+        if name not in self._opened or self._opened[name][0] != champion.version:
+            self._opened[name] = champion.version, champion.opened
+        return self._opened[name][1]
+
+    def forget(self) -> None:
+        """Read anew next time: something was changed."""
+        self._read = -KNOWN_SECONDS
+
+
+def view(model: Model, path: str, first: str, second: str) -> View:
+    """Return the page of a model.
+
+    Args:
+        path: Of the page.
+        first: A version or alias to compare with; empty compares nothing.
+        second: The version that is compared.
+
+    Raises:
+        NotFound: There is no such model, or no such version of it.
+    """
+    aliases, champion, versions = model.aliases(), model.find_champion(), list(model.versions)[::-1]
+    held = aliases.get("champion")
+    first = first or (champion.version if champion else "")
+    other = next((version.version for version in versions if version != champion), "")
+    return View(
+        template="model.html.jinja", title=model.name,
+        shown={"model": model, "path": path, "champion": champion, "held": held, "form": _form(champion),
+               "versions": versions, "records": model.records()[::-1][:MOST_RECORDS],
+               "aliases": {alias: record.version for alias, record in aliases.items()},
+               "first": first, "second": second or other, **_compared(model, first, second)},
+    )  # fmt: skip
+
+
+def _form(version: Version | None) -> Form | None:
+    with suppress(PodiumError):
+        return Form.of(version.opened) if version else None
+    return None
+
+
+def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
+    """Return the difference of two versions, or why there is none."""
+    if not (first and second):
+        return {"difference": None, "trouble": ""}
+    from podium.models.comparison import chosen_metric, difference, predictions
+
+    versions = model.version(first), model.version(second)
+    try:
+        seen = predictions(versions, None)
+        return {"difference": difference(seen, chosen_metric("", versions[1], seen.kind)), "trouble": ""}
+    except PodiumError as error:
+        return {"difference": None, "trouble": str(error)}
+
+
+def version_view(version: Version, path: str) -> View:
+    """Return the page of a version."""
+    metadata = version.metadata
+    return View(
+        template="version.html.jinja", title=version.title,
+        shown={"version": version, "path": path, "metadata": metadata,
+               "facts": {name: metadata.get(name) for name in ("run_id", "origin", "dataset", "environment", "code")}},
+    )  # fmt: skip
+
+
+def require_model(registry: Registry, name: str) -> Model:
+    """Return a model that has a version.
+
+    Raises:
+        NotFound: There is none of this name.
+    """
+    model = registry[name]
+    if not len(model.versions):
+        raise NotFound(f"model {name} has no version")
+    return model

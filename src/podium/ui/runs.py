@@ -1,0 +1,90 @@
+"""Runs of pipelines as pages: on this machine, and on a server of Kubeflow Pipelines."""
+
+from collections import deque
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import podium
+from podium.errors import NotFound, PodiumError
+from podium.kfp.runs import OVER
+from podium.runner.run import Run
+from podium.text import harmless
+from podium.ui.view import LINES, View
+
+if TYPE_CHECKING:
+    from podium.kfp.runs import ServerRun
+
+
+def rows_of(most: int | None = None) -> list[dict[str, Any]]:
+    """Return what a list says of each run on this machine, the newest first."""
+    known = podium.runs().all[::-1]
+    return [_row(run) for run in known[:most]]
+
+
+def _row(run: Run) -> dict[str, Any]:
+    return {"id": run.id, "pipeline": run.pipeline, "state": run.state, "began": run.began, "seconds": run.seconds,
+            "path": f"/runs/{run.id}", "result": _result(str(run.directory), run.state),
+            "steps": [{"title": step.title, "state": step.state} for step in run.record.steps.values()]}  # fmt: skip
+
+
+@lru_cache(maxsize=4096)
+def _result(directory: str, state: str) -> str:
+    """Return what came of a run, which is read from several files, once."""
+    return podium.runs()[Path(directory).name].result if state == "succeeded" else ""
+
+
+def view(run: Run, path: str, step: str) -> View:
+    """Return the page of a run.
+
+    Args:
+        path: Of the page.
+        step: Whose log it shows; empty for the one that runs, failed, or ended last.
+
+    Raises:
+        NotFound: There is no such step.
+    """
+    record = run.record
+    if step and step not in record.steps:
+        raise NotFound(f"run {run.id} has no step {step!r}")
+    shown = step or _interesting(run)
+    log = record.log(shown) if shown else None
+    lines = tail(log) if log and log.is_file() else []
+    outcome: dict[str, Any] = {}
+    with suppress(PodiumError):
+        outcome = run.outcome
+    sweep = ""
+    with suppress(PodiumError, OSError):
+        sweep = run.sweep.name if record.cluster.is_dir() else ""
+    return View(
+        template="run.html.jinja", title=f"{run.id}", over=run.state != "running",
+        shown={"run": run, "steps": record.steps, "path": path, "step": shown, "lines": lines, "sweep": sweep,
+               "decision": outcome.get("decision"), "metric": (outcome.get("metric") or {}).get("name", ""),
+               "outputs": run.outputs, "has_report": bool(outcome.get("report"))},
+    )  # fmt: skip
+
+
+def _interesting(run: Run) -> str:
+    """Return the step that runs, failed, or else ended last."""
+    steps = run.record.steps
+    for state in ("failed", "running"):
+        if found := [name for name, step in steps.items() if step.state == state]:
+            return found[-1]
+    ended = [name for name, step in steps.items() if step.state not in ("pending", "cached")]
+    return ended[-1] if ended else ""
+
+
+def tail(log: Path, most: int = LINES) -> list[str]:
+    """Return the last lines of a file, of which only the end is read."""
+    with log.open("rb") as file:
+        size = file.seek(0, 2)
+        file.seek(max(0, size - most * 400))
+        whole = file.read().decode(errors="replace").splitlines()
+    return list(deque(map(harmless, whole), maxlen=most))
+
+
+def server_view(run: "ServerRun", path: str) -> View:
+    """Return the page of a run of a server."""
+    return View(template="server_run.html.jinja", title=run.id, over=run.state.upper() in OVER,
+                shown={"run": run, "path": path})  # fmt: skip

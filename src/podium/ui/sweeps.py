@@ -1,0 +1,183 @@
+"""Sweeps and their trials as pages."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from importlib import import_module
+from typing import Any
+
+from podium.api.sweep_report import command_of, epochs_printed
+from podium.api.trials import lines_of, measured, trials_of, with_printed
+from podium.cluster.base import Cluster
+from podium.cluster.local.store import has_ended
+from podium.errors import NotFound
+from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
+from podium.report import plots
+from podium.report.leaderboard import Leaderboard, TrialRow
+from podium.sweeps.resume import is_stopped
+from podium.training.handover import TrialTable
+from podium.ui.view import LINES, View
+
+MOST_ROWS = 100
+"""Trials of a leaderboard of which not all are asked for."""
+
+MOST_CURVES = 30
+"""Trials whose curves are drawn: those that run, and the best."""
+
+GROWTH = 1.1
+"""Importance is computed again when there are so many times as many results."""
+
+MANY = 50
+"""Trials that are read one by one before all are read at once."""
+
+
+class FollowedSweep:
+    """A sweep that is looked at again and again: of a trial that has ended nothing is read twice.
+
+    Args:
+        cluster: Open.
+        name: Of the Experiment.
+    """
+
+    def __init__(self, cluster: Cluster, name: str) -> None:
+        self.cluster, self.name = cluster, name
+        self._ended: dict[str, Trial] = {}
+        self._curves: dict[str, list[dict[str, float]]] = {}
+        self._figures: tuple[int, dict[str, str]] = (-1, {})
+        self._importance: tuple[int, dict[str, str]] = (0, {})
+
+    def read(self) -> tuple[Experiment, list[Trial]]:
+        """Return the Experiment and its trials, oldest first, as they are now.
+
+        Raises:
+            NotFound: There is no such Experiment.
+        """
+        experiment = self.cluster.experiment(self.name)
+        listed = {name for names in experiment.trials.values() for name in names}
+        unread = [name for name in listed if name not in self._ended]
+        if len(unread) > MANY or not self._ended:
+            trials = trials_of(self.cluster, experiment)
+        else:
+            trials = [trial for name, trial in self._ended.items() if name in listed]
+            trials += [trial for name in unread for trial in self._find(name, experiment)]
+        self._ended |= {trial.name: trial for trial in trials if has_ended(trial)}
+        return experiment, sorted(trials, key=lambda trial: (trial.created, trial.uid))
+
+    def _find(self, name: str, experiment: Experiment) -> list[Trial]:
+        with suppress(NotFound):
+            return [with_printed(self.cluster, self.cluster.trial(name), experiment)]
+        return []
+
+    def view(self, path: str, *, every: bool = False) -> View:
+        """Return its page.
+
+        Args:
+            path: Of the page.
+            every: Whether the leaderboard has all trials.
+
+        Raises:
+            NotFound: There is no such Experiment.
+        """
+        experiment, trials = self.read()
+        ranked, best = leaderboard(trials), best_trial(trials)
+        numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
+        shown = ranked if every else _shown(ranked)
+        board = Leaderboard(
+            rows=[_row(trial, experiment, numbers[trial.name]) for trial in shown],
+            parameters=[parameter.name for parameter in experiment.space], metrics=experiment.objective.metrics,
+            best=best.name if best else "",
+        )  # fmt: skip
+        state = "Stopped" if is_stopped(experiment) else experiment.state.phase
+        counts = {phase: len(names) for phase, names in experiment.trials.items()}
+        return View(
+            template="sweep.html.jinja", title=self.name, over=experiment.state.finished,
+            figures=self._drawn(experiment, trials, ranked, best),
+            shown={"experiment": experiment, "state": state, "counts": counts, "board": board, "best": best,
+                   "path": path, "count": len(trials), "hidden": len(ranked) - len(shown), "every": every,
+                   "goal": f"{experiment.objective.direction} {experiment.objective.metric}",
+                   "metrics": {} if best is None else measured(best, experiment),
+                   "command": command_of(best, experiment.template.primary_container) if best else "",
+                   "rank": {trial.name: at for at, trial in enumerate(ranked, 1) if trial.value is not None}},
+        )  # fmt: skip
+
+    def _drawn(
+        self, experiment: Experiment, trials: Sequence[Trial], ranked: Sequence[Trial], best: Trial | None
+    ) -> dict[str, str]:
+        """Return the figures; those of all trials only when there are other results than last time.
+
+        Importance takes seconds to load: it is not in the first view, and follows by tenths of the trials.
+        """
+        results = [trial for trial in trials if trial.value is not None and has_ended(trial)]
+        before, figures = self._figures
+        if before != len(results) or len(results) > GROWTH * self._importance[0]:
+            table = asdict(TrialTable.of(experiment, results, lambda _: "", best.name if best else ""))
+            figures = plots.of_trials(table) if len(results) > 1 else {}
+            if before >= 0 and len(results) > GROWTH * self._importance[0]:
+                self._importance = len(results), plots.of_importance(table)
+            self._figures = len(results), figures
+        running = [trial for trial in trials if trial.phase == "Running"]
+        others = [trial for trial in ranked if has_ended(trial) and trial.is_good][:MOST_CURVES]
+        drawn = [*reversed(others), *running]  # what is drawn last lies above the rest
+        drawn.sort(key=lambda trial: best is not None and trial.name == best.name)
+        rows = [{"name": trial.name, "epochs": self._curve(trial, experiment)} for trial in drawn]
+        named = [*([best.name] if best else []), *(trial.name for trial in running)]
+        curves = plots.learning_curves(
+            [row for row in rows if row["epochs"]], [experiment.objective.metric], named,
+            best.name if best else "",
+        )  # fmt: skip
+        return {**figures, **self._importance[1], **curves}
+
+    def _curve(self, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
+        if trial.name in self._curves:
+            return self._curves[trial.name]
+        curve = epochs_printed(self.cluster, trial, experiment)
+        if has_ended(trial):
+            self._curves[trial.name] = curve
+        return curve
+
+    def trial_view(self, name: str, path: str) -> View:
+        """Return the page of a trial.
+
+        Raises:
+            NotFound: There is no such trial.
+        """
+        experiment, trial = self.cluster.experiment(self.name), self.cluster.trial(name)
+        if trial.experiment != self.name:
+            raise NotFound(f"{self.name} has no trial {name!r}")
+        lines = lines_of(self.cluster, trial)
+        trial = with_printed(self.cluster, trial, experiment)
+        curves = plots.learning_curves(
+            [{"name": name, "epochs": epochs_printed(self.cluster, trial, experiment, lines)}],
+            [experiment.objective.metric], [name], name,
+        )  # fmt: skip
+        return View(
+            template="trial.html.jinja", title=name, figures=curves, over=has_ended(trial),
+            shown={"trial": trial, "experiment": experiment, "path": path, "metrics": measured(trial, experiment),
+                   "lines": lines[-LINES:], "cut": max(0, len(lines) - LINES),
+                   "command": command_of(trial, experiment.template.primary_container)},
+        )  # fmt: skip
+
+
+def load_figures() -> None:
+    """Load what computes importance, which takes seconds, before it is needed."""
+    with suppress(ImportError):
+        import_module("optuna.importance").get_param_importances  # noqa: B018  optuna loads it when it is looked at
+
+
+def _shown(ranked: Sequence[Trial]) -> list[Trial]:
+    """Return the best trials, and all that run."""
+    return [trial for at, trial in enumerate(ranked) if at < MOST_ROWS or not has_ended(trial)]
+
+
+def _row(trial: Trial, experiment: Experiment, number: int) -> TrialRow:
+    return TrialRow(name=trial.name, state=trial.phase, parameters=trial.assignments, seconds=trial.seconds,
+                    metrics=measured(trial, experiment), number=number)  # fmt: skip
+
+
+def sweeps_of(cluster: Cluster) -> list[dict[str, Any]]:
+    """Return what a list says of each Experiment of a cluster, the newest first."""
+    return [
+        {**experiment.summary(), "state": "Stopped" if is_stopped(experiment) else experiment.state.phase,
+         "metric": experiment.objective.metric, "best": experiment.optimal_value}
+        for experiment in reversed(cluster.experiments())
+    ]  # fmt: skip

@@ -1,0 +1,94 @@
+// An open page is sent what changed of it; what changes something asks once.
+"use strict";
+
+const main = document.querySelector("main"), said = document.getElementById("said"), live = document.getElementById("live");
+const token = document.querySelector("meta[name=token]").content;
+const figures = JSON.parse(document.getElementById("figures").textContent);
+
+// Changes a tree into another one of the same page, so that focus, scrolling and what was typed stay.
+function become(old, next) {
+  if (old.nodeType !== next.nodeType || old.nodeName !== next.nodeName) return old.replaceWith(next);
+  if (old.nodeType !== Node.ELEMENT_NODE) { if (old.data !== next.data) old.data = next.data; return; }
+  if (old.matches("[data-figure], form.try, select, input")) return;
+  for (const {name} of [...old.attributes]) if (!next.hasAttribute(name)) old.removeAttribute(name);
+  for (const {name, value} of next.attributes) if (old.getAttribute(name) !== value) old.setAttribute(name, value);
+  const atEnd = old.matches("pre.log") && old.scrollHeight - old.scrollTop - old.clientHeight < 20;
+  const own = [...old.childNodes], other = [...next.childNodes];
+  other.forEach((child, at) => at < own.length ? become(own[at], child) : old.append(child));
+  own.slice(other.length).forEach(child => child.remove());
+  if (atEnd) old.scrollTop = old.scrollHeight;
+}
+
+// What surrounds the content of the first page is not in what follows.
+for (const end of [main.firstChild, main.lastChild]) if (end.nodeType === Node.TEXT_NODE) end.remove();
+
+let plotly = null;
+function loadPlotly() {
+  return plotly ??= new Promise((done, fail) => document.head.append(Object.assign(document.createElement("script"), {src: "/static/plotly.js", onload: done, onerror: fail})));
+}
+
+const drawsLines = !!document.createElement("canvas").getContext("webgl");
+
+async function draw(names) {
+  const places = [...main.querySelectorAll("[data-figure]")].filter(place => names.includes(place.dataset.figure) && figures[place.dataset.figure]);
+  if (!places.length) return;
+  await loadPlotly();
+  const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+  for (const place of places) {
+    const {data, layout} = structuredClone(figures[place.dataset.figure]);
+    if (data[0]?.type === "parcoords" && !drawsLines) { place.textContent = "This browser cannot draw it: it has no WebGL."; continue; }
+    Object.assign(layout, {paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: {...layout.font, color: color("--ink")}});
+    for (const axis of Object.keys(layout).filter(name => /^[xy]axis/.test(name)))
+      Object.assign(layout[axis], {gridcolor: color("--line"), zerolinecolor: color("--line"), linecolor: color("--line")});
+    Plotly.react(place, data, layout, {responsive: true, displayModeBar: false});
+  }
+}
+
+function tell(text, bad) { said.textContent = text; said.hidden = !text; said.className = bad ? "trouble" : ""; }
+
+async function ask(question) {
+  const dialog = document.getElementById("ask");
+  dialog.querySelector("p").textContent = question;
+  dialog.returnValue = "";
+  dialog.showModal();
+  await new Promise(done => dialog.addEventListener("close", done, {once: true}));
+  return dialog.returnValue === "yes";
+}
+
+document.addEventListener("submit", async event => {
+  const form = event.target.closest("form[data-post]");
+  if (!form) return;
+  event.preventDefault();
+  const body = JSON.stringify(Object.fromEntries(new FormData(form)));
+  if (form.dataset.ask && !await ask(form.dataset.ask)) return;
+  tell("…");
+  const answer = await fetch(form.dataset.post, {method: "POST", body, headers: {"Content-Type": "application/json", "X-Podium-Token": token}});
+  const {said: text, error} = await answer.json();
+  tell(text ?? error, !answer.ok);
+  if (answer.ok) follow();
+});
+
+let source = null;
+function follow() {
+  source?.close();
+  source = new EventSource(location.href);
+  source.onopen = () => live.classList.add("on");
+  source.onerror = () => live.classList.remove("on");
+  source.addEventListener("over", () => { source.close(); live.classList.remove("on"); });
+  source.onmessage = event => {
+    const {html, figures: changed} = JSON.parse(event.data);
+    if (html !== undefined) {
+      const next = document.createElement("main");
+      next.innerHTML = html.trim();
+      become(main, next);
+      prepareTries();
+    }
+    Object.assign(figures, changed);
+    draw(html === undefined ? Object.keys(changed) : Object.keys(figures)).catch(error => tell(String(error), true));
+  };
+}
+
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(Object.keys(figures)));
+for (const log of document.querySelectorAll("pre.log")) log.scrollTop = log.scrollHeight;
+draw(Object.keys(figures)).catch(error => tell(String(error), true));
+follow();

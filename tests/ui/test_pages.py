@@ -1,0 +1,210 @@
+"""What the pages of `podium ui` show and change, and for whom."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from PIL import Image
+
+import podium
+from podium.errors import Failed
+from podium.models import open_registry
+
+HEADERS = {"X-Podium-Token": "open-sesame"}
+
+HALVING = """
+from kfp import dsl
+
+@dsl.component
+def halve(number: float) -> float:
+    print("<script>alert(1)</script> halves")
+    return number / 2
+
+@dsl.pipeline
+def halving(number: float) -> float:
+    return halve(number=number).output
+"""
+
+
+def text(client: httpx.Client, path: str) -> str:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def events(client: httpx.Client, path: str) -> list[dict[str, Any]]:
+    """Return all events of a page that will not change any more."""
+    with client.stream("GET", path, headers={"Accept": "text/event-stream"}) as answer:
+        lines = list(answer.iter_lines())
+    assert "event: over" in lines
+    return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
+
+
+def test_who_does_not_know_the_token_sees_and_changes_nothing(models: None, stranger: httpx.Client) -> None:
+    for path in ("/", "/models/shapes", "/static/ui.js", "/runs", "/?token=guessed"):
+        assert stranger.get(path, follow_redirects=False).status_code == 401
+    assert stranger.post("/models/shapes/rollback", json={}).status_code == 403
+    assert "shapes" not in stranger.get("/models").text
+
+
+def test_the_address_lets_in_and_its_token_leaves_the_address(stranger: httpx.Client) -> None:
+    answer = stranger.get("/models?token=open-sesame&x=1", follow_redirects=False)
+    assert (answer.status_code, answer.headers["location"]) == (303, f"{stranger.base_url}/models?x=1")
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+
+
+def test_a_cookie_alone_changes_nothing(models: None, visitor: httpx.Client) -> None:
+    answer = visitor.post("/models/shapes/promote", json={"version": "v2", "rule": ""})
+    assert answer.status_code == 403
+    assert open_registry(None)["shapes"].champion.version == "v1"
+
+
+def test_pages_may_load_nothing_from_elsewhere(visitor: httpx.Client) -> None:
+    answer = visitor.get("/")
+    assert "default-src 'none'; script-src 'self'" in answer.headers["content-security-policy"]
+    assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+    assert re.findall(r'(?:src|href)="(?!/|data:)[^"]*"', answer.text) == []
+
+
+def test_an_empty_home_says_how_to_begin(visitor: httpx.Client, home: Path) -> None:
+    page = text(visitor, "/")
+    assert "Nothing runs" in page
+    assert "podium run " in page
+    assert "There are none" in text(visitor, "/sweeps")
+    assert not (home / "cluster").exists(), "looking makes nothing"
+
+
+def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
+    Path("halving.py").write_text(HALVING)
+    run = podium.run("halving.py", number=3.0)
+    page = text(visitor, f"/runs/{run.id}")
+    assert re.search(r'<li class="succeeded shown">.*?<b>halve</b>', page, re.S)
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; halves" in page
+    assert "<script>alert" not in page
+    assert "1.5" in page
+    assert f'<a href="/runs/{run.id}">' in text(visitor, "/runs")
+    assert "halves" in text(visitor, f"/runs/{run.id}/logs/halve")
+    (event,) = events(visitor, f"/runs/{run.id}")
+    assert event["html"].strip() in page
+
+
+def test_what_is_not_there_is_said(models: None, visitor: httpx.Client) -> None:
+    for path in ("/runs/nothing", "/sweeps/nothing", "/models/nothing", "/models/shapes/versions/v9", "/nowhere"):
+        answer = visitor.get(path)
+        assert answer.status_code == 404, path
+        assert "Not found" in answer.text
+
+
+def test_a_sweep_shows_its_leaderboard_and_figures(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]
+) -> None:
+    sweep = podium.sweep(experiment())
+    page = text(visitor, f"/sweeps/{sweep.name}")
+    best = sweep.best.name
+    assert re.search(rf'<tr class="best"><td class="n">1</td>.*?{best}', page, re.S)
+    figures = json.loads(re.search(r'id="figures">(.*?)</script>', page, re.S)[1])  # type: ignore[index]
+    assert {"history", "coordinates", "curves"} <= figures.keys()
+    curve = figures["curves"]["data"][-1]
+    assert (curve["name"], curve["y"]) == (best, [1.0, 0.5, pytest.approx(1 / 3)])
+    trial = text(visitor, f"/sweeps/{sweep.name}/trials/{best}")
+    assert "loss=0.5" in trial
+    assert "loss=0.5" in text(visitor, f"/sweeps/{sweep.name}/trials/{best}/log")
+    report = visitor.get(f"/sweeps/{sweep.name}/report")
+    assert report.headers["content-security-policy"].startswith("sandbox allow-scripts")
+
+
+def test_a_running_sweep_sends_what_its_trials_print(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+) -> None:
+    sweep = begin(experiment(seconds=0.7))
+    seen: list[int] = []
+    with visitor.stream("GET", f"/sweeps/{sweep.name}", headers={"Accept": "text/event-stream"}) as answer:
+        for line in answer.iter_lines():
+            if line.startswith("data: {"):
+                curves = json.loads(line.removeprefix("data: "))["figures"].get("curves", {"data": []})
+                seen.append(max((len(trace["y"]) for trace in curves["data"]), default=0))
+    assert {2, 3} <= set(seen), "curves grow while their trials run"
+    assert sweep.status == "Succeeded"
+
+
+def test_a_sweep_is_stopped_and_goes_on(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+) -> None:
+    sweep = begin(experiment(seconds=0.5, parallelTrialCount=1))
+    path = f"/sweeps/{sweep.name}"
+    while sweep.status != "Running":
+        time.sleep(0.1)
+    assert visitor.post(f"{path}/stop", json={}, headers=HEADERS).json() == {"said": "sweep parabola is being stopped"}
+    while sweep.status != "Stopped":
+        time.sleep(0.1)
+    sweep.close()
+    assert "Go on" in text(visitor, path)
+    assert visitor.post(f"{path}/resume", json={}, headers=HEADERS).json() == {"said": "sweep parabola goes on"}
+    end = time.monotonic() + 60
+    while podium.open_sweep(sweep.name).status != "Succeeded" and time.monotonic() < end:
+        time.sleep(0.2)
+    assert len(podium.open_sweep(sweep.name).results) == 3
+
+
+def test_a_sweep_that_cannot_go_on_says_why(visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]) -> None:
+    with pytest.raises(Failed):
+        podium.sweep(experiment(seconds="never", maxFailedTrialCount=1))
+    answer = visitor.post("/sweeps/parabola/resume", json={}, headers=HEADERS)
+    assert (answer.status_code, "hint:" in answer.json()["error"]) == (500, True)
+
+
+def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client) -> None:
+    page = text(visitor, "/models/shapes")
+    assert "promotion: the first" in page
+    assert 'href="/models/shapes/versions/v2"' in page
+    assert "sha256" in text(visitor, "/models/shapes/versions/v2")
+    assert 'href="/models/shapes"' in text(visitor, "/models")
+
+
+def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Client) -> None:
+    def post(what: str, **fields: str) -> Any:
+        return visitor.post(f"/models/shapes/{what}", json=fields, headers=HEADERS).json()
+
+    assert post("promote", version="v2", rule="") == {"said": "v2 is champion of shapes"}
+    assert open_registry(None)["shapes"].champion.version == "v2"
+    assert post("rollback") == {"said": "v1 is champion of shapes again, in place of v2"}
+    assert (
+        "has no version 'v9'" in post("promote", version="v9", rule="")["error"]
+        or "v9" in post("promote", version="v9", rule="")["error"]
+    )
+    assert open_registry(None)["shapes"].champion.version == "v1"
+
+
+def test_the_champion_is_tried(models: None, visitor: httpx.Client) -> None:
+    picture, drawn = BytesIO(), np.full((28, 28), 255, np.uint8)
+    drawn[2:26, 13:15] = 0
+    Image.fromarray(drawn).save(picture, "PNG")
+    answer = visitor.post(
+        "/models/shapes/try", content=picture.getvalue(), headers={**HEADERS, "Content-Type": "image/png"}
+    )
+    assert answer.json()["predictions"][0]["class"] == "tall"
+    row = {"rows": [{"x": 3.0, "color": "red"}]}
+    assert "class" in visitor.post("/models/rows/try", json=row, headers=HEADERS).json()["predictions"][0]
+    assert visitor.post("/models/rows/try", content=b"{", headers=HEADERS).status_code == 400
+    page = text(visitor, "/models/rows")
+    assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
+
+
+def test_a_job_shows_its_replicas_and_log(visitor: httpx.Client) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i", "command": ["echo", "done <b>"]}]}
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "echo"},
+                "spec": {"template": {"spec": pod}}}  # fmt: skip
+    podium.run_job(manifest)
+    page = text(visitor, "/jobs/Job/echo")
+    assert "done &lt;b&gt;" in page
+    assert "pod-0" in page
+    assert 'href="/jobs/Job/echo"' in text(visitor, "/jobs")
