@@ -64,6 +64,13 @@ def test_a_version_predicts_files_as_the_command_line_does(storage: Path, bars: 
     assert frame["prediction"].tolist() == ["tall"]
 
 
+def test_a_table_without_rows_has_no_predictions(storage: Path) -> None:
+    predictions = podium.registry(storage)["rows"].champion.predict(pd.DataFrame({"color": [], "x": []}))
+    assert (len(predictions), predictions.values.tolist(), repr(predictions)) == (0, [], "<0 predictions: >")
+    assert predictions.probabilities is not None
+    assert predictions.probabilities.shape == (0, 2)
+
+
 def test_a_data_frame_is_predicted_row_by_row(storage: Path) -> None:
     rows = pd.DataFrame({"color": ["red", "green", None], "x": [-3.0, -3.0, None]})
     predictions = podium.registry(storage)["rows"].champion.predict(rows)

@@ -85,6 +85,9 @@ def test_a_failed_run_goes_on_where_it_failed(pipeline: Path, tmp_path: Path, ho
     assert old.size > 1000
     old.delete()
     assert (len(podium.runs()), run.directory.exists()) == (0, False)
+    for gone in (run.resume, run.delete):
+        with pytest.raises(NotFound, match=f"there is no run '{run.id}'"):
+            gone()
 
 
 @pytest.fixture

@@ -136,6 +136,35 @@ def test_a_careful_experiment_has_no_findings() -> None:
     assert experiment() == {}
 
 
+def test_a_warning_hides_no_refusal_of_the_trainer() -> None:
+    def wrong_flag(manifest: dict[str, Any]) -> None:
+        container(manifest)["command"] = ["python", "-m", "podium.trainer", "--bogus=1", "--lr=${trialParameters.lr}"]
+        manifest["spec"]["metricsCollectorSpec"]["collector"]["kind"] = "Push"
+
+    found = experiment(wrong_flag)
+    assert {found[rule].level for rule in ("trainer-refuses", "not-run-by-podium")} == {"fail", "warn"}
+
+
+def test_a_replica_without_a_pod_hides_no_wrong_role() -> None:
+    def chief(manifest: dict[str, Any]) -> None:
+        as_pytorchjob(manifest)
+        trial(manifest)["spec"]["pytorchReplicaSpecs"]["Chief"] = {"replicas": 1}
+
+    manifest = yaml.safe_load(GOOD)
+    chief(manifest)
+    found = [finding.what for finding in examine_manifest(manifest, "test").findings]
+    assert "must be a Master or a Worker, but got 'Chief'" in found
+
+
+def test_an_unknown_distribution_is_only_called_unknown() -> None:
+    found = experiment(lambda manifest: manifest["spec"]["parameters"][0]["feasibleSpace"].update(distribution="log"))
+    assert list(found) == ["refused-by-webhook"]
+
+
+def test_reports_about_jobs_have_the_keys_of_others() -> None:
+    assert examine_manifest(yaml.safe_load(PYTORCHJOB), "test").as_dict()["commands"] == {}
+
+
 def test_a_careful_pytorchjob_has_no_findings_but_notes() -> None:
     assert pytorchjob() == {}
 

@@ -196,6 +196,12 @@ def test_a_name_too_long_for_nodes_is_refused() -> None:
         migrate(Workload.parse(manifest))
 
 
+def test_flags_that_the_trainer_refuses_are_migrated_as_they_are() -> None:
+    text = (ROOT / "experiments" / "random.yaml").read_text().replace("--epochs=$", "--bogus=$")
+    migrated = migrate(Experiment.load(text)).resource
+    assert "--bogus=" in str(migrated.manifest)
+
+
 def test_another_kind_is_refused_with_a_reason() -> None:
     with pytest.raises(InvalidInput, match="must be PyTorchJob or Job") as error:
         migrate(Workload.parse({"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}))

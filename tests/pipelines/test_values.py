@@ -50,6 +50,7 @@ LATER = [
     ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
 ]
 HERE = [
+    ("tune_and_promote", "network=bset", "no network 'bset' in podium"),
     ("tune_and_promote", "network=bset", "did you mean best"),
     ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
     ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),

@@ -13,7 +13,7 @@ def test_what_runs_is_followed_without_a_reload(
 ) -> None:
     sweep = begin(experiment(seconds=1.0, parallelTrialCount=1))
     browser.goto(shown.url)
-    browser.get_by_role("link", name=sweep.name).click()
+    browser.get_by_role("link", name=sweep.name, exact=True).click()
     browser.wait_for_selector(".state.running")
     browser.evaluate("window.loaded = 'once'")
     browser.wait_for_selector("[data-figure=curves] .scatterlayer .trace")

@@ -19,6 +19,9 @@ from podium.manifests.workload import Workload
 from podium.notebook import LiveCell, Log, in_notebook, say, table
 from podium.text import one_line
 
+MANIFEST = "the manifest"
+"""Where a job comes from that is no file."""
+
 
 class Job(Launched):
     """A Job, PyTorchJob, TrainJob … that runs, or has run."""
@@ -143,7 +146,7 @@ def run_job(
         ('Succeeded', hello)
     """
     if isinstance(job, Mapping):
-        documents, source = [dict(job)], "the manifest"
+        documents, source = [dict(job)], MANIFEST
     elif not isinstance(job, str | Path) or not Path(job).is_file():
         raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
     else:
@@ -172,9 +175,10 @@ def read_jobs(documents: Sequence[Any], source: str, name: str = "", *, most: in
     """
     for number, document in enumerate(documents, 1):
         kind = document.get("kind") if isinstance(document, dict) else None
-        if kind not in JOB_KINDS:
+        if not isinstance(kind, str) or kind not in JOB_KINDS:
             file = "FILE" if source.startswith("<") else source
-            hint = f"podium experiment run {file}" if kind == "Experiment" else "put other objects into another file"
+            run = "podium.sweep(MANIFEST)" if source == MANIFEST else f"podium experiment run {file}"
+            hint = run if kind == "Experiment" else "put other objects into another file"
             problem = f"document {number} has kind={kind!r}, but {source} must hold a {or_list([*JOB_KINDS])}"
             raise InvalidInput(problem, hint)
     if not documents:

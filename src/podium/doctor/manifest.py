@@ -61,7 +61,8 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     if kind not in KINDS:
         return Report(subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False)
     if kind != "Experiment":
-        return Report(subject=subject, kind=kind, findings=findings_of(Workload.parse(manifest)))
+        findings = findings_of(Workload.parse(manifest))
+        return Report(subject=subject, kind=kind, findings=findings, details={"commands": {}})
     findings = examine(manifest)
     lines: dict[str, tuple[str, str, str]] = {}
     with suppress(BrokenRules):  # fields of wrong types: the findings say so

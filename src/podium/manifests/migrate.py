@@ -33,8 +33,6 @@ from podium.manifests.trainjob import (
 )
 from podium.manifests.workload import Container, Replica, Workload
 
-"""Kinds of jobs that become TrainJobs."""
-
 OWN_RUNTIME = "put it into a TrainingRuntime of your own, a copy of torch-distributed, and name that in spec.runtimeRef"
 
 _KEPT_METADATA = ("name", "generateName", "namespace", "labels", "annotations")
@@ -82,9 +80,9 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
         InvalidInput: It is of another kind, or a TrainJob cannot run its pods.
     """
     if isinstance(resource, Experiment):
-        check(resource)
+        check(resource, job=False)
         experiment, notes = _experiment(resource, runtime)
-        check(experiment)
+        check(experiment, job=False)
         trial = f"{experiment.expected_name}-{'x' * 8}"  # as Katib names it
         admit({**experiment.template.workload.manifest, "metadata": {"name": trial}})
         return Migration(resource=experiment, notes=notes)

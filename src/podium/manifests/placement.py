@@ -76,8 +76,8 @@ class Pods:
             raise InvalidInput(f"security cannot be {self.security!r}", suggestion(self.security, SECURITY))
         require(self.run_as_user >= 0, "run_as_user >= 0", run_as_user=self.run_as_user)
         if self.queue_priority and not self.queue:
-            raise InvalidInput(f"queue_priority goes with queue, but only {self.queue_priority} is given",
-                               "name the local queue")  # fmt: skip
+            problem = f"queue_priority goes with queue, but queue_priority={self.queue_priority!r} is given alone"
+            raise InvalidInput(problem, "name the local queue")
         for path in self.claims:
             if not path.startswith("/"):
                 raise InvalidInput(f"a mount path is absolute, not {path!r}", f"did you mean /{path}?")

@@ -152,7 +152,8 @@ class Predictor:
             results += [predicted] if batch.names else []
         if problems and not names:
             raise InvalidInput(str(problems[0]), f"none of {len(problems)} items could be read")
-        result: NDArray[Any] = np.concatenate(results) if results else np.empty(0)
+        none: NDArray[Any] = np.empty((0, len(classes)), np.float32) if classes else np.empty(0)
+        result = np.concatenate(results) if results else none
         if classes is None and result.ndim == 2 and result.shape[1] == 1:
             result = result[:, 0]
         return Predictions(classes, result.astype(float) if classes is None else result, names, problems)

@@ -59,9 +59,12 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
     from podium.manifests.experiment import check
 
     experiment = settings.experiment()
+    builtin = experiment.uses_builtin_trainer if experiment else not (settings.train and settings.train.command)
+    if builtin and settings.train:
+        _check_network(settings.train.network)  # under its own name, not as a flag of the trials
     if experiment:
         check(experiment)
-    if experiment.uses_builtin_trainer if experiment else not (settings.train and settings.train.command):
+    if builtin:
         _check_flags(settings, experiment, info)
 
 
@@ -76,19 +79,22 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None
         cluster.plan(job)
 
 
+def _check_network(network: str) -> None:
+    from podium.trainer import networks
+
+    if network and not networks.exists(network):
+        raise InvalidInput(f"no network {network!r} in podium ({', '.join(networks.OWN)}) or torchvision.models",
+                           suggestion(network, (*networks.OWN, *networks.TORCHVISION)))  # fmt: skip
+
+
 def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:
     """Check the flags of podium's trainer with its own parser, and whether its network takes the data."""
-    from podium.trainer import networks
     from podium.trainer.config import check_torch, parse
     from podium.trainer.task import read
     from podium.training.recipe import as_arguments
 
     assert settings.train is not None
     check_torch()
-    network = settings.train.network
-    if network and not networks.exists(network):
-        raise InvalidInput(f"no network {network!r} in podium ({', '.join(networks.OWN)}) or torchvision.models",
-                           suggestion(network, (*networks.OWN, *networks.TORCHVISION)))  # fmt: skip
     config = parse(as_arguments({**settings.train.hyperparameters, **settings.train.fixed(gpus=0)}))
     config = _of_trials(experiment) if experiment else config
     if settings.data is None:

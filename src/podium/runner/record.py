@@ -15,7 +15,7 @@ from typing import IO, Any
 from podium.cluster import traits_of
 from podium.documents import parse, parse_member, read_json
 from podium.drafts import appearing
-from podium.errors import Conflict, Failed, InvalidInput, PodiumError, suggestion
+from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.identity import ATTEMPT
 from podium.kfp.parameters import pairs
 from podium.runner.messages import Event
@@ -147,10 +147,14 @@ class RunRecord:
         """Read the record of a run, which was killed if it says running but no process of it lives.
 
         Raises:
+            NotFound: There is none, or it was deleted.
             InvalidInput: It is damaged.
         """
         path = directory / "run.json"
-        written = parse(dict[str, Any], read_json(path), str(path))
+        try:
+            written = parse(dict[str, Any], read_json(path), str(path))
+        except FileNotFoundError:
+            raise NotFound(f"there is no run {directory.name!r} in {directory.parent}", "podium runs list") from None
         record = parse(cls, {**written, "directory": str(directory)}, str(path))
         parse_member(datetime, record.began, str(path), "began")  # it stays text, as it is shown and written
         # What is deleted, read and shown with a run follows from its id, steps and attempts: the directory has the id.
@@ -256,7 +260,9 @@ class RunRecord:
             hint = f"its log: {self.log(step or 'kfp')}; go on with: {self.resume_command}"
             return Failed(f"{who} was killed by {killer}", hint)
         if step is None:
-            return PodiumError(f"run {self.id} broke off (exit code {code})", f"see {self.log('kfp')}")
+            printed = self.log("kfp")
+            hint = f"see {printed}" if printed.is_file() else "run it again; it ended before it printed anything"
+            return PodiumError(f"run {self.id} broke off (exit code {code})", hint)
         words, fix = _last_words(self.log(step))
         again = self.resume_command
         if step in PREPARING and self.words is not None:
@@ -268,7 +274,7 @@ class RunRecord:
 def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[RunRecord]:
     """Yield the record of every run below a directory that can be read."""
     for path in sorted(directory.glob("*/run.json"), reverse=newest_first):
-        with suppress(InvalidInput):
+        with suppress(InvalidInput, NotFound):
             yield RunRecord.read(path.parent)
 
 

@@ -247,10 +247,11 @@ class Run:
 
         Raises:
             Conflict: It is running.
+            NotFound: It was deleted.
             InvalidInput: Its directory is a link.
             PodiumError: The storage of its logs refused; nothing was removed on this machine.
         """
-        record = self.record
+        record = RunRecord.read(self.directory)
         if record.state == "running":
             raise Conflict(f"run {self.id} is running", "stop it first")
         if self.directory.is_symlink():

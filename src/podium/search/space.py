@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
+DISTRIBUTIONS = ("uniform", "logUniform", "normal", "logNormal")
 LOG = ("logUniform", "logNormal")
 
 

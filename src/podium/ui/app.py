@@ -211,8 +211,12 @@ class Pages:
         return sorted(known, key=lambda row: row["began"], reverse=True)
 
     def _all_jobs(self) -> list[dict[str, Any]]:
+        """Return what a list says of each job but those of trials, which are on the page of their sweep."""
         session = Session(self._house.spec, self._house.cluster())
-        return [{**job.summary, "progress": job.progress()} for job in all_jobs(session)][::-1]
+        own = [
+            job for job in all_jobs(session) if not any(owner.get("kind") == "Trial" for owner in job.workload.owners)
+        ]
+        return [{**job.summary, "progress": job.progress()} for job in own][::-1]
 
     def _runs(self, request: Request) -> View:
         return _list("runs", self._all_runs(), str(podium.runs().directory), "podium run makes one.")

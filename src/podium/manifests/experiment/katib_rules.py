@@ -12,6 +12,7 @@ from podium.manifests.fields import mapping
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
 from podium.metrics import is_share, number, parse_line
+from podium.search.space import DISTRIBUTIONS
 
 EXPERIMENT_RULES = Rules[Experiment]()
 rule = EXPERIMENT_RULES.rule
@@ -110,7 +111,8 @@ def no_failures_allowed(experiment: Experiment) -> Iterator[Violation]:
 def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         shape = parameter.distribution
-        if not parameter.numeric or shape in ("uniform", *experiment.algorithm.facts.distributions):
+        known = DISTRIBUTIONS[1:]  # all algorithms draw uniformly
+        if not parameter.numeric or shape not in known or shape in experiment.algorithm.facts.distributions:
             continue
         where = f"spec.parameters[{index}].feasibleSpace.distribution"
         hint = "use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent"

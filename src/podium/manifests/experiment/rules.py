@@ -8,27 +8,28 @@ from podium.manifests.admission import refusals
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.katib_rules import EXPERIMENT_RULES
 from podium.manifests.experiment.shell_rules import SHELL_RULES
-from podium.manifests.experiment.stuck_rules import OTHER_SWEEPS, SEARCH, STUCK, pods
+from podium.manifests.experiment.stuck_rules import OTHER_SWEEPS, SEARCH, STUCK
 from podium.manifests.experiment.trial_rules import TRAINER_RULES, TRIAL_RULES, sample_trial
 from podium.manifests.experiment.webhook_rules import KIND, WEBHOOK
 from podium.manifests.job_rules import JOB_RULES, workers_outlive_the_master
 from podium.manifests.names import is_dns_1035
 from podium.manifests.rules import PODIUM, BrokenRules, Finding, apply, raise_for, worst_first
 
-STAGES = (KIND, WEBHOOK, OTHER_SWEEPS, STUCK, SEARCH, TRAINER_RULES)
+STAGES = (KIND, WEBHOOK, OTHER_SWEEPS, STUCK, SEARCH)
 """Where a stage finds something, the next ones are not applied: their rules build on it."""
 
 
-def check(experiment: Experiment, runners: Collection[str] = (PODIUM,)) -> Experiment:
+def check(experiment: Experiment, runners: Collection[str] = (PODIUM,), *, job: bool = True) -> Experiment:
     """Return an Experiment that can run to its end.
 
     Args:
         runners: Who must accept it and end it; what neither podium nor Katib would is refused in any case.
+        job: Whether the job of its trials is examined too.
 
     Raises:
         BrokenRules: It would be refused, or accepted and never end; every broken rule is named.
     """
-    raise_for(findings_of(experiment), runners)
+    raise_for(findings_of(experiment, job=job), runners)
     return experiment
 
 
@@ -40,16 +41,21 @@ def examine(manifest: Mapping[str, Any]) -> list[Finding]:
         return list(error.findings)
 
 
-def findings_of(experiment: Experiment) -> list[Finding]:
-    """Return all findings about an Experiment, the worst first."""
+def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
+    """Return all findings about an Experiment, the worst first.
+
+    Args:
+        job: Whether the job of its trials is examined too.
+    """
     first = next(filter(None, (apply(stage, experiment) for stage in STAGES)), [])
+    refused = any(finding.level == "fail" for finding in first)
     findings = [*first, *apply(EXPERIMENT_RULES, experiment)]
-    if experiment.template.is_supported:
+    if job and experiment.template.is_supported:
         # A trial's job is deleted with its Workers unless it is retained.
         kept = experiment.template.retain
         rules = [rule for rule in JOB_RULES if kept or rule is not workers_outlive_the_master]
         findings += [*apply((*SHELL_RULES, *TRIAL_RULES), experiment), *apply(rules, experiment.template.workload)]
-        findings += _refused_trial(experiment)
+        findings += [*_refused_trial(experiment), *([] if refused else apply(TRAINER_RULES, experiment))]
     return worst_first(findings)
 
 
@@ -57,7 +63,7 @@ def _refused_trial(experiment: Experiment) -> list[Finding]:
     """Return why a trial's job would be refused, named as Katib would name it."""
     named = is_dns_1035(experiment.expected_name)
     name = f"{experiment.expected_name[:40]}-{'x' * 8}" if named else "trial"
-    if any(pods.findings(experiment)) or (trial := sample_trial(experiment, name)) is None:
+    if (trial := sample_trial(experiment, name)) is None:
         return []  # other rules say why
     path = experiment.template.workload.path
     return [replace(finding, where=f"{path}{finding.where}") for finding in refusals(trial.manifest)]

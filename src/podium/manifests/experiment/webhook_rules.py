@@ -17,6 +17,7 @@ from podium.manifests.names import is_dns_1123
 from podium.manifests.rules import Finding, Look, Rule, Rules, Violation, apply, broken, one_of, raise_for
 from podium.metrics import compile_format
 from podium.search.algorithms import ALGORITHMS, ARCHITECTURE_SEARCHES, MEDIAN_STOP
+from podium.search.space import DISTRIBUTIONS
 
 COLLECTORS = ("StdOut", "File", "TensorFlowEvent", "PrometheusMetric", "Custom", "Push")
 
@@ -174,8 +175,7 @@ def parameters(experiment: Experiment) -> Iterator[Violation]:
     for path, parameter in numbered("spec.parameters", given):
         kind, space = text(parameter.get("parameterType")), mapping(parameter.get("feasibleSpace"))
         yield from one_of(f"{path}.parameterType", kind, NUMERIC + LISTED)
-        shapes = ("uniform", "logUniform", "normal", "logNormal")
-        yield from one_of(f"{path}.feasibleSpace.distribution", space.get("distribution"), shapes)
+        yield from one_of(f"{path}.feasibleSpace.distribution", space.get("distribution"), DISTRIBUTIONS)
         ends = {end: space.get(end) for end in ("min", "max", "step")}
         if kind in NUMERIC:
             if space.get("list"):
