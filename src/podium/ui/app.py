@@ -31,6 +31,7 @@ from podium.api.sweep_report import path_of_report, write_report
 from podium.api.trials import lines_of
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.kfp.runs import find_run, newest_runs, pipeline_names, server_run
+from podium.manifests.labels import EXPERIMENT
 from podium.text import harmless
 from podium.ui import models, runs, sweeps
 from podium.ui.actions import ACTIONS, Action, try_model
@@ -213,9 +214,7 @@ class Pages:
     def _all_jobs(self) -> list[dict[str, Any]]:
         """Return what a list says of each job but those of trials, which are on the page of their sweep."""
         session = Session(self._house.spec, self._house.cluster())
-        own = [
-            job for job in all_jobs(session) if not any(owner.get("kind") == "Trial" for owner in job.workload.owners)
-        ]
+        own = [job for job in all_jobs(session) if EXPERIMENT not in job.workload.labels]
         return [{**job.summary, "progress": job.progress()} for job in own][::-1]
 
     def _runs(self, request: Request) -> View:
