@@ -10,7 +10,6 @@ from webhooks import webhook
 
 from podium.cli import app
 from podium.errors import Failed, InvalidInput
-from podium.kfp import runs
 
 PIPELINE = """\
 from kfp import dsl
@@ -29,7 +28,6 @@ def tasks(**states: str) -> dict[str, Any]:
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A pipeline's file."""
-    monkeypatch.setattr(runs, "POLL", 0.01)
     (tmp_path / "own.py").write_text(PIPELINE)
     return str(tmp_path / "own.py")
 

@@ -173,7 +173,6 @@ def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(server: S
 
 
 def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "POLL", 0.01)
     run = runs.submit(server, upload(server, HELLO), [], group="podium")
     world.script = [
         {"state": "RUNNING", "run_details": details(prepare="RUNNING")},
@@ -191,7 +190,6 @@ def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeyp
 
 
 def test_a_failed_or_canceled_run_says_so(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runs, "POLL", 0.01)
     run = runs.submit(server, upload(server, HELLO), [], group="podium")
     world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
     with pytest.raises(PodiumError, match="failed at train") as caught:
@@ -216,7 +214,6 @@ def stored_run(server: Server, world: KfpWorld, folder: Path) -> tuple[Any, Kept
 def test_a_failed_step_is_quoted_where_its_log_is_kept(
     server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "POLL", 0.01)
     run, kept = stored_run(server, world, tmp_path)
     log = "reading\nerror: the table has no column left\nhint: podium data inspect table:x.csv\n"
     kept.keep("steps/prepare", log)
@@ -229,7 +226,6 @@ def test_a_failed_step_is_quoted_where_its_log_is_kept(
 def test_the_last_words_of_a_failed_training_are_repeated(
     server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "POLL", 0.01)
     run, kept = stored_run(server, world, tmp_path)
     error = "PyTorchJob train-1 failed\npod train-1-master-0: Error (exit code 1)\n  | error: no column left"
     kept.keep("steps/train", f"podium | error: early\nerror: {error}\nwith: {{}}\n")
@@ -242,7 +238,6 @@ def test_the_last_words_of_a_failed_training_are_repeated(
 def test_a_step_that_never_ran_is_not_quoted(
     server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "POLL", 0.01)
     run, kept = stored_run(server, world, tmp_path)
     kept.keep("steps/prepare", "prepared\n")
     world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
@@ -254,7 +249,6 @@ def test_a_step_that_never_ran_is_not_quoted(
 def test_a_failed_task_is_named_though_it_is_written_late(
     server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(runs, "POLL", 0.01)
     run = runs.submit(server, upload(server, HELLO), [], group="podium")
     late = [{"state": "FAILED", "run_details": details(train="RUNNING")}] * 3
     world.script = [*late, {"state": "FAILED", "run_details": details(train="FAILED")}]

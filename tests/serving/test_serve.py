@@ -131,7 +131,7 @@ def test_raw_items_are_prepared_as_the_training_data_were(server: Running, tmp_p
     assert said["predictions"][0]["class"] == "tall"
     rows = [{"x": 1, "color": "green"}, {"x": -200, "color": "red"}]
     said = server.http.post("/v2/models/rows/predict", json={"rows": rows}).json()
-    assert [one["class"] for one in said["predictions"]] == ["high", "low"]
+    assert [item["class"] for item in said["predictions"]] == ["high", "low"]
     said = server.http.post(
         "/v2/models/rows/predict", content="x,color\n3,green\n", headers={"content-type": "text/csv"}
     )

@@ -197,7 +197,7 @@ def test_more_trials_may_be_asked_for(start: Callable[..., EngineThread], cluste
     until(lambda: cluster.experiment("sweep").trial_count == 4)
     status = finished(cluster)
     assert status["trialsSucceeded"] == 4
-    assert [one["type"] for one in status["conditions"] if one["status"] == "True"][-1] == "Succeeded"
+    assert [condition["type"] for condition in status["conditions"] if condition["status"] == "True"][-1] == "Succeeded"
 
 
 def test_a_deleted_experiment_starts_nothing_more(

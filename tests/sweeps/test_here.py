@@ -60,7 +60,7 @@ def check_whole(cluster: KubernetesCluster, server: ApiServer, trials: int) -> N
     assert [(trial.phase, trial.value) for trial in ended] == [
         ("Succeeded", float(trial.assignments["lr"])) for trial in ended
     ]
-    created = [one for one in server.world.history if (one[1], one[2]) == ("ADDED", "jobs")]
+    created = [event for event in server.world.history if (event[1], event[2]) == ("ADDED", "jobs")]
     assert len(ended) == len(created) == trials
     until(lambda: not cluster.list("Job"))
     assert ("leases", "podium-sweep-sweep") not in server.world.objects
@@ -77,7 +77,7 @@ def test_a_namespace_without_experiments_runs_a_sweep(
     assert status["currentOptimalTrial"]["bestTrialName"] == best.name
     check_whole(cluster, server, 4)
     with connect("kubernetes://team") as later:
-        assert [one.name for one in later.experiments()] == ["sweep"]
+        assert [experiment.name for experiment in later.experiments()] == ["sweep"]
         later.delete("Experiment", "sweep")
         assert later.experiments() == []
         assert later.list("Trial") == []

@@ -39,8 +39,8 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
 
         schedules = pinned(server.open())
     if as_json:
-        listed = [asdict(one) | {"advice": one.advice} for one in schedules]
-        echo_json({"podium": __version__, "findings": [asdict(one) for one in findings], "schedules": listed})
+        listed = [asdict(schedule) | {"advice": schedule.advice} for schedule in schedules]
+        echo_json({"podium": __version__, "findings": [asdict(finding) for finding in findings], "schedules": listed})
     else:
         counts = f"{counted(len(models), 'model')}, {counted(len(findings), 'finding') if findings else 'no findings'}"
         echo(f"podium {__version__}")
@@ -52,19 +52,19 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
             if server.host
             else "schedules  not looked at: no --host"
         )
-        for one in schedules:
-            _show(one)
-    if findings or any(one.advice for one in schedules):
+        for schedule in schedules:
+            _show(schedule)
+    if findings or any(schedule.advice for schedule in schedules):
         sys.exit(1)
 
 
-def _show(one: "Pinned") -> None:
-    if not one.version:
-        echo(f"  {one.schedule}: its version is no longer on the server, so it cannot start")
+def _show(schedule: "Pinned") -> None:
+    if not schedule.version:
+        echo(f"  {schedule.schedule}: its version is no longer on the server, so it cannot start")
     else:
-        steps = "this podium's steps" if one.current else "another podium's steps"
-        newer = f", newest {one.newest}" if one.newest != one.version else ""
-        whose = f"{steps}, in {', '.join(one.images)}" if one.ours else "not podium's pipeline"
-        echo(f"  {one.schedule}: {one.pipeline} {one.version}{newer}: {whose}")
-    if one.advice:
-        echo(f"    to do: {one.advice}")
+        steps = "this podium's steps" if schedule.current else "another podium's steps"
+        newer = f", newest {schedule.newest}" if schedule.newest != schedule.version else ""
+        whose = f"{steps}, in {', '.join(schedule.images)}" if schedule.ours else "not podium's pipeline"
+        echo(f"  {schedule.schedule}: {schedule.pipeline} {schedule.version}{newer}: {whose}")
+    if schedule.advice:
+        echo(f"    to do: {schedule.advice}")

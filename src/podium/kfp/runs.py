@@ -22,8 +22,11 @@ from podium.text import cut
 from podium.training.base import FIX
 from podium.training.kept_logs import KeptLogs
 
-POLL = 2.0
-"""Seconds between polls: the server has no watch."""
+POLL_SECONDS = 2.0
+"""Between polls at most, as the server has no watch; what is asked for at once is often over soon."""
+
+FIRST_POLL_SECONDS = 0.05
+"""Before the second poll; each pause is half as long again as the one before."""
 
 PATIENCE = 120.0
 """Seconds for which a server may be unavailable while a run is followed."""
@@ -176,6 +179,7 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
     end = float("inf") if timeout is None else time.monotonic() + timeout
     known: dict[str, str] = {}
     answered, over, cancelled = time.monotonic(), float("inf"), False
+    pause = FIRST_POLL_SECONDS
     while True:
         try:
             run = server.call(f"read run {run_id}", server.services.get_run, run_id=run_id)
@@ -183,7 +187,7 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
         except PodiumError:
             if time.monotonic() - answered > PATIENCE:
                 raise
-            time.sleep(POLL)
+            time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
             continue
         cancelled = cancelled or _cancelled(run)  # 2.16.1 does not always report it (observed)
         for task, state in tasks_of(run).items():
@@ -197,7 +201,7 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
                 return _end(run, known, cancelled)
         elif time.monotonic() > end:
             raise Failed(f"run {run_id} did not end within {timeout:g} s and is still running", "look at it in the UI")
-        time.sleep(POLL)
+        time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -59,7 +59,7 @@ def pinned(server: Server) -> list[Pinned]:
         if pipeline and pipeline not in versions:
             versions[pipeline] = versions_of(server, pipeline)
         known = versions.get(pipeline, [])
-        version = next((one for one in known if one.id == settings_of(run)["version"]), None)
+        version = next((each for each in known if each.id == settings_of(run)["version"]), None)
         newest = known[0] if known else None
         found.append(
             Pinned(
@@ -105,4 +105,4 @@ def _command(executor: Mapping[str, Any]) -> list[str]:
 
 def _images(spec: Mapping[str, Any]) -> tuple[str, ...]:
     executors = pipeline_spec(spec).get("deploymentSpec", {}).get("executors", {})
-    return tuple(sorted({one["container"]["image"] for one in executors.values() if "container" in one}))
+    return tuple(sorted({executor["container"]["image"] for executor in executors.values() if "container" in executor}))

@@ -74,7 +74,7 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None
 
     for _, job in settings.jobs():
         if isinstance(job, Experiment):
-            values = {one.name: one.choices[0] if one.choices else one.text(one.low) for one in job.space}
+            values = {each.name: each.choices[0] if each.choices else each.text(each.low) for each in job.space}
             job = job.render("trial", values)
         cluster.plan(job)
 

@@ -40,8 +40,8 @@ class Figures:
             lines.append(f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}')
             lines.append(f'podium_serve_seconds_count{{model="{name}"}} {total}')
         lines += ["# HELP podium_serve_version The version that answers.", "# TYPE podium_serve_version gauge"]
-        lines += [f'podium_serve_version{{model="{one.name}",version="{one.now.version}"}} 1' for one in served]
-        batchers = {one.name: one.now.batcher for one in served}
+        lines += [f'podium_serve_version{{model="{model.name}",version="{model.now.version}"}} 1' for model in served]
+        batchers = {model.name: model.now.batcher for model in served}
         return "\n".join(lines) + "\n" + "".join([
             metric("podium_serve_under_way", "Requests under way.", under_way),
             metric("podium_serve_batches_total", "Calls of the model since it answers.",
@@ -49,7 +49,7 @@ class Figures:
             metric("podium_serve_rows_total", "Rows that the model was called on since it answers.",
                    {name: batcher.rows for name, batcher in batchers.items()}, "model"),
             metric("podium_serve_swaps_total", "Changes of the version that answers.",
-                   {one.name: one.swaps for one in served}, "model"),
+                   {model.name: model.swaps for model in served}, "model"),
             metric("podium_serve_trouble", "1 while the champion cannot be opened.",
-                   {one.name: int(bool(one.trouble)) for one in served}, "model"),
+                   {model.name: int(bool(model.trouble)) for model in served}, "model"),
         ])  # fmt: skip

@@ -236,7 +236,7 @@ class Loops(LocalSweeps):
         if not name or not namespace:
             return "podium-steps:0.1.0"
         pod = api.call(f"read pod {name}", api.core.read_namespaced_pod, name, namespace)
-        return str(next(one.image for one in pod.spec.containers if one.name == "main"))
+        return str(next(container.image for container in pod.spec.containers if container.name == "main"))
 
     def close(self) -> None:
         super().close()
