@@ -49,6 +49,7 @@ class JobOperator:
     def __init__(self, world: World, directory: Path) -> None:
         self.world, self.local = world, LocalCluster(directory, fork_server=False)
         self.running: dict[tuple[str, str], str] = {}
+        self.ending: dict[tuple[str, str], threading.Thread] = {}
         self.ended = threading.Event()
         self.thread = threading.Thread(target=self.run, daemon=True)
         world.admit = lambda item: admit(item) if item.get("kind") in JOB_KINDS else item
@@ -59,6 +60,8 @@ class JobOperator:
     def __exit__(self, *_: object) -> None:
         self.ended.set()
         self.thread.join()
+        for ending in self.ending.values():
+            ending.join()
         self.local.close()
 
     def run(self) -> None:
@@ -72,6 +75,8 @@ class JobOperator:
                 self.reconcile(key, Workload.parse({"kind": PLURALS[key[0]], **item}))
 
     def reconcile(self, key: tuple[str, str], job: Workload) -> None:
+        if key in self.ending and self.ending[key].is_alive():
+            return
         if job.suspended:
             if key in self.running:
                 self.end(key)
@@ -99,9 +104,15 @@ class JobOperator:
         kind, name = PLURALS[key[0]], key[1]
         for replica in self.local.replicas(kind, name):
             self.world.remove("pods", f"{name}-{replica.name}")
-        self.local.delete(kind, name)
-        self.local.delete("Job", f"{name}-sidecar")
         del self.running[key]
+
+        def delete() -> None:
+            self.local.delete(kind, name)
+            self.local.delete("Job", f"{name}-sidecar")
+
+        # Beside the others: what a process does as it ends may be to wait for the end of another job.
+        self.ending[key] = threading.Thread(target=delete)
+        self.ending[key].start()
 
     def shared(self, job: Workload) -> Path:
         """Return the directory that a pod's containers share."""

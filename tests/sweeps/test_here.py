@@ -310,6 +310,19 @@ def test_a_detached_sweep_is_run_by_a_job(
     assert best.value == float(best.parameters["lr"])
 
 
+def test_a_detached_sweep_is_stopped_with_its_job(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto"))
+    begun = podium.sweep(experiment(trials=3, wait=30.0), cluster="kubernetes://team", detach=True)
+    url = begun.cluster.url
+    until(lambda: podium.open_sweep("sweep", cluster=url).status == "Running", 60)
+    with pytest.raises(InvalidInput, match="which takes no trials by hand"):
+        podium.open_sweep("sweep", cluster=url).add_trial({"lr": 0.1})
+    podium.open_sweep("sweep", cluster=url).stop()
+    until(lambda: podium.open_sweep("sweep", cluster=url).status == "Stopped", 60)
+
+
 def test_a_sweep_cannot_be_detached_from_this_machine(server: ApiServer, tmp_path: Path) -> None:
     for cluster, problem in (
         (tmp_path / "cluster", "a sweep on this machine ends with its command"),

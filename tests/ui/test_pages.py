@@ -155,6 +155,21 @@ def test_a_sweep_is_stopped_and_goes_on(
     assert len(podium.open_sweep(sweep.name).results) == 3
 
 
+def test_a_trial_is_stopped_and_another_begun(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+) -> None:
+    sweep = begin(experiment(seconds=20.0, maxTrialCount=1))
+    while not (names := [trial.name for trial in sweep.results if trial.phase == "Running"]):
+        time.sleep(0.1)
+    path = f"/sweeps/{sweep.name}"
+    assert "Stop trial" in text(visitor, f"{path}/trials/{names[0]}")
+    said = visitor.post(f"{path}/trials/{names[0]}/stop", json={}, headers=HEADERS).json()
+    assert said == {"said": f"trial {names[0]} is being stopped"}
+    sweep.close()
+    answer = visitor.post(f"{path}/add", json={"x": "7"}, headers=HEADERS)
+    assert "x=7 lies outside of its space" in answer.json()["error"]
+
+
 def test_a_sweep_that_cannot_go_on_says_why(visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]) -> None:
     with pytest.raises(Failed):
         podium.sweep(experiment(seconds="never", maxFailedTrialCount=1))

@@ -34,6 +34,8 @@ SHOWN = 50
 class Sweep(Launched):
     """An Experiment that runs, or has run.
 
+    One class, because whoever has a sweep asks it all of this, in the shell, a notebook or a page.
+
     Args:
         cluster: The open cluster if this process has it open; it is opened when needed otherwise.
     """
@@ -167,6 +169,51 @@ class Sweep(Launched):
     def stop(self) -> Self:
         """Stop the trials that run; resume goes on. Katib cannot do that: on Kubernetes it is refused."""
         return super().stop()
+
+    def stop_trial(self, trial: str) -> Self:
+        """End one trial that runs; it counts as stopped early, with what it has reported.
+
+        Raises:
+            NotFound: There is no such trial.
+            InvalidInput: It has ended, or Katib or a pool runs it.
+        """
+        names = [known.name for known in self.cluster.trials(self.name)]
+        if trial not in names:
+            raise NotFound(f"{self.name} has no trial {trial!r}", suggestion(trial, names))
+        self.cluster.stop("Trial", trial)
+        return self
+
+    def add_trial(
+        self, values: Mapping[str, object] | None = None, *, like: str | None = None, wait: bool = True
+    ) -> str:
+        """Begin a trial with values of your own: beside the others, or in a sweep that goes on for it.
+
+        The search learns from it as from its own, and it carries the label ``podium.dev/by-hand``.
+
+        Args:
+            values: A value of its space for each parameter: ``{"lr": 0.02, "batch-size": 64}``.
+            like: Name of a trial whose values it has where none is given.
+            wait: Whether to return at its end if the sweep does not run and goes on here.
+
+        Returns:
+            Its name.
+
+        Raises:
+            NotFound: There is no trial to be like.
+            InvalidInput: A value is missing or outside of its space, or the sweep has ended for good.
+        """
+        given = dict(values or {})
+        if like is not None:
+            known = {trial.name: trial for trial in self.cluster.trials(self.name)}
+            if like not in known:
+                raise NotFound(f"{self.name} has no trial {like!r}", suggestion(like, known))
+            given = {**known[like].assignments, **given}
+        trial, experiment = self.cluster.add_trial(self.name, given), self.experiment
+        if experiment.state.finished:
+            most = experiment.limits.max_trials
+            more = None if self.status == "Stopped" or most is None else max(most, experiment.trial_count) + 1
+            self.resume(more, wait=wait)
+        return trial
 
     def resume(
         self, trials: int | None = None, *, parallel: int | None = None, failures: int | None = None, wait: bool = True

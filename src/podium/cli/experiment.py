@@ -22,7 +22,7 @@ from podium.cli.options import (
     process_options,
     queue_options,
 )
-from podium.errors import Failed, NotFound, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.terminal import echo, echo_json, output
 from podium.text import size
 
@@ -291,21 +291,59 @@ def _why_failed(cluster: "Cluster", trial: str) -> list[str]:
 
 
 @experiment.command()
+@click.option("--trial", metavar="TRIAL", help="Stop this trial alone; it counts with what it has reported.")
 @named_object
-def stop(name: str, spec: "ClusterSpec", as_json: bool) -> None:
-    """Stop an Experiment that runs in another terminal; podium experiment resume continues it.
+def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> None:
+    """Stop an Experiment that runs in another terminal, or one of its trials.
 
-    Katib cannot stop an Experiment and keep it: on Kubernetes this is refused.
+    podium experiment resume continues an Experiment. Katib cannot stop one and keep it: on Kubernetes this is refused.
 
     \b
-    Example:
+    Examples:
       podium experiment stop random
+      podium experiment stop random --trial random-7d2k9xqf
     """
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+        if trial is not None:
+            sweep.stop_trial(trial)
+            if as_json:
+                echo_json({"experiment": name, "trial": trial, "stopping": True})
+            echo(f"trial {trial} stops; it counts with what it has reported", err=True)
+            return
         resume = next_command(f"experiment resume {name}", sweep.stop().cluster)
     if as_json:
         echo_json({"experiment": name, "stopping": True})
     echo(f"Experiment {name} stops; resume it with: {resume}", err=True)
+
+
+@experiment.command()
+@click.argument("name")
+@click.argument("values", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--like", metavar="TRIAL", help="A trial whose values it has where none is given.")
+@cluster_options
+@json_option
+def add(name: str, values: tuple[str, ...], like: str | None, spec: "ClusterSpec", as_json: bool) -> None:
+    """Begin a trial with values of your own, in an Experiment that runs, was stopped or has had its trials.
+
+    The search learns from it as from its own trials. It is one of the Experiment's trials and marked as given by hand;
+    an Experiment that does not run goes on here, with one trial more where it has had them all.
+
+    \b
+    Examples:
+      podium experiment add random lr=0.02 batch-size=64 schedule=step
+      podium experiment add random --like random-7d2k9xqf lr=0.005
+    """
+    given = dict[str, str]()
+    for word in values:
+        parameter, equals, value = word.partition("=")
+        if not equals:
+            raise InvalidInput(f"a value is written NAME=VALUE, but got {word!r}", "for example lr=0.02")
+        given[parameter] = value
+    with closing(podium.open_sweep(name, cluster=spec)) as sweep:
+        trial = sweep.add_trial(given, like=like)
+        if as_json:
+            echo_json({"experiment": name, "trial": trial})
+        echo(f"trial {trial}: {next_command(f'experiment trials {name}', sweep.cluster)}", err=True)
 
 
 @experiment.command()

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from podium.cluster import Traits, traits_of
-from podium.errors import Failed
+from podium.errors import Failed, InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import JOB_KINDS
@@ -144,6 +144,22 @@ class Cluster(ABC):
             NotFound: There is none.
             InvalidInput: It has ended, or this cluster cannot stop an object of this kind.
         """
+
+    def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
+        """Ask for a trial with values that a person has chosen, of an Experiment that runs, or will go on.
+
+        Args:
+            values: One for each parameter.
+
+        Returns:
+            The name that the trial will have.
+
+        Raises:
+            NotFound: There is no such Experiment.
+            InvalidInput: A value is missing or not of the space, or this cluster takes no trials by hand.
+        """
+        hint = "podium experiment render makes an Experiment with another space"
+        raise InvalidInput(f"trials by hand are for sweeps whose loop podium runs itself, not for {self.url}", hint)
 
     @abstractmethod
     def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:

@@ -101,3 +101,6 @@ POOL = "podium.dev/pool"
 
 POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""
+
+BY_HAND = "podium.dev/by-hand"
+"""Label of a trial whose values a person gave, not the search."""

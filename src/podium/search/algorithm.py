@@ -59,6 +59,8 @@ class PastTrial:
     value: float | None
     running: bool
     tags: dict[str, str] = field(default_factory=dict)
+    by_hand: bool = False
+    """Whether a person gave its values."""
 
 
 class Plan:

@@ -51,6 +51,15 @@ class History:
         self._places[number] = asked.number
         return asked.params
 
+    def give(self, number: int, values: "Mapping[str, Any]") -> None:
+        """Take in a running trial with values of its own."""
+        from optuna.trial import TrialState, create_trial
+
+        self._places[number] = len(self._study.get_trials(deepcopy=False))
+        self._study.add_trial(
+            create_trial(state=TrialState.RUNNING, params=dict(values), distributions=self._distributions)
+        )
+
     def tell(self, number: int, value: float | None) -> None:
         """Report the end of a trial; None: it failed."""
         from optuna.trial import TrialState

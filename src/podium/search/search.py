@@ -75,6 +75,7 @@ class Search:
         known = self._give_back(None if begun is None else {past.trial for past in begun})
         self._count = len(self._study.get_trials(deepcopy=False))
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
+        self._by_hand = {trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")}
         seed = settings.get("random_state")
         # A resumed search must not draw its first points again.
         draw = random.Random(None if seed is None else f"{seed}/{len(known)}")
@@ -113,6 +114,20 @@ class Search:
         self._count += 1
         return {parameter.name: decode(parameter, values[column(parameter)]) for parameter in self._space}
 
+    def give(self, trial: str, point: Mapping[str, str]) -> None:
+        """Take in a trial that begins with values which a person has chosen.
+
+        Args:
+            point: A value of the space for each parameter.
+        """
+        values = self._encoded(point)
+        self._store({"trial": trial, "by hand": True}, values, running=True)
+        if self._history:
+            self._history.give(self._count, values)
+        self._by_hand.add(trial)
+        self._numbers[trial] = self._count
+        self._count += 1
+
     def tags(self, trial: str) -> dict[str, str]:
         """Return what a trial that was asked for has to remember, beside its values."""
         return self._plan.tags(trial) if self._plan else {}
@@ -133,7 +148,7 @@ class Search:
         number = self._numbers.get(trial)
         if number is None:
             return
-        if self._plan:
+        if self._plan and trial not in self._by_hand:
             self._plan.tell(trial, value)
         if self._history:
             self._history.tell(number, value)
@@ -151,7 +166,7 @@ class Search:
                 tags=trial.user_attrs.get("tags", {}),
             )
             for trial in known
-            if "trial" in trial.user_attrs
+            if "trial" in trial.user_attrs and not trial.user_attrs.get("by hand")
         ]
 
     def _give_back(self, begun: Collection[str] | None) -> "list[FrozenTrial]":
@@ -173,7 +188,8 @@ class Search:
 
     def _add_past(self, past: PastTrial) -> None:
         """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are all that is left."""
-        attributes = {"trial": past.trial, **({"tags": past.tags} if past.tags else {})}
+        own = {"tags": past.tags or None, "by hand": past.by_hand or None}
+        attributes = {"trial": past.trial, **{name: value for name, value in own.items() if value}}
         self._store(attributes, self._encoded(past.point), past.value, running=past.running)
 
     def _store(

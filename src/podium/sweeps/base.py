@@ -1,7 +1,7 @@
 """The two seams of the trial loop: where an Experiment and its trials are kept, and how a trial runs and is read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -111,6 +111,17 @@ class Records(ABC):
         Raises:
             NotFound: It was deleted.
         """
+
+    def is_stop_asked(self, trial: str) -> bool:
+        """Return whether somebody, maybe another process, wants a trial ended with what it has reported."""
+        return False
+
+    def asked_trials(self) -> Mapping[str, Mapping[str, str]]:
+        """Return the values of trials that somebody has asked for, by the names that they are to have."""
+        return {}
+
+    def forget_asked(self, trial: str) -> None:  # noqa: B027  nothing was asked
+        """Take such a request back, as the trial is there; nothing where none can be made."""
 
     @abstractmethod
     def readings(self, trial: Trial) -> list[Reading]:

@@ -8,7 +8,7 @@ message instead: docs/katib-differences.md.
 import copy
 import queue
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from podium.errors import NotFound, PodiumError
@@ -26,7 +26,7 @@ from podium.manifests.experiment.status import (
 )
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import present
-from podium.manifests.labels import PBT_GENERATION, PBT_PARENT
+from podium.manifests.labels import BY_HAND, PBT_GENERATION, PBT_PARENT
 from podium.manifests.names import random_suffix
 from podium.search.algorithm import PastTrial
 from podium.search.population import GENERATION, PARENT
@@ -177,7 +177,8 @@ class ExperimentController:
                 self._begin_trial(trial)
 
     def _reconcile(self) -> None:
-        """Go once through Katib's loop: count, see whether it is over, begin trials."""
+        """Go once through Katib's loop: do what is asked, count, see whether it is over, begin trials."""
+        self._do_what_is_asked()
         self._count()
         if not self._completed:
             self._check_end(exhausted=False)
@@ -189,6 +190,15 @@ class ExperimentController:
             if not begun and not self._active:
                 self._check_end(exhausted=True)
         self._writer.follow(self._status)
+
+    def _do_what_is_asked(self) -> None:
+        for name, (run, _) in self._active.items():
+            if self._records.is_stop_asked(name):
+                run.end_early("Trial was stopped by hand")
+        for name, assignments in self._records.asked_trials().items():
+            if name not in self._summaries:  # an engine that was killed may have begun it and left the request
+                self._add_trial(name, assignments, {BY_HAND: "true"})
+            self._records.forget_asked(name)
 
     def _count(self) -> None:
         self._summaries.update((name, TrialSummary.of(trial)) for name, trial in self._trials.items())
@@ -224,13 +234,18 @@ class ExperimentController:
         assignments = self._search.ask(name)
         if assignments is None:
             return False
+        self._add_trial(name, assignments, {_LABELS[tag]: value for tag, value in self._search.tags(name).items()})
+        return True
+
+    def _add_trial(self, name: str, assignments: Mapping[str, str], labels: Mapping[str, str]) -> None:
+        assert self._search is not None
         job = self.experiment.render(name, assignments)
         rules = self._median.rules() if self._median else []
-        labels = {_LABELS[tag]: value for tag, value in self._search.tags(name).items()}
-        trial = new_trial(self.experiment, name, assignments, job, rules, labels)
-        self._take_up(self._records.add(trial))
-        self._begin_trial(self._trials[name])
-        return True
+        trial = self._records.add(new_trial(self.experiment, name, assignments, job, rules, labels))
+        if BY_HAND in labels:
+            self._search.give(name, assignments)
+        self._take_up(trial)
+        self._begin_trial(trial)
 
     def _begin_trial(self, trial: Trial) -> None:
         name = trial.name
@@ -324,5 +339,6 @@ def _past(trial: Trial) -> PastTrial:
     value = trial.value if trial.phase in ("Succeeded", "EarlyStopped") else None
     tags = {tag: trial.labels[label] for tag, label in _LABELS.items() if label in trial.labels}
     return PastTrial(
-        trial=trial.name, point=trial.assignments, value=value, running=not trial.state.finished, tags=tags
-    )
+        trial=trial.name, point=trial.assignments, value=value, running=not trial.state.finished, tags=tags,
+        by_hand=BY_HAND in trial.labels,
+    )  # fmt: skip

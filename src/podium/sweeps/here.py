@@ -56,6 +56,8 @@ LEASE = "podium-sweep-"
 class NamespaceSweeps(KubernetesCluster):
     """A namespace; where it serves no Experiments, this process runs those it is given.
 
+    One class, because every verb of a cluster goes to the namespace or to the files, by the kind of object.
+
     Args:
         url: As KubernetesCluster takes it, with ``?engine=cluster`` or ``?engine=here`` to decide that in advance, and
             with ``state=`` for the next argument.
@@ -145,6 +147,10 @@ class NamespaceSweeps(KubernetesCluster):
         own = self._own(kind)
         own.stop(kind, name) if own else super().stop(kind, name)
 
+    def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
+        own = self._own("Experiment")
+        return own.add_trial(experiment, values) if own else super().add_trial(experiment, values)
+
     def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
         own = self._own(kind)
         own.resume(kind, name, changes) if own else super().resume(kind, name, changes)
@@ -174,6 +180,8 @@ def loop_job(experiment: str) -> str:
 
 class Loops(LocalSweeps):
     """Experiments and trials in files, whose trials' jobs are a namespace's.
+
+    One class, because each verb of a cluster of files has to know that the jobs of trials are a namespace's.
 
     Args:
         directory: Holds the files.
@@ -251,6 +259,19 @@ class Loops(LocalSweeps):
         except BaseException:
             self._give_up(name)
             raise
+
+    def stop(self, kind: str, name: str) -> None:
+        if not self._state or self.store.is_supervised(kind, name):
+            return super().stop(kind, name)
+        if kind != "Experiment":
+            raise InvalidInput(f"trial {name} runs in a Job, which is asked for nothing but its end", "stop the sweep")
+        self.namespace.stop("Job", loop_job(name))
+
+    def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
+        if self._state and not self.store.is_supervised("Experiment", experiment):
+            problem = f"Experiment {experiment} runs in a Job, which takes no trials by hand"
+            raise InvalidInput(problem, "run the sweep without --detach")
+        return super().add_trial(experiment, values)
 
     def supervisor(self, experiment: Experiment) -> Supervisor:
         leadership = self._leads.pop(experiment.name, None) or self.lead(experiment, self._patience)

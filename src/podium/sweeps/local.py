@@ -5,8 +5,13 @@ from dataclasses import replace
 
 from podium.cluster.base import R
 from podium.cluster.local.cluster import LocalCluster
+from podium.cluster.local.store import is_resumable
 from podium.cluster.local.supervisor import Supervisor
+from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.pool import pool_size
+from podium.manifests.names import random_suffix
+from podium.sweeps.by_hand import ask_for, check_values
 
 
 class LocalSweeps(LocalCluster):
@@ -21,6 +26,24 @@ class LocalSweeps(LocalCluster):
         from podium.sweeps.resume import resume
 
         resume(self, name, changes)
+
+    def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
+        from podium.sweeps.resume import restartable
+
+        found = self.experiment(experiment)
+        assignments = check_values(found, values)
+        if found.state.finished and not is_resumable(found) and not restartable(found):
+            problem = f"Experiment {experiment} has ended for good: {found.state.message}"
+            raise InvalidInput(problem, "begin a new Experiment; it can start warm from this one's trials")
+        trial = f"{experiment}-{random_suffix(8)}"
+        ask_for(self.store.path("Experiment", experiment), trial, assignments)
+        return trial
+
+    def stop(self, kind: str, name: str) -> None:
+        """Ask for the end of an object; of a trial that runs, which counts with what it has reported."""
+        if kind == "Trial" and pool_size(self.experiment(self.trial(name).experiment)):
+            raise InvalidInput(f"a pool runs trial {name} to its end", "stop the sweep, or let it run")
+        super().stop(kind, name)
 
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         if not isinstance(resource, Experiment):

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
@@ -16,6 +16,7 @@ from podium.manifests.experiment.trial import Trial
 from podium.metrics import Reading
 from podium.search.warm_start import Earlier
 from podium.sweeps.base import Records, TrialIO
+from podium.sweeps.by_hand import asked_trials, file_of_asked
 from podium.sweeps.local_trial import LocalTrial
 from podium.sweeps.warm_start import earlier_trials
 from podium.sweeps.wrapping import check_trials
@@ -26,6 +27,8 @@ READINGS = "readings.json"
 
 class LocalRecords(Records):
     """An Experiment of the local cluster.
+
+    One class, because each of the trial loop's questions is one line over the same files.
 
     Args:
         cluster: Holds it and runs its trials' jobs.
@@ -59,6 +62,15 @@ class LocalRecords(Records):
     def save(self, trial: Trial) -> None:
         status = dict(trial.status)
         self._store.update("Trial", trial.name, lambda stored: stored.update(status=status))
+
+    def is_stop_asked(self, trial: str) -> bool:
+        return self._store.is_stop_asked("Trial", trial)
+
+    def asked_trials(self) -> Mapping[str, Mapping[str, str]]:
+        return asked_trials(self.directory)
+
+    def forget_asked(self, trial: str) -> None:
+        file_of_asked(self.directory, trial).unlink(missing_ok=True)
 
     def readings(self, trial: Trial) -> list[Reading]:
         try:

@@ -60,6 +60,9 @@ class PooledRun(Run):
     def stop(self) -> None:
         self._given_up.set()
 
+    def end_early(self, message: str) -> None:
+        """Nothing: a worker of a pool runs a trial to its end, and nobody can ask for this (Sweep.stop_trial)."""
+
     def _begun(self) -> None:
         if self.trial.phase != "Running":
             self._mark("Running", "TrialRunning", "Trial is running")

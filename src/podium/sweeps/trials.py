@@ -42,6 +42,9 @@ class Run(Protocol):
     def stop(self) -> None:
         """Ask for its end, without waiting."""
 
+    def end_early(self, message: str) -> None:
+        """Ask for its end, without waiting; it counts as one that was stopped early, with what it has reported."""
+
 
 class TrialRun(Run):
     """Runs one trial in the calling thread.
@@ -66,7 +69,7 @@ class TrialRun(Run):
         self._records, self._experiment, self.trial = records, experiment, trial
         self._io: TrialIO | None = None
         self._save, self._stopping = save, stopping
-        self._stopped_early = threading.Event()
+        self._stopped_early, self._why_early = threading.Event(), "Trial is early stopped"
         self._broken: Failed | None = None
 
     def run(self) -> TrialResult:
@@ -98,6 +101,13 @@ class TrialRun(Run):
         if self._io:
             self._io.stop()
 
+    def end_early(self, message: str) -> None:
+        """Ask for its end, without waiting; it counts with what it has reported."""
+        if self._io and not self._stopped_early.is_set():
+            self._why_early = message
+            self._stopped_early.set()
+            self._io.stop()
+
     def _wait(self, io: TrialIO) -> Workload | None:
         job: Workload | None = None
         conditions = (self.trial.failure_condition, self.trial.success_condition)
@@ -116,7 +126,7 @@ class TrialRun(Run):
         if self._broken:
             self._mark("Failed", "TrialFailed", f"Trial has failed: {self._broken.message}")
         elif self._stopped_early.is_set():
-            return self._collect(io, "EarlyStopped", "TrialEarlyStopped", "Trial is early stopped")
+            return self._collect(io, "EarlyStopped", "TrialEarlyStopped", self._why_early)
         elif failure:
             self._mark("Failed", *_words("TrialFailed", "Trial has failed", failure))
         elif success:

@@ -63,6 +63,23 @@ def resume_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str
     return f"sweep {name} goes on"
 
 
+def stop_trial(house: House, fields: Mapping[str, Any], *, name: str, trial: str, run: str = "") -> str:
+    """End a trial that runs; it counts with what it has reported."""
+    house.cluster(run).stop("Trial", trial)
+    return f"trial {trial} is being stopped"
+
+
+def add_trial(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+    """Begin a trial with values of one's own; a sweep that does not run goes on for it, in a process of its own."""
+    cluster = house.cluster(run)
+    values = {parameter: str(value) for parameter, value in fields.items()}
+    if not cluster.experiment(name).state.finished:
+        return f"trial {cluster.add_trial(name, values)} begins"
+    words = ["experiment", "add", name, *map("=".join, values.items()), "--cluster", house.url(run)]
+    begin(words, lambda: not cluster.experiment(name).state.finished)
+    return f"sweep {name} goes on with one more trial"
+
+
 def begin(words: Sequence[str], has_begun: Callable[[], bool]) -> None:
     """Begin a podium command that outlives this process; return when it is under way.
 
@@ -125,6 +142,10 @@ ACTIONS: Mapping[str, Action] = {
     "/server/{run}/stop": stop_server_run,
     "/sweeps/{name}/stop": stop_sweep,
     "/sweeps/{name}/resume": resume_sweep,
+    "/sweeps/{name}/add": add_trial,
+    "/sweeps/{name}/trials/{trial}/stop": stop_trial,
+    "/runs/{run}/sweeps/{name}/add": add_trial,
+    "/runs/{run}/sweeps/{name}/trials/{trial}/stop": stop_trial,
     "/runs/{run}/sweeps/{name}/stop": stop_sweep,
     "/runs/{run}/sweeps/{name}/resume": resume_sweep,
     "/models/{name}/promote": promote,

@@ -12,6 +12,7 @@ from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
+from podium.manifests.labels import BY_HAND
 from podium.report import plots
 from podium.report.leaderboard import Leaderboard, TrialRow
 from podium.sweeps.resume import is_stopped
@@ -152,7 +153,8 @@ class FollowedSweep:
         )  # fmt: skip
         return View(
             template="trial.html.jinja", title=name, figures=curves, over=has_ended(trial),
-            shown={"trial": trial, "experiment": experiment, "path": path, "metrics": measured(trial, experiment),
+            shown={"trial": trial, "by_hand": BY_HAND in trial.labels, "experiment": experiment, "path": path,
+                   "metrics": measured(trial, experiment),
                    "lines": lines[-LINES:], "cut": max(0, len(lines) - LINES),
                    "command": command_of(trial, experiment.template.primary_container)},
         )  # fmt: skip

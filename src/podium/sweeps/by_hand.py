@@ -1,0 +1,73 @@
+"""Trials whose values a person gives, in an Experiment that runs or goes on for them."""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from podium.documents import parse, read_json
+from podium.drafts import appearing
+from podium.errors import InvalidInput, suggestion
+from podium.manifests.experiment.experiment import Experiment
+from podium.search.space import Parameter
+
+ASKED = "asked"
+"""Folder in an Experiment's directory with a file for each trial that somebody has asked for."""
+
+
+def check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[str, str]:
+    """Return the values of a trial as text, in the order of the space.
+
+    Raises:
+        InvalidInput: One is missing, is not of the space, or lies outside of it: the search could not learn from it.
+    """
+    known = {parameter.name: parameter for parameter in experiment.space}
+    for name in values:
+        if name not in known:
+            raise InvalidInput(f"{experiment.name} does not search over {name!r}", suggestion(name, known))
+    if missing := [name for name in known if name not in values]:
+        raise InvalidInput(f"no value is given for {', '.join(missing)}", f"{missing[0]}=VALUE; --like TRIAL fills in")
+    return {name: _checked(parameter, str(values[name])) for name, parameter in known.items()}
+
+
+def _checked(parameter: Parameter, text: str) -> str:
+    if not parameter.numeric:
+        if text not in parameter.choices:
+            raise InvalidInput(f"{parameter.name}={text} is not among its values", suggestion(text, parameter.choices))
+        return text
+    ends = f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
+    try:
+        value = float(text)
+    except ValueError:
+        raise InvalidInput(f"{parameter.name}={text} is not a number", f"its space is {ends}") from None
+    if not parameter.low <= value <= parameter.high:
+        raise InvalidInput(f"{parameter.name}={text} lies outside of its space", f"its space is {ends}")
+    if parameter.kind == "int" and not value.is_integer():
+        raise InvalidInput(f"{parameter.name}={text} is not a whole number", f"its space is {ends}")
+    return parameter.nearest(value) if parameter.step else parameter.text(value)
+
+
+def file_of_asked(directory: Path, trial: str) -> Path:
+    """Return the file that asks for a trial of an Experiment in a directory."""
+    return directory / ASKED / f"{trial}.json"
+
+
+def ask_for(directory: Path, trial: str, values: Mapping[str, str]) -> None:
+    """Ask the process that runs an Experiment, or will, for a trial."""
+    file = file_of_asked(directory, trial)
+    file.parent.mkdir(exist_ok=True)
+    with appearing(file) as draft:
+        draft.write_text(json.dumps(dict(values)) + "\n")
+
+
+def asked_trials(directory: Path) -> dict[str, Mapping[str, str]]:
+    """Return the values of the trials that were asked for, by name, in the order of the requests."""
+    try:
+        files = sorted((directory / ASKED).glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns)
+    except FileNotFoundError:
+        return {}
+    asked: dict[str, Mapping[str, str]] = {}
+    for file in files:
+        with suppress(FileNotFoundError, InvalidInput):
+            asked[file.stem] = parse(dict[str, str], read_json(file), str(file))
+    return asked
