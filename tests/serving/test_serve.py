@@ -86,6 +86,13 @@ def tensor(array: np.ndarray, name: str, datatype: str) -> dict[str, Any]:
     return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": array.reshape(-1).tolist()}
 
 
+def test_the_first_page_has_a_form_for_each_model(server: Running) -> None:
+    page = server.http.get("/").text
+    assert re.findall(r'data-try="([^"]*)"', page) == ["/v2/models/rows/predict", "/v2/models/shapes/predict"]
+    assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
+    assert re.findall(r'(?:src|href)="(?!/|data:)[^"]*"', page) == []
+
+
 def test_health_and_metadata_are_the_protocols(server: Running) -> None:
     assert server.http.get("/v2/health/live").json() == {"live": True}
     assert server.http.get("/v2/health/ready").json() == {"ready": True}

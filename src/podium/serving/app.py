@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
 from starlette.requests import Request as Asked
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
 from podium import __version__
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.serving.figures import Figures
+from podium.serving.form import try_page
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.tensors import read_request, write_response
@@ -76,6 +77,7 @@ class Server:
             "/v2/health/ready": ("GET", self._ready),
             "/v2": ("GET", self._server),
             "/metrics": ("GET", self._metrics),
+            "/": ("GET", self._page),
         }
         for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
             paths |= {where: ("GET", self._model), f"{where}/ready": ("GET", self._model_ready),
@@ -207,6 +209,10 @@ class Server:
                 raise Refused(413, f"a request has at most {most} bytes")
             pieces.append(piece)
         return b"".join(pieces)
+
+    async def _page(self, asked: Asked) -> Response:
+        shown = {model.name: (model.now.version, model.now.predictor) for model in self._models.values()}
+        return HTMLResponse(await asyncio.to_thread(try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
         page = self._figures.page(self._models.values(), self._under_way)

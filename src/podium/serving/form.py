@@ -1,8 +1,10 @@
 """What a person fills in to try a model: a drawing, a picture, the columns of a row, a sentence."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
+from podium import __version__
 from podium.data.preprocessing import ImagePreprocessing, TablePreprocessing
 from podium.data.preprocessing.table import MISSING, UNKNOWN, TableColumn
 from podium.prediction import Predictor
@@ -41,3 +43,19 @@ class Form:
     def choices(column: TableColumn) -> list[str]:
         """Return the values that a category had in training."""
         return [value for value in column.categories if value not in (MISSING, UNKNOWN)]
+
+
+def try_page(models: Mapping[str, tuple[str, Predictor]]) -> str:
+    """Return a page on which each model can be tried.
+
+    Args:
+        models: By name its version, and what predicts.
+    """
+    from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+
+    rooms = ChoiceLoader([PackageLoader(f"podium.{room}", ".") for room in ("serving", "report")])
+    environment = Environment(loader=rooms, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    shown = [
+        {"name": name, "version": version, "form": Form.of(predictor)} for name, (version, predictor) in models.items()
+    ]
+    return environment.get_template("serve.html.jinja").render(models=shown, podium=__version__)
