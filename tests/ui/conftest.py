@@ -82,7 +82,8 @@ def models(home: Path) -> None:
 @pytest.fixture
 def stranger(home: Path) -> Iterator[httpx.Client]:
     """Asks the pages, which a server in this process answers with, without their token."""
-    pages = Pages(House(ClusterSpec.of(None), None, None), TOKEN)
+    house = House(ClusterSpec.of(None), None, None)
+    pages = Pages(house, TOKEN)
     config = uvicorn.Config(pages.app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
     server, listening = uvicorn.Server(config), config.bind_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
@@ -93,6 +94,7 @@ def stranger(home: Path) -> Iterator[httpx.Client]:
         yield client
     server.should_exit = True
     thread.join()
+    house.dashboards.close()
     listening.close()
 
 

@@ -155,6 +155,21 @@ def test_a_sweep_is_stopped_and_goes_on(
     assert len(podium.open_sweep(sweep.name).results) == 3
 
 
+def test_a_study_is_analysed_as_a_copy(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], home: Path
+) -> None:
+    sweep = podium.sweep(experiment())
+    journal = home / "cluster" / "experiments" / sweep.name / "optuna.journal"
+    before = journal.read_bytes()
+    said = visitor.post(f"/sweeps/{sweep.name}/analyse", json={}, headers=HEADERS).json()["said"]
+    found = re.search(r"http://127.0.0.1:\d+/", said)
+    assert found, said
+    studies = httpx.get(f"{found[0]}api/studies", timeout=60).json()["study_summaries"]
+    assert [study["study_name"] for study in studies] == [sweep.name]
+    assert httpx.delete(f"{found[0]}api/studies/{studies[0]['study_id']}", timeout=60).status_code == 204
+    assert journal.read_bytes() == before
+
+
 def test_a_trial_is_stopped_and_another_begun(
     visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
 ) -> None:

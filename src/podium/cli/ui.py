@@ -51,7 +51,8 @@ def ui(
 
     server = ServerOptions(host=host, namespace=namespace, token_file=None)
     token = secrets.token_urlsafe(24)
-    app = Pages(House(spec, storage, server.open if host else None), token).app
+    house = House(spec, storage, server.open if host else None)
+    app = Pages(house, token).app
     config = uvicorn.Config(app, host=address, port=port, log_level="warning", timeout_graceful_shutdown=1)
     listening = config.bind_socket()
     listening.listen()  # who reads the next line may connect at once
@@ -60,5 +61,8 @@ def ui(
     if browse:
         webbrowser.open(url)
     threading.Thread(target=load_figures, daemon=True).start()
-    with paused():
-        uvicorn.Server(config).run(sockets=[listening])
+    try:
+        with paused():
+            uvicorn.Server(config).run(sockets=[listening])
+    finally:
+        house.dashboards.close()

@@ -63,6 +63,14 @@ def resume_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str
     return f"sweep {name} goes on"
 
 
+def analyse(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+    """Open optuna-dashboard on a copy of a sweep's study."""
+    directory = house.cluster(run).directory("Experiment", name)
+    if directory is None:
+        raise InvalidInput(f"the study of {name} is not on this machine", "sweeps of this machine have theirs here")
+    return f"optuna-dashboard shows a copy of the study as of now: {house.dashboards.open(directory)}"
+
+
 def stop_trial(house: House, fields: Mapping[str, Any], *, name: str, trial: str, run: str = "") -> str:
     """End a trial that runs; it counts with what it has reported."""
     house.cluster(run).stop("Trial", trial)
@@ -142,6 +150,8 @@ ACTIONS: Mapping[str, Action] = {
     "/server/{run}/stop": stop_server_run,
     "/sweeps/{name}/stop": stop_sweep,
     "/sweeps/{name}/resume": resume_sweep,
+    "/sweeps/{name}/analyse": analyse,
+    "/runs/{run}/sweeps/{name}/analyse": analyse,
     "/sweeps/{name}/add": add_trial,
     "/sweeps/{name}/trials/{trial}/stop": stop_trial,
     "/runs/{run}/sweeps/{name}/add": add_trial,

@@ -9,6 +9,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.cluster.base import Cluster
 from podium.kfp.client import Server
 from podium.models import open_registry
+from podium.ui.dashboard import Dashboards
 from podium.ui.models import FollowedRegistry
 from podium.ui.sweeps import FollowedSweep
 
@@ -28,6 +29,7 @@ class House:
     def __init__(self, spec: ClusterSpec, storage: str | None, server: Callable[[], Server] | None) -> None:
         self.spec = spec
         self.registry = FollowedRegistry(open_registry(storage))
+        self.dashboards = Dashboards()
         self._server, self._lock = server, threading.RLock()
         self._cluster_at = lru_cache(MOST_OPEN)(lambda url: ClusterSpec.of(url).open())
         self._sweep_at = lru_cache(MOST_OPEN)(lambda url, name: FollowedSweep(self._cluster_at(url), name))

@@ -44,7 +44,13 @@ async function draw(names) {
   }
 }
 
-function tell(text, bad) { said.textContent = text; said.hidden = !text; said.className = bad ? "trouble" : ""; }
+function tell(text, bad) {
+  const link = /http:\/\/127\.0\.0\.1:\d+\//.exec(text);
+  said.replaceChildren(link ? text.slice(0, link.index) : text);
+  if (link) said.append(Object.assign(document.createElement("a"), {href: link[0], textContent: link[0], target: "_blank", rel: "noreferrer"}));
+  said.hidden = !text;
+  said.className = bad ? "trouble" : "";
+}
 
 async function ask(question) {
   const dialog = document.getElementById("ask");
