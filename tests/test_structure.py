@@ -44,7 +44,7 @@ ALLOWED: dict[str, set[str]] = {
         "search", "serving", "storage", "sweeps", "scoring", "training", "ui",
     },
     "ui": {
-        "api", "cluster", "data", "kfp", "manifests", "models", "prediction", "report", "runner", "serving", "sweeps", "training",
+        "api", "cluster", "data", "kfp", "manifests", "models", "prediction", "report", "runner", "search", "serving", "sweeps", "training",
     },
     "api": {
         "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "report",

@@ -276,6 +276,21 @@ def test_a_new_champion_takes_over_without_a_lost_request(numbers: Model, tmp_pa
     assert all(number == float(version[1:]) for version, number in answers)
 
 
+def test_a_slow_request_is_answered_by_the_new_champion(numbers: Model, tmp_path: Path) -> None:
+    with serving("numbers", "--storage", tmp_path / "store", "--follow", "0.1") as server:
+        whole = json.dumps({"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]}).encode()
+
+        def pieces() -> Iterator[bytes]:
+            yield whole[:20]
+            numbers.promote("v3")
+            while httpx.get(f"{server.url}/v2/models/numbers").json()["versions"] != ["v3"]:
+                time.sleep(0.02)
+            yield whole[20:]
+
+        answer = server.http.post("/v2/models/numbers/infer", content=pieces())
+    assert (answer.status_code, answer.json().get("model_version")) == (200, "v3")
+
+
 def test_a_pinned_version_stays(numbers: Model, tmp_path: Path) -> None:
     with serving("numbers@v1", "--storage", tmp_path / "store", "--follow", "0.1") as server:
         numbers.promote("v2")

@@ -154,9 +154,10 @@ class Server:
         return JSONResponse({"name": model.name, "ready": True})
 
     async def _infer(self, asked: Asked) -> Response:
-        model, now = self._served(asked)
+        model, _ = self._served(asked)
 
         async def answer(body: bytes) -> Response:
+            _, now = self._served(asked)  # only now: a version that is replaced while the body comes takes no request
             request = read_request(body, asked.headers.get("inference-header-content-length"))
             outputs = await now.batcher.ask(request.inputs)
             head = {"model_name": model.name, "model_version": now.version, "id": request.id or str(uuid.uuid4())}
