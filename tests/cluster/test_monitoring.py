@@ -177,7 +177,7 @@ def test_alerts_and_dashboard_name_metrics_there_are(cluster: KubernetesCluster,
 
 
 def test_alerts_say_what_to_do_in_the_docs() -> None:
-    page = (MONITORING.parents[1] / "docs/cluster.md").read_text()
+    page = (MONITORING.parents[1] / "docs/cluster-operations.md").read_text()
     for rule in rules():
         assert f"| `{rule['alert']}` |" in page
         assert rule["labels"]["severity"] in ("info", "warning", "critical")

@@ -88,7 +88,7 @@ def hand_out_key(team: str, folder: Path) -> dict[str, str]:
 
 
 def set_up(name: str, folder: Path) -> Team:
-    """Fill in a copy of the example as docs/cluster.md says, apply it, and write a project of the team."""
+    """Fill in a copy of the example as docs/cluster-teams.md says, apply it, and write a project of the team."""
     overlay = folder / "deploy" / "teams" / name
     shutil.copytree(overlay.parent / "example", overlay)
     environment = hand_out_key(name, overlay)

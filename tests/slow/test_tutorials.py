@@ -29,7 +29,7 @@ def run(words: list[str], folder: Path, given: str = "") -> str:
 
 def test_the_shell_tutorial_ends_with_a_champion(tmp_path: Path) -> None:
     printed: dict[str, str] = {}
-    for language, text in blocks("first-model-shell.md"):
+    for language, text in blocks("tutorial.md"):
         if language == "python":
             (tmp_path / text.splitlines()[0].removeprefix("# ")).write_text(text)
             continue

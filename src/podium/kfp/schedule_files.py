@@ -87,7 +87,7 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
             try:
                 documents = load_yaml(read_text(file), str(file))
             except OSError as error:
-                hint = "name a YAML file with schedules, or a directory of them; see docs/cluster.md"
+                hint = "name a YAML file with schedules, or a directory of them; see docs/cluster-operations.md"
                 raise InvalidInput(f"{file} cannot be read: {error.strerror}", hint) from error
             if file.name == FILE:
                 documents = [_of_project(Project.load(file))]
@@ -103,7 +103,7 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
                     raise InvalidInput(f"{file}: another schedule is called {schedule.name!r} too")
                 loaded[schedule.name] = schedule
     if not loaded:
-        raise InvalidInput(f"no schedule in {', '.join(map(str, paths))}", "see docs/cluster.md for an example")
+        raise InvalidInput(f"no schedule in {', '.join(map(str, paths))}", "docs/cluster-operations.md has an example")
     return list(loaded.values())
 
 

@@ -20,7 +20,7 @@ CHOICES = {"pytorchjob": "PyTorchJob", "trainjob": TRAINJOB, "job": "Job"}
 _WITH_WORKERS = "job_kind=pytorchjob or job_kind=trainjob, or no workers"
 _FIT = (
     "install Kubeflow Trainer 2.2 or later, or set workers=0, or, where the training operator has the template of "
-    "deploy/training-operator, job_kind=pytorchjob (docs/cluster.md)"
+    "deploy/training-operator, job_kind=pytorchjob (docs/cluster-teams.md)"
 )
 
 

@@ -111,7 +111,7 @@ def workers_outlive_the_master(job: Workload) -> Iterator[Violation]:
 def workers_need_an_init_image(job: Workload) -> Iterator[Violation]:
     if job.kind == "PyTorchJob" and job.replica("Worker"):
         hint = "on a cluster without internet, load the operator's --pytorch-init-container-image; "
-        hint += "where Pod Security is restricted, see docs/cluster.md"
+        hint += "where Pod Security is restricted, see docs/cluster-teams.md"
         where = f"{job.replicas_path}.Worker"
         yield Violation("Workers start after an init container", where, hint)
 

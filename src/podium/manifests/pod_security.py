@@ -25,30 +25,30 @@ INIT_CONTAINER = "init-pytorch"
 
 INIT_HINT = (
     "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
-    "deploy/training-operator (docs/cluster.md), or launch a TrainJob (job_kind=trainjob), or no Workers"
+    "deploy/training-operator (docs/cluster-teams.md), or launch a TrainJob (job_kind=trainjob), or no Workers"
 )
 
 COLLECTOR = "metrics-logger-and-collector"
 """What Katib adds to the pods of trials for StdOut and File (katib v0.19.0: pkg/webhook/v1beta1/pod)."""
 
 COLLECTOR_HINT = (
-    "apply deploy/katib (docs/cluster.md), or set init.controller.injectSecurityContext: true in katib-config, and "
-    "runAsUser in the pods of trials"
+    "apply deploy/katib (docs/cluster-teams.md), or set init.controller.injectSecurityContext: true in katib-config, "
+    "and runAsUser in the pods of trials"
 )
 
 SUGGESTION_CONTAINER = "suggestion"
 """Where Katib asks an algorithm (katib v0.19.0: pkg/controller.v1beta1/consts)."""
 
 SUGGESTION_HINT = (
-    "apply deploy/katib (docs/cluster.md), or give the suggestions in katib-config a securityContext with runAsUser "
-    "(kubeflow/katib#2613)"
+    "apply deploy/katib (docs/cluster-teams.md), or give the suggestions in katib-config a securityContext with "
+    "runAsUser (kubeflow/katib#2613)"
 )
 
 EARLY_STOPPING_CONTAINER = "early-stopping"
 """What Katib adds to the suggestion service of an Experiment with spec.earlyStopping; its configuration has no
 field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, type EarlyStoppingConfig)."""
 
-EARLY_STOPPING_HINT = "apply deploy/katib (docs/cluster.md), or take earlyStopping out of the Experiment"
+EARLY_STOPPING_HINT = "apply deploy/katib (docs/cluster-teams.md), or take earlyStopping out of the Experiment"
 
 _HARMLESS = {"NET_BIND_SERVICE"}
 _VOLUMES = {

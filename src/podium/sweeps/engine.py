@@ -130,7 +130,7 @@ class Engine:
         if self._cluster.has_katib:
             raise Conflict(
                 "Katib is installed on this cluster: two engines would run the same Experiments",
-                "docs/migrate.md says how podium takes over from Katib, with the Experiments that run",
+                "docs/cluster-sweeps.md says how podium takes over from Katib, with the Experiments that run",
             )
 
     def _leads(self) -> bool:
