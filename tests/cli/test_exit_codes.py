@@ -1,5 +1,6 @@
 """The table of exit codes in docs/commands.md, held against every command that takes a file."""
 
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -123,6 +124,19 @@ def test_no_server_is_said_in_a_plain_sentence(
     assert message.endswith(("Connection refused", "not known", "in name resolution"))
     assert not any(word in err for word in ("Pool", "Errno", "urllib3", "Error(", "Max retries"))
     assert hint.startswith("hint: give --host or set KF_PIPELINES_ENDPOINT")
+
+
+def test_a_taken_port_is_said_in_a_plain_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        code, out, err = typed(["ui", "--port", str(port)], monkeypatch, capsys)
+    assert (code, out) == (1, "")
+    assert err.splitlines() == [
+        f"error: port {port} of 127.0.0.1 cannot be listened on: Address already in use",
+        "hint: --port takes another, --port 0 a free one",
+    ]
 
 
 def test_a_server_of_something_else_is_reported_in_seconds(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 import shlex
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -12,7 +13,7 @@ import click
 
 import podium
 from podium.cli.completion import run_names
-from podium.errors import InvalidInput
+from podium.errors import InvalidInput, PodiumError
 from podium.settings import STORAGE
 from podium.terminal import echo
 
@@ -227,6 +228,21 @@ def server_options(command: F) -> F:
         return command(*args, server=ServerOptions(host=host, namespace=namespace, token_file=token_file), **given)
 
     return with_server  # type: ignore[return-value]
+
+
+def listen(address: str, port: int) -> socket.socket:
+    """Return a socket that listens on an address already.
+
+    Raises:
+        PodiumError: The port is taken, or the address is not this machine's.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        return socket.create_server((address, port), family=family, backlog=2048)
+    except OSError as error:
+        why = str(error.strerror).partition(" (while")[0]  # create_server repeats the address
+        problem = f"port {port} of {address} cannot be listened on: {why}"
+        raise PodiumError(problem, "--port takes another, --port 0 a free one") from None
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from podium.cli.options import STORAGE
+from podium.cli.options import STORAGE, listen
 from podium.errors import InvalidInput, PodiumError
 from podium.heartbeat import paused
 from podium.terminal import echo
@@ -62,12 +62,11 @@ def serve(
         echo(f"serving {model.name} {model.now.version}", err=True)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     app = Server(served, token=token, limits=limits, follow=follow).app
-    config = uvicorn.Config(app, host=host, port=port, log_level="warning", ssl_certfile=tls_cert, ssl_keyfile=tls_key,
+    config = uvicorn.Config(app, log_level="warning", ssl_certfile=tls_cert, ssl_keyfile=tls_key,
                             timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
-    listening = config.bind_socket()
+    listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    listening.listen(2048)  # who reads the next line may connect at once
     scheme = "https" if tls_cert else "http"
     echo(f"listening on {scheme}://{host}:{listening.getsockname()[1]}/v2", err=True)
     with paused():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import ServerOptions, cluster_options
+from podium.cli.options import ServerOptions, cluster_options, listen
 from podium.errors import PodiumError
 from podium.heartbeat import paused
 from podium.settings import STORAGE
@@ -53,9 +53,8 @@ def ui(
     token = secrets.token_urlsafe(24)
     house = House(spec, storage, server.open if host else None)
     app = Pages(house, token).app
-    config = uvicorn.Config(app, host=address, port=port, log_level="warning", timeout_graceful_shutdown=1)
-    listening = config.bind_socket()
-    listening.listen()  # who reads the next line may connect at once
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    listening = listen(address, port)  # who reads the next line may connect at once
     url = f"http://{address}:{listening.getsockname()[1]}/?token={token}"
     echo(f"look at {url}", err=True)
     if browse:
