@@ -63,6 +63,7 @@ pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	@$(COMPILE) -c requirements.txt --overrides $(VENV)/not-in-steps.txt --group build pyproject.toml \
 	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt
 	@$(COMPILE) --group sbom -o scripts/sbom/requirements-sbom.txt
+	@$(COMPILE) -c requirements-dev.txt --group docs -o requirements-docs.txt
 
 # Any builder with the options of `docker build`: podman build, buildah bud.
 BUILD ?= docker build
@@ -111,9 +112,17 @@ golden: $(STAMP) ## write the compiled pipelines that tests compare with; review
 API = podium.api.jobs podium.api.plots podium.prediction podium.models podium.api.training podium.runner.run \
   podium.runner.runs podium.trainer.kit podium.data.dataset podium.data.artifact podium.errors
 
-docs: $(STAMP) ## write the reference of the Python API from its docstrings: build/docs/podium.html
-	@$(BIN)/pdoc -d google --no-show-source --no-include-undocumented -o build/docs podium '!podium[.]' $(API)
-	@echo build/docs/podium.html
+DOCS := $(VENV)/.docs-installed
+
+$(DOCS): $(STAMP) requirements-docs.txt
+	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --require-hashes -r requirements-docs.txt
+	@touch $@
+
+docs: $(DOCS) ## build the site from docs/ and the reference of the Python API from its docstrings: build/docs/index.html
+	@scripts/stage-docs build/docs-source
+	@$(BIN)/pdoc -d google --no-show-source --no-include-undocumented -o build/docs-source/api podium '!podium[.]' $(API)
+	@$(BIN)/zensical build --clean --strict
+	@echo build/docs/index.html
 
 clean: ## remove build outputs, caches and podium-work
-	rm -rf podium-work local_outputs build *.egg-info src/*.egg-info .pytest_cache .ruff_cache .mypy_cache
+	rm -rf podium-work local_outputs build .cache *.egg-info src/*.egg-info .pytest_cache .ruff_cache .mypy_cache

@@ -1,9 +1,14 @@
 """What users read is held against the command line."""
 
+import ast
 import re
 import shlex
+import tomllib
+from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
@@ -67,10 +72,73 @@ def test_every_command_shown_in_the_docs_parses(page: Path) -> None:
             pass
 
 
+@cache
+def anchors(page: Path) -> set[str]:
+    """Return the anchors that GitHub gives to the headings of a page."""
+    text = re.sub(r"^```.*?^```$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    found: list[str] = []
+    for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
+        words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).lower()
+        found.append(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
+    repeated = {f"{slug}-{number}" for slug, count in Counter(found).items() for number in range(1, count)}
+    return {*found, *repeated}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_relative_link_leads_somewhere(page: Path) -> None:
-    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text()):
-        assert (page.parent / target).exists(), f"{page.name} links to {target}"
+    for target, anchor in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+        file = (page.parent / target).resolve() if target else page
+        assert file.exists(), f"{page.name} links to {target}"
+        if anchor:
+            assert anchor in anchors(file), f"{page.name} links to {target}#{anchor}"
+
+
+def pages_in(navigation: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the pages of a navigation and of what lies below its headings, in order."""
+    for entry in navigation:
+        for below in entry.values():
+            yield from [below] if isinstance(below, str) else pages_in(below)
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    site = tomllib.loads((ROOT / "zensical.toml").read_text())["project"]
+    listed = [name for name in pages_in(site["nav"]) if name.endswith(".md")]
+    assert sorted(listed) == sorted(page.name for page in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_start_page_links_to_every_other_page() -> None:
+    linked = set(re.findall(r"\]\((\w[\w-]+\.md)", (ROOT / "docs/index.md").read_text()))
+    assert {page.name for page in (ROOT / "docs").glob("*.md")} - linked == {"index.md"}
+
+
+def test_pages_that_code_and_manifests_name_are_there() -> None:
+    folders = ("src/podium", "trainer", "components", "pipelines", "deploy", "scripts", "tests", "benchmarks")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in ("", ".py", ".yaml")]
+    files += [*ROOT.glob("deploy/teams/example/*.example"), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+    named = {
+        name for path in files if path.is_file() for name in re.findall(r"(?<!\w/)docs/[\w-]+\.md", path.read_text())
+    }
+    assert "docs/cluster-teams.md" in named
+    assert {name for name in named if not (ROOT / name).exists()} == set()
+
+
+def literals() -> str:
+    """Return every text in the source: of a formatted one the parts that stand in it."""
+    files = [path for folder in ("src/podium", "trainer") for path in (ROOT / folder).rglob("*.py")]
+    nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())))
+    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def test_messages_in_troubleshooting_are_those_of_the_source() -> None:
+    blocks = re.findall(
+        r"^```text\n(.*?)^```$", (ROOT / "docs/troubleshooting.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    lines = [line.removeprefix("hint: ").removeprefix("error: ") for block in blocks for line in block.splitlines()]
+    assert len(lines) > 30
+    source = literals()
+    for line in lines:  # words in capitals are the reader's own; podium puts sentences together at their ends
+        parts = re.split(r"[.:,;] | \(|'?\b[A-Z_]{2,}\b'?", line)
+        assert all(part.strip(' .=;:,"') in source for part in parts), line
 
 
 def test_every_command_is_in_the_docs() -> None:
