@@ -144,7 +144,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, directory: Path) -> "RunRecord":
-        """Read the record of a run, which was killed if it says running but no process of it lives.
+        """Read the record of a run, which was stopped or killed if it says running but no process of it lives.
 
         Raises:
             NotFound: There is none, or it was deleted.
@@ -165,7 +165,7 @@ class RunRecord:
             raise InvalidInput(f"{path} is damaged: it names {what}", hint)
         if record.state == "running" and not is_locked(directory):
             written_last = max(file.stat().st_mtime for file in (path, *directory.glob("logs/*.log")))
-            record.close("killed", written_last)
+            record.close("stopped" if (directory / STOP).exists() else "killed", written_last)
         return record
 
     def save(self) -> None:
