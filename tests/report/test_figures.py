@@ -30,7 +30,7 @@ SWEEP = {
 
 @pytest.fixture(scope="module")
 def figures() -> dict[str, Any]:
-    texts = plots.of_sweep(SWEEP) | plots.learning_curves(ROWS, ["accuracy"], ["t1"], "t12", "validation")
+    texts = plots.of_sweep(SWEEP) | plots.learning_curves(ROWS, {"accuracy": True}, ["t1"], "t12", "validation")
     texts |= {"confusion": plots.confusion_matrix([[5, 1], [2, 9]], ["a", "b"]), "fit": plots.fit(POINTS)}
     texts["residuals"] = plots.residuals(POINTS)
     return {name: json.loads(text, parse_constant=pytest.fail) for name, text in texts.items()}

@@ -2,6 +2,7 @@
 
 import shlex
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 from podium.api.best import model_of
 from podium.api.trials import failed, lines_of, measured
 from podium.cluster.base import Cluster
-from podium.documents import write_file
+from podium.documents import MAX_JSON, load_json, parse, write_file
+from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial
 from podium.manifests.experiment.shell import join
 from podium.metrics import number
 from podium.report import Failure, SweepPage, render_sweep
 from podium.report.page import SHOWN_FAILURES
 from podium.settings import Settings
+from podium.storage import connect
 from podium.sweeps.resume import is_stopped
 from podium.training.follow import read_metrics
 from podium.training.handover import TrialTable
@@ -54,8 +57,19 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
         state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
         command=command_of(best, experiment.template.primary_container) if best else "",
+        trained_with=_environment(model_of(best) or "") if best else {},
         failures=[_failure(cluster, trial, said=at < SHOWN_FAILURES) for at, trial in enumerate(failed(trials))],
     )  # fmt: skip
+
+
+def _environment(model: str) -> dict[str, Any]:
+    """Return what a trial's trainer recorded of versions and hardware; nothing if it recorded none, or is gone."""
+    if not model:
+        return {}
+    with suppress(PodiumError):
+        name = f"{model}/environment.json"
+        return parse(dict[str, Any], load_json(connect(model).get("environment.json", limit=MAX_JSON + 1), name), name)
+    return {}
 
 
 def _table(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], best: Trial | None) -> dict[str, Any]:

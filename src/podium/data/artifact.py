@@ -112,8 +112,18 @@ def load(uri: str | Path, part: str) -> Split:
         name: _map(home, info.inputs[name], described.dtype, (info.count, *described.shape))
         for name, described in whole.inputs.items()
     }
-    target = _map(home, info.target, whole.target.dtype, (info.count, *whole.target.shape))
-    return Split(inputs=inputs, target=target, name=part, info=whole)
+    return Split(inputs=inputs, target=load_target(uri, part), name=part, info=whole)
+
+
+def load_target(uri: str | Path, part: str) -> Array:
+    """Map the target of one part, [n, …], without its inputs.
+
+    Raises:
+        NotFound, InvalidInput, Damaged: As load.
+    """
+    whole = describe(uri)
+    info = whole.parts[part]
+    return _map(_home(uri, whole, part), info.target, whole.target.dtype, (info.count, *whole.target.shape))
 
 
 def load_hashes(uri: str | Path, name: str) -> Array | None:

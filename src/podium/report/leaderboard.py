@@ -2,11 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 from podium import notebook
 from podium.tables import Row, table
 from podium.terminal import Styled
+
+GOOD = ("Succeeded", "EarlyStopped")
+"""States of a trial with a result."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,12 @@ class Leaderboard:
         ]  # fmt: skip
         names = [parameter["name"] for parameter in document["parameters"]]
         return cls(rows=rows, parameters=names, metrics=[metric], best=document.get("best") or "")
+
+    @property
+    def ranks(self) -> list[int | None]:
+        """Rank of each row, the best 1; none for a trial without a result, wherever its row is."""
+        objective, at = self.metrics[0], count(1)
+        return [next(at) if row.state in GOOD and row.metrics.get(objective) is not None else None for row in self.rows]
 
     @property
     def heads(self) -> list[str]:

@@ -9,12 +9,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
-from typing import Any
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any
 
 from podium import __version__
 from podium.report import plots
 from podium.report.leaderboard import Leaderboard
-from podium.text import brief, figure
+from podium.text import brief, counted, duration, figure
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +56,31 @@ class SweepPage:
     command: str = ""
     """The command that trains as the best trial did."""
 
+    trained_with: Mapping[str, Any] = field(default_factory=dict)
+    """Versions and hardware that the best trial recorded."""
+
     failures: Sequence[Failure] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """A step of a run, as long as it took."""
+
+    title: str
+    state: str
+    seconds: float
 
 
 SHOWN_FAILURES = 10
 """Trials without a result whose last lines are shown."""
+
+MOST_CLASSES = 60
+"""With more classes there is no confusion matrix, and the table of classes ends: the file would grow beyond measure."""
+
+PACKAGES = ("podium", "python", "torch", "onnxruntime", "numpy")
+
+SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
+"""Where complete() puts them into the report that the last step wrote."""
 
 
 def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
@@ -71,12 +95,14 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     """
     sweep, test, metric = evaluation["sweep"], evaluation["test"], evaluation["metric"]["name"]
     candidates = [candidate["name"] for candidate in evaluation["candidates"]]
-    figures = plots.of_sweep(sweep) if sweep else {}
+    figures = plots.of_sweep(sweep) | plots.of_times(sweep) if sweep else {}
     rows = [*(sweep["trials"] if sweep else []),
             *(candidate for candidate in evaluation["candidates"] if candidate["kind"] != "trial")]  # fmt: skip
-    metrics = [metric, *([sweep["objective"]["metric"]] if sweep else [])]
+    metrics = {metric: evaluation["metric"]["maximize"]}
+    if sweep:
+        metrics.setdefault(sweep["objective"]["metric"], sweep["objective"]["maximize"])
     figures |= plots.learning_curves(rows, metrics, candidates, evaluation["winner"]["name"], "validation")
-    if test["confusion"]:
+    if test["confusion"] and len(test["confusion"]) <= MOST_CLASSES:
         figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
     for at, points in enumerate(test["points"], 1):
         figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
@@ -84,6 +110,8 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
         measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
+        data=evaluation.get("data"), most_classes=MOST_CLASSES, slot=SLOT,
+        versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
     )  # fmt: skip
 
 
@@ -96,26 +124,63 @@ def render_sweep(page: SweepPage) -> str:
     sweep = page.table
     best = next((row for row in sweep["trials"] if row["name"] == sweep["best"]), None)
     figures = plots.of_sweep(sweep) if best else {}
+    figures |= plots.of_times(sweep)
+    objective = sweep["objective"]
     named = [sweep["best"]] if best else []
-    figures |= plots.learning_curves(sweep["trials"], [sweep["objective"]["metric"]], named, sweep["best"])
+    directions = {objective["metric"]: objective["maximize"]}
+    figures |= plots.learning_curves(sweep["trials"], directions, named, sweep["best"])
     return _page(
         "sweep.html.jinja", figures, page=page, sweep=sweep, best=best, leaderboard=Leaderboard.read(sweep),
         counts=Counter(row["state"] for row in sweep["trials"]), failures=page.failures[:SHOWN_FAILURES],
+        versions=versions(page.trained_with, {}),
     )  # fmt: skip
 
 
+def complete(report: str, steps: Sequence[Step], command: str) -> str:
+    """Put what only the runner knows into the report of a run: how long each step took, and the command.
+
+    Args:
+        report: As the last step wrote it, while it did not know its own end.
+        command: Empty where it is not known.
+    """
+    total = sum(step.seconds for step in steps) or 1.0
+    ends = [0.0, *accumulate(step.seconds for step in steps)]
+    bars = [(100 * begin / total, 100 * step.seconds / total) for begin, step in zip(ends, steps, strict=False)]
+    shown = (
+        _environment()
+        .get_template("steps.html.jinja")
+        .render(steps=list(zip(steps, bars, strict=True)), total=ends[-1], command=command)
+    )
+    return report.replace(SLOT, shown, 1)
+
+
+def versions(trained: Mapping[str, Any], evaluated: Mapping[str, str]) -> list[tuple[str, str, str]]:
+    """Return name, value in the training and value in the evaluation of what was recorded of both, packages first."""
+    single = {name: value for name, value in trained.items() if isinstance(value, str | int | float)}
+    names = [name for name in PACKAGES if name in single or name in evaluated]
+    names += [name for name in (*single, *evaluated) if name not in names]
+    return [(name, str(single.get(name, "")), evaluated.get(name, "")) for name in dict.fromkeys(names)]
+
+
 def _page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
+    notes = {name: json.loads(text)["layout"].get("meta", {}).get("note", "") for name, text in figures.items()}
+    return _environment().get_template(template).render(
+        **shown, figures=_embedded(figures), drawn=figures.keys(), notes=notes, plotly=_plotly(),
+        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
+    )  # fmt: skip
+
+
+def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
         loader=PackageLoader("podium.report", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
-    environment.filters |= {"share": share, "number": brief, "figure": figure, "chance": chance}
-    return environment.get_template(template).render(
-        **shown, figures=_embedded(figures), drawn=figures.keys(), plotly=_plotly(),
-        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
-    )  # fmt: skip
+    environment.filters |= {
+        "share": share, "number": brief, "figure": figure, "chance": chance, "counted": counted, "duration": duration,
+    }  # fmt: skip
+    return environment
 
 
 def _baseline(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:

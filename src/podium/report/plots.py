@@ -6,7 +6,9 @@ They are written as they are drawn, by plotly.js: plotly's Python classes take s
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -17,8 +19,58 @@ Figure = dict[str, Any]
 ENOUGH = 10
 """Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
 
-BLUE, GOLD, GRAY, PALE, RED = "#2f73bd", "#d99a1c", "#9aa3ad", "#b9c3cc", "#d64545"
-"""Colors that stand out on white and on black."""
+BLUE, GOLD, GRAY, PALE, RED, GREEN, PURPLE = (
+    "#2f73bd", "#b8801a", "#7f8993", "#b9c3cc", "#d64545", "#2f9153", "#9066c0"
+)  # fmt: skip
+"""Colors that stand out on white and on black; PALE alone is meant to stay behind."""
+
+STATES = {
+    "Succeeded": (BLUE, ""), "EarlyStopped": (GOLD, "/"), "Failed": (RED, "x"), "MetricsUnavailable": (PURPLE, "\\"),
+    "Running": (GREEN, "."), "Killed": (GRAY, "-"),
+}  # fmt: skip
+"""Color of a state and the pattern that tells it without color."""
+
+FAR, FEWEST = 3.0, 8
+"""Values worse than the quartile by so many interquartile ranges are left off an axis, if there are so many values."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """The part of an axis that a figure shows, and how many values lie beyond it."""
+
+    low: float
+    high: float
+    outside: int
+    below: bool
+    """Whether those lie below it, else above."""
+
+    @property
+    def said(self) -> str:
+        """What the figure says below its axis."""
+        return f"{self.outside} worse {'value lies' if self.outside == 1 else 'values lie'} " + (
+            "below" if self.below else "above"
+        )
+
+
+def window(values: Iterable[float | None], *, maximize: bool) -> Window | None:
+    """Return what an axis should show so that a few bad values do not flatten all others; None for everything."""
+    known = sorted(value for value in values if value is not None and math.isfinite(value))
+    if len(known) < FEWEST:
+        return None
+    first, third = _quantile(known, 0.25), _quantile(known, 0.75)
+    reach = FAR * (third - first)
+    kept = [value for value in known if (value >= first - reach if maximize else value <= third + reach)]
+    margin = 0.06 * (kept[-1] - kept[0])
+    if len(kept) == len(known) or not margin:  # without a margin the rest is one value, and nothing gets flat
+        return None
+    return Window(low=kept[0] - margin, high=kept[-1] + margin, outside=len(known) - len(kept), below=maximize)
+
+
+def _quantile(ordered: Sequence[float], share: float) -> float:
+    at = share * (len(ordered) - 1)
+    low = math.floor(at)
+    high = min(low + 1, len(ordered) - 1)
+    return ordered[low] + (at - low) * (ordered[high] - ordered[low])
 
 
 def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
@@ -29,6 +81,49 @@ def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
 def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures history and coordinates of a sweep as plotly JSON."""
     return {"history": _json(history(sweep)), "coordinates": _json(coordinates(sweep))}
+
+
+def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """Return the figure ``times`` of a sweep as plotly JSON; nothing if no trial's start is known."""
+    known = [row for row in sweep["trials"] if row.get("started")]
+    return {"times": _json(times(known))} if known else {}
+
+
+def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
+    """Return when each trial ran: a bar from its start to its end, in start order; trials side by side ran together.
+
+    Args:
+        rows: Trials with their ``started``; one without ``ended`` lasts as long as its ``seconds``.
+    """
+    traces = []
+    for state in dict.fromkeys([*STATES, *(row["state"] for row in rows)]):
+        own = [row for row in rows if row["state"] == state]
+        color, pattern = STATES.get(state, (GRAY, ""))
+        seconds = [_lasted(row) for row in own]
+        traces.append({
+            "type": "bar", "orientation": "h", "name": state, "y": [row["number"] for row in own],
+            "base": [_utc(row["started"]) for row in own], "x": [1000 * lasted for lasted in seconds],
+            "marker": {"color": color, "line": {"color": color, "width": 1},
+                       "pattern": {"shape": pattern, "fgcolor": "#fff", "size": 6}},
+            "customdata": [[row["name"], f"{lasted:.1f} s"] for row, lasted in zip(own, seconds, strict=True)],
+            "hovertemplate": "%{customdata[0]}<br>from %{base|%H:%M:%S}, %{customdata[1]}<extra>" + state + "</extra>",
+        })  # fmt: skip
+    traces = [trace for trace in traces if trace["x"]]
+    most = max(row["number"] for row in rows)
+    number = _each_one("trial, in start order", most) | {"range": [most + 0.6, 0.4], "showgrid": False}
+    return _figure(traces, height=min(900, 150 + 22 * most), barmode="overlay", bargap=0.25, showlegend=True,
+                   xaxis=_titled("time (UTC)", type="date"), yaxis=number)  # fmt: skip
+
+
+def _lasted(row: Mapping[str, Any]) -> float:
+    if not row.get("ended"):
+        return float(row["seconds"] or 0.0)
+    return (datetime.fromisoformat(row["ended"]) - datetime.fromisoformat(row["started"])).total_seconds()
+
+
+def _utc(moment: str) -> str:
+    """Return a time as plotly.js reads it, which takes every time for one of UTC."""
+    return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
 def of_importance(sweep: Mapping[str, Any]) -> dict[str, str]:
@@ -51,7 +146,9 @@ def history(sweep: Mapping[str, Any]) -> Figure:
     markers = {"type": "scatter", "x": numbers, "y": [row["value"] for row in rows], "mode": "markers", "name": "trial",
                "text": texts, "marker": {"color": BLUE, "size": 9},
                "hovertemplate": "%{y:.4g}<br>%{text}<extra>trial %{x}</extra>"}  # fmt: skip
-    return _figure([lines, markers], xaxis=_each_one("trial, in start order", len(rows)), yaxis=_titled(metric))
+    shown = window([row["value"] for row in rows], maximize=maximize)
+    return _figure([lines, markers], xaxis=_each_one(_noted("trial, in start order", shown), len(rows)),
+                   **_windowed(metric, shown))  # fmt: skip
 
 
 def coordinates(sweep: Mapping[str, Any]) -> Figure:
@@ -129,13 +226,13 @@ def bars(shares: Mapping[str, float]) -> Figure:
 
 
 def learning_curves(
-    rows: Sequence[Mapping[str, Any]], metrics: Sequence[str], stressed: Sequence[str], winner: str, part: str = ""
+    rows: Sequence[Mapping[str, Any]], metrics: Mapping[str, bool], stressed: Sequence[str], winner: str, part: str = ""
 ) -> dict[str, str]:
     """Return the figure ``curves``, a metric by epoch for each row that recorded it; nothing if none did.
 
     Args:
         rows: Trials and trainings, each with its ``epochs``.
-        metrics: The first of them that any row recorded is drawn.
+        metrics: The first of them that any row recorded is drawn; whether more is better.
         stressed: Names of rows that stand out.
         winner: Name of the row that stands out most.
         part: The dataset's, on which the metric was measured, where that is known.
@@ -155,7 +252,9 @@ def learning_curves(
             "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
         })  # fmt: skip
     longest = max(len(row["epochs"]) for row in rows)
-    figure = _figure(traces, xaxis=_each_one("epoch", longest), yaxis=_titled(f"{part} {metric}".strip()))
+    shown = window([value for trace in traces for value in trace["y"]], maximize=metrics[metric])
+    figure = _figure(traces, xaxis=_each_one(_noted("epoch", shown), longest),
+                     **_windowed(f"{part} {metric}".strip(), shown))  # fmt: skip
     return {"curves": _json(figure)}
 
 
@@ -227,6 +326,19 @@ def _titled(title: str, **axis: Any) -> dict[str, Any]:
     return {"title": {"text": title}, **axis}
 
 
+def _windowed(title: str, shown: Window | None) -> dict[str, Any]:
+    """Return the layout of an upright axis that shows a part of itself, with room below for what is said of it."""
+    if shown is None:
+        return {"yaxis": _titled(title)}
+    margin = {"l": 60, "r": 20, "t": 30, "b": 68}
+    return {"yaxis": _titled(title, range=[shown.low, shown.high]), "margin": margin, "meta": {"note": shown.said}}
+
+
+def _noted(title: str, shown: Window | None) -> str:
+    """Return the title of an axis with what lies outside on a line below: wherever the figure goes, it goes along."""
+    return f"{title}<br>{shown.said}" if shown else title
+
+
 def _each_one(title: str, count: int) -> dict[str, Any]:
     """Return an axis of whole numbers from 1, all of them written out if they are few."""
     return _titled(title, dtick=1) if count <= 20 else _titled(title)
@@ -235,7 +347,7 @@ def _each_one(title: str, count: int) -> dict[str, Any]:
 def _figure(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
     return {"data": list(traces), "layout": {
         "template": _template(), "height": 320, "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
-        "font": {"family": "system-ui, sans-serif"}, "legend": {"orientation": "h", "y": 1.15}, **layout,
+        "font": {"family": "system-ui, sans-serif"}, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}, **layout,
     }}  # fmt: skip
 
 

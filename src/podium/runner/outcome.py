@@ -8,6 +8,7 @@ from typing import Any
 
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
+from podium.report import Step, complete
 from podium.report.leaderboard import Leaderboard
 from podium.runner.record import RunRecord
 from podium.storage import local_path
@@ -66,10 +67,16 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
 
 
 def _report(run: RunRecord) -> str:
-    """Copy the report into the run's directory and return its path; empty, with a warning, if that fails."""
+    """Write the report, now with steps and command, into the run's directory; empty, with a warning, if that fails.
+
+    Returns:
+        Its path.
+    """
     target = run.directory / "report.html"
+    steps = [Step(title=step.title, state=step.state, seconds=step.elapsed) for step in run.steps.values()]
     try:
-        target.write_bytes(_artifact(run, "promote-best", "report").read_bytes())
+        written = _artifact(run, "promote-best", "report").read_text()
+        target.write_text(complete(written, steps, "" if run.words is None else run.command({})))
     except OSError as error:
         _log.warning(f"warning: run {run.id} succeeded, but {target} cannot be written: {error.strerror}")
         return ""

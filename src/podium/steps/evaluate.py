@@ -1,15 +1,19 @@
 """Choose the best candidate on the validation part, then score it alone on the test part."""
 
 import math
+import platform
 import tempfile
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.data.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
+from podium.documents import read_json
 from podium.errors import require
-from podium.identity import current_run
+from podium.identity import code_version, current_run
 from podium.models.document import sha256_of
 from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction.directory import fetch_model, model_files
@@ -19,6 +23,7 @@ from podium.text import figure
 from podium.training.base import say
 from podium.training.examples import regression_points, worst_examples
 from podium.training.handover import (
+    DataSummary,
     EvaluatedDataset,
     Evaluation,
     MetricChoice,
@@ -33,6 +38,9 @@ from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
 from podium.training.trained import TrainedMetrics, check_data
+
+ENVIRONMENT = "environment.json"
+"""File of a model directory: versions and hardware of its training."""
 
 __all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 
@@ -144,13 +152,32 @@ def evaluate(
             examples=worst_examples(info, tested.part, scores, tested.items),
             points=regression_points(scores) if info.kind == "regression" else [],
         ),
-        sweep=sweep,
+        sweep=sweep, data=_summary(data, info, tested.part), trained_with=tested.environment,
+        evaluated_with=_versions(),
     ).write(Path(evaluation))  # fmt: skip
     metrics = {**scores.metrics, **{f"validation_{name}": value for name, value in winner.scores.metrics.items()}}
     metadata = {"origin": winner.origin.kind, "name": winner.origin.name, "uri": winner.origin.uri, **metrics}
     return EvaluationResult(
         winner=winner.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics, metadata=metadata
     )
+
+
+def _summary(data: str | Path, info: "DatasetInfo", test: "Split") -> DataSummary:
+    from podium.data.artifact import load_target
+
+    targets = {"test": test.target}
+    if info.kind == "regression":
+        targets |= {name: load_target(data, name) for name in ("train", "validation")}
+    return DataSummary.of(info, targets)
+
+
+def _versions() -> dict[str, str]:
+    """Return the versions of what scores: another onnxruntime may round otherwise."""
+    versions = {"podium": code_version(), "python": platform.python_version()}
+    for name in ("numpy", "onnxruntime"):
+        with suppress(PackageNotFoundError):  # a build for a GPU has another name
+            versions[name] = version(name)
+    return versions
 
 
 def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
@@ -211,6 +238,9 @@ class _Tested:
     etags: dict[str, str]
     """Etag of each at that time."""
 
+    environment: dict[str, Any]
+    """What its training recorded of versions and hardware; empty if it recorded nothing."""
+
     part: "Split"
     """The test part."""
 
@@ -242,6 +272,7 @@ def _test(
         directory = Path(scratch, winner.name)
         entries = fetch_model(winner.uri, model_files(winner.uri), directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
+        recorded = read_json(directory / ENVIRONMENT) if ENVIRONMENT in files else {}
         scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS,
                         fresh=fresh, directory=directory)  # fmt: skip
     write_test_items(held_out, predictions)
@@ -250,7 +281,10 @@ def _test(
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
     etags = {name: entry.etag for name, entry in entries.items()}
-    return _Tested(scores=scores, files=files, etags=etags, part=part, items=np.flatnonzero(fresh))
+    environment = recorded if isinstance(recorded, dict) else {}  # a trainer of one's own may write what it likes
+    return _Tested(
+        scores=scores, files=files, etags=etags, environment=environment, part=part, items=np.flatnonzero(fresh)
+    )
 
 
 def _score(

@@ -1,7 +1,7 @@
 """What one step writes for the next: ``evaluation.json`` and the table of trials, written and read by one class."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -14,6 +14,8 @@ from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from podium.data.schema import DatasetInfo
     from podium.scoring import Scores
 
@@ -123,6 +125,90 @@ class EvaluatedDataset:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetRange:
+    """How the numbers of a regression's target are spread in a part."""
+
+    mean: float
+    median: float
+    minimum: float
+    maximum: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartSummary:
+    """A part of the dataset, as a report shows it."""
+
+    name: str
+    """``train``, ``validation`` or ``test``."""
+
+    items: int
+    class_counts: list[int] = field(default_factory=list)
+    """Items of each class, in the order of the classes; empty for regression."""
+
+    target: list[TargetRange] = field(default_factory=list)
+    """Of each number of a regression's target; empty for classification."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSummary:
+    """A column of a table."""
+
+    name: str
+    kind: str
+    """``number`` or ``category``."""
+
+    categories: int
+    missing: int
+    """How many values the source did not have."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSummary:
+    """What a report shows of the data beyond their names: not part of a version's metadata, which stays small."""
+
+    split: str
+    """How the items were divided."""
+
+    parts: list[PartSummary]
+    columns: list[ColumnSummary]
+    """Of all tables among the inputs."""
+
+    @classmethod
+    def of(cls, info: "DatasetInfo", targets: Mapping[str, "np.ndarray"]) -> Self:
+        """Summarize a dataset: classes were counted when it was prepared, a regression's numbers are looked at here.
+
+        Args:
+            targets: Target of each part, of a regression.
+        """
+        from podium.data.schema import PARTS
+
+        return cls(
+            split=info.split,
+            parts=[
+                PartSummary(name=name, items=info.parts[name].count, class_counts=list(info.parts[name].class_counts),
+                            target=_ranges(targets[name]) if info.kind == "regression" else [])
+                for name in PARTS
+            ],
+            columns=[
+                ColumnSummary(name=column.name, kind=column.kind, categories=len(column.categories),
+                              missing=column.missing)
+                for described in info.inputs.values() for column in described.columns
+            ],
+        )  # fmt: skip
+
+
+def _ranges(target: "np.ndarray") -> list[TargetRange]:
+    import numpy as np
+
+    columns = np.asarray(target, dtype=np.float64).reshape(len(target), -1).T if len(target) else ()
+    return [
+        TargetRange(mean=float(column.mean()), median=float(np.median(column)), minimum=float(column.min()),
+                    maximum=float(column.max()))
+        for column in columns
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Objective:
     metric: str
     maximize: bool
@@ -152,6 +238,10 @@ class TrialRow:
     model: str
     """URI of its model directory; empty for none."""
     epochs: list[dict[str, float]]
+    started: str | None = None
+    """RFC3339; None before the start, and in tables of an older podium."""
+    ended: str | None = None
+    """As started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +278,8 @@ class TrialTable:
             parameters=[parse(_Parameter, entry, "parameters") for entry in experiment.spec.get("parameters") or []],
             best=best, note=note,
             trials=[
-                TrialRow(**trial.summary(), number=numbers[trial.name], model=url, epochs=_curve(url) if url else [])
+                TrialRow(**trial.summary(), number=numbers[trial.name], model=url, epochs=_curve(url) if url else [],
+                         started=trial.started or None, ended=trial.completed or None)
                 for trial in leaderboard(trials)
                 for url in [model_of(trial)]
             ],
@@ -228,6 +319,14 @@ class Evaluation:
     winner: Winner
     test: WinnerScores
     sweep: TrialTable | None
+    data: DataSummary | None = None
+    """None in evaluations of an older podium, as what follows is empty there."""
+
+    trained_with: dict[str, Any] = field(default_factory=dict)
+    """The winner's environment.json: versions and hardware of its training; empty if its trainer wrote none."""
+
+    evaluated_with: dict[str, str] = field(default_factory=dict)
+    """Version by package, of those that its figures depend on."""
 
     def __post_init__(self) -> None:
         uris = [candidate.uri for candidate in self.candidates]

@@ -123,7 +123,7 @@ class FollowedSweep:
         rows = [{"name": trial.name, "epochs": self._curve(trial, experiment)} for trial in drawn]
         named = [*([best.name] if best else []), *(trial.name for trial in running)]
         curves = plots.learning_curves(
-            [row for row in rows if row["epochs"]], [experiment.objective.metric], named,
+            [row for row in rows if row["epochs"]], {experiment.objective.metric: experiment.objective.maximize}, named,
             best.name if best else "",
         )  # fmt: skip
         return {**figures, **self._importance[1], **curves}
@@ -149,7 +149,7 @@ class FollowedSweep:
         trial = with_printed(self.cluster, trial, experiment)
         curves = plots.learning_curves(
             [{"name": name, "epochs": epochs_printed(self.cluster, trial, experiment, lines)}],
-            [experiment.objective.metric], [name], name,
+            {experiment.objective.metric: experiment.objective.maximize}, [name], name,
         )  # fmt: skip
         return View(
             template="trial.html.jinja", title=name, figures=curves, over=has_ended(trial),

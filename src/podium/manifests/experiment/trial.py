@@ -75,6 +75,11 @@ class Trial(Resource):
         return self.objective.value(self.metrics)
 
     @property
+    def started(self) -> str:
+        """Start, RFC3339; empty before."""
+        return text(self.status.get("startTime"))
+
+    @property
     def completed(self) -> str:
         """End, RFC3339; empty before. An early-stopped trial has no completionTime in Katib."""
         stopped = self.condition("EarlyStopped")
@@ -88,10 +93,9 @@ class Trial(Resource):
     @property
     def seconds(self) -> float | None:
         """From start to end, or until now; None before the start."""
-        start = text(self.status.get("startTime"))
-        if not start:
+        if not self.started:
             return None
-        began = datetime.fromisoformat(start)
+        began = datetime.fromisoformat(self.started)
         end = datetime.fromisoformat(self.completed) if self.completed else datetime.now(began.tzinfo)
         return round((end - began).total_seconds(), 3)
 
