@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,7 +12,16 @@ from click.core import ParameterSource
 
 import podium
 from podium.cli.completion import run_names
-from podium.cli.options import Commands, Notifier, ServerOptions, json_option, notify_option, server_options
+from podium.cli.options import (
+    Commands,
+    Notifier,
+    ServerOptions,
+    json_option,
+    notify_option,
+    open_registry,
+    registry_options,
+    server_options,
+)
 from podium.cli.run import FROM, run_to_end
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.heartbeat import doing
@@ -247,6 +257,33 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
     cells = [(run.id, run.state, *(_typed(run, name) for name in shown), run.result) for run in chosen]
     heads, drop = ("RUN", "STATE", *shown, "RESULT"), (*reversed(shown), "STATE")
     output(as_json, rows, lambda: table(heads, cells, width=screen_width(), drop=drop, shorten="RUN"))
+
+
+@runs.command()
+@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), default=Path("compare.html"),
+              show_default=True, help="The file to write.")  # fmt: skip
+@click.option("--model", metavar="NAME", help="Compare versions of this model, or aliases, instead of runs.")
+@registry_options
+def report(names: tuple[str, ...], file: Path, model: str | None, storage: str | None, as_json: bool) -> None:
+    """Write one HTML file that compares runs, or with --model versions.
+
+    It opens without a network: learning curves, metrics against parameters, the parameters that differ, the metrics
+    on the test part and how long each step took. The report of one run is in podium runs show.
+
+    \b
+    Examples:
+      podium runs report 20261122-0916 latest -o compare.html
+      podium runs report champion 20261122-091634-0513 --model mnist
+    """
+    known = podium.runs()
+    if model is None:
+        known.compare(names, file)
+    else:
+        from podium.runner.comparison import compare_versions
+
+        compare_versions(open_registry(storage)[model], names, known, file)
+    output(as_json, {"compared": list(names), "report": str(file)}, lambda: str(file))
 
 
 @runs.command()

@@ -106,7 +106,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
     for at, points in enumerate(test["points"], 1):
         figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
-    return _page(
+    return html_page(
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
         measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
@@ -129,7 +129,7 @@ def render_sweep(page: SweepPage) -> str:
     named = [sweep["best"]] if best else []
     directions = {objective["metric"]: objective["maximize"]}
     figures |= plots.learning_curves(sweep["trials"], directions, named, sweep["best"])
-    return _page(
+    return html_page(
         "sweep.html.jinja", figures, page=page, sweep=sweep, best=best, leaderboard=Leaderboard.read(sweep),
         counts=Counter(row["state"] for row in sweep["trials"]), failures=page.failures[:SHOWN_FAILURES],
         versions=versions(page.trained_with, {}),
@@ -162,7 +162,14 @@ def versions(trained: Mapping[str, Any], evaluated: Mapping[str, str]) -> list[t
     return [(name, str(single.get(name, "")), evaluated.get(name, "")) for name in dict.fromkeys(names)]
 
 
-def _page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
+def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
+    """Return a page with its figures and all that draws them.
+
+    Args:
+        template: Its file.
+        figures: Plotly JSON by name.
+        **shown: What the template shows.
+    """
     notes = {name: json.loads(text)["layout"].get("meta", {}).get("note", "") for name, text in figures.items()}
     return _environment().get_template(template).render(
         **shown, figures=_embedded(figures), drawn=figures.keys(), notes=notes, plotly=_plotly(),

@@ -47,9 +47,8 @@ class Window:
     @property
     def said(self) -> str:
         """What the figure says below its axis."""
-        return f"{self.outside} worse {'value lies' if self.outside == 1 else 'values lie'} " + (
-            "below" if self.below else "above"
-        )
+        lie = "1 worse value lies" if self.outside == 1 else f"{self.outside:,} worse values lie"
+        return f"{lie} {'below' if self.below else 'above'} what is shown"
 
 
 def window(values: Iterable[float | None], *, maximize: bool) -> Window | None:
@@ -80,13 +79,13 @@ def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
 
 def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures history and coordinates of a sweep as plotly JSON."""
-    return {"history": _json(history(sweep)), "coordinates": _json(coordinates(sweep))}
+    return {"history": as_json(history(sweep)), "coordinates": as_json(coordinates(sweep))}
 
 
 def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figure ``times`` of a sweep as plotly JSON; nothing if no trial's start is known."""
     known = [row for row in sweep["trials"] if row.get("started")]
-    return {"times": _json(times(known))} if known else {}
+    return {"times": as_json(times(known))} if known else {}
 
 
 def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
@@ -110,9 +109,9 @@ def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
         })  # fmt: skip
     traces = [trace for trace in traces if trace["x"]]
     most = max(row["number"] for row in rows)
-    number = _each_one("trial, in start order", most) | {"range": [most + 0.6, 0.4], "showgrid": False}
-    return _figure(traces, height=min(900, 150 + 22 * most), barmode="overlay", bargap=0.25, showlegend=True,
-                   xaxis=_titled("time (UTC)", type="date"), yaxis=number)  # fmt: skip
+    number = each_one("trial, in start order", most) | {"range": [most + 0.6, 0.4], "showgrid": False}
+    return figure_of(traces, height=min(900, 150 + 22 * most), barmode="overlay", bargap=0.25, showlegend=True,
+                   xaxis=titled("time (UTC)", type="date"), yaxis=number)  # fmt: skip
 
 
 def _lasted(row: Mapping[str, Any]) -> float:
@@ -129,7 +128,7 @@ def _utc(moment: str) -> str:
 def of_importance(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figure importance of a sweep as plotly JSON, with enough trials; it loads scikit-learn."""
     shares = importance(sweep)
-    return {"importance": _json(bars(shares))} if shares else {}
+    return {"importance": as_json(bars(shares))} if shares else {}
 
 
 def history(sweep: Mapping[str, Any]) -> Figure:
@@ -147,8 +146,8 @@ def history(sweep: Mapping[str, Any]) -> Figure:
                "text": texts, "marker": {"color": BLUE, "size": 9},
                "hovertemplate": "%{y:.4g}<br>%{text}<extra>trial %{x}</extra>"}  # fmt: skip
     shown = window([row["value"] for row in rows], maximize=maximize)
-    return _figure([lines, markers], xaxis=_each_one(_noted("trial, in start order", shown), len(rows)),
-                   **_windowed(metric, shown))  # fmt: skip
+    return figure_of([lines, markers], xaxis=each_one(noted("trial, in start order", shown), len(rows)),
+                   **windowed(metric, shown))  # fmt: skip
 
 
 def coordinates(sweep: Mapping[str, Any]) -> Figure:
@@ -161,7 +160,7 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
     color = {"color": values, "colorscale": [[0, PALE], [0.6, BLUE], [1, GOLD]], "showscale": False,
              "reversescale": not sweep["objective"]["maximize"]}  # fmt: skip
     trace = {"type": "parcoords", "dimensions": [*axes, {"label": metric, "values": values}], "line": color}
-    return _figure([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
+    return figure_of([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
@@ -222,7 +221,7 @@ def bars(shares: Mapping[str, float]) -> Figure:
     ordered = sorted(shares.items(), key=lambda item: item[1])
     trace = {"type": "bar", "x": [share for _, share in ordered], "y": [name for name, _ in ordered],
              "orientation": "h", "marker": {"color": BLUE}}  # fmt: skip
-    return _figure([trace], height=260, xaxis=_titled("importance for the best trials (PED-ANOVA)"))
+    return figure_of([trace], height=260, xaxis=titled("importance for the best trials (PED-ANOVA)"))
 
 
 def learning_curves(
@@ -253,9 +252,9 @@ def learning_curves(
         })  # fmt: skip
     longest = max(len(row["epochs"]) for row in rows)
     shown = window([value for trace in traces for value in trace["y"]], maximize=metrics[metric])
-    figure = _figure(traces, xaxis=_each_one(_noted("epoch", shown), longest),
-                     **_windowed(f"{part} {metric}".strip(), shown))  # fmt: skip
-    return {"curves": _json(figure)}
+    figure = figure_of(traces, xaxis=each_one(noted("epoch", shown), longest),
+                     **windowed(f"{part} {metric}".strip(), shown))  # fmt: skip
+    return {"curves": as_json(figure)}
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
@@ -278,9 +277,9 @@ def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str])
 
     traces = [cells(lambda true, predicted: true == predicted, BLUE, "%{y} recognized"),
               cells(lambda true, predicted: true != predicted, RED, "%{y} taken for %{x}")]  # fmt: skip
-    predicted = _titled("predicted", type="category", side="top", showgrid=False)
-    true = _titled("true", type="category", autorange="reversed", showgrid=False)
-    return _json(_figure(traces, height=460, xaxis=predicted, yaxis=true))
+    predicted = titled("predicted", type="category", side="top", showgrid=False)
+    true = titled("true", type="category", autorange="reversed", showgrid=False)
+    return as_json(figure_of(traces, height=460, xaxis=predicted, yaxis=true))
 
 
 def fit(points: Mapping[str, Sequence[float]]) -> str:
@@ -291,8 +290,8 @@ def fit(points: Mapping[str, Sequence[float]]) -> str:
     items = {"type": "scattergl", "x": points["true"], "y": points["predicted"], "mode": "markers",
              "marker": _dots(points),
              "hovertemplate": "true %{x:.4g}<br>predicted %{y:.4g}<extra></extra>"}  # fmt: skip
-    axes = {"xaxis": _titled("true"), "yaxis": _titled("predicted")}
-    return _json(_figure([ideal, items], height=420, showlegend=False, **axes))
+    axes = {"xaxis": titled("true"), "yaxis": titled("predicted")}
+    return as_json(figure_of([ideal, items], height=420, showlegend=False, **axes))
 
 
 def residuals(points: Mapping[str, Sequence[float]]) -> str:
@@ -305,14 +304,14 @@ def residuals(points: Mapping[str, Sequence[float]]) -> str:
               "hovertemplate": "residual %{y}: %{x} items<extra></extra>"}  # fmt: skip
     zero = [{"type": "line", "x0": 0, "x1": 1, "xref": f"{x} domain", "y0": 0, "y1": 0, "yref": y,
              "line": {"color": GOLD, "width": 2}} for x, y in (("x", "y"), ("x2", "y2"))]  # fmt: skip
-    figure = _figure(
+    figure = figure_of(
         [items, counts], height=360, showlegend=False, bargap=0.05, shapes=zero,
-        xaxis=_titled("predicted", anchor="y", domain=[0, 0.784]),
-        xaxis2=_titled("items", anchor="y2", domain=[0.804, 1]),
-        yaxis=_titled("predicted − true", anchor="x", domain=[0, 1]),
+        xaxis=titled("predicted", anchor="y", domain=[0, 0.784]),
+        xaxis2=titled("items", anchor="y2", domain=[0.804, 1]),
+        yaxis=titled("predicted − true", anchor="x", domain=[0, 1]),
         yaxis2={"anchor": "x2", "domain": [0, 1], "matches": "y", "showticklabels": False},
     )  # fmt: skip
-    return _json(figure)
+    return as_json(figure)
 
 
 def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
@@ -321,33 +320,35 @@ def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     return {"color": BLUE, "size": 5 if many else 7, "opacity": 0.4 if many else 0.7}
 
 
-def _titled(title: str, **axis: Any) -> dict[str, Any]:
+def titled(title: str, **axis: Any) -> dict[str, Any]:
     """Return an axis with a title."""
     return {"title": {"text": title}, **axis}
 
 
-def _windowed(title: str, shown: Window | None) -> dict[str, Any]:
+def windowed(title: str, shown: Window | None) -> dict[str, Any]:
     """Return the layout of an upright axis that shows a part of itself, with room below for what is said of it."""
     if shown is None:
-        return {"yaxis": _titled(title)}
+        return {"yaxis": titled(title)}
     margin = {"l": 60, "r": 20, "t": 30, "b": 68}
-    return {"yaxis": _titled(title, range=[shown.low, shown.high]), "margin": margin, "meta": {"note": shown.said}}
+    return {"yaxis": titled(title, range=[shown.low, shown.high]), "margin": margin, "meta": {"note": shown.said}}
 
 
-def _noted(title: str, shown: Window | None) -> str:
+def noted(title: str, shown: Window | None) -> str:
     """Return the title of an axis with what lies outside on a line below: wherever the figure goes, it goes along."""
     return f"{title}<br>{shown.said}" if shown else title
 
 
-def _each_one(title: str, count: int) -> dict[str, Any]:
+def each_one(title: str, count: int) -> dict[str, Any]:
     """Return an axis of whole numbers from 1, all of them written out if they are few."""
-    return _titled(title, dtick=1) if count <= 20 else _titled(title)
+    return titled(title, dtick=1) if count <= 20 else titled(title)
 
 
-def _figure(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
+def figure_of(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
+    """Return a figure with the layout of all."""
+    legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
     return {"data": list(traces), "layout": {
         "template": _template(), "height": 320, "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
-        "font": {"family": "system-ui, sans-serif"}, "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"}, **layout,
+        "font": {"family": "system-ui, sans-serif"}, "legend": legend, **layout,
     }}  # fmt: skip
 
 
@@ -359,6 +360,6 @@ def _template() -> dict[str, Any]:
     return template
 
 
-def _json(figure: Figure) -> str:
+def as_json(figure: Figure) -> str:
     """Return a figure as JSON, in which numbers that are not finite are null, as in plotly's own."""
     return json.dumps(json.loads(json.dumps(figure), parse_constant=lambda _: None))

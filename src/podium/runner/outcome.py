@@ -58,6 +58,7 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
     return {
         **_steps(run),
         **{name: evaluation[name] for name in ("sweep", "candidates", "winner", "metric")},
+        "dataset": {name: evaluation["dataset"][name] for name in ("name", "digest", "test_digest", "test_part")},
         "test": {name: evaluation["test"][name] for name in ("metrics", "count")},
         "decision": decision,
         "report": _report(run),

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from podium.errors import InvalidInput, NotFound, require, suggestion
@@ -77,6 +78,22 @@ class Runs(Mapping[str, Run]):
         ]
         names = dict.fromkeys(["run", "pipeline", "state", "seconds", *(name for row in rows for name in row)])
         return data_frame(rows, list(names))
+
+    def compare(self, names: Iterable[str], path: str | Path = "compare.html") -> Path:
+        """Write an HTML page that compares runs: curves, parameters that differ, metrics and durations of the steps.
+
+        Args:
+            names: As ``podium.runs()[name]`` takes them, two or more.
+            path: The file to write.
+
+        Raises:
+            NotFound: There is no such run.
+            InvalidInput: There are fewer than two.
+        """
+        from podium.runner.comparison import compare_runs
+
+        compare_runs([self[name] for name in names], Path(path))
+        return Path(path)
 
     def __contains__(self, name: object) -> bool:
         return name in list(self)

@@ -158,8 +158,10 @@ class ColumnSummary:
     """``number`` or ``category``."""
 
     categories: int
+    """How many, those for missing and unknown values included."""
+
     missing: int
-    """How many values the source did not have."""
+    """How many values the training part did not have: columns are fitted to that part."""
 
 
 @dataclass(frozen=True, kw_only=True)

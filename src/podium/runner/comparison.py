@@ -1,0 +1,111 @@
+"""What a page that compares runs, or versions of a model, shows of each."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from podium.documents import write_file
+from podium.errors import InvalidInput, PodiumError
+from podium.identity import ATTEMPT
+from podium.report import Compared, render_comparison
+from podium.runner.record import RunRecord
+from podium.runner.run import Run
+from podium.text import when
+from podium.training.trained import TrainedMetrics
+
+if TYPE_CHECKING:
+    from podium.models import Model, Version
+    from podium.runner.runs import Runs
+
+PLACES = ("storage", "cluster")
+"""Parameters that say where a run is, not what it does."""
+
+
+def compare_runs(runs: Sequence[Run], path: Path) -> None:
+    """Write the HTML page that compares runs, whole or not at all.
+
+    Raises:
+        InvalidInput: They are fewer than two.
+        PodiumError: The file cannot be written.
+    """
+    _write({run.id: _of_run(run) for run in runs}, "runs", path, "podium runs list")
+
+
+def compare_versions(model: "Model", refs: Sequence[str], runs: "Runs", path: Path) -> None:
+    """Write the HTML page that compares versions of a model, whole or not at all.
+
+    Args:
+        refs: Ids of versions, or aliases.
+        runs: A version whose run is among them is shown with its steps.
+
+    Raises:
+        NotFound: There is no such version.
+        InvalidInput: They are fewer than two.
+        PodiumError: The file cannot be written.
+    """
+    versions = {version.version: version for version in map(model.version, refs)}
+    champion = model.find_champion()
+    rows = {name: _of_version(version, champion, runs) for name, version in versions.items()}
+    _write(rows, f"versions of {model.name}", path, f"podium models list {model.name}")
+
+
+def _write(rows: Mapping[str, Compared], what: str, path: Path, hint: str) -> None:
+    if len(rows) < 2:
+        raise InvalidInput(f"a comparison needs two {what} or more, but got {', '.join(rows) or 'none'}", hint)
+    write_file(path, render_comparison(list(rows.values()), what))
+
+
+def _of_run(run: Run) -> Compared:
+    outcome: Mapping[str, Any] = {}
+    if run.state == "succeeded":
+        with suppress(PodiumError):  # its directory is damaged: what run.json says is shown
+            outcome = run.outcome
+    measured: dict[str, Any] = {"metrics": _numbers(run.outputs)}
+    if "decision" in outcome:
+        winner = next(each for each in outcome["candidates"] if each["uri"] == outcome["winner"]["uri"])
+        measured = {
+            "metrics": outcome["test"]["metrics"], "metric": outcome["metric"]["name"],
+            "maximize": outcome["metric"]["maximize"], "epochs": winner["epochs"],
+            "test": outcome["dataset"]["test_part"] or outcome["dataset"]["test_digest"],
+        }  # fmt: skip
+    trained = outcome["winner"]["hyperparameters"] if "decision" in outcome else {}
+    return Compared(
+        name=run.id, state=run.state, began=when(run.began), result=run.result, steps=_steps(run.record),
+        parameters=_parameters(run.parameters, trained), **measured,
+    )  # fmt: skip
+
+
+def _of_version(version: "Version", champion: "Version | None", runs: "Runs") -> Compared:
+    facts, epochs, steps = version.facts, [], {}
+    with suppress(PodiumError):  # a trainer of one's own keeps another record, or none
+        epochs = TrainedMetrics.read(version.catalog.storage.join(version.prefix)).epochs
+    given: Mapping[str, Any] = {}
+    with suppress(PodiumError):  # its run was deleted, or was on another machine
+        record = runs[(facts.run_id or version.version).partition(ATTEMPT)[0]].record
+        steps, given = _steps(record), record.parameters
+    return Compared(
+        name=version.version, state="champion" if champion and champion.version == version.version else "version",
+        began=when(version.created), parameters=_parameters(given, version.hyperparameters),
+        metrics=_numbers(version.metrics), metric=facts.metric.name or "",
+        maximize=facts.metric.maximize is not False, epochs=epochs, steps=steps,
+        test=facts.dataset.test_part or facts.dataset.test_digest or "",
+    )  # fmt: skip
+
+
+def _parameters(given: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, str]:
+    """Return what a run was given and its model was trained with; what both name, such as epochs, is the model's."""
+    named = {name: value for name, value in given.items() if name not in PLACES}
+    return {name: str(value) for name, value in {**named, **trained}.items()}
+
+
+def _steps(record: RunRecord) -> dict[str, float]:
+    return {step.title: step.elapsed for step in record.steps.values() if step.started is not None or step.is_done}
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    return {
+        name: float(value)
+        for name, value in values.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    }
