@@ -126,11 +126,9 @@ def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, 
     """Return the figure ``curves``: the metric by epoch, one line each; nothing if none recorded it."""
     traces: list[dict[str, Any]] = []
     for at, row in enumerate(rows):
-        epochs = [epoch for epoch in row.epochs if metric in epoch]
         color, dash = COLORS[at % len(COLORS)], DASHES[at // len(COLORS) % len(DASHES)]
         traces.append({
-            "type": "scatter", "mode": "lines+markers", "name": row.name, "y": [epoch[metric] for epoch in epochs],
-            "x": [epoch.get("epoch", number) for number, epoch in enumerate(epochs, 1)],
+            "type": "scatter", "mode": "lines+markers", "name": row.name, **plots.curve(row.epochs, metric),
             "line": {"color": color, "dash": dash, "width": 2}, "marker": {"symbol": SYMBOLS[at % len(SYMBOLS)]},
             "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + row.name + "</extra>",
         })  # fmt: skip

@@ -77,6 +77,9 @@ SHOWN_FAILURES = 10
 MOST_CLASSES = 60
 """With more classes there is no confusion matrix, and the table of classes ends: the file would grow beyond measure."""
 
+MOST_ROWS = 500
+"""Rows of a leaderboard, and columns of a table, that a page lists."""
+
 PACKAGES = ("podium", "python", "torch", "onnxruntime", "numpy")
 
 SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
@@ -110,7 +113,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
         measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
-        data=evaluation.get("data"), most_classes=MOST_CLASSES, slot=SLOT,
+        data=evaluation.get("data"), slot=SLOT,
         versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
     )  # fmt: skip
 
@@ -172,7 +175,8 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
     """
     notes = {name: json.loads(text)["layout"].get("meta", {}).get("note", "") for name, text in figures.items()}
     return _environment().get_template(template).render(
-        **shown, figures=_embedded(figures), drawn=figures.keys(), notes=notes, plotly=_plotly(),
+        **shown, most_rows=MOST_ROWS, most_classes=MOST_CLASSES,
+        figures=_embedded(figures), drawn=figures.keys(), notes=notes, plotly=_plotly(),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
     )  # fmt: skip
 

@@ -19,16 +19,18 @@ Figure = dict[str, Any]
 ENOUGH = 10
 """Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
 
-BLUE, GOLD, GRAY, PALE, RED, GREEN, PURPLE = (
-    "#2f73bd", "#b8801a", "#7f8993", "#b9c3cc", "#d64545", "#2f9153", "#9066c0"
-)  # fmt: skip
-"""Colors that stand out on white and on black; PALE alone is meant to stay behind."""
+BLUE, GOLD, GRAY, RED, GREEN, PURPLE = "#2f73bd", "#b8801a", "#7f8993", "#d64545", "#2f9153", "#9066c0"
+"""Colors that stand out on white and on black: 3 to 1 or more, as WCAG asks of graphics."""
 
 STATES = {
     "Succeeded": (BLUE, ""), "EarlyStopped": (GOLD, "/"), "Failed": (RED, "x"), "MetricsUnavailable": (PURPLE, "\\"),
     "Running": (GREEN, "."), "Killed": (GRAY, "-"),
 }  # fmt: skip
 """Color of a state and the pattern that tells it without color."""
+
+MOST_LINES, MOST_POINTS, MOST_BARS, MOST_TEXTS = 150, 200, 500, 2000
+"""What figures of long sweeps are limited to, for a report is one file of at most 3 MB: the best trials' lines and the
+points of each, the last trials' bars, and the trials up to which each point says its parameters."""
 
 FAR, FEWEST = 3.0, 8
 """Values worse than the quartile by so many interquartile ranges are left off an axis, if there are so many values."""
@@ -94,13 +96,17 @@ def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
     Args:
         rows: Trials with their ``started``; one without ``ended`` lasts as long as its ``seconds``.
     """
+    rows = sorted(rows, key=lambda row: int(row["number"]))
+    first, most = rows[-MOST_BARS:][0]["number"], rows[-1]["number"]
+    title = "trial, in start order" + (f", the last {MOST_BARS}" if len(rows) > MOST_BARS else "")
+    rows = rows[-MOST_BARS:]
     traces = []
     for state in dict.fromkeys([*STATES, *(row["state"] for row in rows)]):
         own = [row for row in rows if row["state"] == state]
         color, pattern = STATES.get(state, (GRAY, ""))
         seconds = [_lasted(row) for row in own]
         traces.append({
-            "type": "bar", "orientation": "h", "name": state, "y": [row["number"] for row in own],
+            "type": "bar", "orientation": "h", "name": state, "width": 0.75, "y": [row["number"] for row in own],
             "base": [_utc(row["started"]) for row in own], "x": [1000 * lasted for lasted in seconds],
             "marker": {"color": color, "line": {"color": color, "width": 1},
                        "pattern": {"shape": pattern, "fgcolor": "#fff", "size": 6}},
@@ -108,9 +114,8 @@ def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
             "hovertemplate": "%{customdata[0]}<br>from %{base|%H:%M:%S}, %{customdata[1]}<extra>" + state + "</extra>",
         })  # fmt: skip
     traces = [trace for trace in traces if trace["x"]]
-    most = max(row["number"] for row in rows)
-    number = each_one("trial, in start order", most) | {"range": [most + 0.6, 0.4], "showgrid": False}
-    return figure_of(traces, height=min(900, 150 + 22 * most), barmode="overlay", bargap=0.25, showlegend=True,
+    number = each_one(title, most) | {"range": [most + 0.6, first - 0.6], "showgrid": False}
+    return figure_of(traces, height=min(900, 150 + 22 * len(rows)), barmode="overlay", showlegend=True,
                    xaxis=titled("time (UTC)", type="date"), yaxis=number)  # fmt: skip
 
 
@@ -140,6 +145,7 @@ def history(sweep: Mapping[str, Any]) -> Figure:
         best.append((max if maximize else min)([row["value"], *best[-1:]]))
     numbers = [row["number"] for row in rows]
     texts = [", ".join(f"{name}={value}" for name, value in row["parameters"].items()) for row in rows]
+    texts = texts if len(rows) <= MOST_TEXTS else []
     lines = {"type": "scatter", "x": numbers, "y": best, "mode": "lines", "name": "best so far",
              "line": {"color": GOLD, "shape": "hv"}}  # fmt: skip
     markers = {"type": "scatter", "x": numbers, "y": [row["value"] for row in rows], "mode": "markers", "name": "trial",
@@ -151,16 +157,33 @@ def history(sweep: Mapping[str, Any]) -> Figure:
 
 
 def coordinates(sweep: Mapping[str, Any]) -> Figure:
-    """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
+    """Return parallel coordinates: a line for each trial that is not far out, from its parameters to its objective."""
+    maximize = sweep["objective"]["maximize"]
     rows = [row for row in sweep["trials"] if row["value"] is not None]
+    shown = window([row["value"] for row in rows], maximize=maximize)
+    rows = [row for row in rows if shown is None or shown.low <= row["value"] <= shown.high]
+    rows, left_out = rows[:MOST_TEXTS], len(rows[MOST_TEXTS:])
+    said = [*([shown.said] if shown else []), *([f"the best {MOST_TEXTS:,} trials are shown"] if left_out else [])]
     parameters = sweep["parameters"]
     axes = [_axis(parameter, [row["parameters"][parameter["name"]] for row in rows]) for parameter in parameters]
     values = [row["value"] for row in rows]
     metric = sweep["objective"]["metric"]
-    color = {"color": values, "colorscale": [[0, PALE], [0.6, BLUE], [1, GOLD]], "showscale": False,
-             "reversescale": not sweep["objective"]["maximize"]}  # fmt: skip
+    color = {"color": values, "colorscale": [[0, GRAY], [0.6, BLUE], [1, GOLD]], "showscale": False,
+             "reversescale": not maximize}  # fmt: skip
     trace = {"type": "parcoords", "dimensions": [*axes, {"label": metric, "values": values}], "line": color}
-    return figure_of([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
+    if not said:
+        return figure_of([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
+    note = {
+        "text": "; ".join(said),
+        "showarrow": False,
+        "xref": "paper",
+        "yref": "paper",
+        "x": 0.5,
+        "y": 0,
+        "yshift": -40,
+    }
+    return figure_of([trace], height=360, margin={"l": 70, "r": 60, "t": 60, "b": 50}, annotations=[note],
+                     meta={"note": note["text"]})  # fmt: skip
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
@@ -241,12 +264,12 @@ def learning_curves(
     if metric is None:
         return {}
     traces = []
+    rows = [*rows[:MOST_LINES], *(row for row in rows[MOST_LINES:] if row["name"] in stressed)]
     for row in rows:
-        name, epochs = row["name"], [epoch for epoch in row["epochs"] if metric in epoch]
+        name = row["name"]
         color = GOLD if name == winner else BLUE if name in stressed else GRAY
         traces.append({
-            "type": "scatter", "x": [epoch.get("epoch", at) for at, epoch in enumerate(epochs, 1)],
-            "y": [epoch[metric] for epoch in epochs], "name": name, "mode": "lines+markers",
+            "type": "scatter", **curve(row["epochs"], metric), "name": name, "mode": "lines+markers",
             "line": {"color": color, "width": 3 if name in stressed else 1}, "showlegend": name in stressed,
             "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
         })  # fmt: skip
@@ -255,6 +278,14 @@ def learning_curves(
     figure = figure_of(traces, xaxis=each_one(noted("epoch", shown), longest),
                      **windowed(f"{part} {metric}".strip(), shown))  # fmt: skip
     return {"curves": as_json(figure)}
+
+
+def curve(epochs: Sequence[Mapping[str, float]], metric: str) -> dict[str, list[float]]:
+    """Return ``x`` and ``y`` of a learning curve; of a long one points at even distances, the last one among them."""
+    known = [epoch for epoch in epochs if metric in epoch]
+    points = [(epoch.get("epoch", at), epoch[metric]) for at, epoch in enumerate(known, 1)]
+    points = points[::-1][:: math.ceil(len(points) / MOST_POINTS) or 1][::-1]
+    return {"x": [x for x, _ in points], "y": [y for _, y in points]}
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
@@ -361,5 +392,7 @@ def _template() -> dict[str, Any]:
 
 
 def as_json(figure: Figure) -> str:
-    """Return a figure as JSON, in which numbers that are not finite are null, as in plotly's own."""
-    return json.dumps(json.loads(json.dumps(figure), parse_constant=lambda _: None))
+    """Return a figure as JSON: numbers that are not finite are null, as in plotly's own, others have eight digits."""
+    text = json.dumps(figure)
+    short = json.loads(text, parse_constant=lambda _: None, parse_float=lambda number: float(f"{float(number):.8g}"))
+    return json.dumps(short, separators=(",", ":"))
