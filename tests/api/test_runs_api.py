@@ -4,6 +4,7 @@ import inspect
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -261,3 +262,7 @@ def test_a_run_ends_with_a_version_that_predicts(tiny_dataset: Path, home: Path)
     right = (predictions.indices == data.test.target).mean()
     assert right == pytest.approx(run.metrics["accuracy"])
     assert run.report.read_text().startswith("<!doctype html>")
+    page = run.report.read_text()
+    for title in ("Data", "Who ran when", "Versions", "Steps", "Do it again"):
+        assert f"<h2>{title}</h2>" in page
+    assert f'<td class="all">{version("torch")}' in page

@@ -57,7 +57,11 @@ def test_the_report_holds_best_trial_and_learning_curves(script: Path, home: Pat
     assert "python train.py --x=2" in shown.text
     best, other = sorted(shown.figures["curves"]["data"], key=lambda line: line["name"] != sweep.best.name)
     assert (best["y"], other["y"]) == ([0.2, 0.4], [0.1, 0.2])
-    assert shown.figures.keys() == {"history", "coordinates", "curves"}
+    assert shown.figures.keys() == {"history", "coordinates", "curves", "times"}
+    (bars,) = shown.figures["times"]["data"]
+    assert (bars["name"], bars["y"]) == ("Succeeded", [1, 2])
+    assert bars["base"][1] > bars["base"][0], "one after the other, in start order"
+    assert all(length > 0 for length in bars["x"])
 
 
 def test_a_sweep_without_results_says_why_in_its_report(script: Path, tmp_path: Path) -> None:
@@ -69,6 +73,7 @@ def test_a_sweep_without_results_says_why_in_its_report(script: Path, tmp_path: 
     assert "No trial has a result." in shown.text
     assert "Experiment has failed" in shown.text
     assert shown.text.count("too large") == 2
+    assert [bars["name"] for bars in shown.figures.pop("times")["data"]] == ["Failed"]
     assert shown.figures == {}
 
 

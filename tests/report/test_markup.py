@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from podium.report import Failure, SweepPage, render, render_sweep
+from podium.report import Compared, Failure, Step, SweepPage, complete, render, render_comparison, render_sweep
 from podium.report.page import _embedded
 
 EVIL = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\"'><b onclick='x'>&amp;", "<!--", "]]>")
@@ -44,7 +44,8 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
     kind = {"name": f"k{evil}", "parameterType": "categorical", "feasibleSpace": {"list": [evil, "b"]}}
     trials = [
         {"name": f"t{number}{evil}", "number": number, "value": number / 10, "seconds": 1.0, "state": f"S{evil}",
-         "parameters": {evil: "0.1", f"k{evil}": evil}, "epochs": curve}
+         "parameters": {evil: "0.1", f"k{evil}": evil}, "epochs": curve,
+         "started": "2026-01-02T03:04:05Z", "ended": "2026-01-02T03:04:06Z"}
         for number in (1, 2, 3)
     ]  # fmt: skip
     sweep = {"experiment": evil, "algorithm": evil, "objective": {"metric": evil, "maximize": True},
@@ -54,11 +55,16 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
     row = {"name": evil, "precision": 0.5, "recall": 0.5, "f1": 0.5, "items": 1}
     example = {"item": 1, "target": evil, "predicted": evil, "score": 0.5, "text": evil, "row": {evil: evil},
                "image": f"data:image/png;base64,{evil}"}  # fmt: skip
+    parts = [
+        {"name": name, "items": 2, "class_counts": [1, 1], "target": []} for name in ("train", "validation", "test")
+    ]
+    column = {"name": evil, "kind": evil, "categories": 0, "missing": 1}
     evaluation = {
-        "run_id": evil, "sweep": sweep, "candidates": [candidate],
+        "data": {"split": evil, "parts": parts, "columns": [column]},
+        "trained_with": {evil: evil, "nested": {evil: evil}}, "evaluated_with": {evil: evil}, "run_id": evil, "sweep": sweep, "candidates": [candidate],
         "winner": {"kind": evil, "name": evil, "uri": evil, "why": evil},
         "dataset": {"name": evil, "digest": evil, "counts": {"train": 1, "validation": 1, "test": 1},
-                    "classes": [evil, "b"], "target": evil, "warnings": [evil]},
+                    "classes": [evil, "b"], "target": evil, "warnings": [evil], "source": evil},
         "metric": {"name": "accuracy", "maximize": True},
         "test": {"metrics": {"accuracy": 0.5}, "count": 2, "left_out": 1, "confusion": [[1, 0], [1, 0]], "classes": [row],
                  "points": [{"true": [1.0], "predicted": [2.0]}], "examples": [example]},
@@ -76,13 +82,45 @@ def test_hostile_names_add_no_element_to_the_page(evil: str) -> None:
     assert hostile.scripts["main"] == plain.scripts["main"]
 
 
+@pytest.mark.parametrize("evil", EVIL)
+def test_hostile_steps_add_no_element_to_a_report(evil: str) -> None:
+    def whole(text: str) -> Page:
+        return Page(complete(render(*written("plain")), [Step(title=text, state=text, seconds=1)], text))
+
+    assert whole(evil).tags == whole("plain").tags
+    assert sum(evil in text for text in whole(evil).text) == 3
+
+
+def compared(evil: str) -> str:
+    """Render a comparison with a text wherever others may have one."""
+    return render_comparison(
+        [
+            Compared(
+                name=f"{name}{evil}", state=evil, began=evil, result=evil, parameters={evil: f"{name}{evil}"},
+                metrics={evil: 0.5}, metric=evil, epochs=[{evil: 0.1}], steps={evil: 1.0}, test=name,
+            )
+            for name in ("a", "b")
+        ],
+        evil,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("evil", EVIL)
+def test_hostile_names_add_nothing_to_a_comparison(evil: str) -> None:
+    plain, hostile = Page(compared("plain")), Page(compared(evil))
+    assert hostile.tags == plain.tags
+    assert sum(evil in text for text in hostile.text) == sum("plain" in text for text in plain.text) > 20
+    assert json.loads(hostile.scripts["figures"])["curves"]["data"][0]["name"] == f"a{evil}"
+
+
 def swept(evil: str) -> str:
     """Render the report of a sweep with a text wherever others may have one."""
     evaluation, _ = written(evil)
     failure = Failure(name=evil, state=evil, message=evil, lines=[evil])
     table = evaluation["sweep"]
     table["trials"] = [{**row, "model": evil} for row in table["trials"]]
-    page = SweepPage(table=table, goal=evil, state=evil, message=evil, cluster=evil, command=evil, failures=[failure])
+    page = SweepPage(table=table, goal=evil, state=evil, message=evil, cluster=evil, command=evil, failures=[failure],
+                     trained_with={evil: evil})  # fmt: skip
     return render_sweep(page)
 
 

@@ -18,6 +18,7 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
 from podium.models import Version, open_registry
 from podium.prediction.predictor import PREPROCESSING
+from podium.report import render
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.promote import Promotion, promote
@@ -169,7 +170,31 @@ def test_an_evaluation_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     evaluation.write(tmp_path / "again")
     written = json.loads((tmp_path / "again").read_text())
     assert written["winner"].pop("etags") == {}
+    assert [written.pop(name) for name in ("data", "trained_with", "evaluated_with")] == [None, {}, {}]
+    times = [row.pop(name) for row in written["sweep"]["trials"] for name in ("started", "ended")]
+    assert set(times) == {None}
     assert written == json.loads(golden.read_text())
+
+
+def test_an_evaluation_of_an_earlier_version_has_a_report() -> None:
+    golden = Path(__file__).parents[1] / "golden/evaluation-before-etags.json"
+    decision = {"model_name": "tiny", "version": RUN, "outcome": "kept", "rule": "better", "storage": "store",
+                "reasons": ["no: worse"], "value": 0.5, "metric": {"name": "accuracy"}, "compared_with": None}  # fmt: skip
+    page = render(asdict(Evaluation.read(golden)), decision)
+    assert "<h2>Leaderboard</h2>" in page
+    for later in ("Data", "Versions", "Who ran when"):
+        assert f"<h2>{later}</h2>" not in page
+
+
+def test_an_evaluation_holds_data_and_versions(judged: tuple[EvaluationResult, dict[str, Any]]) -> None:
+    _, reported = judged
+    parts = {part["name"]: part for part in reported["data"]["parts"]}
+    assert list(parts) == ["train", "validation", "test"]
+    for name, part in parts.items():
+        assert sum(part["class_counts"]) == part["items"] == reported["dataset"]["counts"][name]
+        assert part["target"] == []
+    assert reported["evaluated_with"]["numpy"] == np.__version__
+    assert reported["evaluated_with"]["podium"] == code_version()
 
 
 def test_a_file_written_again_with_the_same_bytes_is_uploaded(

@@ -74,6 +74,13 @@ def test_a_regression_is_chosen_by_its_rmse(numbers: Judge, diabetes: Path, tmp_
     assert found.metrics["rmse"] == pytest.approx(root_mean_squared_error(part.target, predicted))
     assert set(reported["test"]["metrics"]) == {"rmse", "mae", "r2"}
     assert (found.confusion, found.classes, reported["test"]["classes"]) == ([], [], [])
+    summary = reported["data"]
+    assert [column["name"] for column in summary["columns"]] == load_diabetes().feature_names
+    for said in summary["parts"]:
+        target = artifact.load(diabetes, said["name"]).target
+        (spread,) = said["target"]
+        figures = (target.mean(), np.median(target), target.min(), target.max())
+        assert list(spread.values()) == pytest.approx(figures)
 
 
 def test_a_regressions_report_shows_fit_residuals_and_rows(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
