@@ -47,7 +47,7 @@ def finished(home: Path, name: str, lr: str, accuracy: float, *, test: str = "sa
     RunRecord(
         id=name, pipeline="train_and_promote", directory=directory, steps=steps, state="succeeded",
         parameters={"epochs": 3, "limit": 600, "storage": str(home / "store"), "cluster": str(directory)},
-        words=["limit=600", "model_name=my model"],
+        words=["limit=600", "model_name=my model", "source=https://me:secret@host/data.csv"],
     ).save()  # fmt: skip
 
 
@@ -126,4 +126,5 @@ def test_a_runs_report_ends_with_its_steps_and_command(home: Path) -> None:
     page = Runs()[FIRST].report.read_text()
     assert "<h2>Steps</h2>" in page
     assert "podium run train_and_promote limit=600 &#39;model_name=my model&#39;" in page
+    assert "secret" not in page
     assert page == Runs()[FIRST].report.read_text(), "reading it twice adds nothing"

@@ -70,7 +70,7 @@ def test_a_choice_may_have_an_apostrophe_beside_a_dollar(podium: Callable[..., A
     command = said.out.partition("train with them: ")[2].strip()
     assert shlex.split(command) == ["python", "train.py", "--word=it's so"]
     (report,) = [line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")]
-    (shown,) = re.findall("<pre>(python train.py .*?)</pre>", (tmp_path / report).read_text())
+    (shown,) = re.findall('<pre tabindex="0">(python train.py .*?)</pre>', (tmp_path / report).read_text())
     assert shlex.split(html.unescape(shown)) == ["python", "train.py", "--word=it's so"]
     assert check(Experiment.load(str(tmp_path / "sweep.yaml")), RUNNERS)
 

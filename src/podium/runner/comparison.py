@@ -12,6 +12,7 @@ from podium.report import Compared, render_comparison
 from podium.runner.record import RunRecord
 from podium.runner.run import Run
 from podium.text import when
+from podium.training.kept_logs import hide
 from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def _of_version(version: "Version", champion: "Version | None", runs: "Runs") ->
 def _parameters(given: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, str]:
     """Return what a run was given and its model was trained with; what both name, such as epochs, is the model's."""
     named = {name: value for name, value in given.items() if name not in PLACES}
-    return {name: str(value) for name, value in {**named, **trained}.items()}
+    return {name: hide(str(value), ()) for name, value in {**named, **trained}.items()}
 
 
 def _steps(record: RunRecord) -> dict[str, float]:

@@ -16,6 +16,7 @@ from podium.tables import screen_width, table
 from podium.terminal import Styled
 from podium.text import figure, harmless, relative
 from podium.training.handover import Evaluation
+from podium.training.kept_logs import hide
 
 _log = logging.getLogger("podium")
 
@@ -77,7 +78,8 @@ def _report(run: RunRecord) -> str:
     steps = [Step(title=step.title, state=step.state, seconds=step.elapsed) for step in run.steps.values()]
     try:
         written = _artifact(run, "promote-best", "report").read_text()
-        target.write_text(complete(written, steps, "" if run.words is None else run.command({})))
+        command = "" if run.words is None else hide(run.command({}), ())  # a report is handed around
+        target.write_text(complete(written, steps, command))
     except OSError as error:
         _log.warning(f"warning: run {run.id} succeeded, but {target} cannot be written: {error.strerror}")
         return ""
