@@ -229,3 +229,86 @@ def test_a_linked_run_is_not_followed(home: Path, podium: Callable[..., Result],
     assert isinstance(error, InvalidInput)
     assert f"is a link to {elsewhere}" in error.message
     assert (elsewhere / "run.json").is_file()
+
+
+@pytest.fixture
+def sweep(home: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A sweep of three trials that has run on this machine, after both runs of the home."""
+    monkeypatch.chdir(home)
+    (home / "train.py").write_text(
+        "import sys\nx = float(sys.argv[1].removeprefix('--x='))\nprint(f'loss={(x - 0.5) ** 2}')\n"
+    )
+    words = [
+        "tune",
+        "train.py",
+        "--x",
+        "0..1:0.5",
+        "--algorithm",
+        "grid",
+        "--objective",
+        "min:loss",
+        "--trials",
+        "3",
+        "--name",
+        "parabola",
+    ]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
+    return "parabola"
+
+
+def test_sweeps_are_listed_among_the_runs(sweep: str, podium: Callable[..., Result]) -> None:
+    *runs, row = json.loads(podium("list", "--json").stdout)
+    assert [(found["kind"], found["run"]) for found in runs] == [
+        ("run", "20260101-010101-aaaa"), ("run", "20260110-010101-bbbb"),
+    ]  # fmt: skip
+    assert 0 < row.pop("seconds") < 120
+    assert row.pop("best_trial").startswith("parabola-")
+    began = datetime.fromisoformat(row.pop("began"))
+    assert datetime.now(UTC) - began < timedelta(minutes=5)
+    assert row == {
+        "kind": "sweep", "sweep": sweep, "algorithm": "grid", "state": "succeeded", "trials": 3, "metric": "loss",
+        "best": 0.0, "result": "loss 0.0000, 3 trials",
+    }  # fmt: skip
+    head, *lines = podium("list").stdout.splitlines()
+    assert head.split()[:4] == ["NAME", "KIND", "PIPELINE", "STATE"]
+    assert [line.split()[1] for line in lines] == ["run", "run", "sweep"]
+    assert lines[-1].endswith("loss 0.0000, 3 trials")
+    assert list(Runs()) == ["20260101-010101-aaaa", "20260110-010101-bbbb"]
+
+
+def test_a_sweeps_name_shows_its_status(sweep: str, podium: Callable[..., Result]) -> None:
+    shown = podium("show", sweep).stdout
+    status = CliRunner().invoke(app, ["experiment", "status", sweep]).stdout
+    assert shown == f"{status}its trials: podium experiment trials {sweep}\n"
+    assert "parabola: Succeeded, 3 trials" in shown
+    shown_as_json = json.loads(podium("show", sweep, "--json").stdout)
+    assert shown_as_json == json.loads(CliRunner().invoke(app, ["experiment", "status", sweep, "--json"]).stdout)
+    refused: Any = podium("show", "parabol").exception
+    assert "there is no run 'parabol'" in refused.message
+
+
+def test_a_sweep_whose_process_died_ended_with_its_trials(
+    sweep: str, home: Path, podium: Callable[..., Result]
+) -> None:
+    store = Store(home / "cluster")
+
+    def forget_end(manifest: dict[str, Any]) -> None:
+        status = manifest["status"]
+        del status["completionTime"]
+        status["startTime"] = "2026-01-01T00:00:00Z"
+        status["conditions"] = [{"type": "Running", "status": "True", "reason": "ExperimentRunning", "message": ""}]
+
+    store.update("Experiment", sweep, forget_end)
+    ended = max(datetime.fromisoformat(trial["status"]["completionTime"]) for trial in store.list("Trial"))
+    store.close()
+    (row,) = [row for row in json.loads(podium("list", "--json").stdout) if row["kind"] == "sweep"]
+    assert row["state"] == "failed"
+    assert row["seconds"] == pytest.approx((ended - datetime(2026, 1, 1, tzinfo=UTC)).total_seconds(), abs=0.01)
+
+
+def test_a_damaged_sweep_hides_no_run(sweep: str, home: Path, podium: Callable[..., Result]) -> None:
+    (home / "cluster" / "experiments" / sweep / "object.json").write_text("{")
+    listed = podium("list", "--json")
+    assert [row["run"] for row in json.loads(listed.stdout)] == ["20260101-010101-aaaa", "20260110-010101-bbbb"]
+    assert "warning: sweeps are not listed" in listed.stderr

@@ -16,6 +16,15 @@ def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return _beginning([*known, "latest"], incomplete)
 
 
+def run_and_sweep_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the runs and the sweeps on this machine, and latest."""
+    from podium.settings import Settings
+
+    stored = Settings.from_environment().cluster.glob("experiments/[!.]*/object.json")
+    sweeps = sorted(path.parent.name for path in stored)
+    return [*run_names(ctx, param, incomplete), *_beginning(sweeps, incomplete)]
+
+
 def pipelines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer podium's pipelines, else files."""
     return _beginning(PIPELINES, incomplete) or [CompletionItem(incomplete, type="file")]

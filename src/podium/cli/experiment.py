@@ -229,14 +229,19 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment status random
     """
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
-        experiment = sweep.experiment
-        waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
+        show_status(sweep, as_json)
+
+
+def show_status(sweep: "Sweep", as_json: bool) -> None:
+    """Print an Experiment's progress."""
+    experiment = sweep.experiment
+    waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
     summary = {**experiment.summary(), "status": experiment.status}
     if as_json:
         echo_json(summary)
         return
     counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
-    echo(f"{name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
+    echo(f"{sweep.name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
     if summary["message"]:
         echo(summary["message"])
     for trial in waiting:

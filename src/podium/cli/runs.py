@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ import click
 from click.core import ParameterSource
 
 import podium
-from podium.cli.completion import run_names
+from podium.api.sweep_list import ListedSweep, list_sweeps
+from podium.cli.completion import run_and_sweep_names, run_names
 from podium.cli.options import (
     Commands,
     Notifier,
@@ -50,7 +51,10 @@ def runs() -> None:
 @server_options
 @click.pass_context
 def list_(context: click.Context, last: int, as_json: bool, server: ServerOptions) -> None:
-    """List the runs on this machine, or with --host those of a server, the newest last.
+    """List the runs and sweeps on this machine, or with --host the runs of a server, the newest last.
+
+    Sweeps are the Experiments that podium tune and podium experiment run began on this machine; those inside of runs
+    are seen with podium experiment list --run RUN.
 
     \b
     Examples:
@@ -65,13 +69,41 @@ def list_(context: click.Context, last: int, as_json: bool, server: ServerOption
         summaries = [run.summary for run in on_server]
         output(as_json, summaries, lambda: _listed(on_server, "NAME", [run.name for run in on_server]))
         return
-    known = podium.runs().all
-    rows = [{**_summary(run), "bytes": run.size, "result": run.result} for run in known]
-    output(as_json, rows, lambda: _listed(known, ">SIZE", [size(row["bytes"]) for row in rows]))
+    listed: list[Run | ListedSweep] = [*podium.runs().all, *_sweeps()]
+    listed.sort(key=lambda found: found.began)
+    rows = [found.summary() if isinstance(found, ListedSweep) else _in_list(found) for found in listed]
+    output(as_json, rows, lambda: _drawn(listed, rows))
 
 
-def _listed(runs: "Sequence[Run | ServerRun]", head: str, cells: Sequence[str]) -> Styled:
-    """Draw a row for each run, here or of a server, with one more column."""
+def _sweeps() -> list[ListedSweep]:
+    """Return the sweeps of this machine's local cluster; of none if a file of it is damaged, which hides no run."""
+    try:
+        return list_sweeps()
+    except PodiumError as error:
+        echo(f"warning: sweeps are not listed: {error.message}", err=True)
+        return []
+
+
+def _in_list(run: "Run") -> dict[str, Any]:
+    return {"kind": "run", **_summary(run), "bytes": run.size, "result": run.result}
+
+
+def _drawn(listed: "Sequence[Run | ListedSweep]", rows: Sequence[Mapping[str, Any]]) -> Styled:
+    """Draw a row for each run and sweep on this machine."""
+    cells = [
+        Row(phase=row["state"].capitalize(), cells=(
+            row[row["kind"]], row["kind"], row.get("pipeline", ""), row["state"], when(found.began),
+            duration(row["seconds"]), size(row["bytes"]) if "bytes" in row else "", row["result"],
+        ))
+        for found, row in zip(listed, rows, strict=True)
+    ]  # fmt: skip
+    heads = ("NAME", "KIND", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
+    drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE", "KIND")
+    return table(heads, cells, width=screen_width(), drop=drop, shorten="NAME")
+
+
+def _listed(runs: "Sequence[ServerRun]", head: str, cells: Sequence[str]) -> Styled:
+    """Draw a row for each run of a server, with one more column."""
     rows = [
         Row(phase=run.state.capitalize(), cells=(run.id, run.pipeline, run.state, when(run.began),
                                                  duration(run.seconds), cell, run.result))
@@ -83,13 +115,14 @@ def _listed(runs: "Sequence[Run | ServerRun]", head: str, cells: Sequence[str]) 
 
 
 @runs.command()
-@click.argument("name", metavar="RUN", shell_complete=run_names)
+@click.argument("name", metavar="RUN", shell_complete=run_and_sweep_names)
 @json_option
 @server_options
 def show(name: str, as_json: bool, server: ServerOptions) -> None:
     """Show a run: its parameters, its steps, and its result or what to do.
 
-    RUN is an id, the beginning of one, or latest: of a run on this machine, else of the server.
+    RUN is an id, the beginning of one, or latest: of a run on this machine, else of the server. The name of a sweep on
+    this machine shows what podium experiment status shows.
 
     \b
     Examples:
@@ -100,7 +133,12 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     from podium.runner.outcome import outcome_of
     from podium.runner.outcome import show as show_outcome
 
-    run = _here_or_on(server, name)
+    try:
+        run = _here_or_on(server, name)
+    except NotFound:
+        if not _show_sweep(name, as_json):
+            raise
+        return
     if isinstance(run, ServerRun):
         _show_of_server(run, as_json)
         return
@@ -123,6 +161,22 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
     if run.state not in ("succeeded", "running"):
         echo(f"go on with: podium run --resume {run.id}")
+
+
+def _show_sweep(name: str, as_json: bool) -> bool:
+    """Show a sweep on this machine; return whether there is one of this name."""
+    from podium.cli.experiment import show_status
+    from podium.cli.options import next_command
+
+    try:
+        sweep = podium.open_sweep(name)
+    except NotFound:
+        return False
+    with closing(sweep):
+        show_status(sweep, as_json)
+        if not as_json:
+            echo(f"its trials: {next_command(f'experiment trials {name}', sweep.cluster)}")
+    return True
 
 
 def _show_of_server(run: "ServerRun", as_json: bool) -> None:

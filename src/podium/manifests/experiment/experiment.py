@@ -406,6 +406,11 @@ class Experiment(Resource):
         return datetime.fromisoformat(given) if given else None
 
     @property
+    def completed(self) -> str:
+        """End, RFC3339; empty before, and of one that was stopped."""
+        return text(self.status.get("completionTime"))
+
+    @property
     def trials(self) -> dict[str, tuple[str, ...]]:
         """Names of the trials by phase, those that ended first."""
         listed = {phase: strings(self.status.get(names)) for phase, (names, _) in TRIAL_LISTS.items()}

@@ -1,0 +1,87 @@
+"""Sweeps of a cluster in a few words: what a list says of each."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from podium.api.cluster_spec import ClusterSpec
+from podium.cluster.base import Cluster
+from podium.cluster.local.store import is_resumable
+from podium.manifests.experiment import Experiment
+from podium.text import counted, figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedSweep:
+    """What a list says of a sweep."""
+
+    name: str
+    algorithm: str
+    state: str
+    """created, running, stopped, succeeded or failed."""
+
+    began: datetime
+    seconds: float
+    """From its start to its end; of one that runs so far."""
+
+    trials: int
+    metric: str
+    best: float | None
+    """The best trial's objective; None if there is no result yet."""
+
+    best_trial: str
+    """Empty if there is none yet."""
+
+    @property
+    def result(self) -> str:
+        """The best value and the number of trials."""
+        best = [] if self.best is None else [f"{self.metric} {figure(self.best)}"]
+        return ", ".join([*best, counted(self.trials, "trial")])
+
+    def summary(self) -> dict[str, Any]:
+        """Return it as ``--json`` shows it."""
+        return {
+            "kind": "sweep", "sweep": self.name, "algorithm": self.algorithm, "state": self.state,
+            "began": self.began.isoformat(timespec="seconds"), "seconds": round(self.seconds, 3), "trials": self.trials,
+            "metric": self.metric, "best": self.best, "best_trial": self.best_trial, "result": self.result,
+        }  # fmt: skip
+
+
+def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[ListedSweep]:
+    """Return the sweeps of a cluster, the oldest first; those inside runs are in clusters of their own.
+
+    Args:
+        cluster: As podium.sweep takes it.
+    """
+    with ClusterSpec.of(cluster).open() as opened:
+        return [_listed(opened, experiment) for experiment in opened.experiments()]
+
+
+def _listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:
+    began = experiment.started or datetime.fromisoformat(experiment.created)
+    return ListedSweep(
+        name=experiment.name, algorithm=experiment.algorithm.name, state=experiment.state.phase.lower(), began=began,
+        seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()), trials=experiment.trial_count,
+        metric=experiment.objective.metric, best=experiment.optimal_value, best_trial=experiment.optimal_trial,
+    )  # fmt: skip
+
+
+def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
+    """Return when an Experiment ended or was stopped; the present of one that runs."""
+    if experiment.completed:
+        return datetime.fromisoformat(experiment.completed)
+    if stopped := experiment.condition("Stopped"):
+        return datetime.fromisoformat(stopped.changed)
+    if is_resumable(experiment):  # its process died: nothing was written at that moment, only what its trials left
+        return _latest(trial.ended for trial in cluster.trials(experiment.name)) or datetime.fromisoformat(
+            experiment.created
+        )
+    return datetime.now(UTC)
+
+
+def _latest(moments: Iterable[float]) -> datetime | None:
+    known = [moment for moment in moments if isfinite(moment)]
+    return datetime.fromtimestamp(max(known), UTC) if known else None
