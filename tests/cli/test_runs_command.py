@@ -4,6 +4,7 @@ import json
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.manifests.experiment import load
+from podium.runner.annotations import annotate
 from podium.runner.record import RunRecord, StepRecord, locked
 from podium.runner.runs import Runs
 
@@ -312,3 +314,90 @@ def test_a_damaged_sweep_hides_no_run(sweep: str, home: Path, podium: Callable[.
     listed = podium("list", "--json")
     assert [row["run"] for row in json.loads(listed.stdout)] == ["20260101-010101-aaaa", "20260110-010101-bbbb"]
     assert "warning: sweeps are not listed" in listed.stderr
+
+
+def test_notes_and_tags_are_shown_and_found(home: Path, podium: Callable[..., Result]) -> None:
+    assert "run 20260101-010101-aaaa has a note" in podium("note", "20260101", "warmup was\ntoo short").stderr
+    assert json.loads(podium("tag", "20260101", "baseline", "lr-0.1", "baseline", "--json").stdout)["tags"] == [
+        "baseline",
+        "lr-0.1",
+    ]
+    podium("tag", "latest", "lr-0.1")
+    assert "\ntags: baseline, lr-0.1\nnote: warmup was\ntoo short\n" in podium("show", "20260101").stdout
+    first, second = json.loads(podium("list", "--json").stdout)
+    assert (first["note"], first["tags"], second["note"], second["tags"]) == (
+        "warmup was\ntoo short",
+        ["baseline", "lr-0.1"],
+        "",
+        ["lr-0.1"],
+    )
+    for words, found in (("--tag lr-0.1", 2), ("--tag lr-0.1 --tag baseline", 1), ("--tag nothing", 0)):
+        assert len(json.loads(podium("list", "--json", *words.split()).stdout)) == found, words
+    assert podium("list").stdout.splitlines()[0].split()[:3] == ["NAME", "KIND", "TAGS"]
+    podium("tag", "20260101", "baseline", "--remove")
+    podium("note", "20260101", "")
+    run = Runs()["20260101"]
+    assert (run.note, run.tags, run.state) == ("", ("lr-0.1",), "stopped")
+
+
+def test_tags_that_no_list_finds_are_refused(home: Path, podium: Callable[..., Result]) -> None:
+    for wrong in ("two words", "", "a,b", "-", "a" * 41):
+        refused: Any = podium("tag", "--", "latest", wrong).exception
+        assert isinstance(refused, InvalidInput), wrong
+        assert repr(wrong) in refused.message
+    missing: Any = podium("tag", "latest", "good", "--remove").exception
+    assert (missing.message, missing.hint) == ("there is no tag 'good'", "its tags: none")
+    long: Any = podium("note", "latest", "x" * 10_001).exception
+    assert "at most 10000 characters, but this one has 10001" in long.message
+    server: Any = podium("list", "--host", "http://127.0.0.1:9", "--tag", "good").exception
+    assert "runs of a server have no tags" in server.message
+
+
+def test_a_running_run_keeps_what_others_noted(home: Path, podium: Callable[..., Result]) -> None:
+    with locked(home / "runs" / "20260110-010101-bbbb"):
+        record = Runs()["latest"].record
+        podium("note", "latest", "halfway")
+        podium("tag", "latest", "night")
+        record.steps["train"].state = "succeeded"
+        record.save()
+        again = RunRecord.read(record.directory)
+    assert (again.note, again.tags, again.state) == ("halfway", ["night"], "running")
+    assert (record.note, again.steps["train"].state) == ("halfway", "succeeded")
+
+
+def test_tags_of_many_writers_are_all_kept(home: Path) -> None:
+    run, record = Runs()["20260101"], Runs()["20260101"].record
+
+    def write(number: int) -> None:
+        for turn in range(5):
+            annotate(run.directory, lambda written, tag=f"t{number}-{turn}": written.tagged([tag]))  # type: ignore[misc]
+            record.save()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(write, range(8)))
+    assert sorted(run.tags) == sorted(f"t{number}-{turn}" for number in range(8) for turn in range(5))
+
+
+def test_records_without_notes_and_with_hostile_ones_read(home: Path, podium: Callable[..., Result]) -> None:
+    path = home / "runs" / "20260101-010101-aaaa" / "run.json"
+    content = json.loads(path.read_text())
+    path.write_text(json.dumps({name: value for name, value in content.items() if name not in ("note", "tags")}))
+    assert (Runs()["20260101"].note, Runs()["20260101"].tags) == ("", ())
+    path.write_text(json.dumps(content | {"note": f"a{EVIL}b", "tags": [EVIL]}))
+    for words in (["list"], ["show", "20260101"]):
+        assert "\x1b" not in podium(*words).output
+    path.write_text(json.dumps(content | {"tags": "baseline"}))
+    assert "tags must be" in str(podium("show", "20260101").exception)
+
+
+def test_python_sets_notes_and_tags(home: Path) -> None:
+    run = Runs()["20260101"]
+    run.note, run.tags = "the first", ["baseline"]  # type: ignore[assignment]
+    run.tags += ("kept",)
+    assert (run.note, run.tags) == ("the first", ("baseline", "kept"))
+    row = Runs().frame.to_dict("records")[0]
+    assert (row["note"], row["tags"]) == ("the first", "baseline, kept")
+    run.delete()
+    with pytest.raises(NotFound, match="there is no run '20260101-010101-aaaa'"):
+        run.note = "too late"
+    assert not run.directory.exists()

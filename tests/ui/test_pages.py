@@ -86,11 +86,14 @@ def test_an_empty_home_says_how_to_begin(visitor: httpx.Client, home: Path) -> N
 def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
     Path("halving.py").write_text(HALVING)
     run = podium.run("halving.py", number=3.0)
+    run.note, run.tags = "half <b>of</b> it", ("baseline", "kept")
     page = text(visitor, f"/runs/{run.id}")
     assert re.search(r'<li class="succeeded shown">.*?<b>halve</b>', page, re.S)
     assert "&lt;script&gt;alert(1)&lt;/script&gt; halves" in page
     assert "<script>alert" not in page
     assert "1.5" in page
+    assert '<p class="note">half &lt;b&gt;of&lt;/b&gt; it</p>' in page
+    assert '<span class="state">baseline</span><span class="state">kept</span>' in page
     assert f'<a href="/runs/{run.id}">' in text(visitor, "/runs")
     assert "halves" in text(visitor, f"/runs/{run.id}/logs/halve")
     (event,) = events(visitor, f"/runs/{run.id}")

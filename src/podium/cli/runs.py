@@ -47,10 +47,11 @@ def runs() -> None:
 
 @runs.command("list")
 @click.option("--last", metavar="N", type=click.IntRange(min=1), default=30, help="A server's newest N runs; 30.")
+@click.option("--tag", "tags", metavar="NAME", multiple=True, help="Only runs with this tag; may be repeated.")
 @json_option
 @server_options
 @click.pass_context
-def list_(context: click.Context, last: int, as_json: bool, server: ServerOptions) -> None:
+def list_(context: click.Context, last: int, tags: tuple[str, ...], as_json: bool, server: ServerOptions) -> None:
     """List the runs and sweeps on this machine, or with --host the runs of a server, the newest last.
 
     Sweeps are the Experiments that podium tune and podium experiment run began on this machine; those inside of runs
@@ -60,16 +61,20 @@ def list_(context: click.Context, last: int, as_json: bool, server: ServerOption
     Examples:
       podium runs list
       podium runs list --json
+      podium runs list --tag baseline
       podium runs list --host http://127.0.0.1:8888
     """
     if context.get_parameter_source("host") is ParameterSource.COMMANDLINE:
         from podium.kfp.runs import newest_runs
 
+        if tags:
+            raise InvalidInput(f"runs of a server have no tags, but got --tag {tags[0]}", "leave out --tag or --host")
         on_server = newest_runs(server.open(), last)
         summaries = [run.summary for run in on_server]
         output(as_json, summaries, lambda: _listed(on_server, "NAME", [run.name for run in on_server]))
         return
-    listed: list[Run | ListedSweep] = [*podium.runs().all, *_sweeps()]
+    tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
+    listed: list[Run | ListedSweep] = [*tagged, *([] if tags else _sweeps())]
     listed.sort(key=lambda found: found.began)
     rows = [found.summary() if isinstance(found, ListedSweep) else _in_list(found) for found in listed]
     output(as_json, rows, lambda: _drawn(listed, rows))
@@ -90,16 +95,25 @@ def _in_list(run: "Run") -> dict[str, Any]:
 
 def _drawn(listed: "Sequence[Run | ListedSweep]", rows: Sequence[Mapping[str, Any]]) -> Styled:
     """Draw a row for each run and sweep on this machine."""
-    cells = [
-        Row(phase=row["state"].capitalize(), cells=(
-            row[row["kind"]], row["kind"], row.get("pipeline", ""), row["state"], when(found.began),
-            duration(row["seconds"]), size(row["bytes"]) if "bytes" in row else "", row["result"],
-        ))
-        for found, row in zip(listed, rows, strict=True)
+    columns = {
+        "NAME": [row[row["kind"]] for row in rows],
+        "KIND": [row["kind"] for row in rows],
+        "TAGS": [", ".join(row.get("tags", ())) for row in rows],
+        "PIPELINE": [row.get("pipeline", "") for row in rows],
+        "STATE": [row["state"] for row in rows],
+        "BEGAN (UTC)": [when(found.began) for found in listed],
+        ">TOOK": [duration(row["seconds"]) for row in rows],
+        ">SIZE": [size(row["bytes"]) if "bytes" in row else "" for row in rows],
+        "RESULT": [row["result"] for row in rows],
+    }
+    if not any(columns["TAGS"]):
+        del columns["TAGS"]
+    drawn = [
+        Row(phase=row["state"].capitalize(), cells=cells)
+        for row, *cells in zip(rows, *columns.values(), strict=True)
     ]  # fmt: skip
-    heads = ("NAME", "KIND", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", ">SIZE", "RESULT")
-    drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE", "KIND")
-    return table(heads, cells, width=screen_width(), drop=drop, shorten="NAME")
+    drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE", "KIND", "TAGS")
+    return table(list(columns), drawn, width=screen_width(), drop=drop, shorten="NAME")
 
 
 def _listed(runs: "Sequence[ServerRun]", head: str, cells: Sequence[str]) -> Styled:
@@ -149,6 +163,10 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
         echo_json({**_summary(run), "parameters": run.parameters, "outcome": outcome})
         return
     echo(f"run {run.id} of {run.pipeline}: {run.state}")
+    if run.record.tags:
+        echo(f"tags: {', '.join(run.record.tags)}")
+    if run.record.note:
+        echo(f"note: {run.record.note}")
     for parameter in run.parameters:
         echo(f"  {parameter}={_typed(run, parameter)}")
     steps = [
@@ -205,6 +223,47 @@ def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
             raise
     kfp_server = server.open()
     return server_run(find_run(kfp_server, name), pipeline_names(kfp_server))
+
+
+@runs.command()
+@click.argument("name", metavar="RUN", shell_complete=run_names)
+@click.argument("text")
+@json_option
+def note(name: str, text: str, as_json: bool) -> None:
+    """Write a note about a run on this machine, in place of the one it has; an empty text removes it.
+
+    \b
+    Examples:
+      podium runs note latest "warmup was too short"
+      podium runs note 20261122-0916 ""
+    """
+    run = podium.runs()[name]
+    run.note = text
+    if as_json:
+        echo_json({"run": run.id, "note": run.note})
+    echo(f"run {run.id} has {'a note' if run.note else 'no note'}: podium runs show {run.id}", err=True)
+
+
+@runs.command()
+@click.argument("name", metavar="RUN", shell_complete=run_names)
+@click.argument("tags", metavar="NAME...", nargs=-1, required=True)
+@click.option("--remove", is_flag=True, help="Take these tags from it.")
+@json_option
+def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
+    """Give a run on this machine tags, names that podium runs list --tag finds it by.
+
+    \b
+    Examples:
+      podium runs tag latest baseline
+      podium runs tag latest baseline --remove
+    """
+    from podium.runner.annotations import annotate
+
+    run = podium.runs()[name]
+    now = annotate(run.directory, lambda written: written.untagged(tags) if remove else written.tagged(tags)).tags
+    if as_json:
+        echo_json({"run": run.id, "tags": now})
+    echo(f"run {run.id} has {'the tags ' + ', '.join(now) if now else 'no tags'}", err=True)
 
 
 @runs.command()
@@ -394,6 +453,8 @@ def _summary(run: "Run") -> dict[str, Any]:
         "began": run.record.began,
         "seconds": round(run.seconds, 3),
         "steps": steps,
+        "note": run.record.note,
+        "tags": run.record.tags,
         "directory": str(run.directory),
     }
 

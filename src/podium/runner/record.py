@@ -18,6 +18,7 @@ from podium.drafts import appearing
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.identity import ATTEMPT
 from podium.kfp.parameters import pairs
+from podium.runner.annotations import Annotations, editing
 from podium.runner.messages import Event
 from podium.storage import local_path
 from podium.training.base import FIX
@@ -110,6 +111,12 @@ class RunRecord:
     attempt: int = 1
     """How often finished steps were begun anew, plus one. What a later attempt launches and stores has other names."""
 
+    note: str = ""
+    """What a user wrote about it. podium.runner.annotations changes note and tags, in the file."""
+
+    tags: list[str] = field(default_factory=list)
+    """Names that a user gave it, to find it by."""
+
     def identity(self, attempt: int = 0) -> str:
         """Return the run id that steps of an attempt see, in names and keys; of the last one if 0."""
         attempt = attempt or self.attempt
@@ -169,9 +176,13 @@ class RunRecord:
         return record
 
     def save(self) -> None:
-        """Write run.json, whole or not at all."""
-        with appearing(self.directory / "run.json") as draft:
-            draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
+        """Write run.json, whole or not at all; note and tags stay as they are in the file."""
+        with editing(self.directory):
+            with suppress(NotFound, InvalidInput):  # the first time, or over a damaged one
+                written = Annotations.read(self.directory)
+                self.note, self.tags = written.note, list(written.tags)
+            with appearing(self.directory / "run.json") as draft:
+                draft.write_text(json.dumps(asdict(self), indent=1, default=str) + "\n")
 
     @property
     def seconds(self) -> float:

@@ -4,7 +4,7 @@ import inspect
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import cached_property
@@ -15,6 +15,7 @@ from podium.cluster import connect
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
 from podium.manifests.kinds import JOB_KINDS
 from podium.notebook import Log, say
+from podium.runner.annotations import Annotations, annotate
 from podium.runner.process import RunningPipeline, follow_elsewhere, resume_run, start_run, stop_elsewhere
 from podium.runner.progress import progress, steps_as_html
 from podium.runner.record import RunRecord
@@ -98,6 +99,24 @@ class Run:
     def parameters(self) -> dict[str, Any]:
         """Parameters that differ from the pipeline's defaults."""
         return dict(self.record.parameters)
+
+    @property
+    def note(self) -> str:
+        """What a user wrote about it: ``run.note = "warmup was too short"``; empty for nothing."""
+        return Annotations.read(self.directory).note
+
+    @note.setter
+    def note(self, text: str) -> None:
+        annotate(self.directory, lambda written: written.noted(text))
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """Names that a user gave it: ``run.tags = ["baseline"]``; also ``run.tags += ("baseline",)``."""
+        return Annotations.read(self.directory).tags
+
+    @tags.setter
+    def tags(self, names: Iterable[str]) -> None:
+        annotate(self.directory, lambda written: written._replace(tags=()).tagged(names))
 
     @property
     def steps(self) -> dict[str, str]:

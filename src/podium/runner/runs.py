@@ -67,16 +67,18 @@ class Runs(Mapping[str, Run]):
 
     @property
     def frame(self) -> "DataFrame":
-        """A row for each run: its id, pipeline, state, seconds and the parameters that differ from the defaults.
+        """A row for each run: its id, pipeline, state, seconds, tags, note and the parameters that are no defaults.
 
         Raises:
             PodiumError: pandas is not installed.
         """
         rows = [
-            {"run": run.id, "pipeline": run.pipeline, "state": run.state, "seconds": run.seconds, **run.parameters}
+            {"run": run.id, "pipeline": run.pipeline, "state": run.state, "seconds": run.seconds,
+             "tags": ", ".join(run.record.tags), "note": run.record.note, **run.parameters}
             for run in self.all
-        ]
-        names = dict.fromkeys(["run", "pipeline", "state", "seconds", *(name for row in rows for name in row)])
+        ]  # fmt: skip
+        own = ["run", "pipeline", "state", "seconds", "tags", "note"]
+        names = dict.fromkeys([*own, *(name for row in rows for name in row)])
         return data_frame(rows, list(names))
 
     def compare(self, names: Iterable[str], path: str | Path = "compare.html") -> Path:
