@@ -122,6 +122,21 @@ def _middle(text: str, width: int) -> str:
     return f"{set_cell_size(text, width - 1 - len(end)).rstrip()}…{end.lstrip()}"
 
 
+def fold(text: str, width: int | None, *, indent: str = "", hang: str = "  ") -> str:
+    """Break lines at spaces where they are wider than the width; words, such as paths and commands, stay whole.
+
+    Args:
+        width: None breaks nothing.
+        indent: Stands before the first line.
+        hang: Stands before the others.
+    """
+    if width is None:
+        return indent + text
+    lines = wrap(text, width, initial_indent=indent, subsequent_indent=hang, break_long_words=False,
+                 break_on_hyphens=False)  # fmt: skip
+    return "\n".join(lines)
+
+
 def columns() -> int:
     """Return the width of the terminal; 80 if there is none."""
     return shutil.get_terminal_size().columns

@@ -1,5 +1,7 @@
 """Narrow terminals: marks, names and durations stay, whatever else has to go."""
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +11,7 @@ from terminals import on_terminal
 
 from podium.cluster.local.store import Store
 from podium.manifests.experiment import load
+from podium.runner.annotations import annotate
 from podium.runner.record import RunRecord, StepRecord
 from podium.tables import Row, table
 
@@ -103,3 +106,85 @@ def test_a_shortened_cell_keeps_both_ends() -> None:
     rows = [Row(phase="Running", cells=["sweep-0449dbba0d-jg77zbnl", "0.9876"])]
     drawn = unstyle(table(("TRIAL", ">accuracy"), rows, width=30, shorten="TRIAL")).splitlines()
     assert drawn[1] == "▸  sweep-04…jg77zbnl    0.9876"
+
+
+@pytest.fixture
+def two_runs(tmp_path: Path) -> Path:
+    """A home with two runs that differ in long parameters; the second has a note, tags and long outputs."""
+    for number, name in enumerate(("20260101-010101-aaaa", "20260102-010101-bbbb")):
+        directory = tmp_path / "runs" / name
+        (directory / "logs").mkdir(parents=True)
+        parameters = {
+            "dataset": f"table:s3://a-bucket/some/long/folder/of/tables/another/folder/number-{number}.parquet",
+            "data_options": {"group": "patient", "test": 0.2, "validation": 0.1, "split_seed": number, "weights": [1, 2, 3]},
+            "cluster": f"local://{directory}/cluster", "epochs": number + 3, "network": f"fast{number}",
+        }  # fmt: skip
+        RunRecord(id=name, pipeline="own.py", directory=directory, parameters=parameters, state="succeeded",
+                  steps={"train": StepRecord(title="Train", state="succeeded", seconds=2.0)},
+                  outputs={"summary": "a result in many words, " * 8}).save()  # fmt: skip
+    annotate(
+        directory,
+        lambda written: written.noted("a note of many words " * 9).tagged(f"a-long-tag-{n}" for n in range(8)),
+    )
+    return tmp_path
+
+
+@pytest.mark.parametrize("width", [80, 60])
+def test_a_shown_run_is_no_wider_than_the_terminal(two_runs: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    lines = shown(two_runs, monkeypatch, width, ["runs", "show", "latest"])
+    path = f"  run      {two_runs}/runs/20260102-010101-bbbb"
+    assert lines[-1] == path, "a path is to be copied, and stays whole"
+    assert [line for line in lines[:-1] if len(line) > width] == []
+    assert " ".join(" ".join(lines).split()).count("a note of many words") == 9
+    assert "a-long-tag-7" in "".join(lines)
+    assert any(line.startswith("  dataset=table:s3://a-bucket/") and line.endswith("…") for line in lines)
+    monkeypatch.chdir(two_runs)
+    assert shown(two_runs, monkeypatch, width, ["runs", "show", "latest"])[-1] == "  run      runs/20260102-010101-bbbb"
+
+
+@pytest.mark.parametrize("width", [80, 60, 40])
+def test_a_narrow_comparison_leaves_no_parameter_out(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
+    lines = shown(two_runs, monkeypatch, width, ["runs", "compare", "20260101", "20260102"])
+    assert [line for line in lines if len(line) > width] == []
+    assert lines[0].startswith("20260101-010101-aaaa  succeeded")
+    names = [line.partition("=")[0].strip() for line in lines if "=" in line]
+    assert names == ["data_options", "dataset", "epochs", "network"] * 2
+    assert "  epochs=4" in lines
+
+
+def test_a_comparison_with_room_is_a_table(two_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    head, *rows = shown(two_runs, monkeypatch, 500, ["runs", "compare", "20260101", "20260102"])
+    assert head.split() == ["RUN", "STATE", "data_options", "dataset", "epochs", "network", "RESULT"]
+    assert len(rows) == 2
+
+
+@pytest.mark.parametrize("width", [80, 40])
+def test_the_verdict_folds_at_the_terminals_width(width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    reason = (
+        "no: better than the champion: accuracy 0.8667 (95 % 0.7032 to 0.9469, n = 30) against 0.8667, McNemar p = 1"
+    )
+    candidate = {
+        "kind": "trial",
+        "name": "sweep-782c097da7-xpz5nknh",
+        "epochs": [{}],
+        "validation": {"metrics": {"accuracy": 0.9}},
+    }
+    decision = {
+        "outcome": "kept",
+        "model_name": "flowers",
+        "version": "20260102-010101-bbbb",
+        "champion": "20260101-010101-aaaa",
+        "reasons": [reason],
+    }
+    outcome = {"sweep": None, "candidates": [candidate], "metric": {"name": "accuracy"}, "decision": decision, "storage": "file:///s",
+               "test": {"metrics": {"accuracy": 0.8667}, "count": 30}, "report": "r", "directory": "d"}  # fmt: skip
+    program = [
+        sys.executable,
+        "-c",
+        "import json, sys; from podium.runner.outcome import show; print(show(json.loads(sys.argv[1])))",
+    ]
+    lines = unstyle(on_terminal(json.dumps(outcome), width=width, program=program)).replace("\r", "").splitlines()
+    assert [line for line in lines if len(line) > width and "/" not in line] == []
+    assert reason in " ".join(" ".join(lines).split())

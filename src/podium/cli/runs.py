@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click import unstyle
 from click.core import ParameterSource
 
 import podium
@@ -27,9 +28,9 @@ from podium.cli.run import FROM, run_to_end
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.heartbeat import doing
 from podium.settings import STORAGE
-from podium.tables import Row, screen_width, table
-from podium.terminal import Styled, echo, echo_json, output
-from podium.text import cut, duration, size, when
+from podium.tables import Row, fold, screen_width, table
+from podium.terminal import Styled, echo, echo_json, output, styled
+from podium.text import cut, duration, harmless, size, when
 
 if TYPE_CHECKING:
     from podium.kfp.runs import ServerRun
@@ -162,19 +163,20 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     if as_json:
         echo_json({**_summary(run), "parameters": run.parameters, "outcome": outcome})
         return
+    width = screen_width()
     echo(f"run {run.id} of {run.pipeline}: {run.state}")
     if run.record.tags:
-        echo(f"tags: {', '.join(run.record.tags)}")
+        echo(fold(f"tags: {', '.join(run.record.tags)}", width))
     if run.record.note:
-        echo(f"note: {run.record.note}")
+        echo("\n".join(fold(line, width) for line in f"note: {run.record.note}".splitlines()))
     for parameter in run.parameters:
-        echo(f"  {parameter}={_typed(run, parameter)}")
+        echo(_cut(f"  {parameter}={_typed(run, parameter)}", width))
     steps = [
         Row(phase=step.state.capitalize(), cells=(step.title, name, step.state, duration(step.elapsed)))
         for name, step in run.record.steps.items()
     ]
     heads, drop = ("STEP", "NAME", "STATE", ">TOOK"), ("NAME", "STATE")
-    drawn = table(heads, steps, width=screen_width(), drop=drop, shorten="STEP")
+    drawn = table(heads, steps, width=width, drop=drop, shorten="STEP")
     echo(Styled(f"\n{drawn}\n"))
     echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
     if run.state not in ("succeeded", "running"):
@@ -367,9 +369,22 @@ def compare(names: tuple[str, ...], as_json: bool) -> None:
         for run in chosen
     ]
     shown = [name for name in differing if name != "cluster"]  # every run has a local cluster of its own
+    output(as_json, rows, lambda: _compared(chosen, shown))
+
+
+def _compared(chosen: "Sequence[Run]", shown: Sequence[str]) -> Styled:
+    """Draw a row for each run, or where that is too wide some lines: no parameter is left out."""
+    from rich.cells import cell_len
+
     cells = [(run.id, run.state, *(_typed(run, name) for name in shown), run.result) for run in chosen]
-    heads, drop = ("RUN", "STATE", *shown, "RESULT"), (*reversed(shown), "STATE")
-    output(as_json, rows, lambda: table(heads, cells, width=screen_width(), drop=drop, shorten="RUN"))
+    drawn, width = table(("RUN", "STATE", *shown, "RESULT"), cells), screen_width()
+    if width is None or max(map(cell_len, unstyle(drawn).splitlines())) <= width:
+        return drawn
+    lines: list[str] = []
+    for run, (_, state, *values, result) in zip(chosen, cells, strict=True):
+        lines.append(styled(_cut(f"{run.id}  {', '.join(filter(None, (state, result)))}", width), bold=True))
+        lines += [_cut(f"  {name}={value}", width) for name, value in zip(shown, values, strict=True)]
+    return Styled("\n".join(lines))
 
 
 @runs.command()
@@ -457,6 +472,11 @@ def _summary(run: "Run") -> dict[str, Any]:
         "tags": run.record.tags,
         "directory": str(run.directory),
     }
+
+
+def _cut(line: str, width: int | None) -> str:
+    """Cut a line to the terminal; --json has all of it."""
+    return harmless(line) if width is None else cut(line, width)
 
 
 def _text(run: "Run", name: str) -> str:

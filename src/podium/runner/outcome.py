@@ -12,9 +12,9 @@ from podium.report import Step, complete
 from podium.report.leaderboard import Leaderboard
 from podium.runner.record import RunRecord
 from podium.storage import local_path
-from podium.tables import screen_width, table
+from podium.tables import fold, screen_width, table
 from podium.terminal import Styled
-from podium.text import figure, harmless, relative
+from podium.text import cut, figure, harmless, relative
 from podium.training.handover import Evaluation
 from podium.training.kept_logs import hide
 
@@ -109,13 +109,15 @@ def step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
 def show(outcome: Mapping[str, Any]) -> Styled:
     """Format an outcome as text, no wider than the terminal."""
     if "decision" not in outcome:
+        width = screen_width()
         rows = [
             [f"{step}  {name}", _brief(value)]
             for step, outputs in outcome["step_outputs"].items()
             for name, value in outputs.items()
         ]
         rows += [[name, _brief(value)] for name, value in outcome["outputs"].items()]
-        return Styled(harmless(_columns([*rows, ["run", relative(outcome["directory"])]])))
+        *put_out, path = _columns([*rows, ["run", relative(outcome["directory"])]]).splitlines()
+        return Styled(harmless("\n".join([*(cut(line, width) if width else line for line in put_out), path])))
     sweep, decision = outcome["sweep"], outcome["decision"]
     parts: list[str] = [_leaderboard(sweep)] if sweep else []
     parts += [_candidates(outcome), _verdict(outcome, decision), _paths(outcome, decision)]
@@ -152,7 +154,7 @@ def _candidates(outcome: Mapping[str, Any]) -> Styled:
     width = screen_width()
     drawn = table(head, rows, width=width and width - 2, drop=["epochs"], shorten="candidate")
     note = "the validation part chose epoch, trial and candidate: its figures are optimistic"
-    return Styled(f"Candidates\n{_indented(drawn)}\n  {note}")
+    return Styled(f"Candidates\n{_indented(drawn)}\n{fold(note, width, indent='  ', hang='  ')}")
 
 
 def _indented(drawn: str) -> str:
@@ -167,7 +169,9 @@ def _verdict(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         head = f"Champion of {name}: {decision['version']}, {measured}. Promoted."
     else:
         head = f"Champion of {name} stays {decision['champion']}. {decision['version']} reached {measured}."
-    return "\n".join([head, *(f"  {reason}" for reason in decision["reasons"])])
+    width = screen_width()
+    reasons = (fold(reason, width, indent="  ", hang="      ") for reason in decision["reasons"])
+    return "\n".join([fold(head, width), *reasons])
 
 
 def _paths(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
