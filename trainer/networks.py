@@ -1,7 +1,6 @@
 """Names of networks, and the recipe of each; imports neither torch nor torchvision."""
 
 import re
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 OWN = ("tutorial", "fast", "best", "mlp")
@@ -68,6 +67,8 @@ def exists(model: str) -> bool:
         return True
     if model in TOO_LARGE or not re.fullmatch(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*", model):
         return False
+    from importlib.metadata import PackageNotFoundError, version  # for unknown names only: Tab asks for known ones
+
     try:
         installed = tuple(map(int, version("torchvision").split(".")[:2]))
     except PackageNotFoundError:

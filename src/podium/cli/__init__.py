@@ -123,6 +123,8 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # in the C locale, as click does
+    if "_PODIUM_COMPLETE" in os.environ:
+        import_module("podium.cli.completion")  # so that click has our Bash
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
         signal.signal(signal.SIGINT, _interrupt)

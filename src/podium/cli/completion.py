@@ -1,11 +1,16 @@
 """What the shell offers at Tab: names of runs, pipelines and Experiments. Options and commands click knows itself."""
 
+import os
+import re
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import CompletionItem
+from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
 
 PIPELINES = ("tune_and_promote", "train_and_promote")
+
+_BREAKS = re.compile("[=:]+")
+"""Words of their own in COMP_WORDS, unless COMP_WORDBREAKS was changed."""
 
 
 def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -13,7 +18,7 @@ def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     from podium.settings import Settings
 
     known = sorted(path.parent.name for path in Settings.from_environment().runs.glob("*/run.json"))
-    return _beginning([*known, "latest"], incomplete)
+    return beginning([*known, "latest"], incomplete)
 
 
 def run_and_sweep_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -22,20 +27,76 @@ def run_and_sweep_names(ctx: click.Context, param: click.Parameter, incomplete: 
 
     stored = Settings.from_environment().cluster.glob("experiments/[!.]*/object.json")
     sweeps = sorted(path.parent.name for path in stored)
-    return [*run_names(ctx, param, incomplete), *_beginning(sweeps, incomplete)]
+    return [*run_names(ctx, param, incomplete), *beginning(sweeps, incomplete)]
 
 
 def pipelines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer podium's pipelines, else files."""
-    return _beginning(PIPELINES, incomplete) or [CompletionItem(incomplete, type="file")]
+    """Offer podium's pipelines, or the parameters of the one that is meant where none is named, else files."""
+    if found := beginning(PIPELINES, incomplete):
+        return found
+    return parameters(ctx, param, incomplete) or [CompletionItem(incomplete, type="file")]
+
+
+def parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Offer the parameters of the pipeline that was named, and the values that a parameter may have."""
+    from podium.cli.parameter_completion import offered
+
+    named = str(ctx.params.get("pipeline") or "")
+    return offered(named, [named, *ctx.params.get("parameters", ())], incomplete)
 
 
 def experiments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the Experiments that come with podium, else files."""
     from podium.manifests.experiment.source import bundled
 
-    return _beginning(bundled(), incomplete) or [CompletionItem(incomplete, type="file")]
+    return beginning(bundled(), incomplete) or [CompletionItem(incomplete, type="file")]
 
 
-def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+def beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+    """Return the names that begin like that."""
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
+@add_completion_class
+class Bash(BashComplete):
+    """Bash, which takes ``network=fast`` for three words and replaces the last one alone; click expects one word."""
+
+    source_template = BashComplete.source_template.replace(
+        "env COMP_WORDS=", 'env COMP_CURRENT="${COMP_LINE:0:COMP_POINT}" COMP_WORDS='
+    ).replace(
+        "    return 0\n",
+        "    if [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} == *[=:] ]]; then\n"
+        "        compopt -o nospace 2>/dev/null\n"  # the value follows
+        "    fi\n\n    return 0\n",
+    )
+
+    _before = ""
+
+    def get_completion_args(self) -> tuple[list[str], str]:
+        """Return the words before the cursor's, and that word as far as it is written."""
+        at = int(os.environ["COMP_CWORD"])
+        words = [*split_arg_string(os.environ["COMP_WORDS"]), ""][: at + 1]
+        written = re.split(r"\s", os.environ.get("COMP_CURRENT", ""))[-1]
+        first = len(words) - 1  # of the pieces that the cursor's word has
+        while first > 1 and written != (joined := "".join(words[first:])) and written.endswith(joined):
+            first -= 1
+        if first < len(words) - 1 and written == "".join(words[first:]):
+            last = "" if _BREAKS.fullmatch(words[-1]) else words[-1]
+            self._before = written.removesuffix(last)
+            return _whole(words[1:first]), written
+        return _whole(words[1:-1]), words[-1]
+
+    def format_completion(self, item: CompletionItem) -> str:
+        """Return an item without what stands before the piece that bash replaces."""
+        return f"{item.type},{item.value.removeprefix(self._before)}"
+
+
+def _whole(pieces: Sequence[str]) -> list[str]:
+    """Join the words that bash took apart."""
+    words: list[str] = []
+    for piece in pieces:
+        if words and (_BREAKS.fullmatch(piece) or _BREAKS.fullmatch(words[-1][-1:])):
+            words[-1] += piece
+        else:
+            words.append(piece)
+    return words

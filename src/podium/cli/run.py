@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 import podium
+from podium.cli.completion import parameters as parameters_
 from podium.cli.completion import pipelines, run_names
 from podium.cli.options import Notifier, json_option, notify_option
 from podium.documents import write_file
@@ -23,7 +24,7 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True}
 
 @click.command(context_settings=FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
-@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
 @click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
 @click.option(
     "--resume",
@@ -103,7 +104,7 @@ def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) ->
 
 @click.command(context_settings=FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
-@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
 @click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
 @click.option("--name", "title", help="Name of the compiled pipeline; the project's or the pipeline's own if missing.")
 @click.option("--steps-image", help="Image of the steps.")

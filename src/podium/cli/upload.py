@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from podium.cli.completion import parameters as parameters_
 from podium.cli.completion import pipelines
 from podium.cli.options import GROUP, Notifier, ServerOptions, json_option, notify_option, server_options
 from podium.heartbeat import doing
@@ -22,7 +23,7 @@ FREE = {"ignore_unknown_options": True}
 
 @click.command(context_settings=FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
-@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
 @click.option("--name", help="Name on the server; the project's or the pipeline's own if missing.")
 @click.option("--description", default="", help="Shown with a new version.")
 @click.option("--steps-image", help="Image of the steps.")
@@ -94,7 +95,7 @@ def _text(
 
 @click.command(context_settings=FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
-@click.argument("parameters", nargs=-1, type=click.UNPROCESSED)
+@click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
 @click.option("--version", help="Name of the version; the newest if missing.")
 @click.option("--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under.")
 @click.option("--name", help="Display name of the run.")

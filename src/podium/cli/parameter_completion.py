@@ -1,0 +1,91 @@
+"""Parameters of pipelines at Tab. Their files are read as text: kfp, which they import, takes a second to load."""
+
+import ast
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from click.shell_completion import CompletionItem
+
+from podium.cli.completion import beginning
+from podium.errors import PodiumError
+from podium.kfp.project import LOCAL, PIPELINE, find_project
+
+
+def offered(named: str, given: Sequence[str], incomplete: str) -> list[CompletionItem]:
+    """Return how a word may go on: parameters that are not given yet, or values of the one before its ``=``.
+
+    Args:
+        named: First word behind the command: a pipeline, or a parameter already.
+        given: The words before.
+    """
+    types = parameters_of(named)
+    name, equals, value = incomplete.partition("=")
+    name = name.removeprefix("--").replace("-", "_")
+    if not equals:
+        before = {word.partition("=")[0].removeprefix("--").replace("-", "_") for word in given}
+        return beginning([f"{known}=" for known in types if known not in before], incomplete.replace("-", "_"))
+    if name not in types:
+        return []
+    if name == "dataset" and value.startswith(LOCAL):
+        return [CompletionItem(incomplete, type="file")]
+    if name == "code":
+        return [CompletionItem(incomplete, type="dir")]
+    return beginning([f"{incomplete[: -len(value) or None]}{known}" for known in values_of(name, types[name])],
+                     incomplete)  # fmt: skip
+
+
+def values_of(name: str, kind: str) -> Sequence[str]:
+    """Return the values that a parameter may have; nothing where there is no list of them."""
+    if name == "network":
+        from podium.trainer.networks import OWN, TORCHVISION
+
+        return (*OWN, *TORCHVISION)
+    if name == "rule":
+        from podium.models.rule import CRITERIA
+
+        return tuple(CRITERIA)
+    if name == "dataset":
+        from podium.data.sources.known import DATASETS
+
+        return (*DATASETS, *LOCAL)
+    if name == "experiment":
+        from podium.manifests.experiment.source import bundled
+
+        return bundled()
+    if name == "job_kind":
+        from podium.manifests.job_kinds import AUTO, CHOICES
+
+        return (AUTO, *CHOICES)
+    return ("true", "false") if kind == "bool" else ()
+
+
+def parameters_of(named: str) -> dict[str, str]:
+    """Return the type of each parameter of a pipeline, as its file has it; nothing if there is no such pipeline.
+
+    Args:
+        named: As the command line has it; the project's pipeline, else the usual one, if it is empty or a parameter.
+    """
+    if not named or "=" in named or named.startswith("-"):
+        named = PIPELINE
+        with suppress(PodiumError):
+            project = find_project()
+            named = project.pipeline if project else PIPELINE
+    file, _, function = named.partition(":")
+    if not file.endswith(".py"):
+        from podium import pipelines
+
+        function = file.replace("-", "_")
+        file = str(Path(pipelines.__path__[0], f"{function}.py")) if function in pipelines.NAMES else ""
+    with suppress(OSError, SyntaxError, ValueError):
+        for node in ast.parse(Path(file).read_text()).body:
+            if isinstance(node, ast.FunctionDef) and function in ("", node.name) and _is_pipeline(node):
+                known = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+                return {known.arg: ast.unparse(known.annotation) if known.annotation else "" for known in known}
+    return {}
+
+
+def _is_pipeline(function: ast.FunctionDef) -> bool:
+    """Return whether a function is decorated with ``dsl.pipeline``, however it was imported, called or not."""
+    names = (ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list)
+    return any(name.rpartition(".")[2] == "pipeline" for name in names)
