@@ -140,9 +140,9 @@ def completed(*words: str) -> list[str]:
 
 
 def test_every_offered_value_is_one_the_pipeline_takes() -> None:
-    from podium.cli.parameter_completion import parameters_of, values_of
     from podium.kfp.definition import load
     from podium.kfp.values import check_values
+    from podium.runner.typed import parameters_of, values_of
 
     for pipeline in ("tune_and_promote", "train_and_promote"):
         known = {parameter.name: parameter.type.__name__ for parameter in load(pipeline).parameters}

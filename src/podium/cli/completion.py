@@ -18,7 +18,7 @@ def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     from podium.settings import Settings
 
     known = sorted(path.parent.name for path in Settings.from_environment().runs.glob("*/run.json"))
-    return beginning([*known, "latest"], incomplete)
+    return _beginning([*known, "latest"], incomplete)
 
 
 def run_and_sweep_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
@@ -27,32 +27,48 @@ def run_and_sweep_names(ctx: click.Context, param: click.Parameter, incomplete: 
 
     stored = Settings.from_environment().cluster.glob("experiments/[!.]*/object.json")
     sweeps = sorted(path.parent.name for path in stored)
-    return [*run_names(ctx, param, incomplete), *beginning(sweeps, incomplete)]
+    return [*run_names(ctx, param, incomplete), *_beginning(sweeps, incomplete)]
 
 
 def pipelines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer podium's pipelines, or the parameters of the one that is meant where none is named, else files."""
-    if found := beginning(PIPELINES, incomplete):
+    if found := _beginning(PIPELINES, incomplete):
         return found
     return parameters(ctx, param, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the parameters of the pipeline that was named, and the values that a parameter may have."""
-    from podium.cli.parameter_completion import offered
+    """Offer the parameters of the pipeline that are not given yet, or the values of one behind its ``=``."""
+    from podium.kfp.project import LOCAL
+    from podium.runner.typed import parameters_of, values_of
 
     named = str(ctx.params.get("pipeline") or "")
-    return offered(named, [named, *ctx.params.get("parameters", ())], incomplete)
+    types = parameters_of(named)
+    name, equals, value = incomplete.partition("=")
+    if not equals:
+        given = {_name(word) for word in (named, *ctx.params.get("parameters", ()))}
+        return _beginning([f"{known}=" for known in types if known not in given], _name(incomplete))
+    if _name(name) == "dataset" and value.startswith(LOCAL):
+        return [CompletionItem(incomplete, type="file")]
+    if _name(name) == "code":
+        return [CompletionItem(incomplete, type="dir")]
+    known = values_of(_name(name), types[_name(name)]) if _name(name) in types else ()
+    return _beginning([f"{name}={value}" for value in known], incomplete)
+
+
+def _name(word: str) -> str:
+    """Return the name of the parameter that a word gives."""
+    return word.partition("=")[0].removeprefix("--").replace("-", "_")
 
 
 def experiments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Offer the Experiments that come with podium, else files."""
     from podium.manifests.experiment.source import bundled
 
-    return beginning(bundled(), incomplete) or [CompletionItem(incomplete, type="file")]
+    return _beginning(bundled(), incomplete) or [CompletionItem(incomplete, type="file")]
 
 
-def beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
+def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
     """Return the names that begin like that."""
     return [CompletionItem(name) for name in names if name.startswith(incomplete)]
 

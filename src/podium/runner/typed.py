@@ -1,38 +1,12 @@
-"""Parameters of pipelines at Tab. Their files are read as text: kfp, which they import, takes a second to load."""
+"""What a user may type as parameters of a pipeline, read from its file as text: loading kfp takes a second."""
 
 import ast
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from click.shell_completion import CompletionItem
-
-from podium.cli.completion import beginning
 from podium.errors import PodiumError
 from podium.kfp.project import LOCAL, PIPELINE, find_project
-
-
-def offered(named: str, given: Sequence[str], incomplete: str) -> list[CompletionItem]:
-    """Return how a word may go on: parameters that are not given yet, or values of the one before its ``=``.
-
-    Args:
-        named: First word behind the command: a pipeline, or a parameter already.
-        given: The words before.
-    """
-    types = parameters_of(named)
-    name, equals, value = incomplete.partition("=")
-    name = name.removeprefix("--").replace("-", "_")
-    if not equals:
-        before = {word.partition("=")[0].removeprefix("--").replace("-", "_") for word in given}
-        return beginning([f"{known}=" for known in types if known not in before], incomplete.replace("-", "_"))
-    if name not in types:
-        return []
-    if name == "dataset" and value.startswith(LOCAL):
-        return [CompletionItem(incomplete, type="file")]
-    if name == "code":
-        return [CompletionItem(incomplete, type="dir")]
-    return beginning([f"{incomplete[: -len(value) or None]}{known}" for known in values_of(name, types[name])],
-                     incomplete)  # fmt: skip
 
 
 def values_of(name: str, kind: str) -> Sequence[str]:
