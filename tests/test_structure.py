@@ -41,8 +41,9 @@ BASE = {
 ALLOWED: dict[str, set[str]] = {
     "cli": {
         "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "prediction", "runner",
-        "search", "serving", "storage", "sweeps", "scoring", "training", "ui",
+        "search", "serving", "storage", "sweeps", "scoring", "training", "ui", "mcp",
     },
+    "mcp": {"api", "kfp", "manifests", "models", "runner"},
     "ui": {
         "api", "cluster", "data", "kfp", "manifests", "models", "prediction", "report", "runner", "search", "serving", "sweeps", "training",
     },

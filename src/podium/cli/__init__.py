@@ -55,6 +55,7 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
     MORE: {
         "watch": ("watch", "watch", "Run a command whenever data change."),
         "job": ("job", "job", "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster."),
+        "mcp": ("mcp", "mcp", "Offer runs, sweeps and models to a language model's program."),
         "upgrade": ("upgrade", "upgrade", "Look whether registry and schedules are those of this podium."),
         "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
         "migrate": ("migrate", "migrate_", "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs."),
@@ -123,7 +124,7 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
             stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # in the C locale, as click does
-    if "_PODIUM_COMPLETE" in os.environ:
+    if any(name.endswith("_COMPLETE") for name in os.environ):  # the variable has this program's name before it
         import_module("podium.cli.completion")  # so that click has our Bash
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:

@@ -351,24 +351,29 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
 
 
 @runs.command()
-@click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
+@click.argument("ids", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
 @json_option
-def compare(names: tuple[str, ...], as_json: bool) -> None:
+def compare(ids: tuple[str, ...], as_json: bool) -> None:
     """Compare runs: the parameters in which they differ, and what came of each.
 
     \b
     Example:
       podium runs compare 20261122-0916 latest
     """
+    from podium.runner.runs import differing
+
     known = podium.runs()
-    chosen = [known[name] for name in names]
-    parameters = sorted({name for run in chosen for name in run.parameters})
-    differing = [name for name in parameters if len({_text(run, name) for run in chosen}) > 1]
+    chosen = [known[name] for name in ids]
+    names = differing(chosen)
     rows = [
-        {**_summary(run), "parameters": {name: run.parameters.get(name) for name in differing}, "result": run.result}
+        {
+            **_summary(run),
+            "result": run.result,
+            "parameters": {name: run.parameters.get(name) for name in names},
+        }
         for run in chosen
     ]
-    shown = [name for name in differing if name != "cluster"]  # every run has a local cluster of its own
+    shown = [name for name in names if name != "cluster"]  # every run has a local cluster of its own
     output(as_json, rows, lambda: _compared(chosen, shown))
 
 

@@ -5,8 +5,9 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from podium.documents import parse, parse_member, read_json
 from podium.drafts import appearing
@@ -22,7 +23,8 @@ LONGEST_NOTE = 10_000
 TAG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,38}[A-Za-z0-9])?")
 
 
-class Annotations(NamedTuple):
+@dataclass(frozen=True, kw_only=True)
+class Annotations:
     """What a user wrote about a run."""
 
     note: str = ""
@@ -42,7 +44,7 @@ class Annotations(NamedTuple):
     @classmethod
     def _of(cls, record: dict[str, Any], name: str) -> "Annotations":
         note = parse_member(str, record.get("note", ""), name, "note")
-        return cls(note, parse_member(tuple[str, ...], record.get("tags", []), name, "tags"))
+        return cls(note=note, tags=parse_member(tuple[str, ...], record.get("tags", []), name, "tags"))
 
     def noted(self, text: str) -> "Annotations":
         """Return them with another note; empty for none.
@@ -53,7 +55,7 @@ class Annotations(NamedTuple):
         if len(text) > LONGEST_NOTE:
             problem = f"a note has at most {LONGEST_NOTE} characters, but this one has {len(text)}"
             raise InvalidInput(problem, "write it into a file, and note the file's name")
-        return self._replace(note=harmless(text).strip())
+        return replace(self, note=harmless(text).strip())
 
     def tagged(self, names: Iterable[str]) -> "Annotations":
         """Return them with more tags.
@@ -66,7 +68,7 @@ class Annotations(NamedTuple):
             if not TAG.fullmatch(name):
                 rule = "a tag has at most 40 letters, digits, ., - and _, and begins and ends with a letter or digit"
                 raise InvalidInput(f"{rule}, but got {name!r}", "for example baseline, or lr-0.1")
-        return self._replace(tags=tuple(dict.fromkeys([*self.tags, *names])))
+        return replace(self, tags=tuple(dict.fromkeys([*self.tags, *names])))
 
     def untagged(self, names: Sequence[str]) -> "Annotations":
         """Return them without some tags.
@@ -76,7 +78,7 @@ class Annotations(NamedTuple):
         """
         if missing := [name for name in names if name not in self.tags]:
             raise NotFound(f"there is no tag {missing[0]!r}", f"its tags: {', '.join(self.tags) or 'none'}")
-        return self._replace(tags=tuple(tag for tag in self.tags if tag not in names))
+        return replace(self, tags=tuple(tag for tag in self.tags if tag not in names))
 
 
 @contextmanager

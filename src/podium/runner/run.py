@@ -6,6 +6,7 @@ import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -116,7 +117,7 @@ class Run:
 
     @tags.setter
     def tags(self, names: Iterable[str]) -> None:
-        annotate(self.directory, lambda written: written._replace(tags=()).tagged(names))
+        annotate(self.directory, lambda written: replace(written, tags=()).tagged(names))
 
     @property
     def steps(self) -> dict[str, str]:
@@ -333,7 +334,7 @@ def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait:
     name = (
         pipeline if isinstance(pipeline, str) else str(pipeline) if isinstance(pipeline, Path) else _file_of(pipeline)
     )
-    begun = begin(name, [f"{key}={_word(value)}" for key, value in parameters.items()])
+    begun = begin(name, [f"{key}={word(value)}" for key, value in parameters.items()])
     return begun.wait() if wait else begun
 
 
@@ -352,7 +353,7 @@ def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> R
     return Run(running.run, running)
 
 
-def _word(value: Any) -> str:
+def word(value: Any) -> str:
     """Write a value as the command line has it."""
     if isinstance(value, str):
         return value

@@ -111,6 +111,13 @@ class Runs(Mapping[str, Run]):
         return table(("RUN", "PIPELINE", "STATE", ">TOOK"), rows, title=str(self.directory))
 
 
+def differing(runs: Sequence[Run]) -> list[str]:
+    """Return the names of the parameters in which runs differ."""
+    given = [run.parameters for run in runs]
+    return [name for name in sorted({name for values in given for name in values})
+            if any(values.get(name) != given[0].get(name) for values in given)]  # fmt: skip
+
+
 def runs() -> Runs:
     """Return the runs on this machine.
 

@@ -1,0 +1,1 @@
+"""`podium mcp`: the tools that a language model gets, and the server that offers them."""

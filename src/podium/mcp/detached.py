@@ -1,0 +1,92 @@
+"""Runs and sweeps in processes of their own, which go on when the server has ended: python -m podium.mcp.detached."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import podium
+from podium.api.space import from_text
+from podium.errors import Failed, PodiumError
+from podium.interrupts import signals_interrupt
+from podium.kfp.project import choose
+from podium.runner.run import begin as begin_run
+from podium.runner.run import word
+
+Begun = tuple[dict[str, str], Callable[[], object]]
+"""What to tell of it, and what waits for its end."""
+
+
+def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
+    """Begin something in a process of its own; return what it is called.
+
+    Args:
+        what: One of BEGINNERS.
+        given: Its arguments, plain values.
+
+    Raises:
+        PodiumError: It was refused, or broke off; the message says why.
+    """
+    command = [sys.executable, "-P", "-m", "podium.mcp.detached", what]
+    with tempfile.TemporaryFile() as printed:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed,
+                                   start_new_session=True)  # fmt: skip
+        assert process.stdin
+        assert process.stdout
+        with process.stdin, process.stdout:
+            process.stdin.write(json.dumps(given).encode())
+            process.stdin.close()
+            answer = process.stdout.readline()
+        if not answer:
+            process.wait()
+            printed.seek(0)
+            raise Failed(f"{what} broke off: {printed.read().decode(errors='replace').strip()[-2000:]}")
+    threading.Thread(target=process.wait, daemon=True).start()  # so that it leaves no zombie
+    told = json.loads(answer)
+    if "error" in told:
+        raise PodiumError(told["error"], told["hint"])
+    return dict(told)
+
+
+def _run(*, pipeline: str, parameters: Mapping[str, Any]) -> Begun:
+    words = [*([pipeline] if pipeline else []), *(f"{name}={word(value)}" for name, value in parameters.items())]
+    chosen, given, project = choose(words[0] if words else "", words[1:])
+    run = begin_run(chosen, given, project.file if project else None)
+    return {"run": run.id, "state": run.state}, run.wait
+
+
+def _tune(*, program: list[str], space: Mapping[str, Any], settings: Mapping[str, Any]) -> Begun:
+    read = {name: from_text(name, value) if isinstance(value, str) else value for name, value in space.items()}
+    sweep = podium.tune(program[0] if len(program) == 1 else program, read, wait=False, **settings)
+    return {"sweep": sweep.name, "state": sweep.status.lower()}, sweep.wait
+
+
+BEGINNERS: Mapping[str, Callable[..., Begun]] = {"run": _run, "tune": _tune}
+
+
+def main() -> int:
+    """Begin what the command line names with the arguments on stdin, tell what it is called, and wait for its end."""
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # nothing else may reach the answers
+    with signals_interrupt(), answers:
+        try:
+            told, wait = BEGINNERS[sys.argv[1]](**json.load(sys.stdin))
+        except PodiumError as error:
+            answers.write(json.dumps({"error": error.message, "hint": error.hint}) + "\n")
+            return error.exit_code
+        answers.write(json.dumps(told) + "\n")
+        answers.close()
+        try:
+            wait()
+        except PodiumError as error:
+            print(error, file=sys.stderr)
+            return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+"""Tools that only look: runs, sweeps, models, logs. Each calls what `import podium` offers."""
+
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import closing, suppress
+from typing import Any
+
+import podium
+from podium.api.cluster_spec import ClusterSpec
+from podium.api.sweep_list import list_sweeps
+from podium.api.trials import measured
+from podium.errors import PodiumError, require
+from podium.manifests.experiment import Trial, leaderboard
+from podium.runner.run import Run
+from podium.runner.runs import differing
+from podium.text import cut
+
+MOST_LINES = 2000
+LONGEST_LINE = 2000
+"""Columns of a line of a log."""
+
+Answer = dict[str, Any]
+
+
+class Look:
+    """Tools that change nothing. Their docstrings are what the model reads of them.
+
+    Args:
+        spec: The cluster whose sweeps are shown; those of runs are in clusters of their own.
+        storage: URL of the registry; None for that of PODIUM_HOME.
+    """
+
+    def __init__(self, spec: ClusterSpec, storage: str | None) -> None:
+        self.spec, self.storage = spec, storage
+
+    def list_runs(self, tag: str = "", last: int = 20) -> Answer:
+        """List pipeline runs on this machine, oldest first: state, duration in seconds, tags, note and result.
+
+        tag: only runs with this tag. last: at most this many of the newest.
+        """
+        require(1 <= last <= 1000, "1 <= last <= 1000", last=last)
+        found = [run for run in podium.runs().all if not tag or tag in run.record.tags]
+        return {"runs": [_row(run) for run in found[-last:]], "not_shown": max(0, len(found) - last)}
+
+    def show_run(self, run: str) -> Answer:
+        """Show a run: parameters that differ from the defaults, steps, outputs, test metrics, decision with reasons.
+
+        run: an id, the beginning of one, or "latest".
+        """
+        shown = podium.runs()[run]
+        steps = {name: {"state": step.state, "seconds": step.elapsed} for name, step in shown.record.steps.items()}
+        answer = {**_row(shown), "parameters": shown.parameters, "steps": steps, "outputs": shown.outputs}
+        with suppress(PodiumError):
+            outcome = shown.outcome
+            answer |= {part: outcome[part] for part in ("metric", "test", "decision", "report") if part in outcome}
+        return answer
+
+    def compare_runs(self, runs: list[str]) -> Answer:
+        """Compare runs: the parameters in which they differ, and what came of each. runs: ids, or beginnings of ids."""
+        require(len(runs) >= 2, "at least two runs are compared", runs=runs)
+        chosen = [podium.runs()[name] for name in runs]
+        names = differing(chosen)
+        return {"runs": [{**_row(run), "parameters": {name: run.parameters.get(name) for name in names}}
+                         for run in chosen]}  # fmt: skip
+
+    def run_logs(self, run: str, what: str = "", last_lines: int = 200) -> Answer:
+        """Return the last lines that a run printed, as data.
+
+        run: an id or "latest". what: one of its steps, trials or jobs; empty for all steps.
+        """
+        return _last(podium.runs()[run].printed(what or None), last_lines)
+
+    def list_sweeps(self) -> Answer:
+        """List sweeps (hyperparameter searches) that were begun by themselves, oldest first: state, trials, best value.
+
+        The sweep inside of a run is in show_sweep(run=...).
+        """
+        return {"sweeps": [sweep.summary() for sweep in list_sweeps(self.spec)]}
+
+    def show_sweep(self, sweep: str = "", run: str = "", best: int = 20) -> Answer:
+        """Show a sweep: state, number of trials by state, and its trials, best first, with parameters and metrics.
+
+        sweep: its name. run: in place of a name, the run whose sweep it is. best: at most this many trials.
+        """
+        require(1 <= best <= 1000, "1 <= best <= 1000", best=best)
+        with closing(self.open_sweep(sweep, run)) as opened:
+            experiment, trials = opened.experiment, leaderboard(opened.results)
+            return {
+                "sweep": opened.name, "state": opened.status.lower(), "message": experiment.state.message,
+                "algorithm": experiment.algorithm.name, "objective": str(experiment.objective),
+                "counts": {phase.lower(): len(names) for phase, names in experiment.trials.items()},
+                "trials": [_trial(trial, measured(trial, experiment)) for trial in trials[:best]],
+                "not_shown": max(0, len(trials) - best),
+            }  # fmt: skip
+
+    def trial_logs(self, sweep: str = "", trial: str = "", run: str = "", last_lines: int = 200) -> Answer:
+        """Return the last lines that a trial of a sweep printed, as data.
+
+        sweep, run: as for show_sweep. trial: its name; empty for the best one, or the first that failed.
+        """
+        with closing(self.open_sweep(sweep, run)) as opened:
+            return _last(opened.logs(trial or None).splitlines(), last_lines)
+
+    def list_models(self) -> Answer:
+        """List the models of the registry: number of versions, the champion, and what it was judged by."""
+        overviews = [model.overview() for model in podium.registry(self.storage).select()]
+        return {"models": [vars(overview) for overview in overviews]}
+
+    def show_model(self, model: str, version: str = "", last: int = 10) -> Answer:
+        """Show a model: its versions with test metrics, aliases such as champion, and why the champion changed.
+
+        version: show what is known of this one (an id, or "champion") besides. last: of history, at most so many.
+        """
+        shown = podium.registry(self.storage)[model]
+        events = [{"event": record.event, "version": record.version, "time": record.time, "replaced": record.replaced,
+                   "reason": record.grounds.reason, "reasons": record.grounds.reasons}
+                  for record in shown.records()[-last:]]  # fmt: skip
+        answer = {**shown.versions.to_json(), "history": events}
+        if version:
+            found = shown.version(version)
+            answer["version"] = {**found.summary(), "metrics": found.metrics, "hyperparameters": found.hyperparameters}
+        return answer
+
+    def open_sweep(self, sweep: str, run: str) -> "podium.Sweep":
+        """Return a sweep by its name, or that of a run."""
+        require(bool(sweep) != bool(run), "either sweep or run is named", sweep=sweep, run=run)
+        return podium.runs()[run].sweep if run else podium.open_sweep(sweep, cluster=self.spec)
+
+    @property
+    def tools(self) -> Mapping[str, Any]:
+        """The tools by name."""
+        return {tool.__name__: tool for tool in (
+            self.list_runs, self.show_run, self.compare_runs, self.run_logs, self.list_sweeps, self.show_sweep,
+            self.trial_logs, self.list_models, self.show_model,
+        )}  # fmt: skip
+
+
+def _row(run: Run) -> Answer:
+    record = run.record
+    return {
+        "run": run.id, "pipeline": run.pipeline, "state": run.state, "began": record.began,
+        "seconds": round(run.seconds, 3), "tags": record.tags, "note": record.note, "result": run.result,
+    }  # fmt: skip
+
+
+def _trial(trial: Trial, metrics: Mapping[str, str]) -> Answer:
+    return {"trial": trial.name, "state": trial.phase.lower(), "parameters": trial.assignments, "metrics": metrics,
+            "seconds": trial.seconds, "message": trial.message}  # fmt: skip
+
+
+def _last(lines: Iterable[str], most: int) -> Answer:
+    require(1 <= most <= MOST_LINES, f"1 <= last_lines <= {MOST_LINES}", last_lines=most)
+    kept: deque[str] = deque(maxlen=most)
+    count = 0
+    for line in lines:
+        kept.append(line)
+        count += 1
+    return {"lines": [cut(line, LONGEST_LINE) for line in kept], "earlier_lines": count - len(kept)}
