@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,12 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     outcome = json.loads(run(project, "podium", "run", "--json"))
     assert outcome["decision"]["outcome"] == "promoted"
     assert len(outcome["sweep"]["trials"]) == 4
+    if template in ("table", "text"):
+        printed = run(project, "podium", "runs", "logs", "latest", "train-distributed")
+        last = [line for line in printed.splitlines() if " baseline=" in line][-1]
+        accuracy, baseline = (float(re.search(rf"{name}=(\S+)", last)[1]) for name in ("accuracy", "baseline"))  # type: ignore[index]
+        # Penguins are told apart by lines; an opinion depends on the order of words, which logistic regression ignores.
+        assert (abs(accuracy - baseline) < 0.1) if template == "table" else (accuracy > baseline + 0.2)
     if template == "table":
         assert len(run(project, "podium", "predict", "data.csv").splitlines()) == 900
     model = open_registry(project / "podium-work/store").model("mine")
