@@ -38,9 +38,6 @@ STOP_SECONDS = 40
 POLL_SECONDS = 0.5
 """Seconds between looks at a run of another process."""
 
-RECORD_SECONDS = 3.0
-"""Within this time after the end of a run's process the one that began it has recorded the end, unless it is gone."""
-
 Watcher = Callable[[RunRecord, str, str], None]
 """Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
 
@@ -254,9 +251,6 @@ def stop_elsewhere(run: RunRecord) -> None:
             problem = f"run {run.id} has not ended within {STOP_SECONDS} s"
             raise Conflict(problem, f"kill -9 -- -{process}" if process else "press Ctrl-C where it runs")
         time.sleep(POLL_SECONDS)
-    end = time.monotonic() + RECORD_SECONDS
-    while process is not None and RunRecord.read(run.directory).state == "killed" and time.monotonic() < end:
-        time.sleep(POLL_SECONDS)  # its process has ended, and the record follows
 
 
 def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
