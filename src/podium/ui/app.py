@@ -38,8 +38,8 @@ from podium.ui.actions import ACTIONS, Action, try_model
 from podium.ui.house import House
 from podium.ui.view import LINES, View
 
-LOOK_SECONDS = 0.5
-"""Between two looks at what an open page shows, at least."""
+LOOK_SECONDS, FAR_LOOK_SECONDS = 0.5, 2.0
+"""Between two looks at what an open page shows, at least: on this machine, and at an API server or a server of runs."""
 
 SHARE = 5
 """A look may take one in so many seconds."""
@@ -156,7 +156,9 @@ class Pages:
     def _page(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             if "text/event-stream" in request.headers.get("accept", ""):
-                return StreamingResponse(_changes(show, request), media_type="text/event-stream")
+                here = self._house.is_here or request.url.path.startswith("/runs/")
+                pause = LOOK_SECONDS if here else FAR_LOOK_SECONDS
+                return StreamingResponse(_changes(show, request, pause), media_type="text/event-stream")
             return HTMLResponse(await asyncio.to_thread(lambda: self._whole(request, show(request))))
 
         return answer
@@ -286,8 +288,12 @@ class Pages:
         return View(template="job.html.jinja", title=job.name, over=job.workload.state.finished, shown=shown)
 
 
-async def _changes(show: Show, request: Request) -> AsyncIterator[str]:
-    """Yield the page as events, now and whenever something of it changes, until nothing will."""
+async def _changes(show: Show, request: Request, pause: float) -> AsyncIterator[str]:
+    """Yield the page as events, now and whenever something of it changes, until nothing will.
+
+    Args:
+        pause: Seconds between two looks, at least.
+    """
     html, figures, said = "", dict[str, str](), time.monotonic()
     while True:
         began = time.monotonic()
@@ -308,7 +314,7 @@ async def _changes(show: Show, request: Request) -> AsyncIterator[str]:
         if view.over:
             yield "event: over\ndata: \n\n"
             return
-        await asyncio.sleep(max(LOOK_SECONDS, (SHARE - 1) * (time.monotonic() - began)))
+        await asyncio.sleep(max(pause, (SHARE - 1) * (time.monotonic() - began)))
 
 
 def _list(kind: str, rows: list[dict[str, Any]], where: str, hint: str) -> View:

@@ -6,6 +6,7 @@ from functools import lru_cache
 
 import podium
 from podium.api.cluster_spec import ClusterSpec
+from podium.cluster import traits_of
 from podium.cluster.base import Cluster
 from podium.kfp.client import Server
 from podium.models import open_registry
@@ -33,6 +34,11 @@ class House:
         self._server, self._lock = server, threading.RLock()
         self._cluster_at = lru_cache(MOST_OPEN)(lambda url: ClusterSpec.of(url).open())
         self._sweep_at = lru_cache(MOST_OPEN)(lambda url, name: FollowedSweep(self._cluster_at(url), name))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether all that is shown is read from files of this machine, which cost nobody else anything."""
+        return traits_of(self.spec.url).shares_files and self._server is None
 
     @property
     def server(self) -> Server | None:
