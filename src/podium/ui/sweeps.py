@@ -44,6 +44,7 @@ class FollowedSweep:
         self.cluster, self.name = cluster, name
         self._ended: dict[str, Trial] = {}
         self._curves: dict[str, list[dict[str, float]]] = {}
+        self._whole: set[str] = set()  # trials whose curve will not grow
         self._figures: tuple[int, dict[str, str]] = (-1, {})
         self._importance: tuple[int, dict[str, str]] = (0, {})
 
@@ -129,12 +130,14 @@ class FollowedSweep:
         return {**figures, **self._importance[1], **curves}
 
     def _curve(self, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
-        if trial.name in self._curves:
-            return self._curves[trial.name]
-        curve = epochs_printed(self.cluster, trial, experiment)
-        if has_ended(trial):
-            self._curves[trial.name] = curve
-        return curve
+        """Return what a trial printed; of one whose pod is gone, what was seen while it ran."""
+        if trial.name not in self._whole:
+            self._curves[trial.name] = epochs_printed(self.cluster, trial, experiment) or self._curves.get(
+                trial.name, []
+            )
+            if has_ended(trial):
+                self._whole.add(trial.name)
+        return self._curves[trial.name]
 
     def trial_view(self, name: str, path: str) -> View:
         """Return the page of a trial.
