@@ -64,7 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep a developer's own PODIUM_* and AWS_* settings, and ./podium-work, out of the tests."""
-    for name in ("PODIUM_STORAGE", "PODIUM_RUN_ID", "AWS_PROFILE"):
+    for name in ("PODIUM_STORAGE", "PODIUM_PUBLIC_KEY", "PODIUM_RUN_ID", "AWS_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "podium-home"))
 

@@ -7,6 +7,7 @@ A message is one sentence with the offending value; a hint says what to do::
     ├── NotFound            a key, object or version that does not exist
     ├── Conflict            a conditional write lost the race, or a name is taken
     ├── Damaged             bytes that do not match their checksum
+    ├── Untrusted           a model without a valid signature, where one is asked for
     ├── Unavailable         a server does not answer, or asks to be called later
     ├── UnknownKind         a cluster does not know a kind of object: its operator is not installed
     ├── Denied              a server refuses: permissions or credentials are missing
@@ -70,6 +71,10 @@ class Conflict(PodiumError):
 
 class Damaged(PodiumError):
     """Bytes do not match the checksum recorded for them."""
+
+
+class Untrusted(PodiumError):
+    """A model has no valid signature, where one is asked for."""
 
 
 class Unavailable(PodiumError):

@@ -14,6 +14,9 @@ STORAGE = "PODIUM_STORAGE"
 CLUSTER = "PODIUM_CLUSTER"
 """Variable with the URL of the cluster that steps launch on where none is given."""
 
+PUBLIC_KEY = "PODIUM_PUBLIC_KEY"
+"""Variable with the path of the public key that versions must be signed with; empty asks for no signature."""
+
 SAFE_PATH = "PYTHONSAFEPATH"
 """Variable that keeps Python from importing modules of the working directory, as ``python -P`` does."""
 

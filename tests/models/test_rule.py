@@ -91,6 +91,8 @@ def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
 def test_a_rule_reads_back_as_it_is_written() -> None:
     rule = PromotionRule(minimum=0.98, criterion="significant", p=0.01, max_class_drop=0.02)
     assert PromotionRule.parse(str(rule)) == rule
+    zero = PromotionRule(minimum=0.0, max_class_drop=0.0, signed=True)
+    assert PromotionRule.parse(str(zero)) == zero
     assert PromotionRule.parse("") == PromotionRule()
     assert PromotionRule.parse("not-worse") == PromotionRule(criterion="not-worse")
     assert PromotionRule.parse(" significant , p = 0.01 ") == PromotionRule(criterion="significant", p=0.01)
@@ -98,7 +100,18 @@ def test_a_rule_reads_back_as_it_is_written() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["best", "criterion=", "p=small", "p=0", "minimum=nan", "minimum=inf", "least=0.9", "p=nan", "max_class_drop=2"],
+    [
+        "best",
+        "criterion=",
+        "p=small",
+        "p=0",
+        "minimum=nan",
+        "minimum=inf",
+        "least=0.9",
+        "p=nan",
+        "max_class_drop=2",
+        "signed=no",
+    ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput):

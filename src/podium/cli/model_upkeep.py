@@ -3,6 +3,7 @@
 import sys
 from dataclasses import asdict
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +11,7 @@ import click
 from podium.cli.options import open_registry, registry_options
 from podium.errors import Failed, require
 from podium.heartbeat import doing
+from podium.settings import PUBLIC_KEY
 from podium.tables import screen_width, table
 from podium.terminal import echo, echo_json, output, progress_bar
 from podium.text import counted, figure, size, when
@@ -138,18 +140,66 @@ def alias(name: str, alias_name: str, ref: str, reason: str, storage: str | None
 
 
 @click.command()
-@click.argument("name", required=False)
+@click.argument("name")
+@click.argument("ref", metavar="[VERSION]", default="champion")
+@click.option("--key", type=click.Path(path_type=Path), help="PEM of the private key: EC P-256, P-384 or P-521.")
+@click.option("--signature", "made", type=click.Path(path_type=Path),
+              help="Store this model.sig, made elsewhere, after checking it with PODIUM_PUBLIC_KEY.")  # fmt: skip
 @registry_options
-def verify(name: str | None, storage: str | None, as_json: bool) -> None:
+def sign(name: str, ref: str, key: Path | None, made: Path | None, storage: str | None, as_json: bool) -> None:
+    """Sign a version with a local key, in the format of OpenSSF's model_signing; every byte is verified before.
+
+    VERSION is a version or an alias; the champion if missing. The signature covers every file and metadata.json, so
+    also the run, the code, the image, the dataset and the metrics named there. It lies beside them as model.sig, and
+    `podium models export` takes it along. An earlier signature is replaced.
+
+    \b
+    Examples:
+      openssl ecparam -name prime256v1 -genkey -noout -out key.pem
+      openssl ec -in key.pem -pubout -out pub.pem
+      podium models sign mnist champion --key key.pem
+      podium models verify mnist champion --key pub.pem
+    """
+    from podium.models import signature
+
+    require((key is None) != (made is None), "either --key or --signature", "--key key.pem signs here", key=key,
+            signature=made)  # fmt: skip
+    version = open_registry(storage)[name].version(ref)
+    if key:
+        with doing(f"verifying {version.title}"):
+            public = signature.sign(version, key)
+    else:
+        assert made
+        public = signature.require_key()
+        signature.attach(version, made, public)
+    where = version.catalog.storage.join(version.signature_key)
+    value = {"name": name, "version": version.version, "key": public.fingerprint, "signature": where}
+    output(as_json, value, lambda: f"{version.title} is signed with the key {public.fingerprint[:16]}: {where}")
+
+
+@click.command()
+@click.argument("name", required=False)
+@click.argument("ref", metavar="[VERSION]", required=False)
+@click.option("--key", envvar=PUBLIC_KEY, show_envvar=True, type=click.Path(path_type=Path),
+              help="PEM of the public key that signatures are checked with.")  # fmt: skip
+@registry_options
+def verify(name: str | None, ref: str | None, key: Path | None, storage: str | None, as_json: bool) -> None:
     """Read every file of one model or of all and compare it with its sha256; exit 1 if anything is wrong.
+
+    With a key every signature is checked too, by whoever made it: podium or OpenSSF's `model_signing sign key`. The
+    version named, or without one the target of every alias, must have one.
 
     \b
     Examples:
       podium models verify
       podium models verify mnist --json
+      podium models verify mnist champion --key pub.pem
     """
+    from podium.models.signature import PublicKey
+
+    public = PublicKey.read(key) if key else None
     models = open_registry(storage).select(name)
-    total = sum(version.size for model in models for version in model.versions)
+    total = sum(version.size for model in models for version in ([model.version(ref)] if ref else model.versions))
     sizes: list[int] = []
     with progress_bar(total, "verifying") as moved:
 
@@ -157,7 +207,7 @@ def verify(name: str | None, storage: str | None, as_json: bool) -> None:
             sizes.append(count)
             moved(count)
 
-        findings = [finding for model in models for finding in model.verify(checked)]
+        findings = [finding for model in models for finding in model.verify(checked, key=public, only=ref)]
     value = {"files": len(sizes), "bytes": sum(sizes), "findings": [asdict(finding) for finding in findings]}
     lines = [f"{finding.where}\n  {finding.what}" for finding in findings]
     counts = f"{counted(len(models), 'model')}, {counted(len(sizes), 'file')}, {size(sum(sizes))}"
@@ -222,4 +272,4 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
     echo(f"{counted(len(garbage), 'thing')}, {total}{ending}")
 
 
-COMMANDS = (upload, promote, rollback, alias, verify, repair, gc)
+COMMANDS = (upload, promote, rollback, alias, sign, verify, repair, gc)

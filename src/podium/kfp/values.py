@@ -121,12 +121,15 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     from podium.models import PromotionRule
     from podium.models.document import check_name
     from podium.models.mlflow import check_tracking
+    from podium.models.signature import require_key
 
     settings = PipelineSettings.read(values)
     experiment = settings.experiment()
     if experiment:
         check(experiment, ())  # a cluster may have Katib, or podium's own engine
     rule = PromotionRule.parse(values.get("rule") or "")
+    if rule.signed and here:
+        require_key()
     check_tracking(values.get("tracking") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)
     if "model_name" in values:

@@ -3,16 +3,18 @@
 The last move of each alias is stored in the alias and in the history; either can be restored from the other.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 
-from podium.errors import Conflict, Damaged, PodiumError
+from podium.errors import Conflict, Damaged, PodiumError, Untrusted
 from podium.models.document import MAX_BYTES
 from podium.models.journal import Entries, Record
 from podium.models.pointers import Pointers
-from podium.models.version import METADATA, Version
+from podium.models.signature import PublicKey
+from podium.models.signature import check as check_signature
+from podium.models.version import METADATA, SIGNATURE, Version
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,13 +38,16 @@ class Repair:
     """In words."""
 
 
-def verify(pointers: Pointers, checked: Callable[[int], None], *, contents: bool = True) -> Iterator[Finding]:
+def verify(
+    pointers: Pointers, checked: Callable[[int], None], *, contents: bool = True, key: PublicKey | None = None
+) -> Iterator[Finding]:
     """Read everything of a model and yield what is wrong.
 
     Args:
         pointers: The aliases of the pointers, with its versions and its history.
         checked: Called with the size of each file that was read.
         contents: Whether the files of versions are read, or only what describes them.
+        key: Check signatures with it: every one there is, and that the targets of aliases have one.
     """
     versions: dict[str, Version] = {}
     # A version without metadata.json is not published yet: it is left to gc.
@@ -51,19 +56,49 @@ def verify(pointers: Pointers, checked: Callable[[int], None], *, contents: bool
             yield _damage(pointers, pointers.catalog.metadata_key(name), metadata)
         elif isinstance(metadata, Version):
             versions[name] = metadata
-    files = [(version, file) for version in versions.values() for file in version.files if contents]
+    yield from _check_files(pointers, list(versions.values()) if contents else [], checked)
+    if key:
+        yield from _check_signatures(pointers, versions, key)
+    yield from _check_strangers(pointers, versions)
+    for link in pointers.storage.links(f"models/{pointers.name}/"):
+        yield Finding(where=link, what="is a symbolic link or a special file; it is never followed")
+    entries = pointers.journal.load()
+    yield from _check_aliases(pointers, entries)
+    yield from _check_history(pointers, entries)
+
+
+def verify_version(
+    pointers: Pointers, version: Version, checked: Callable[[int], None], key: PublicKey | None
+) -> Iterator[Finding]:
+    """Read the files of one version, and with a key its signature; yield what is wrong."""
+    yield from _check_files(pointers, [version], checked)
+    if key:
+        yield from _check_signature(version, key)
+    yield from _check_strangers(pointers, {version.version: version})
+
+
+def _check_files(pointers: Pointers, versions: Sequence[Version], checked: Callable[[int], None]) -> Iterator[Finding]:
+    files = [(version, file) for version in versions for file in version.files]
     with ThreadPoolExecutor(4) as pool:
         results = pool.map(lambda pair: _check_file(pointers, *pair), files)
         for (version, file), finding in zip(files, results, strict=True):
             checked(version.files[file].size)
             if finding:
                 yield finding
-    yield from _check_strangers(pointers, versions)
-    for key in pointers.storage.links(f"models/{pointers.name}/"):
-        yield Finding(where=key, what="is a symbolic link or a special file; it is never followed")
-    entries = pointers.journal.load()
-    yield from _check_aliases(pointers, entries)
-    yield from _check_history(pointers, entries)
+
+
+def _check_signatures(pointers: Pointers, versions: dict[str, Version], key: PublicKey) -> Iterator[Finding]:
+    needed = {record.points_at for record in pointers.held(strict=False).values()}
+    for name, version in versions.items():
+        if name in needed or pointers.storage.head(version.signature_key):
+            yield from _check_signature(version, key)
+
+
+def _check_signature(version: Version, key: PublicKey) -> Iterator[Finding]:
+    try:
+        check_signature(version, key)
+    except (Conflict, Damaged, Untrusted) as error:
+        yield Finding(where=version.signature_key, what=error.message)
 
 
 def _damage(pointers: Pointers, key: str, error: PodiumError) -> Finding:
@@ -83,7 +118,7 @@ def _check_strangers(pointers: Pointers, versions: dict[str, Version]) -> Iterat
     for version in versions.values():
         for entry in pointers.catalog.entries(version.version):
             file = entry.key.removeprefix(f"{version.prefix}/")
-            if file not in version.files and file != METADATA:
+            if file not in version.files and file not in (METADATA, SIGNATURE):
                 yield Finding(where=entry.key, what="is not part of the version's metadata")
 
 

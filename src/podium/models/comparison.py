@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from podium.data.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
 from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput
+from podium.models import signature
 from podium.models.model import Model
 from podium.models.promotion import Promotion
 from podium.models.rule import Decision, PromotionRule, decide
@@ -336,8 +337,12 @@ def judge(
         rule: What the challenger must achieve.
         metric: What both are compared by; None for the rule's, else what the challenger was chosen by.
         jobs: As in predictions.
-    """
 
+    Raises:
+        InvalidInput: The rule asks for a signature, and PODIUM_PUBLIC_KEY names no key.
+    """
+    if rule.signed:
+        signature.require_key()
     of_data = _items_of(data, jobs) if data is not None else None
 
     def decide_between(challenger: Version, champion: Version | None, uses: int) -> Decision:
@@ -354,7 +359,7 @@ def judge(
                           seen.predicted[1] if champion else None, seen.groups, uses)  # fmt: skip
         for note in seen.notes:
             decision = decision.noting(note)
-        return decision
+        return signature.judge(decision, challenger)
 
     return decide_between
 

@@ -18,6 +18,7 @@ from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.pointers import CHAMPION, AliasLost, Pointers
 from podium.models.promotion import NotPromoted, Promotion
 from podium.models.rule import Decision
+from podium.models.signature import PublicKey, require_trusted
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
 from podium.notebook import table
@@ -265,10 +266,12 @@ class Model:
 
         Raises:
             NotFound: There is no such version.
+            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion stays.
             Damaged: A file of it is missing or damaged; the champion stays.
             Conflict: The champion changed: compare again.
         """
         challenger = self._complete(version)
+        require_trusted(challenger)
         self.catalog.verify_files(challenger)
         return self.pointers.move("promotion", CHAMPION, version, evidence=evidence, expect=(expect,))
 
@@ -362,6 +365,7 @@ class Model:
 
         Raises:
             NotFound: There is no champion, no previous one, or it was deleted.
+            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion stays.
             Damaged: The version to return to is damaged; the champion stays.
         """
         check_tracking(tracking)
@@ -379,19 +383,31 @@ class Model:
             assert current is not None
             raise NotFound(f"{current.version} is the first champion of {self.name}", "name a version: --to VERSION")
         version = self._complete(target)
+        require_trusted(version)
         self.catalog.verify_files(version)
         expect = (current.points_at if current else None,)
         record = self.pointers.move("rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect)
         return self._moved(Promotion(record=record), tracking)
 
-    def verify(self, checked: Callable[[int], None] = lambda size: None, *, contents: bool = True) -> Iterator[Finding]:
+    def verify(
+        self, checked: Callable[[int], None] = lambda size: None, *, contents: bool = True,
+        key: PublicKey | None = None, only: str | None = None,
+    ) -> Iterator[Finding]:  # fmt: skip
         """Read everything of the model and yield what is wrong with it.
 
         Args:
             checked: Called with the size of each file that was read.
             contents: Whether the files of versions are read too, or only what describes them.
+            key: Check signatures with it: every one there is, and that the targets of aliases have one.
+            only: Read only this version or the target of this alias, and nothing but its files and its signature; with
+                a key it must be signed.
+
+        Raises:
+            NotFound: There is no such version.
         """
-        return audit.verify(self.pointers, checked, contents=contents)
+        if only is not None:
+            return audit.verify_version(self.pointers, self.version(only), checked, key)
+        return audit.verify(self.pointers, checked, contents=contents, key=key)
 
     def repair(self) -> list[Repair]:
         """Restore damaged aliases from the history, and the history from the aliases."""

@@ -81,6 +81,10 @@ class PromotionRule:
     max_class_drop: float | None = None
     """Accuracy only: refuse if that of any class is lower than the champion's by more than this, 0..1."""
 
+    signed: bool = False
+    """Refuse a challenger without a valid signature of the key of PODIUM_PUBLIC_KEY, and every one if that is not set.
+    Where it is set, an unsigned challenger is refused under any rule."""
+
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
             raise InvalidInput(
@@ -127,8 +131,8 @@ class PromotionRule:
         """Parse the notation of pipelines and the command line.
 
         Args:
-            text: ``better``, ``significant,p=0.01`` or ``criterion=not-worse,metric=rmse,minimum=12``; empty for the
-                defaults.
+            text: ``better``, ``significant,p=0.01``, ``better,signed`` or
+                ``criterion=not-worse,metric=rmse,minimum=12``; empty for the defaults.
 
         Raises:
             InvalidInput: A word is unknown, or a value out of range.
@@ -136,6 +140,10 @@ class PromotionRule:
         given: dict[str, Any] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
             name, equals, value = (part.strip() for part in item.partition("="))
+            if name == "signed":
+                require(not equals, "signed stands alone", "better,signed", signed=value)
+                given[name] = True
+                continue
             if not equals:
                 name, value = "criterion", name
             given[name] = value if name in ("criterion", "metric", "spend") else _number(name, value)
@@ -144,7 +152,8 @@ class PromotionRule:
     def __str__(self) -> str:
         """Return the notation that parse reads."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        return ",".join(f"{name}={value}" for name, value in named.items() if value not in (None, ""))
+        given = {name: value for name, value in named.items() if value not in (None, "") and value is not False}
+        return ",".join(name if value is True else f"{name}={value}" for name, value in given.items())
 
 
 def _number(name: str, value: str) -> float:

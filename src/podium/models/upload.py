@@ -15,7 +15,7 @@ from podium.models.catalog import Catalog
 from podium.models.document import check_name, seal, sha256_of
 from podium.models.journal import Journal
 from podium.models.pointers import CHAMPION
-from podium.models.version import METADATA, FileRecord, Tombstone, Version, check_metadata
+from podium.models.version import METADATA, SIGNATURE, FileRecord, Tombstone, Version, check_metadata
 from podium.onnx_files import read_model
 from podium.storage import Entry, Storage, Stored, check_key
 from podium.storage.base import Progress, SourceChanged
@@ -172,8 +172,9 @@ def _check_files(files: Mapping[str, Content]) -> None:
     if not files:
         raise InvalidInput("a version without files cannot be uploaded")
     for file, source in files.items():
-        if check_key(file) == METADATA:
-            raise InvalidInput(f"a file of a version cannot be called {METADATA}: the registry writes it")
+        if check_key(file) in (METADATA, SIGNATURE):
+            hint = "upload without it, then podium models sign NAME VERSION" if file == SIGNATURE else None
+            raise InvalidInput(f"a file of a version cannot be called {file}: the registry writes it", hint)
         if isinstance(source, Path) and not source.is_file():
             raise InvalidInput(f"there is no file {source}")
     for file, source in files.items():

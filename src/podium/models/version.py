@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.documents import load_json
 from podium.drafts import appearing
-from podium.errors import Damaged, InvalidInput, PodiumError
+from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
 from podium.models.document import is_count, plain, read_as, seal, unseal, without_nulls
 from podium.models.journal import Record
 from podium.notebook import table
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 FORMAT = "podium.model/1"
 TOMBSTONE = "podium.tombstone/1"
 METADATA = "metadata.json"
+SIGNATURE = "model.sig"
+"""Beside the files of a version that was signed; not one of them, so a version can be signed after its upload."""
+
 PREDICTIONS = "predictions.npy"
 """A version's predictions of the test part, as evaluate writes them. Classification: probabilities, float32
 [n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
@@ -191,6 +195,11 @@ class Version:
         return self.catalog.prefix(self.version)
 
     @property
+    def signature_key(self) -> str:
+        """Key of its signature, whether it is signed or not."""
+        return f"{self.prefix}/{SIGNATURE}"
+
+    @property
     def size(self) -> int:
         """Bytes of all files."""
         return sum(record.size for record in self.files.values())
@@ -222,10 +231,11 @@ class Version:
 
         Args:
             directory: One that does not exist yet, or is empty.
-            files: Only these; None for all and metadata.json.
+            files: Only these; None for all, metadata.json and, if there is one, the signature.
             progress: Called with the size of every chunk.
 
         Raises:
+            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
             InvalidInput: The directory is not empty, or a file is not part of the version.
             Damaged: A file does not match its sha256; the directory is unchanged.
         """
@@ -234,6 +244,7 @@ class Version:
             raise InvalidInput(f"{target} is not an empty directory", "name another directory")
         for file in files or ():
             self._require(file)
+        self._require_trusted()
         target.parent.mkdir(parents=True, exist_ok=True)
         with appearing(target) as draft:
             draft.mkdir()
@@ -241,7 +252,14 @@ class Version:
                 self.catalog.fetch(self, file, draft / file, progress)
             if files is None:
                 self.catalog.storage.fetch(self.catalog.metadata_key(self.version), draft / METADATA)
+                with suppress(NotFound):
+                    self.catalog.storage.fetch(self.signature_key, draft / SIGNATURE)
         return target
+
+    def _require_trusted(self) -> None:
+        from podium.models.signature import require_trusted
+
+        require_trusted(self)
 
     def _require(self, file: str) -> None:
         if file not in self.files:
@@ -258,12 +276,14 @@ class Version:
         """The version as a model that predicts, which also streams files larger than memory.
 
         Raises:
+            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
             InvalidInput: It has no model.
         """
         from podium.prediction import MODELS, ONNX, PREPROCESSING, Predictor
         from podium.prediction.command import CommandModel
         from podium.scoring import OnnxModel
 
+        self._require_trusted()
         if not set(MODELS) & set(self.files):
             raise InvalidInput(
                 f"{self.title} has neither {' nor '.join(MODELS)}, and predicting needs one of them",

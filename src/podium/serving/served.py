@@ -9,6 +9,7 @@ from typing import Any
 
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, open_registry
+from podium.models.signature import check_directory, public_key
 from podium.prediction import Predictor, open_model
 from podium.scoring import OnnxModel
 from podium.scoring.families import Array
@@ -139,7 +140,7 @@ def find_models(words: Sequence[str], storage: str | None) -> list[Served]:
         if "/" in word or Path(word).exists():
             path = Path(word)
             name = (path.parent if path.is_file() else path).resolve().name
-            model = Served(name, lambda word=word: ("1", lambda: open_model(word)))  # type: ignore[misc]
+            model = Served(name, lambda word=word: ("1", lambda: _of_a_directory(word)))  # type: ignore[misc]
         else:
             name, _, ref = word.partition("@")
             model = _registered(registry[name], ref or "champion")
@@ -147,6 +148,18 @@ def find_models(words: Sequence[str], storage: str | None) -> list[Served]:
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model
     return list(served.values())
+
+
+def _of_a_directory(word: str) -> Predictor:
+    """Open a model directory or a file in it; the signature, where one is asked for, is of the directory.
+
+    Raises:
+        Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
+    """
+    if key := public_key():
+        path = Path(word)
+        check_directory(path.parent if path.is_file() else path, key)
+    return open_model(word)
 
 
 def _registered(model: Model, ref: str) -> Served:

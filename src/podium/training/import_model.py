@@ -21,7 +21,7 @@ from podium.models import Model, Version
 from podium.models.comparison import by_name
 from podium.models.document import check_name
 from podium.models.task import Task, check_model_task
-from podium.models.version import METADATA, PREDICTIONS, TARGET
+from podium.models.version import METADATA, PREDICTIONS, SIGNATURE, TARGET
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import PredictCommand
 from podium.prediction.directory import fetch_model, model_files, require_model
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from podium.prediction.command import CommandModel
     from podium.scoring import OnnxModel, Scores
 
-WRITTEN = (METADATA, PREDICTIONS, TARGET, TEST_ITEMS)
+WRITTEN = (METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
 """Left out: what podium itself writes to a version, as in a directory that `podium models export` made."""
 
 

@@ -1,0 +1,320 @@
+"""The signature of a version: ``model.sig`` beside its files, in the format of OpenSSF's model-signing 1.x.
+
+A Sigstore bundle holds a DSSE envelope around an in-toto statement that lists every file of the version with its
+sha256. metadata.json is one of them, and says in turn which run, code, image and dataset the version comes from. Keys
+are local PEM files. A check need not read the files: metadata.json holds their checksums, and every read of a version
+compares with those.
+"""
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+from podium.documents import load_json
+from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Untrusted
+from podium.models.document import MAX_BYTES, sha256_of
+from podium.models.rule import Decision
+from podium.models.version import METADATA, SIGNATURE, Version, parse_metadata
+from podium.settings import PUBLIC_KEY
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
+PAYLOAD = "application/vnd.in-toto+json"
+STATEMENT = "https://in-toto.io/Statement/v1"
+PREDICATE = "https://model_signing/signature/v1.0"
+CURVES = {"secp256r1": "SHA256", "secp384r1": "SHA384", "secp521r1": "SHA512"}
+"""The digest that goes with each curve."""
+
+MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out key.pem; openssl ec -in key.pem -pubout -out pub.pem"
+
+
+@dataclass(frozen=True)
+class PublicKey:
+    """What signatures are checked with."""
+
+    key: "EllipticCurvePublicKey"
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of its PEM, as a signature names its key."""
+        from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
+        return hashlib.sha256(self.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+
+    @classmethod
+    def read(cls, path: Path) -> "PublicKey":
+        """Read a PEM file.
+
+        Raises:
+            InvalidInput: It holds no public key of a curve that can be used.
+        """
+        load = _crypto("load_pem_public_key")
+        try:
+            key = load(_pem(path))
+        except ValueError:
+            raise InvalidInput(f"{path} does not hold a public key", "openssl ec -in key.pem -pubout") from None
+        return cls(_of_a_curve(key, path))
+
+
+def public_key() -> PublicKey | None:
+    """Return the key of PODIUM_PUBLIC_KEY; None if it is not set.
+
+    Raises:
+        InvalidInput: There is no such file, or it holds no public key.
+    """
+    path = os.environ.get(PUBLIC_KEY)
+    return PublicKey.read(Path(path)) if path else None
+
+
+def require_trusted(version: Version) -> None:
+    """Refuse a version without a valid signature, if PODIUM_PUBLIC_KEY names a key.
+
+    Raises:
+        Untrusted: It is not signed, was signed with another key, or is not what was signed.
+    """
+    if key := public_key():
+        check(version, key)
+
+
+def require_key() -> PublicKey:
+    """Return the key of PODIUM_PUBLIC_KEY.
+
+    Raises:
+        InvalidInput: It is not set, or no public key is there.
+    """
+    if key := public_key():
+        return key
+    raise InvalidInput(f"a signature is asked for, but {PUBLIC_KEY} names no key", f"export {PUBLIC_KEY}=pub.pem")
+
+
+def judge(decision: Decision, challenger: Version) -> Decision:
+    """Return a decision that also refuses a challenger without a valid signature, if PODIUM_PUBLIC_KEY names a key."""
+    key = public_key()
+    if key is None:
+        return decision
+    try:
+        check(challenger, key)
+    except Untrusted as error:
+        return decision.refused(error.message)
+    return decision.noting(f"signed with the key {key.fingerprint[:16]}")
+
+
+def sign(version: Version, key_file: Path) -> PublicKey:
+    """Sign a version after reading every byte of it; an earlier signature is replaced.
+
+    Args:
+        key_file: PEM of the private key.
+
+    Raises:
+        InvalidInput: It holds no private key of a curve that can be used, or the version has a model.sig of its own.
+        Damaged: A file of the version is missing or not what was uploaded.
+    """
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    _require_place(version)
+    load = _crypto("load_pem_private_key")
+    try:
+        key = load(_pem(key_file), None)
+    except TypeError:
+        raise InvalidInput(
+            f"the key in {key_file} is encrypted", f"openssl ec -in {key_file} -out plain.pem; then --key plain.pem"
+        ) from None
+    except ValueError:
+        raise InvalidInput(f"{key_file} does not hold a private key", MAKE) from None
+    public = PublicKey(_of_a_curve(key, key_file).public_key())
+    version.catalog.verify_files(version)
+    payload = json.dumps(_statement(f"{version.name}@{version.version}", _content(version)), indent=2).encode()
+    made = key.sign(_pae(payload), ec.ECDSA(getattr(hashes, CURVES[public.key.curve.name])()))
+    bundle = {
+        "mediaType": BUNDLE,
+        "verificationMaterial": {"publicKey": {"hint": public.fingerprint}, "tlogEntries": []},
+        "dsseEnvelope": {
+            "payload": base64.b64encode(payload).decode(),
+            "payloadType": PAYLOAD,
+            "signatures": [{"sig": base64.b64encode(made).decode(), "keyid": ""}],
+        },
+    }
+    version.catalog.storage.put(version.signature_key, json.dumps(bundle, separators=(",", ":")).encode())
+    return public
+
+
+def attach(version: Version, signature_file: Path, key: PublicKey) -> None:
+    """Store a signature that was made elsewhere, if it is one of this version.
+
+    Raises:
+        Untrusted: It was made with another key, or of other files.
+    """
+    _require_place(version)
+    try:
+        content = signature_file.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"{signature_file} cannot be read: {error.strerror}", "name a model.sig") from None
+    _compare(version.title, _signed(content, key, str(signature_file)), _content(version))
+    version.catalog.storage.put(version.signature_key, content)
+
+
+def check(version: Version, key: PublicKey) -> None:
+    """Refuse a version unless its signature was made with a key, and of the metadata and checksums it has.
+
+    Raises:
+        Untrusted: It is not signed, was signed with another key, or is not what was signed.
+        Conflict: It was deleted or replaced meanwhile.
+    """
+    storage = version.catalog.storage
+    try:
+        content = storage.get(version.signature_key, limit=MAX_BYTES + 1)
+    except NotFound:
+        raise Untrusted(f"{version.title} is not signed", _to_sign(version)) from None
+    signed = _signed(content, key, storage.join(version.signature_key))
+    _compare(version.title, signed, _content(version))
+
+
+def check_directory(directory: Path, key: PublicKey) -> None:
+    """Refuse a directory, such as one that was exported, unless its model.sig is of the files it has.
+
+    Raises:
+        Untrusted: It is not signed, was signed with another key, or is not what was signed.
+    """
+    file = directory / SIGNATURE
+    if not file.is_file():
+        raise Untrusted(f"{directory} has no {SIGNATURE}", f"unset {PUBLIC_KEY} for what nobody signed, or export a "
+                        "signed version: podium models export NAME champion DIRECTORY")  # fmt: skip
+    signed = _signed(file.read_bytes(), key, str(file))
+    inside = [path for path in directory.rglob("*") if path != file and (path.is_symlink() or not path.is_dir())]
+    if strange := next((path for path in inside if path.is_symlink() or not path.is_file()), None):
+        raise Untrusted(f"{strange} is a symbolic link or a special file", "a signature is of files: export it again")
+    present = {path.relative_to(directory).as_posix(): sha256_of(path)[0] for path in inside}
+    _compare(str(directory), signed, present)
+
+
+def _to_sign(version: Version) -> str:
+    return f"podium models sign {version.name} {version.version} --key key.pem"
+
+
+def _require_place(version: Version) -> None:
+    if SIGNATURE in version.files:
+        raise InvalidInput(f"{version.title} was uploaded with a {SIGNATURE} of its own", "upload it without that file")
+
+
+def _content(version: Version) -> dict[str, str]:
+    """Return the sha256 of each file of a version, and of the metadata.json that it was read from."""
+    catalog = version.catalog
+    content = catalog.storage.get(catalog.metadata_key(version.version), limit=MAX_BYTES + 1)
+    if parse_metadata(content, catalog, version.version) != version:
+        # Else who can write could show one metadata.json to the reader and another one to this check.
+        raise Conflict(f"{METADATA} of {version.title} changed while it was read", "try again")
+    return {METADATA: sha256_of(content)[0]} | {name: record.sha256 for name, record in version.files.items()}
+
+
+def _compare(what: str, signed: Mapping[str, str], present: Mapping[str, str]) -> None:
+    differing = sorted(name for name in {*signed, *present} if signed.get(name) != present.get(name))
+    if differing:
+        raise Untrusted(f"{what} is not what was signed: {', '.join(differing):.200} differ, or are on one side only",
+                        "find out who changed it; restore it from a backup, or sign it again")  # fmt: skip
+
+
+def _statement(subject: str, files: Mapping[str, str]) -> dict[str, Any]:
+    ordered = sorted(files.items(), key=lambda item: PurePosixPath(item[0]))
+    return {
+        "_type": STATEMENT,
+        "subject": [{"name": subject, "digest": {"sha256": _root(digest for _, digest in ordered)}}],
+        "predicateType": PREDICATE,
+        "predicate": {
+            "serialization": {
+                "method": "files", "hash_type": "sha256", "allow_symlinks": False, "ignore_paths": [SIGNATURE],
+            },
+            "resources": [{"algorithm": "sha256", "name": name, "digest": digest} for name, digest in ordered],
+        },
+    }  # fmt: skip
+
+
+def _root(digests: Iterable[str]) -> str:
+    return hashlib.sha256(b"".join(map(bytes.fromhex, digests))).hexdigest()
+
+
+def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
+    """Return the sha256 of each signed file, after checking the signature.
+
+    Raises:
+        Untrusted: The signature is not valid, not of this key, or not in a form that is known.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        bundle = load_json(content, where)
+        envelope = bundle["dsseEnvelope"]
+        hint = bundle["verificationMaterial"].get("publicKey", {}).get("hint")
+        payload = base64.b64decode(envelope["payload"], validate=True)
+        made = base64.b64decode(envelope["signatures"][0]["sig"], validate=True)
+        known = (bundle["mediaType"], envelope["payloadType"]) == (BUNDLE, PAYLOAD)
+    except (InvalidInput, KeyError, IndexError, TypeError, AttributeError, binascii.Error):
+        known = False
+    if not known:
+        raise Untrusted(f"{where} is not a signature of model-signing 1.x made with a key", "sign it again")
+    if hint not in (None, key.fingerprint):
+        raise Untrusted(f"{where} was made with the key {hint!s:.16}, not with {key.fingerprint[:16]}",
+                        "check with the public key that belongs to the signer's")  # fmt: skip
+    try:
+        key.key.verify(made, _pae(payload), ec.ECDSA(getattr(hashes, CURVES[key.key.curve.name])()))
+    except InvalidSignature:
+        raise Untrusted(
+            f"{where} is not a valid signature of the key {key.fingerprint[:16]}", "sign it again"
+        ) from None
+    return _resources(payload, where)
+
+
+def _resources(payload: bytes, where: str) -> dict[str, str]:
+    try:
+        statement = load_json(payload, where)
+        predicate = statement["predicate"]
+        form = (statement["_type"], statement["predicateType"], predicate["serialization"]["method"])
+        listed = [(item["name"], item["digest"]) for item in predicate["resources"]]
+        algorithms = {item["algorithm"] for item in predicate["resources"]}
+        root, whole = _root(digest for _, digest in listed), statement["subject"][0]["digest"]["sha256"]
+    except (InvalidInput, KeyError, IndexError, TypeError, ValueError):
+        raise Untrusted(f"{where} holds no statement of model-signing 1.x", "sign it again") from None
+    if form != (STATEMENT, PREDICATE, "files") or algorithms != {"sha256"}:
+        raise Untrusted(f"{where} is not of whole files and their sha256, but {form[2]}, {', '.join(algorithms)}",
+                        "model_signing sign key, without another hash or shards")  # fmt: skip
+    if root != whole or len(dict(listed)) != len(listed):
+        raise Untrusted(f"the list of files in {where} contradicts itself", "sign it again")
+    return dict(listed)
+
+
+def _pae(payload: bytes) -> bytes:
+    """Return what is signed of an envelope (DSSE v1.0.0, protocol.md)."""
+    return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(payload), payload)
+
+
+def _pem(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InvalidInput(f"the key {path} cannot be read: {error.strerror}", MAKE) from None
+
+
+def _of_a_curve(key: Any, path: Path) -> Any:
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    if not isinstance(key, ec.EllipticCurvePublicKey | ec.EllipticCurvePrivateKey) or key.curve.name not in CURVES:
+        raise InvalidInput(f"the key in {path} is not of a curve {', '.join(CURVES)}", MAKE)
+    return key
+
+
+def _crypto(function: str) -> Any:
+    try:
+        from cryptography.hazmat.primitives import serialization
+    except ImportError:
+        raise PodiumError("signatures need cryptography", "pip install 'podium-ml[sign]'") from None
+    return getattr(serialization, function)
