@@ -11,8 +11,9 @@ from podium.cli import model_view as view
 from podium.cli.model_metrics import metrics
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, registry_options
+from podium.errors import InvalidInput
 from podium.heartbeat import doing
-from podium.terminal import output, progress_bar
+from podium.terminal import echo, output, progress_bar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -121,7 +122,6 @@ def diff(
       podium models diff mnist champion staging --data podium-work/data/mnist --json
       podium models diff mnist champion staging --data podium-work/data/mnist --draw 4
     """
-    from podium.errors import InvalidInput
     from podium.models.comparison import chosen_metric, difference, predictions
 
     if draw and data is None:
@@ -164,20 +164,55 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
 
 @models.command()
 @click.argument("name")
-@click.argument("ref")
-@click.argument("directory", type=click.Path(path_type=Path))
+@click.argument("ref", metavar="[VERSION]", default="champion")
+@click.argument("directory", required=False, type=click.Path(path_type=Path))
+@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="DIRECTORY, as an option.")
+@click.option("--to", "form", type=click.Choice(["mlflow", "triton", "oci"]), help="The form; its files if missing.")
+@click.option("--tracking", default="", metavar="URL", help="MLflow in whose model registry it is registered, too.")
 @registry_options
-def export(name: str, ref: str, directory: Path, storage: str | None, as_json: bool) -> None:
+def export(
+    name: str, ref: str, directory: Path | None, target: Path | None, form: str | None, tracking: str,
+    storage: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Download a version into a new directory; every file is verified before the directory appears.
+
+    VERSION is a version or an alias; the champion if missing. With --to the directory is what another program takes: a
+    model of MLflow, a model repository of Triton Inference Server, or an OCI image layout with the files below
+    /models.
 
     \b
     Examples:
       podium models export mnist champion ./champion
+      podium models export mnist --to triton -o repository
+      podium models export mnist --to mlflow -o mlflow-model --tracking http://127.0.0.1:5000
+      podium models export mnist champion --to oci -o image
     """
-    version = open_registry(storage)[name].version(ref)
-    with progress_bar(version.size, "downloading") as moved:
-        version.fetch(directory, progress=moved)
-    output(as_json, {"directory": str(directory), **version.document()}, lambda: str(directory))
+    from podium.models.export import export as write_export
+    from podium.models.export_mlflow import register
+    from podium.models.mlflow import check_tracking
+
+    if (directory is None) == (target is None):
+        raise InvalidInput("export needs one directory to write to", f"podium models export {name} {ref} -o DIRECTORY")
+    if tracking and form != "mlflow":
+        raise InvalidInput(f"--tracking {tracking} registers a model of MLflow", "add --to mlflow")
+    check_tracking(tracking, here=True)
+    model, place = open_registry(storage)[name], directory or target
+    version = model.version(ref)
+    assert place
+    value = {"directory": str(place), **version.document()}
+    if form is None:
+        with progress_bar(version.size, "downloading") as moved:
+            version.fetch(place, progress=moved)
+    else:
+        with doing(f"exporting {version.title} to {form}"):
+            write_export(version, form, place)
+    if tracking:
+        held = model.aliases().get("champion")
+        champion = held is not None and held.points_at == version.version
+        value["mlflow_version"] = register(version, place, tracking, champion=champion)
+        alias = ", alias champion" if champion else "; not champion here, so the alias champion has not moved"
+        echo(f"MLflow: {name} version {value['mlflow_version']}{alias}", err=True)
+    output(as_json, value, lambda: str(place))
 
 
 for command in (*COMMANDS, metrics):

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 CHAMPION = "champion"
 INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
 VERSION_TAG = "podium.version"
+EXPORT_TAG = "podium.export"
+"""Of a version that MLflow itself can open."""
 
 
 def check_tracking(uri: str, *, here: bool = False) -> None:
@@ -103,6 +105,7 @@ def client_of(uri: str) -> "MlflowClient":
 
 
 def find_version(client: "MlflowClient", name: str, version: str) -> str | None:
-    """Return the number that MLflow's registry gave a version; None if it does not have it."""
+    """Return the number that MLflow's registry gave a version, preferably as exported; None if it does not have it."""
     versions = client.search_model_versions(f"name = '{name}'")
+    versions = sorted(versions, key=lambda known: EXPORT_TAG not in known.tags)
     return next((str(known.version) for known in versions if known.tags.get(VERSION_TAG) == version), None)

@@ -1,0 +1,37 @@
+"""A version in the form that another program takes: MLflow, Triton, or a registry of container images."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from podium.drafts import appearing
+from podium.errors import InvalidInput
+from podium.models import export_mlflow, export_oci, export_triton
+from podium.models.signature import require_trusted
+from podium.models.version import Version
+
+FORMS: dict[str, Callable[[Version, Path], None]] = {
+    "mlflow": export_mlflow.write,
+    "triton": export_triton.write,
+    "oci": export_oci.write,
+}
+"""What writes a version into a directory that is not there yet."""
+
+
+def export(version: Version, form: str, directory: Path) -> Path:
+    """Write a version in one of FORMS; every file is verified before the directory appears.
+
+    Args:
+        directory: One that does not exist yet, or is empty.
+
+    Raises:
+        InvalidInput: The directory is not empty, or the form cannot hold the version.
+        Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
+        Damaged: A file does not match its sha256.
+    """
+    if directory.exists() and not (directory.is_dir() and not any(directory.iterdir())):
+        raise InvalidInput(f"{directory} is not an empty directory", "name another directory")
+    require_trusted(version)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    with appearing(directory) as draft:
+        FORMS[form](version, draft)
+    return directory
