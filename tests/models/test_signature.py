@@ -293,3 +293,17 @@ def test_checking_a_signature_reads_no_file(model: Model, keys: Path, monkeypatc
     monkeypatch.setattr(Catalog, "fetch", None)
     os.unlink(folder(version) / "model.onnx")
     check(version, PublicKey.read(keys / "key.pub"))
+
+
+def test_a_version_in_a_bucket_is_signed_there(new_bucket: Callable[[str], str], keys: Path, tmp_path: Path) -> None:
+    model = open_registry(new_bucket("moto")).model("shapes")
+    version = model.upload({"model.onnx": shapes_model()}, {}, "v1")
+    public = PublicKey.read(keys / "key.pub")
+    with pytest.raises(Untrusted, match="not signed"):
+        check(version, public)
+    sign(version, keys / "key.pem")
+    assert list(model.verify(key=public, only="v1")) == []
+    version.fetch(tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["metadata.json", "model.onnx", "model.sig"]
+    model.storage.put(version.signature_key, b"{}")
+    assert [finding.where for finding in model.verify(key=public, only="v1")] == [version.signature_key]
