@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Done
 from handmade import SHAPES, shapes_model
 from onnx import TensorProto, helper
 
@@ -61,7 +60,7 @@ def logits(model: Model) -> np.ndarray:
 
 
 @THEIR_WARNINGS
-def test_mlflow_opens_what_was_exported_to_it(model: Model, tmp_path: Path, typed: Callable[..., Done]) -> None:
+def test_mlflow_opens_what_was_exported_to_it(model: Model, tmp_path: Path, typed: Callable[..., Any]) -> None:
     pytest.importorskip("mlflow")
     pytest.importorskip("pandas")
     import mlflow.onnx
@@ -77,7 +76,7 @@ def test_mlflow_opens_what_was_exported_to_it(model: Model, tmp_path: Path, type
 
 @THEIR_WARNINGS
 def test_mlflow_registers_the_champion_once(
-    model: Model, tmp_path: Path, typed: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    model: Model, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("mlflow")
     pytest.importorskip("sqlalchemy")
@@ -167,7 +166,7 @@ def test_triton_refuses_maps_in_a_sentence(model: Model, tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("form", ["mlflow", "triton"])
-def test_a_predict_command_is_no_graph(model: Model, tmp_path: Path, typed: Callable[..., Done], form: str) -> None:
+def test_a_predict_command_is_no_graph(model: Model, tmp_path: Path, typed: Callable[..., Any], form: str) -> None:
     done = typed("models", "export", "shapes", "command", "--to", form, "-o", tmp_path / "out")
     assert done.returncode == 2
     assert f"shapes command predicts by a command, but {form} takes an ONNX graph" in done.stderr
@@ -259,13 +258,13 @@ def test_a_damaged_or_unsigned_version_is_not_exported(
         (["-o", "b", "--tracking", "http://127.0.0.1:5000"], "registers a model of MLflow"),
     ],
 )
-def test_export_says_what_is_missing(model: Model, typed: Callable[..., Done], words: list[str], said: str) -> None:
+def test_export_says_what_is_missing(model: Model, typed: Callable[..., Any], words: list[str], said: str) -> None:
     done = typed("models", "export", "shapes", *words)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_export_without_a_form_writes_the_files(model: Model, tmp_path: Path, typed: Callable[..., Done]) -> None:
+def test_export_without_a_form_writes_the_files(model: Model, tmp_path: Path, typed: Callable[..., Any]) -> None:
     assert typed("models", "export", "shapes", "champion", tmp_path / "old").stdout == f"{tmp_path / 'old'}\n"
     assert typed("models", "export", "shapes", "-o", tmp_path / "new").returncode == 0
     names = [sorted(path.name for path in (tmp_path / place).rglob("*.*")) for place in ("old", "new")]

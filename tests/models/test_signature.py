@@ -7,10 +7,10 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
-from conftest import Done
 from handmade import shapes_model
 
 from podium.errors import Conflict, Damaged, InvalidInput, Untrusted
@@ -99,7 +99,7 @@ def test_model_signing_accepts_what_podium_signed(model: Model, tmp_path: Path, 
 
 
 def test_podium_accepts_what_model_signing_signed(
-    model: Model, keys: Path, tmp_path: Path, typed: Callable[..., Done], monkeypatch: pytest.MonkeyPatch
+    model: Model, keys: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model.version("v2").fetch(tmp_path / "out")
     made = foreign(
@@ -112,7 +112,7 @@ def test_podium_accepts_what_model_signing_signed(
     assert typed("models", "sign", "shapes", "v1", "--signature", tmp_path / "out/model.sig").returncode == 1
 
 
-def test_a_swapped_model_is_found_by_both(model: Model, keys: Path, tmp_path: Path, typed: Callable[..., Done]) -> None:
+def test_a_swapped_model_is_found_by_both(model: Model, keys: Path, tmp_path: Path, typed: Callable[..., Any]) -> None:
     assert typed("models", "sign", "shapes", "--key", keys / "key.pem").returncode == 0
     swap(model.version("v1"))
     assert typed("models", "verify", "shapes").returncode == 0  # the hashes fit: they were swapped too
