@@ -45,14 +45,14 @@ ALLOWED: dict[str, set[str]] = {
     },
     "mcp": {"api", "kfp", "manifests", "models", "runner"},
     "ui": {
-        "api", "cluster", "data", "kfp", "manifests", "models", "prediction", "report", "runner", "search", "serving", "sweeps", "training",
+        "api", "cluster", "data", "kfp", "manifests", "models", "prediction", "reports", "runner", "search", "serving", "sweeps", "training",
     },
     "api": {
-        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "report",
+        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "reports",
         "scoring", "search", "training", "storage", "sweeps",
     },
     "runner": {
-        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "report", "training",
+        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "reports", "training",
         "storage", "sweeps", "trainer",
     },
     "kfp": {
@@ -61,7 +61,7 @@ ALLOWED: dict[str, set[str]] = {
     "pipelines": {"components"},
     "components": {"steps"},
     "steps": {
-        "cluster", "code", "data", "doctor", "identity", "manifests", "models", "prediction", "report", "scoring",
+        "cluster", "code", "data", "doctor", "identity", "manifests", "models", "prediction", "reports", "scoring",
         "storage", "sweeps", "training",
     },
     "training": {
@@ -79,7 +79,7 @@ ALLOWED: dict[str, set[str]] = {
     "prediction": {"data", "scoring", "storage"},
     "projects": {"models"},
     "serving": {"data", "models", "prediction", "scoring"},
-    "report": set(),
+    "reports": set(),
     "trainer": {"data", "metrics", "storage"},
     "data": {"storage"},
     "scoring": set(),

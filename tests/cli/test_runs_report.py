@@ -12,7 +12,7 @@ from click.testing import Result
 
 from podium.errors import InvalidInput, NotFound
 from podium.models import open_registry
-from podium.report import render
+from podium.reports import render
 from podium.runner.record import RunRecord, StepRecord
 from podium.runner.runs import Runs
 from podium.training.handover import Evaluation

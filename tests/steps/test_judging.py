@@ -18,7 +18,7 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
 from podium.models import Version, open_registry
 from podium.prediction.predictor import PREPROCESSING
-from podium.report import render
+from podium.reports import render
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.promote import Promotion, promote

@@ -139,9 +139,12 @@ def shown(home: Path) -> Iterator[Shown]:
         yield pages
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
-    """A browser without a window; skipped where Debian's chromium or another one is not installed."""
+    """A browser without a window; skipped where Debian's chromium or another one is not installed.
+
+    No longer than a module: while it is there an event loop runs in this thread, and other tests begin their own.
+    """
     if CHROMIUM is None:
         pytest.skip("needs chromium (apt install chromium)")
     from playwright.sync_api import sync_playwright

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
-from podium.report import plots
+from podium.reports import plots
 
 if TYPE_CHECKING:
     from plotly.graph_objects import Figure

@@ -15,8 +15,8 @@ from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial
 from podium.manifests.experiment.shell import join
 from podium.metrics import number
-from podium.report import Failure, SweepPage, render_sweep
-from podium.report.page import SHOWN_FAILURES
+from podium.reports import Failure, SweepPage, render_sweep
+from podium.reports.page import SHOWN_FAILURES
 from podium.settings import Settings
 from podium.storage import connect
 from podium.sweeps.resume import is_stopped

@@ -11,7 +11,7 @@ from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.experiment import Metrics
 from podium.metrics import fold, read_text
-from podium.report.leaderboard import Leaderboard, TrialRow, short
+from podium.reports.leaderboard import Leaderboard, TrialRow, short
 
 
 def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podium.documents import write_file
 from podium.errors import InvalidInput, PodiumError
 from podium.identity import ATTEMPT
-from podium.report import Compared, render_comparison
+from podium.reports import Compared, render_comparison
 from podium.runner.record import RunRecord
 from podium.runner.run import Run
 from podium.text import when

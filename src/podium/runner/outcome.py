@@ -8,8 +8,8 @@ from typing import Any
 
 from podium.documents import parse, read_json
 from podium.errors import PodiumError
-from podium.report import Step, complete
-from podium.report.leaderboard import Leaderboard
+from podium.reports import Step, complete
+from podium.reports.leaderboard import Leaderboard
 from podium.runner.record import RunRecord
 from podium.storage import local_path
 from podium.tables import fold, screen_width, table

@@ -53,7 +53,7 @@ def try_page(models: Mapping[str, tuple[str, Predictor]]) -> str:
     """
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
-    rooms = ChoiceLoader([PackageLoader(f"podium.{room}", ".") for room in ("serving", "report")])
+    rooms = ChoiceLoader([PackageLoader(f"podium.{room}", ".") for room in ("serving", "reports")])
     environment = Environment(loader=rooms, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     shown = [
         {"name": name, "version": version, "form": Form.of(predictor)} for name, (version, predictor) in models.items()

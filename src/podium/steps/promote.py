@@ -68,7 +68,7 @@ def promote(
     """
     from podium.data.artifact import describe
     from podium.models import PromotionRule, open_registry
-    from podium.report import render
+    from podium.reports import render
     from podium.scoring import find_metric
 
     check_tracking(tracking)

@@ -61,7 +61,7 @@ REPORT_POLICY = ("sandbox allow-scripts; default-src 'none'; script-src 'unsafe-
                  "style-src 'unsafe-inline'; img-src data:")  # fmt: skip
 """What a report may do, which holds names and rows of foreign origin: nothing with these pages."""
 
-STATIC = {"style.css": "report", "ui.css": "ui", "ui.js": "ui", "try.css": "serving", "try.js": "serving"}
+STATIC = {"style.css": "reports", "ui.css": "ui", "ui.js": "ui", "try.css": "serving", "try.js": "serving"}
 """Room of each file that pages load."""
 
 Show = Callable[[Request], View]

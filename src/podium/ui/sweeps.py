@@ -13,8 +13,8 @@ from podium.cluster.local.store import has_ended
 from podium.errors import NotFound
 from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
 from podium.manifests.labels import BY_HAND
-from podium.report import plots
-from podium.report.leaderboard import Leaderboard, TrialRow
+from podium.reports import plots
+from podium.reports.leaderboard import Leaderboard, TrialRow
 from podium.sweeps.resume import is_stopped
 from podium.training.handover import TrialTable
 from podium.ui.view import LINES, View

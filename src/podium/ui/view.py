@@ -6,7 +6,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from podium import __version__
-from podium.report.page import chance
+from podium.reports.page import chance
 from podium.text import brief, duration, figure, size, when
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from podium import __version__
-from podium.report import plots
-from podium.report.leaderboard import Leaderboard
+from podium.reports import plots
+from podium.reports.leaderboard import Leaderboard
 from podium.text import brief, counted, duration, figure
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("podium.report", "."), autoescape=True, undefined=StrictUndefined,
+        loader=PackageLoader("podium.reports", "."), autoescape=True, undefined=StrictUndefined,
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {

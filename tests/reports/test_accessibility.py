@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from test_markup import compared, swept, written
 
-from podium.report import Step, complete, page, plots, render
-from podium.report.comparison import COLORS
+from podium.reports import Step, complete, page, plots, render
+from podium.reports.comparison import COLORS
 
 STYLE = (Path(page.__file__).parent / "style.css").read_text()
 LIGHT, DARK = (

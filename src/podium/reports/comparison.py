@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from podium.report import plots
-from podium.report.page import html_page
+from podium.reports import plots
+from podium.reports.page import html_page
 from podium.text import brief
 
 COLORS = (plots.BLUE, plots.GOLD, plots.RED, plots.GREEN, plots.PURPLE, plots.GRAY)

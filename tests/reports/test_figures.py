@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from plotly.graph_objects import Figure
 
-from podium.report import plots
+from podium.reports import plots
 
 POINTS = {"true": [0.5, 1.5, 2.0], "predicted": [0.4, 1.9, float("nan")]}
 ROWS = [
@@ -61,7 +61,7 @@ def test_the_best_so_far_never_falls(figures: dict[str, Any]) -> None:
 
 
 def test_a_report_needs_none_of_plotlys_classes() -> None:
-    code = "import sys; from podium.report import plots; plots.fit({'true': [1.0], 'predicted': [2.0]}); print(*sys.modules)"
+    code = "import sys; from podium.reports import plots; plots.fit({'true': [1.0], 'predicted': [2.0]}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert not [name for name in done.stdout.split() if name.startswith("plotly.")]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from test_markup import written
 
-from podium.report import Compared, Step, SweepPage, complete, plots, render, render_comparison, render_sweep
-from podium.report.leaderboard import Leaderboard
-from podium.report.page import chance, versions
+from podium.reports import Compared, Step, SweepPage, complete, plots, render, render_comparison, render_sweep
+from podium.reports.leaderboard import Leaderboard
+from podium.reports.page import chance, versions
 
 
 def report(**test: Any) -> str:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from podium.report import Compared, Failure, Step, SweepPage, complete, render, render_comparison, render_sweep
-from podium.report.page import _embedded
+from podium.reports import Compared, Failure, Step, SweepPage, complete, render, render_comparison, render_sweep
+from podium.reports.page import _embedded
 
 EVIL = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\"'><b onclick='x'>&amp;", "<!--", "]]>")
 
