@@ -274,6 +274,7 @@ LONG_FUNCTIONS = {
     "tune_and_promote": "a pipeline: its parameters, each documented, and one task after the other",
     "train_and_promote": "a pipeline, too",
     "sweep": "of podium.api: its parameters, each documented",
+    "tune": "of podium.api, too",
     "evaluate": "a step: its parameters, each documented",
     "promote": "a step, too",
 }

@@ -45,7 +45,7 @@ def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path, home: Pa
     "name",
     [
         *("jobs", "load_dataset", "log", "open_job", "open_model", "open_sweep", "prepare_data", "registry", "run_job"),
-        *("runs", "sweep", "tune"),
+        *("report", "runs", "sweep", "tune"),
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("run", "train")),
     ],
 )

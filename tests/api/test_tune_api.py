@@ -215,10 +215,23 @@ def only_large(x: float) -> float:
     return 1.0
 
 
-def test_a_failed_sweep_tells_of_its_good_trials(home: Path) -> None:
+def test_a_failed_sweep_returns_its_good_trials(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = podium.tune(only_large, {"x": (0.1, 1.0)}, objective="score", trials=5, parallel=1, seed=1)
+    assert (sweep.status, sweep.best.value) == ("Failed", 1.0)
+    said = capsys.readouterr().err
+    assert "warning: 3 of 4 trials failed, which ends the sweep: " in said
+    assert "  | ValueError: too small" in said
     with pytest.raises(Failed, match=r"1 of 4 trials have a result, the best is \S+: 1\.0 with x=0\.8") as caught:
-        podium.tune(only_large, {"x": (0.1, 1.0)}, objective="score", trials=5, parallel=1, seed=1)
+        sweep.check()
     assert "podium.open_sweep('only-large').trials shows them all" in (caught.value.hint or "")
+
+
+def test_a_sweep_that_succeeds_names_its_failed_trials(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = podium.tune(only_large, {"x": [0.1, 0.8, 0.9]}, objective="score", algorithm="grid", trials=3, parallel=1)
+    assert (sweep.status, sweep.best.value) == ("Succeeded", 1.0)
+    said = capsys.readouterr().err
+    assert "warning: 1 of 3 trials failed\ntrial only-large-" in said
+    assert "  | ValueError: too small\n  hint: podium.open_sweep('only-large').logs('only-large-" in said
 
 
 def silent(x: float) -> None:

@@ -108,6 +108,39 @@ def test_a_failed_sweep_ends_with_its_report(podium: Callable[..., Any], tmp_pat
     assert "invalid float value" in (tmp_path / "again.html").read_text()
 
 
+def test_a_failed_sweep_prints_its_best_trial(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\nvalue = int(sys.argv[1][4:])\nprint(f'accuracy={1 / (value > 3)}')\n"
+    )
+    said = podium("tune train.py --x 1..4 --algorithm grid --trials 4 --parallel 4", code=1)
+    assert "trials have a result, the best is " in said.err
+    assert "  | ZeroDivisionError: " in said.err
+    assert "train with them: python train.py --x=4" in said.out
+
+
+def test_a_sweep_with_a_failed_trial_warns(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys\nvalue = float(sys.argv[1][4:])\nprint(f'accuracy={1 / value}')\n")
+    said = podium("tune train.py --x 0,1,2 --algorithm grid --trials 3")
+    assert "warning: 1 of 3 trials failed\ntrial train-" in said.err
+    assert "  | ZeroDivisionError: " in said.err
+    assert "train with them: python train.py --x=1" in said.out
+
+
+def test_median_is_an_option(podium: Callable[..., Any], tmp_path: Path) -> None:
+    said = podium("tune train.py --lr 0..1 --stop median --save sweep.yaml --no-run")
+    assert "after it printed accuracy 3 times" in said.err
+    assert "warning" not in said.err
+    stopping = Experiment.load(str(tmp_path / "sweep.yaml")).early_stopping
+    assert stopping
+    assert stopping.name == "medianstop"
+
+
+def test_asha_is_an_option(podium: Callable[..., Any]) -> None:
+    said = podium("tune train.py --lr 0..1 --epochs 1..4 --stop asha --trials 6 --parallel 1")
+    assert "all trials begin with epochs 1, and the best third goes on with three times as many, up to 4" in said.err
+    assert " epochs=3" in said.err
+
+
 def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_path: Path) -> None:
     podium("tune train.py --lr 1,2 --queue team --queue-priority urgent --save sweep.yaml --no-run")
     job = Experiment.load(str(tmp_path / "sweep.yaml")).template.workload
@@ -132,6 +165,9 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 --trials 0", "`trials >= 1` must hold"),
         ("tune train.py --lr 1..2 --objective a:b", "an objective is the name of a metric"),
         ("tune train.py --lr 1..2 --algorithm oracle", "oracle"),
+        ("tune train.py --lr 1..2 --stop asha", "podium tune train.py --lr 1e-4..1e-1 --epochs 1..27 --stop asha"),
+        ("tune train.py --lr 1..2 --epochs 9 --stop asha", "but --epochs is 9 in all trials"),
+        ("tune train.py --lr 1..2 --stop hyperband", "'hyperband' is not one of 'median', 'asha'"),
         ("tune nothing.py --lr 1..2", "there is no script nothing.py"),
         ("tune train.py --lr 1..2 --cluster kubernetes://team", "name a storage: s3://"),
     ],

@@ -11,7 +11,16 @@ from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
-from podium.api.trials import TrialProgress, failed, failure, finished, leaderboard_of, measured, trials_of
+from podium.api.trials import (
+    TrialProgress,
+    failed,
+    failure,
+    finished,
+    leaderboard_of,
+    measured,
+    partly_failed,
+    trials_of,
+)
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound, suggestion
 from podium.frames import data_frame, number
@@ -249,7 +258,10 @@ class Sweep(Launched):
             Failed: The sweep failed.
         """
         self._news = TrialProgress(self.cluster, self.name, reported or {})
-        return super().wait()
+        super().wait()
+        if warning := partly_failed(self.cluster, self.name, logs=f"podium.open_sweep({self.name!r}).logs('TRIAL')"):
+            say(warning)
+        return self
 
     def _show(self, cell: LiveCell) -> None:
         if in_notebook():

@@ -58,8 +58,7 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: s
         return Failed(text, trials)
     printed = lines_of(cluster, bad)
     why, hint = why_unavailable(experiment, printed, objective) if bad.phase == "MetricsUnavailable" else ([], "")
-    lines = [f"  | {line}" for line in printed[-8:]]
-    said = [f"trial {bad.name}: {bad.message}", *why, *(["it said last", *lines] if lines else [])]
+    said = _account(bad, printed, why)
     whole = f"{logs.replace('TRIAL', bad.name)} prints all it said"
     if best:
         good = len(ended) - len(failed(ended))
@@ -67,6 +66,29 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: s
         said.append(f"{good} of {len(ended)} trials have a result, the best is {best.name}: {best.value} with {values}")
         whole = f"{whole}; {trials} shows them all"
     return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
+
+
+def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
+    """Return a warning about the trials that failed, with the last lines of the first one; empty if none did.
+
+    Args:
+        logs: What to type to see what a trial said, with TRIAL for its name.
+    """
+    ended = finished(cluster, name)
+    bad = failed(ended)
+    if not bad:
+        return ""
+    state, first = cluster.experiment(name).state, bad[0]
+    ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
+    said = _account(first, lines_of(cluster, first), [])
+    hint = f"  hint: {logs.replace('TRIAL', first.name)} prints all it said"
+    return "\n".join([f"warning: {len(bad)} of {len(ended)} trials failed{ends}", *said, hint])
+
+
+def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:
+    """Return what is known of a trial that failed: its message, why, and its last lines."""
+    lines = [f"  | {line}" for line in printed[-8:]]
+    return [f"trial {bad.name}: {bad.message}", *why, *(["it said last", *lines] if lines else [])]
 
 
 def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:

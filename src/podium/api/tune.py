@@ -8,11 +8,13 @@ from typing import Any
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
+from podium.api.stopping import Stopping, stopping
 from podium.api.sweep import Sweep, begin
+from podium.api.trials import partly_failed
 from podium.cluster import traits_of
 from podium.code.wrap import with_code
-from podium.errors import InvalidInput, require
-from podium.manifests.experiment import Experiment, check
+from podium.errors import Failed, InvalidInput, require
+from podium.manifests.experiment import Experiment, best_trial, check
 from podium.manifests.experiment.build import OWN_NAME
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.labels import ISTIO_INJECT
@@ -69,6 +71,9 @@ class TuneSettings:
     settings: Mapping[str, object] | None = None
     """algorithmSettings by name."""
 
+    stop: str | None = None
+    """How trials that get nowhere are kept short: ``median`` or ``asha``."""
+
     seed: int | None = None
     image: str = TRAINER_IMAGE
     pods: Pods = field(default_factory=Pods)
@@ -84,6 +89,7 @@ def experiment_of(
     searched: Mapping[str, Dimension],
     settings: TuneSettings,
     *,
+    stops: Stopping | None = None,
     name: str | None = None,
     data: str | None = None,
     output: str,
@@ -91,6 +97,7 @@ def experiment_of(
     """Return the Experiment that tunes a program.
 
     Args:
+        stops: What early stopping changes.
         name: metadata.name; the program's if None.
         data: Directory or URI of the dataset.
         output: Where trials put their models, each below its own name.
@@ -99,7 +106,8 @@ def experiment_of(
         BrokenRules: A value breaks a rule.
     """
     goal, limits = settings.goal, {"maxTrialCount": settings.trials}
-    given = {**(settings.settings or {}), **({} if settings.seed is None else {"random_state": settings.seed})}
+    stops = stops or Stopping(algorithm=settings.algorithm, settings=settings.settings or {})
+    given = {**stops.settings, **({} if settings.seed is None else {"random_state": settings.seed})}
     spec = {
         "objective": {
             "type": "maximize" if goal.maximize else "minimize",
@@ -107,9 +115,10 @@ def experiment_of(
             **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
         },
         "algorithm": {
-            "algorithmName": settings.algorithm,
+            "algorithmName": stops.algorithm,
             "algorithmSettings": [{"name": key, "value": str(value)} for key, value in given.items()],
         },
+        **stops.spec,
         **limits,
         "parallelTrialCount": min(settings.parallel, settings.trials),
         "maxFailedTrialCount": min(settings.trials, max(3, settings.trials // 4)),
@@ -120,12 +129,14 @@ def experiment_of(
         "parameters": [parameter(name, dimension) for name, dimension in searched.items()],
         "trialTemplate": {
             "primaryContainerName": CONTAINER,
-            "retain": program.code is not None,  # else nobody could read why a pod on a cluster failed
+            # Else nobody could read why a pod on a cluster failed, and Katib loses what a stopped trial reported.
+            "retain": program.code is not None or stops.reads_along,
             "trialParameters": [
                 *({"name": name, "reference": name} for name in searched),
                 {"name": "ownName", "reference": OWN_NAME},
             ],
-            "trialSpec": _job(program, searched, settings.image, data, f"{output}/${{trialParameters.ownName}}"),
+            "trialSpec": _job(program, searched, settings.image, data, f"{output}/${{trialParameters.ownName}}",
+                              unbuffered=stops.reads_along),
         },
     }  # fmt: skip
     metadata = {"name": name or slug(program.name)}
@@ -136,10 +147,11 @@ def experiment_of(
 
 
 def _job(
-    program: Program, searched: Mapping[str, Dimension], image: str, data: str | None, output: str
+    program: Program, searched: Mapping[str, Dimension], image: str, data: str | None, output: str, *, unbuffered: bool
 ) -> dict[str, Any]:
     flags = list[str]()
     variables = {"PODIUM_OUTPUT": output} | ({"PODIUM_DATA": data} if data else {})
+    variables |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}  # lines that come at the end stop nothing
     for number, (name, dimension) in enumerate(searched.items(), 1):
         value, choices = f"${{trialParameters.{name}}}", dimension.feasible()[1].get("list", ())
         if any("'" in choice for choice in choices):  # which would end the quotes around it
@@ -173,6 +185,7 @@ def tune(
     parallel: int = 2,
     algorithm: str = "tpe",
     settings: Mapping[str, object] | None = None,
+    stop: str | None = None,
     seed: int | None = None,
     data: str | Path | None = None,
     cluster: str | Path | None = None,
@@ -196,6 +209,9 @@ def tune(
         parallel: How many at a time.
         algorithm: ``tpe``, ``random``, ``grid``, ``cmaes``, ``sobol`` … as Katib calls them.
         settings: Settings of the algorithm.
+        stop: How trials that get nowhere are kept short. ``median`` stops one that is worse than the others after three
+            lines of the objective, so the program prints one for each epoch, a function by ``podium.report``; ``asha``
+            gives few epochs to all and more to the best, and needs a range such as ``"epochs": (1, 27)``.
         seed: Seed of the algorithm.
         data: Directory or URI of a dataset: a script gets it as ``--data``.
         cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of this machine.
@@ -208,7 +224,7 @@ def tune(
 
     Raises:
         InvalidInput: The function does not take these arguments, or a value breaks a rule; nothing was started.
-        Failed: Too many trials failed.
+        Failed: Too many trials failed, and none has a result; else the sweep is returned, with a warning.
 
     Example:
         >>> import podium
@@ -218,10 +234,22 @@ def tune(
         5
     """
     given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
-                         algorithm=algorithm, settings=settings, seed=seed,
+                         algorithm=algorithm, settings=settings, stop=stop, seed=seed,
                          pods=Pods(queue=queue, queue_priority=queue_priority))  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
-    return begun.wait() if wait else begun
+    return _waited(begun) if wait else begun
+
+
+def _waited(begun: Sweep) -> Sweep:
+    """Return a sweep at its end; one that failed too, if some of its trials have a result."""
+    try:
+        return begun.wait()
+    except Failed:
+        if best_trial(begun.cluster.trials(begun.name)) is None:
+            raise
+    opened = f"podium.open_sweep({begun.name!r})"
+    say(partly_failed(begun.cluster, begun.name, logs=f"{opened}.logs('TRIAL')"))
+    return begun
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -266,6 +294,7 @@ def plan(
         InvalidInput: As tune; or there is no storage that the cluster can reach.
     """
     searched, fixed = split(space)
+    stops = stopping(settings.stop, settings.algorithm, settings.settings or {}, searched, fixed, settings.goal.metric)
     program = program_of(train, searched, fixed, settings.goal.metric)
     home = Settings.from_environment().home
     if traits_of(spec.url).shares_files:
@@ -274,9 +303,11 @@ def plan(
         root = _remote(storage)
         program = program.packed(root)
     given, output = absolute(data) if data else None, f"{root}/trials"
-    experiment = experiment_of(program, searched, settings, name=name, data=given, output=output)
+    experiment = experiment_of(program, searched, settings, stops=stops, name=name, data=given, output=output)
     flags = (f"--data={given}",) if given and program.takes_data else ()
     say(f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
+    if stops.text:
+        say(f"{settings.stop}: {stops.text}")
     return Plan(experiment=experiment, spec=spec, words=(*program.words, *flags), output=output, data=data,
                 exact=name is not None)  # fmt: skip
 

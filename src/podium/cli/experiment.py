@@ -1,7 +1,7 @@
 """`podium experiment`: run Katib Experiments on this machine or on a cluster with Katib."""
 
 from collections.abc import Callable, Mapping
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -430,7 +430,7 @@ def follow_to_end(
         reported: Phases by trial that nothing is shown for.
         objective: What to change to search for another metric, with NAME for its name.
     """
-    from podium.api.trials import failure
+    from podium.api.trials import failure, partly_failed
     from podium.cli.experiment_view import ExperimentView
     from podium.cli.live import follow
 
@@ -439,10 +439,14 @@ def follow_to_end(
     state = sweep.experiment.state
     if sweep.status == "Stopped":
         raise Failed(f"{name}: {state.message}")
+    trials, logs = next_command(f"experiment trials {name}", cluster), next_command("job logs TRIAL", cluster)
     if not state.succeeded:
-        trials, logs = next_command(f"experiment trials {name}", cluster), next_command("job logs TRIAL", cluster)
+        with suppress(NotFound):  # what succeeded counts, also where most failed
+            show_best(sweep, as_json)
         raise failure(cluster, name, trials=trials, logs=logs, objective=objective)
     echo(state.message, err=True)
+    if warning := partly_failed(cluster, name, logs=logs):
+        echo(warning, err=True)
     best = show_best(sweep, as_json)
     return {} if best.value is None else {best.objective.metric: best.value}
 

@@ -21,7 +21,7 @@ from podium.cli.options import (
     queue_options,
 )
 from podium.documents import write_file
-from podium.errors import Failed, InvalidInput, PodiumError
+from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.search.algorithms import ALGORITHMS
 from podium.terminal import echo
 from podium.text import relative
@@ -42,6 +42,7 @@ SIMPLE = ", ".join(name for name, algorithm in ALGORITHMS.items() if not algorit
 @click.option("--objective", default="accuracy", show_default=True, help="Metric: NAME, min:NAME or max:NAME.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
 @click.option("--algorithm", default="tpe", show_default=True, help=f"{SIMPLE}.")
+@click.option("--stop", type=click.Choice(["median", "asha"]), help="Keep trials short that get nowhere.")
 @click.option("--seed", type=int, help="Seed of the algorithm.")
 @pairs_option("--param", "params", metavar="NAME=SPACE", example="seed=1..5", help="A flag that podium tune has too.")
 @click.option("--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data.")
@@ -72,6 +73,9 @@ def tune(
     on a log scale; log:1..64 and linear:1e-4..1 say which. The script prints metric lines such as accuracy=0.98, and
     may keep its model in $PODIUM_OUTPUT.
 
+    --stop median stops a trial that is worse than the others once it has printed the objective three times; --stop asha
+    begins all with the least --epochs and goes on with the best, and needs a range of them: --epochs 1..27.
+
     It ends with the best trial, the command that trains with its values, and an HTML report beside the Experiment.
 
     On a cluster the code of the working directory is packed into --storage, and runs in --image.
@@ -80,6 +84,7 @@ def tune(
     Examples:
       podium tune train.py --lr 1e-4..1e-1 --batch-size 32,64,128 --trials 20
       podium tune ./train.sh --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4
+      podium tune train.py --lr 1e-4..1e-1 --trials 40 --stop median
       podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --epochs 1 --data podium-work/data/mnist
       podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
       podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
@@ -99,10 +104,12 @@ def tune(
         begun = planned.start()
         notice.run = begun.name
         with closing(begun), _reported(begun, report, notice):
-            notice.metrics = follow_to_end(begun, as_json, objective="--objective NAME")
-            if not as_json:
-                flags = [f"--{name}={value}" for name, value in begun.best_trial.assignments.items()]
-                echo(f"train with them: {shlex.join([*planned.words, *flags])}")
+            try:
+                notice.metrics = follow_to_end(begun, as_json, objective="--objective NAME")
+            except Failed:  # also then some trials may have a result
+                _say_how_to_train(planned, begun, as_json)
+                raise
+            _say_how_to_train(planned, begun, as_json)
             echo(f"all trials: {next_command(f'experiment trials {begun.name}', begun.cluster)}", err=True)
 
 
@@ -116,6 +123,14 @@ def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
     return TuneSettings(goal=Goal.read(objective), image=image or TRAINER_IMAGE, pods=pods, **options)
+
+
+def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:
+    if as_json:
+        return
+    with suppress(NotFound):  # no trial has a result
+        flags = [f"--{name}={value}" for name, value in sweep.best_trial.assignments.items()]
+        echo(f"train with them: {shlex.join([*planned.words, *flags])}")
 
 
 @contextmanager

@@ -1,0 +1,126 @@
+"""Early stopping in one word: what ``stop`` changes in an Experiment that tune makes."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from podium.api.space import Dimension, Int, Value
+from podium.errors import InvalidInput, suggestion
+from podium.search.algorithms import MEDIAN_STOP, find
+from podium.search.halving import ASHA
+
+STOPS = ("median", "asha")
+
+START = 3
+"""Lines after which medianstop judges a trial: Katib's own 4 is past the end of many a short training."""
+
+TRIALS = 3
+"""Trials that must have succeeded before one is judged; Katib's own default."""
+
+LENGTHS = (
+    "epochs", "epoch", "num_epochs", "n_epochs", "max_epochs", "train_epochs", "num_train_epochs", "steps", "num_steps",
+    "n_steps", "max_steps", "train_steps", "iterations", "iters", "num_iterations", "n_iter", "max_iter", "rounds",
+    "num_rounds", "num_boost_round", "n_estimators",
+)  # fmt: skip
+"""What programs call the number that says how long they train."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    """How trials that get nowhere are kept short."""
+
+    algorithm: str
+    settings: Mapping[str, object]
+    """Settings of the algorithm."""
+
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the Experiment's spec."""
+
+    text: str = ""
+    """For people."""
+
+    @property
+    def reads_along(self) -> bool:
+        """Whether a trial's output is read as it grows."""
+        return bool(self.spec)
+
+
+def stopping(
+    stop: str | None,
+    algorithm: str,
+    settings: Mapping[str, object],
+    searched: Mapping[str, Dimension],
+    fixed: Mapping[str, Value],
+    metric: str,
+) -> Stopping:
+    """Return what a word for early stopping means for a search.
+
+    Args:
+        stop: One of STOPS, or None.
+        algorithm: As the user chose it.
+        settings: Its settings.
+        searched: What is searched.
+        fixed: Other arguments, the same in all trials.
+        metric: Name of the objective.
+
+    Raises:
+        InvalidInput: There is no such word, it does not go with the algorithm, or asha finds no range that says how
+            long a trial trains.
+    """
+    if stop is None:
+        return Stopping(algorithm=algorithm, settings=settings)
+    if stop not in STOPS:
+        raise InvalidInput(
+            f"trials are stopped early by {' or '.join(STOPS)}, but got {stop!r}", suggestion(stop, STOPS)
+        )
+    return _median(algorithm, settings, metric) if stop == "median" else _asha(algorithm, settings, searched, fixed)
+
+
+def _median(algorithm: str, settings: Mapping[str, object], metric: str) -> Stopping:
+    if find(algorithm).has_resource:
+        problem = f"median compares trials that train equally long, but those of {algorithm} do not"
+        raise InvalidInput(problem, f"--stop median with --algorithm tpe or random; {algorithm} needs no --stop")
+    given = {"min_trials_required": TRIALS, "start_step": START}
+    listed = [{"name": name, "value": str(value)} for name, value in given.items()]
+    spec = {"earlyStopping": {"algorithmName": MEDIAN_STOP.name, "algorithmSettings": listed}}
+    text = (
+        f"from {TRIALS} trials on, one is stopped that is worse than the others after it printed {metric} {START} times"
+    )
+    return Stopping(algorithm=algorithm, settings=settings, spec=spec, text=text)
+
+
+def _asha(
+    algorithm: str, settings: Mapping[str, object], searched: Mapping[str, Dimension], fixed: Mapping[str, Value]
+) -> Stopping:
+    if algorithm not in ("tpe", ASHA.name):  # tpe is the default
+        raise InvalidInput(f"asha is an algorithm itself, but {algorithm} is named too", "leave --algorithm out")
+    name = str(settings.get("resource_name") or _length(searched, fixed))
+    length = searched.get(name)
+    if not isinstance(length, Int) or length.low < 1:
+        problem = (
+            f"asha needs a range of whole numbers from 1 on that says how long a trial trains, but {name} is {length}"
+        )
+        raise InvalidInput(problem, f"--{name} 1..27, in Python {{{name!r}: (1, 27)}}")
+    given = {"resource_name": name, "r_min": length.low, "r_l": length.high, **settings}
+    text = f"all trials begin with {name} {length.low}, and the best third goes on with three times as many"
+    return Stopping(algorithm=ASHA.name, settings=given, text=f"{text}, up to {length.high}")
+
+
+def _length(searched: Mapping[str, Dimension], fixed: Mapping[str, Value]) -> str:
+    """Return the parameter that says how long a trial trains."""
+    found = [name for name in searched if name.lower().replace("-", "_") in LENGTHS]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        problem = f"asha needs one flag that says how long a trial trains, but {', '.join(found)} may be it"
+        raise InvalidInput(problem, f"search --{found[0]} alone, and give the others one value")
+    named = [name for name in fixed if name.lower().replace("-", "_") in LENGTHS]
+    flag = named[0] if named else "epochs"
+    most = fixed.get(flag)
+    high = most if isinstance(most, int) and most > 1 else 27
+    missing = f"but --{flag} is {most} in all trials" if named else f"but --{flag} is missing"
+    example = f"podium tune train.py --lr 1e-4..1e-1 --{flag} 1..{high} --stop asha"
+    raise InvalidInput(
+        f"asha needs a flag of the script that says how long a trial trains, {missing}",
+        f"{example}, in Python {{{flag!r}: (1, {high})}}; --stop median needs no such flag",
+    )
