@@ -15,7 +15,6 @@ from podium.metrics import (
     parse_line,
     read_json,
     read_text,
-    report,
 )
 
 
@@ -154,34 +153,3 @@ def test_go_classes_mean_ascii() -> None:
 @pytest.mark.parametrize("text", ["", "-", "nan", "inf", "1_000", "0x10", "1e999", " 1", "unavailable"])
 def test_what_is_no_finite_number_is_none(text: str) -> None:
     assert number(text) is None
-
-
-def test_a_report_is_one_line_that_katib_reads(capsys: pytest.CaptureFixture[str]) -> None:
-    report({"val-loss": 0.25}, accuracy=1, step=3)
-    report(loss=1e-9)
-    first, second = capsys.readouterr().out.splitlines()
-    assert observed([first], ["val-loss", "accuracy"], [STRICT_FORMAT]) == {
-        "val-loss": ("0.25",) * 3,
-        "accuracy": ("1.0",) * 3,
-    }
-    assert first.endswith(" step=3")
-    assert observed([second], ["loss"], [STRICT_FORMAT]) == {"loss": ("1e-09",) * 3}
-
-
-@pytest.mark.parametrize(
-    ("values", "named", "message"),
-    [
-        ({}, {}, "nothing is reported"),
-        ({"loss": 1}, {"loss": 2}, "loss is reported twice"),
-        ({"step": 1}, {"step": 2}, "step is reported twice"),
-        ({"val loss": 1}, {}, "not a metric's name: 'val loss'"),
-        ({"loss": "low"}, {}, "loss is 'low', not a number"),
-        ({}, {"loss": float("nan")}, "loss is nan, not a finite number"),
-    ],
-)
-def test_a_report_that_nobody_could_read_is_refused(
-    values: dict[str, Any], named: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(InvalidInput, match=message):
-        report(values, **named)
-    assert capsys.readouterr().out == ""

@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from podium.api.sweep import Sweep, open_sweep, sweep
     from podium.api.training import train
     from podium.api.tune import tune
+    from podium.code.report import report
     from podium.data.dataset import Dataset, load_dataset
-    from podium.metrics import report
     from podium.models.registry import open_registry as registry
     from podium.prediction import open_model
     from podium.runner.run import run
@@ -47,7 +47,7 @@ _HOMES = {
     "Choice": "api.space", "Dataset": "data.dataset", "Float": "api.space", "Int": "api.space", "Sweep": "api.sweep",
     "load_dataset": "data.dataset", "log": "api.space", "open_model": "prediction", "open_sweep": "api.sweep",
     "Job": "api.jobs", "jobs": "api.jobs", "open_job": "api.jobs", "run_job": "api.jobs",
-    "prepare_data": "api.prepare", "registry": "models", "report": "metrics",
+    "prepare_data": "api.prepare", "registry": "models", "report": "code.report",
     "run": "runner.run", "runs": "runner.runs", "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
 }  # fmt: skip
 """Module below podium of each name: loaded on first use, so that ``import podium`` costs nothing."""

@@ -91,39 +91,6 @@ def metric_line(values: Mapping[str, float]) -> str:
     return _line({name: repr(float(value)) for name, value in _finite(values).items()}, datetime.now(UTC))
 
 
-def report(values: Mapping[str, float] | None = None, /, *, step: int | None = None, **named: float) -> None:
-    """Print the metrics of an epoch at once, so that a trial that gets nowhere can be stopped early.
-
-    One call prints one line, which podium and Katib read; outside of a trial it is printed, too.
-
-    Args:
-        values: Finite numbers by name, for names that are no Python words: ``{"val-loss": 0.3}``.
-        step: Number of the epoch, for those who read the log.
-        **named: More of them: ``loss=0.3``.
-
-    Raises:
-        InvalidInput: There is no number, one is not finite, a name is given twice, or Katib would not read it.
-
-    Example:
-        >>> import podium
-        >>> podium.report(loss=0.3)  # doctest: +ELLIPSIS
-        20...Z loss=0.3
-    """
-    given = dict(values or {})
-    if twice := sorted(given.keys() & named.keys()) or [*(["step"] if step is not None and "step" in given else [])]:
-        raise InvalidInput(f"{twice[0]} is reported twice in one call", "give each metric once")
-    given |= named
-    if not given:
-        raise InvalidInput("nothing is reported", "podium.report(loss=0.3)")
-    for name, value in given.items():
-        try:
-            given[name] = float(value)
-        except (TypeError, ValueError):
-            raise InvalidInput(f"{name} is {value!r:.60}, not a number", "podium.report(loss=0.3)") from None
-    count = "" if step is None else f" step={step}"
-    print(f"{metric_line(given)}{count}", flush=True)
-
-
 def _finite(values: Mapping[str, float]) -> Mapping[str, float]:
     for name, value in values.items():
         if not math.isfinite(value):

@@ -141,6 +141,21 @@ def test_asha_is_an_option(podium: Callable[..., Any]) -> None:
     assert " epochs=3" in said.err
 
 
+def test_a_budget_ends_the_sweep(podium: Callable[..., Any], tmp_path: Path) -> None:
+    said = podium("tune train.py --lr 0..1 --trials 300 --max-time 3s --max-cost 9 --price 3600 --save sweep.yaml")
+    assert "forecast: about " in said.err
+    assert "no other trial fits into its budget. Budget used: " in said.err
+    assert "train with them: python train.py --lr=" in said.out
+    saved = Experiment.load(str(tmp_path / "sweep.yaml"))
+    assert saved.annotations == {
+        "podium.dev/max-time": "3s",
+        "podium.dev/max-cost": "9.0",
+        "podium.dev/price-per-pod-hour": "3600.0",
+    }
+    said = podium("experiment run sweep.yaml --name again --max-time 2s --max-trials 200")
+    assert " of 2 s, a cost of " in said.err
+
+
 def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_path: Path) -> None:
     podium("tune train.py --lr 1,2 --queue team --queue-priority urgent --save sweep.yaml --no-run")
     job = Experiment.load(str(tmp_path / "sweep.yaml")).template.workload
@@ -168,6 +183,8 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 --stop asha", "podium tune train.py --lr 1e-4..1e-1 --epochs 1..27 --stop asha"),
         ("tune train.py --lr 1..2 --epochs 9 --stop asha", "but --epochs is 9 in all trials"),
         ("tune train.py --lr 1..2 --stop hyperband", "'hyperband' is not one of 'median', 'asha'"),
+        ("tune train.py --lr 1..2 --max-time soon", "max-time is a duration, not 'soon'"),
+        ("tune train.py --lr 1..2 --max-cost 3", "--max-cost 20 --price 1.5"),
         ("tune nothing.py --lr 1..2", "there is no script nothing.py"),
         ("tune train.py --lr 1..2 --cluster kubernetes://team", "name a storage: s3://"),
     ],

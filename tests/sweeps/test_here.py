@@ -83,6 +83,13 @@ def test_a_namespace_without_experiments_runs_a_sweep(
         assert later.list("Trial") == []
 
 
+def test_a_budget_is_kept_where_the_loop_runs_here(server: ApiServer) -> None:
+    sweep = podium.sweep(experiment(trials=3), cluster="kubernetes://team", max_time="1h")
+    assert sweep.experiment.state.reason == "ExperimentMaxTrialsReached"
+    with pytest.raises(InvalidInput, match="podium's own engine alone keeps within a budget"):
+        podium.sweep(experiment(trials=3), cluster="kubernetes://team?engine=cluster", max_time="1h")
+
+
 def test_who_runs_experiments_follows_from_the_url_or_the_server(server: ApiServer) -> None:
     assert NamespaceSweeps("kubernetes://team").loops
     assert not NamespaceSweeps("kubernetes://team?engine=cluster").loops

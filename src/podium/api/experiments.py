@@ -112,10 +112,11 @@ def ready(
         InvalidInput: There is no dataset where it would be.
     """
     from podium.manifests.experiment.rules import check
-    from podium.manifests.rules import RUNNERS
+    from podium.manifests.rules import PODIUM, RUNNERS
 
     if not cluster.traits.shares_files:
-        return with_store(check(experiment, RUNNERS), cluster.url, say)
+        runners = RUNNERS if cluster.outlives_client(experiment.kind) else (PODIUM,)  # which then has the loop
+        return with_store(check(experiment, runners), cluster.url, say)
     if data:
         check_here(data)
     return at_home(experiment, home, data, output)

@@ -26,6 +26,8 @@ from podium.errors import InvalidInput, NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
 from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard
+from podium.manifests.experiment.budget import Budget, forecast
+from podium.manifests.experiment.status import BUDGET_REACHED
 from podium.manifests.names import named
 from podium.notebook import LiveCell, Log, in_notebook, say
 from podium.settings import Settings
@@ -259,6 +261,9 @@ class Sweep(Launched):
         """
         self._news = TrialProgress(self.cluster, self.name, reported or {})
         super().wait()
+        state = self.experiment.state
+        if state.reason == BUDGET_REACHED:
+            say(state.message)
         if warning := partly_failed(self.cluster, self.name, logs=f"podium.open_sweep({self.name!r}).logs('TRIAL')"):
             say(warning)
         return self
@@ -337,7 +342,8 @@ def sweep(
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
         detach: Whether to return at once and leave it to the cluster: to whatever runs Experiments there, else to a
             Job of its own.
-        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``.
+        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``, ``max_time``,
+            ``max_cost``, ``price``.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.
@@ -396,9 +402,11 @@ def begin(
     try:
         home = Settings.from_environment().home
         experiment = experiments.ready(experiment, cluster, home, data=data, output=output, say=say)
+        known, earlier = experiment.name, list[Trial]()
         if not exact:
             free = experiments.free_name(cluster, "Experiment", experiment.name)
             experiment = experiment.with_metadata({**experiment.metadata, "name": free})
+            earlier = list(cluster.trials(known)) if free != known and Budget.of(experiment) else []
         if detach and not cluster.outlives_client("Experiment"):
             url = leave(cluster, experiment)
             cluster.close()
@@ -409,6 +417,8 @@ def begin(
         raise
     for warning in experiments.warnings_of(experiment):
         say(warning)
+    if earlier and (said := forecast(experiment, earlier)):
+        say(f"{said}, as in {known}")
     warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
     say(f"Experiment {experiment.name}{warm}, at {cluster.url}")
     begun = Sweep(spec, experiment.name, cluster)

@@ -9,6 +9,7 @@ from podium.cluster.local.store import has_ended
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
+from podium.manifests.experiment.budget import forecast
 from podium.manifests.experiment.experiment import Metrics
 from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, TrialRow, short
@@ -132,6 +133,7 @@ class TrialProgress:
     def __init__(self, cluster: Cluster, name: str, reported: Mapping[str, str]) -> None:
         self._cluster, self._name, self._phases = cluster, name, dict(reported)
         self._counts = "starting"
+        self._ended: list[Trial] | None = []  # for the forecast; None once it was made
 
     def state(self) -> str:
         """Count the trials by phase, as of the last lines."""
@@ -151,9 +153,17 @@ class TrialProgress:
         for name in changed:
             with suppress(NotFound):
                 trial = self._cluster.trial(name)
+                self._note(trial)
                 for phase in news(trial, self._phases.get(name, "Pending")):
                     self._phases[name] = phase
                     yield _line(trial, phase, experiment)
+        if self._ended and (said := forecast(experiment, self._ended)):
+            self._ended = None
+            yield said
+
+    def _note(self, trial: Trial) -> None:
+        if self._ended is not None and has_ended(trial):
+            self._ended.append(trial)
 
 
 def _line(trial: Trial, phase: str, experiment: Experiment) -> str:

@@ -15,8 +15,10 @@ from podium.cluster import traits_of
 from podium.code.wrap import with_code
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.experiment import Experiment, best_trial, check
+from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
 from podium.manifests.experiment.shell import takes_script
+from podium.manifests.fields import present
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
@@ -79,6 +81,9 @@ class TuneSettings:
     pods: Pods = field(default_factory=Pods)
     """Settings of the trials' pods, such as their queue."""
 
+    budget: Mapping[str, str] = field(default_factory=dict)
+    """Annotations of the budget."""
+
     def __post_init__(self) -> None:
         require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
         require(isinstance(self.parallel, int) and self.parallel >= 1, "parallel >= 1", parallel=self.parallel)
@@ -139,7 +144,7 @@ def experiment_of(
                               unbuffered=stops.reads_along),
         },
     }  # fmt: skip
-    metadata = {"name": name or slug(program.name)}
+    metadata = {"name": name or slug(program.name), **present(annotations=dict(settings.budget) or None)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
     experiment = Experiment.parse(manifest)
     wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
@@ -193,6 +198,9 @@ def tune(
     image: str = TRAINER_IMAGE,
     queue: str = "",
     queue_priority: str = "",
+    max_time: str | float | None = None,
+    max_cost: float | None = None,
+    price: float | None = None,
     name: str | None = None,
     wait: bool = True,
 ) -> Sweep:
@@ -219,6 +227,9 @@ def tune(
         image: Image of the trials, on a cluster.
         queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
+        max_time: How long the trials may take in all, ``"2h"`` or seconds: no trial begins that would end later.
+        max_cost: What they may cost in all, with a price; a cluster that runs Experiments itself keeps no budget.
+        price: Price of a pod for an hour.
         name: Name of the sweep; the function's or script's if None.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
 
@@ -235,7 +246,8 @@ def tune(
     """
     given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
                          algorithm=algorithm, settings=settings, stop=stop, seed=seed,
-                         pods=Pods(queue=queue, queue_priority=queue_priority))  # fmt: skip
+                         pods=Pods(queue=queue, queue_priority=queue_priority),
+                         budget=annotations(max_time, max_cost, price))  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
     return _waited(begun) if wait else begun
 

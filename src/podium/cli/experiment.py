@@ -13,6 +13,7 @@ from podium.cli.completion import experiments
 from podium.cli.options import (
     Commands,
     Notifier,
+    budget_options,
     cluster_options,
     json_option,
     named_object,
@@ -92,6 +93,7 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
 @manifest_options
+@budget_options
 @click.option("--detach", is_flag=True, help="Return at once: the cluster goes on with it, in a Job if need be.")
 @cluster_options
 @process_options()
@@ -110,6 +112,7 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, det
       podium experiment run sweep.yaml --data podium-work/data/mnist --output models --max-trials 20
       podium experiment run tpe --set epochs=2 --set model=fast --workers 0 --json
       podium experiment run tpe --name second --warm-start tpe
+      podium experiment run tpe --max-trials 60 --max-time 2h
       podium experiment run sweep.yaml --cluster kubernetes://team
       podium experiment run sweep.yaml --cluster kubernetes://team --detach
     """

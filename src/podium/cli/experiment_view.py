@@ -6,6 +6,7 @@ from podium.api.trials import TrialProgress, leaderboard_of, trials_of
 from podium.cli.live import View
 from podium.cluster.base import Cluster
 from podium.manifests.experiment import Experiment, Trial, best_trial
+from podium.manifests.experiment.budget import forecast
 from podium.terminal import Styled, styled
 
 _SHOWN = 24
@@ -46,10 +47,13 @@ class ExperimentView(View):
             return styled("starting …")
         experiment, trials = self._seen
         best = best_trial(trials)
-        most = max(1, min(_SHOWN, (self.height or 100) - _AROUND))
+        said = forecast(experiment, trials)
+        most = max(1, min(_SHOWN, (self.height or 100) - _AROUND - (1 if said else 0)))
         hidden = {trial.name for trial in trials[:-most] if trial is not best and trial.phase != "Running"}
         title = f"{self._name}: {len(trials)} trials, {self.seconds:.0f} s"
         if hidden:
             title += f" ({len(hidden)} earlier ones not shown)"
+        if said:
+            title += f"; {said}"
         shown = [trial for trial in trials if trial.name not in hidden]
         return leaderboard_of(shown, experiment).text(width=width, title=title)

@@ -168,6 +168,17 @@ def queue_options(command: F) -> F:
     return click.option("--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster.")(command)
 
 
+def budget_options(command: F) -> F:
+    """Add --max-time, --max-cost and --price."""
+    for option in (
+        click.option("--price", type=float, help="Price of a pod for an hour, with --max-cost."),
+        click.option("--max-cost", type=float, help="What the trials may cost in all; needs --price."),
+        click.option("--max-time", metavar="DURATION", help="How long the trials may take in all, such as 90m or 2h."),
+    ):
+        command = option(command)
+    return command
+
+
 def next_command(words: str, cluster: "Cluster") -> str:
     """Return what to type about an object of this cluster."""
     from podium.api.cluster_spec import ClusterSpec

@@ -13,6 +13,7 @@ from podium.cli.experiment import follow_to_end
 from podium.cli.options import (
     Notifier,
     WithCommand,
+    budget_options,
     cluster_options,
     json_option,
     next_command,
@@ -52,6 +53,7 @@ SIMPLE = ", ".join(name for name, algorithm in ALGORITHMS.items() if not algorit
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the Experiment as YAML, too.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the report into this file.")
 @queue_options
+@budget_options
 @click.option("--no-run", is_flag=True, help="Only write the YAML; needs --save.")
 @cluster_options
 @notify_option
@@ -85,6 +87,7 @@ def tune(
       podium tune train.py --lr 1e-4..1e-1 --batch-size 32,64,128 --trials 20
       podium tune ./train.sh --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4
       podium tune train.py --lr 1e-4..1e-1 --trials 40 --stop median
+      podium tune train.py --lr 1e-4..1e-1 --trials 500 --max-time 2h
       podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --epochs 1 --data podium-work/data/mnist
       podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
       podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
@@ -118,11 +121,14 @@ OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.
 
 def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **options: Any) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
+    from podium.manifests.experiment.budget import annotations
     from podium.manifests.placement import Pods
     from podium.training.target import TRAINER_IMAGE
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
-    return TuneSettings(goal=Goal.read(objective), image=image or TRAINER_IMAGE, pods=pods, **options)
+    budget = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
+    goal, image = Goal.read(objective), image or TRAINER_IMAGE
+    return TuneSettings(goal=goal, image=image, pods=pods, budget=budget, **options)
 
 
 def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:

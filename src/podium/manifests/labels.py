@@ -102,5 +102,14 @@ POOL = "podium.dev/pool"
 POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""
 
+MAX_TIME = "podium.dev/max-time"
+"""Annotation of an Experiment: how long its trials may take, ``90m``."""
+
+MAX_COST = "podium.dev/max-cost"
+"""Annotation of an Experiment: what its trials may cost."""
+
+PRICE = "podium.dev/price-per-pod-hour"
+"""Annotation of an Experiment: the price of a pod for an hour, in the currency of the cost."""
+
 BY_HAND = "podium.dev/by-hand"
 """Label of a trial whose values a person gave, not the search."""

@@ -8,12 +8,14 @@ message instead: docs/katib-differences.md.
 import copy
 import queue
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
+from podium.manifests.experiment.budget import Budget
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import (
@@ -32,6 +34,7 @@ from podium.search.algorithm import PastTrial
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
 from podium.sweeps.base import Records
+from podium.sweeps.budget import Spending
 from podium.sweeps.early_stopping import MedianStop
 from podium.sweeps.status_writer import StatusWriter
 from podium.sweeps.trials import Run, TrialResult, TrialRun
@@ -67,6 +70,7 @@ class ExperimentController:
         self._stopping, self._why = threading.Event(), ""
         self._search: Search | None = None
         self._median: MedianStop | None = None
+        self._spending, self._overrun = Spending(Budget.of(self.experiment)), False
         # One that is resumed has them in its study, and can be resumed after they were deleted.
         self._earlier = [] if "startTime" in self._status else records.earlier(self.experiment)
         self._thread = Background(self._run, f"podium-Experiment-{self.name}")
@@ -169,6 +173,7 @@ class ExperimentController:
 
     def _recall(self, trials: Sequence[Trial]) -> None:
         """Take up the trials of an engine that was stopped or killed; those that had not ended go on or run again."""
+        self._spending.recall(trials)
         for trial in map(self._records.claim, trials):
             self._take_up(trial)
             if trial.state.finished:
@@ -179,6 +184,7 @@ class ExperimentController:
     def _reconcile(self) -> None:
         """Go once through Katib's loop: do what is asked, count, see whether it is over, begin trials."""
         self._do_what_is_asked()
+        self._keep_budget()
         self._count()
         if not self._completed:
             self._check_end(exhausted=False)
@@ -200,6 +206,12 @@ class ExperimentController:
                 self._add_trial(name, assignments, {BY_HAND: "true"})
             self._records.forget_asked(name)
 
+    def _keep_budget(self) -> None:
+        """Stop trials that have outrun the budget; they count with what they have reported."""
+        self._overrun = self._overrun or self._spending.is_overrun(time.time())
+        for run, _ in self._active.values() if self._overrun else ():
+            run.end_early(f"Trial was stopped early: the budget of {self._spending.budget} is used up")
+
     def _count(self) -> None:
         self._summaries.update((name, TrialSummary.of(trial)) for name, trial in self._trials.items())
         summarize(self._status, self._summaries.values(), self.experiment.objective)
@@ -208,7 +220,15 @@ class ExperimentController:
         self._trials[trial.name], self._summaries[trial.name] = trial, TrialSummary.of(trial)
 
     def _check_end(self, *, exhausted: bool) -> None:
-        end = completion_condition(self.experiment, self._status, self._summaries.values(), exhausted=exhausted)
+        if self._overrun and self._active:
+            return  # those that were stopped before they had a result would count as failed
+        now, most = time.time(), self.experiment.limits.max_trials
+        room = self._spending.has_room(now)
+        spent = "" if room else self._spending.text(now, self._status.get("trials", 0), most)
+        end = completion_condition(
+            self.experiment, self._status, self._summaries.values(), exhausted=exhausted, spent=spent,
+            overrun=self._overrun,
+        )  # fmt: skip
         if end:
             self._conditions.add(*end)
 
@@ -223,7 +243,7 @@ class ExperimentController:
     def _add_trials(self) -> int:
         begun = 0
         while len(self._active) < trials_to_start(self.experiment.limits, self._status):
-            if not self._suggest():
+            if not self._spending.has_room(time.time()) or not self._suggest():
                 break
             begun += 1
         return begun
@@ -250,6 +270,7 @@ class ExperimentController:
     def _begin_trial(self, trial: Trial) -> None:
         name = trial.name
         self._trials[name] = trial
+        self._spending.begin(trial)
         run: Run = self._records.hand_over(self.experiment, trial, self._save_trial, self._stopping) or TrialRun(
             self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping
         )
@@ -300,7 +321,9 @@ class ExperimentController:
 
     def _learn(self, name: str, ended: TrialResult) -> None:
         assert self._search is not None
-        summary = self._summaries[name] = TrialSummary.of(self._trials.pop(name))
+        trial = self._trials.pop(name)
+        summary = self._summaries[name] = TrialSummary.of(trial)
+        self._spending.end(trial, min(trial.ended, time.time()))
         self._search.tell(name, summary.value if summary.phase in ("Succeeded", "EarlyStopped") else None)
         if self._median and summary.phase == "Succeeded":
             self._median.learn(name, ended.readings)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 from podium.errors import InvalidInput, require
+from podium.manifests.experiment.budget import annotations as budget_annotations
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
@@ -62,6 +63,15 @@ class Changes(TypedDict, total=False):
     pool: int | None
     """Pods of a cluster that run the trials one after another; as many run at a time unless parallel_trials says so."""
 
+    max_time: str | float | None
+    """How long trials may take in all: a duration such as ``2h``, or seconds. Only podium's own engine heeds it."""
+
+    max_cost: float | None
+    """What trials may cost in all; needs a price."""
+
+    price: float | None
+    """Price of a pod for an hour."""
+
 
 def customize(
     experiment: Experiment,
@@ -102,7 +112,11 @@ def customize(
         identity = present(name=name, namespace=changes.get("namespace"), ownerReferences=owners)
         merge(manifest, ("metadata",), identity)
         pool = present(**{POOL: None if changes.get("pool") is None else str(changes["pool"])})
-        for field, values in (("annotations", {**(annotations or {}), **pool}), ("labels", changes.get("labels"))):
+        budget = budget_annotations(changes.get("max_time"), changes.get("max_cost"), changes.get("price"))
+        for field, values in (
+            ("annotations", {**(annotations or {}), **pool, **budget}),
+            ("labels", changes.get("labels")),
+        ):
             if values:
                 merge(manifest, ("metadata", field), values)
         merge(manifest, ("spec",), present(resumePolicy=changes.get("resume_policy")))

@@ -9,6 +9,7 @@ from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.fields import mapping
+from podium.manifests.labels import MAX_COST, MAX_TIME
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
 from podium.metrics import is_share, number, parse_line
@@ -153,6 +154,16 @@ def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.algorithm.facts.in_katib:
         what = f"{experiment.algorithm.name} runs on this machine only"
         yield Violation(what, "spec.algorithm.algorithmName", "use random or tpe on a cluster")
+
+
+@refused("warn", "Katib knows no budget: it would start trials beyond it.")
+def budget_without_podium(experiment: Experiment) -> Iterator[Violation]:
+    if given := [
+        f"{name}: {experiment.annotations[name]}" for name in (MAX_TIME, MAX_COST) if name in experiment.annotations
+    ]:
+        what = f"podium's own engine alone keeps within a budget ({', '.join(given)})"
+        hint = "leave out --max-time and --max-cost where Katib runs it, and set maxTrialCount"
+        yield Violation(what, "metadata.annotations", hint)
 
 
 @refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")

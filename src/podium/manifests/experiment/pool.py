@@ -11,6 +11,8 @@ from podium.manifests.labels import (
     EXPERIMENT,
     ISTIO_INJECT,
     MANAGED_BY,
+    MAX_COST,
+    MAX_TIME,
     POOL,
     QUEUE,
     QUEUE_PRIORITY,
@@ -63,6 +65,8 @@ def refuse_what_pools_lack(experiment: Experiment) -> None:
     if len(containers) > 1:
         names = ", ".join(container.name for container in containers)
         raise InvalidInput(f"a worker of a pool runs one container a trial, but these have {names}", hint)
+    if any(name in experiment.annotations for name in (MAX_TIME, MAX_COST)):
+        raise InvalidInput("a worker of a pool runs each trial to its end, so no budget can be kept", hint)
     if not containers[0].image:
         raise InvalidInput("a worker of a pool runs in the trials' image, but the template names none", "name one")
 

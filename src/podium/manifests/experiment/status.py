@@ -13,6 +13,9 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.workload import Workload
 
+BUDGET_REACHED = "ExperimentBudgetReached"
+"""Reason of an Experiment whose budget has no room for another trial; podium's own."""
+
 Status = dict[str, Any]
 """``status`` of an Experiment or a Trial, altered in place by the engine that runs it."""
 
@@ -134,15 +137,24 @@ def summarize(status: Status, trials: Iterable[TrialSummary], objective: Objecti
 
 
 def completion_condition(
-    experiment: Experiment, status: Status, trials: Iterable[TrialSummary], *, exhausted: bool
+    experiment: Experiment,
+    status: Status,
+    trials: Iterable[TrialSummary],
+    *,
+    exhausted: bool,
+    spent: str = "",
+    overrun: bool = False,
 ) -> tuple[str, str, str] | None:
     """Return the condition (type, reason, message) that ends an Experiment, None if it goes on.
 
-    Katib asks in this order: goal, failed trials, all trials, no more suggestions.
+    Katib asks in this order: goal, failed trials, all trials, no more suggestions. podium's budget comes before the
+    last, and before all but the goal where it stopped trials: those would count as failed if they had no result yet.
 
     Args:
         experiment: With its limits and its goal.
         exhausted: Whether nothing runs and the algorithm gives no more points.
+        spent: What was used of a budget that has no room for another trial.
+        overrun: Whether trials were stopped because of it.
     """
     count, limits = status.get, experiment.limits
     failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
@@ -150,10 +162,15 @@ def completion_condition(
     why = "Experiment has succeeded because"
     if any(experiment.objective.is_reached(trial.value) for trial in trials):
         return "Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached"
+    budget = "Succeeded", BUDGET_REACHED, f"{why} no other trial fits into its budget. Budget used: {spent}"
+    if overrun:
+        return budget
     if limits.max_failed is not None and failed and failed >= limits.max_failed:
         return "Failed", "ExperimentFailed", "Experiment has failed because max failed count has reached"
     if limits.max_trials is not None and done >= limits.max_trials:
         return "Succeeded", "ExperimentMaxTrialsReached", f"{why} max trial count has reached"
+    if exhausted and spent:
+        return budget
     if exhausted:
         return "Succeeded", "ExperimentSuggestionEndReached", f"{why} suggestion service has reached the end"
     return None

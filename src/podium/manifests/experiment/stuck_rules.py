@@ -7,6 +7,7 @@ for numbers and more leave an Experiment in Created or Running for good (docs/ka
 from collections.abc import Callable, Iterator, Mapping
 
 from podium.errors import InvalidInput, suggestion
+from podium.manifests.experiment.budget import Budget
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
 from podium.manifests.experiment.hints import PODS, SPACE
@@ -181,6 +182,14 @@ def references(experiment: Experiment) -> Iterator[Violation]:
             where = f"spec.trialTemplate.trialParameters[{index}].reference"
             must = "must be a label or annotation of the trialSpec"
             yield broken(where, must, reference, "give it to trialSpec.metadata")
+
+
+@not_run
+def budget(experiment: Experiment) -> Iterator[Violation]:
+    try:
+        Budget.of(experiment)
+    except InvalidInput as error:
+        yield Violation(error.message, "metadata.annotations", error.hint)
 
 
 @stuck

@@ -86,6 +86,12 @@ class Trial(Resource):
         return text(self.status.get("completionTime")) or (stopped.changed if stopped else "")
 
     @property
+    def began(self) -> float:
+        """When it was created, in seconds since the epoch; infinity if nobody says."""
+        start = text(self.status.get("startTime"))
+        return datetime.fromisoformat(start).timestamp() if start else math.inf
+
+    @property
     def ended(self) -> float:
         """When it ended, in seconds since the epoch; infinity if it did not."""
         return datetime.fromisoformat(self.completed).timestamp() if self.completed else math.inf

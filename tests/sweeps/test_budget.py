@@ -1,0 +1,207 @@
+"""A sweep within a budget: what fits, what is stopped, and how it ends; the sweeps are real processes."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sweep_manifests import job, write_experiment
+
+import podium
+from podium.errors import InvalidInput
+from podium.manifests.experiment import Experiment, Trial, check
+from podium.manifests.experiment.budget import Budget, annotations, forecast, spell
+from podium.manifests.labels import MAX_COST, MAX_TIME, POOL, PRICE
+from podium.manifests.rules import RUNNERS
+from podium.sweeps.budget import Spending
+
+PROGRAM = """
+import sys, time
+x, before, after = float(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
+time.sleep(before)
+print(f"loss={x}", flush=True)
+time.sleep(after)
+"""
+
+
+@pytest.fixture
+def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """An Experiment whose trials sleep, print a loss and sleep again."""
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM)
+
+    def write(before: float = 0.0, after: float = 0.0, **spec: Any) -> dict[str, Any]:
+        command = ["python", str(program), "${trialParameters.x}", str(before), str(after)]
+        return write_experiment(job(command), name="sweep", **{"maxFailedTrialCount": 1, **spec})
+
+    return write
+
+
+def budgeted(given: dict[str, str]) -> Experiment:
+    manifest = write_experiment(job(["true", "${trialParameters.x}"]), maxTrialCount=60, parallelTrialCount=2)
+    manifest["metadata"]["annotations"] = given
+    return Experiment.parse(manifest)
+
+
+def trial(name: str, start: float, end: float | None = None, phase: str = "Succeeded") -> Trial:
+    """A trial of one pod that ran between two seconds of the epoch."""
+    stamps = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) for at in (start, end or 0)]
+    status: dict[str, Any] = {"startTime": stamps[0], "conditions": [{"type": "Running", "status": "True"}]}
+    if end is not None:
+        status |= {"completionTime": stamps[1], "conditions": [{"type": phase, "status": "True"}]}
+    run = job(["true"])
+    spec = {"objective": {"type": "minimize", "objectiveMetricName": "loss"}, "runSpec": run}
+    return Trial(manifest={"kind": "Trial", "metadata": {"name": name}, "spec": spec, "status": status})
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90m", 5400), ("2h", 7200), ("1h30m", 5400), ("1.5 h", 5400), ("45s", 45), ("1d", 86400)]
+)
+def test_a_budget_of_time_is_a_duration(text: str, seconds: float) -> None:
+    budget = Budget.of(budgeted({MAX_TIME: text}))
+    assert budget
+    assert budget.seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("seconds", "said"),
+    [(0.5, "0.5 s"), (59, "59 s"), (60, "1 min"), (125, "2 min 5 s"), (7080, "1 h 58 min"), (7200, "2 h")],
+)
+def test_a_duration_is_written_as_people_say_it(seconds: float, said: str) -> None:
+    assert spell(seconds) == said
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({MAX_TIME: "soon"}, "max-time is a duration, not 'soon'"),
+        ({MAX_TIME: "90"}, "max-time is a duration, not '90'"),
+        ({MAX_TIME: "0s"}, "max-time is longer than nothing, but got '0s'"),
+        ({MAX_COST: "20"}, "max-cost means nothing without podium.dev/price-per-pod-hour"),
+        ({PRICE: "2"}, "price-per-pod-hour means nothing without podium.dev/max-cost"),
+        ({MAX_COST: "much", PRICE: "2"}, "max-cost is a number above 0, not 'much'"),
+        ({MAX_COST: "20", PRICE: "nan"}, "price-per-pod-hour is a number above 0, not 'nan'"),
+    ],
+)
+def test_a_budget_that_says_nothing_is_refused(given: dict[str, str], message: str) -> None:
+    with pytest.raises(InvalidInput, match=message):
+        check(budgeted(given))
+
+
+def test_katib_is_not_given_a_budget() -> None:
+    assert check(budgeted({MAX_TIME: "2h"}))
+    with pytest.raises(InvalidInput, match="podium's own engine alone keeps within a budget") as refused:
+        check(budgeted({MAX_TIME: "2h"}), RUNNERS)
+    assert "leave out --max-time and --max-cost" in (refused.value.hint or "")
+
+
+def test_a_pool_is_not_given_a_budget() -> None:
+    from podium.manifests.experiment.pool import refuse_what_pools_lack
+
+    with pytest.raises(InvalidInput, match="no budget can be kept"):
+        refuse_what_pools_lack(budgeted({MAX_TIME: "2h", POOL: "2"}))
+
+
+def test_flags_become_annotations() -> None:
+    assert annotations(90, 4.5, None) == {MAX_TIME: "90s", MAX_COST: "4.5"}
+    assert annotations("2h", None, None) == {MAX_TIME: "2h"}
+
+
+def test_a_forecast_counts_what_fits() -> None:
+    ended = [trial("a", 0, 300), trial("b", 0, 320), trial("c", 0, 900), trial("d", 0, 1, "Failed")]
+    said = "fit into the budget of 2 h (a trial takes 5 min 20 s, 2 at a time)"
+    assert forecast(budgeted({MAX_TIME: "2h"}), ended) == f"forecast: about 44 of 60 trials {said}"
+    assert forecast(budgeted({MAX_TIME: "1d"}), ended).startswith("forecast: all 60 trials fit ")
+    assert "about 11 of 60" in forecast(budgeted({MAX_COST: "2", PRICE: "2"}), ended)
+    assert forecast(budgeted({}), ended) == forecast(budgeted({MAX_TIME: "2h"}), []) == ""
+
+
+def test_a_trial_begins_only_if_it_would_end_in_time() -> None:
+    spending = Spending(Budget(seconds=100))
+    first, second = trial("a", 1000), trial("b", 1000)
+    spending.begin(first)
+    spending.begin(second)
+    assert spending.has_room(1099), "nobody knows yet how long a trial takes"
+    spending.end(trial("a", 1000, 1030), 1030)
+    assert spending.has_room(1070)
+    assert not spending.has_room(1071)
+    assert not spending.is_overrun(1105)
+    assert spending.is_overrun(1106)
+    assert spending.text(1060, 2, 60) == "1 min of 1 min 40 s; 2 of 60 trials"
+
+
+def test_a_cost_counts_what_running_trials_will_take() -> None:
+    spending = Spending(Budget(cost=1.0, price=36.0))  # 100 seconds of pods
+    spending.begin(trial("a", 1000))
+    spending.end(trial("a", 1000, 1030), 1030)
+    spending.begin(trial("b", 1030))
+    assert spending.has_room(1031), "30 + 30 + 30"
+    spending.begin(trial("c", 1031))
+    assert not spending.has_room(1032)
+    assert spending.text(1040, 3, None) == "a cost of 0.49 of 1; 3 trials"
+
+
+def test_pauses_between_trials_use_no_time() -> None:
+    spending = Spending(Budget(seconds=100))
+    spending.recall([trial("b", 1010, 1030), trial("a", 1000, 1020), trial("c", 5000, 5010), trial("d", 5000)])
+    assert spending.text(9000, 3, 60).startswith("40 s of ")
+
+
+def test_a_sweep_ends_with_its_budget(experiment: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = podium.sweep(experiment(maxTrialCount=500, parallelTrialCount=2), max_time="4s")
+    state = sweep.experiment.state
+    assert (sweep.status, state.reason) == ("Succeeded", "ExperimentBudgetReached")
+    count = len(sweep.results)
+    assert 2 <= count < 500
+    assert f" of 4 s; {count} of 500 trials" in state.message
+    assert set(sweep.finished.values()) <= {"Succeeded", "EarlyStopped"}
+    said = capsys.readouterr().err
+    assert said.count("forecast: about ") == 1
+    assert state.message in said
+    again = podium.sweep(experiment(maxTrialCount=500, parallelTrialCount=2), max_time="2s", wait=False)
+    again.stop()
+    assert "fit into the budget of 2 s" in (said := capsys.readouterr().err)
+    assert ", as in sweep\n" in said
+
+
+def test_trials_end_with_the_budget_and_what_they_reported(experiment: Callable[..., Any]) -> None:
+    begun = time.monotonic()
+    sweep = podium.sweep(experiment(after=300.0, maxTrialCount=4, parallelTrialCount=2), max_time=8)
+    assert time.monotonic() - begun < 200
+    assert sweep.status == "Succeeded"
+    assert [(trial.phase, trial.value is not None) for trial in sweep.results] == [("EarlyStopped", True)] * 2
+    assert "the budget of 8 s is used up" in sweep.results[0].message
+    assert sweep.best.value == min(trial.value or 0 for trial in sweep.results)
+
+
+def test_trials_without_a_result_are_no_failure_then(experiment: Callable[..., Any]) -> None:
+    sweep = podium.sweep(experiment(before=300.0, maxTrialCount=4, parallelTrialCount=2), max_time=1)
+    assert (sweep.status, sweep.experiment.state.reason) == ("Succeeded", "ExperimentBudgetReached")
+    assert set(sweep.finished.values()) == {"MetricsUnavailable"}
+
+
+def test_a_sweep_ends_with_its_cost(experiment: Callable[..., Any]) -> None:
+    sweep = podium.sweep(experiment(after=0.2, maxTrialCount=500), max_cost=3, price=3600)
+    assert sweep.experiment.state.reason == "ExperimentBudgetReached"
+    assert " of 3; " in sweep.experiment.state.message
+    assert 1 <= len(sweep.results) <= 15, "each costs at least 0.2"
+
+
+def test_a_resumed_sweep_has_what_is_left(experiment: Callable[..., Any]) -> None:
+    sweep = podium.sweep(experiment(after=0.5, maxTrialCount=500), max_time="6s", wait=False)
+    while len(sweep.finished) < 2:
+        time.sleep(0.1)
+    sweep.stop()
+    before = sum(trial.seconds or 0.0 for trial in sweep.results if trial.is_good)
+    assert 1 <= before < 6
+    sweep.resume()
+    assert sweep.experiment.state.reason == "ExperimentBudgetReached"
+    assert sum(trial.seconds or 0.0 for trial in sweep.results if trial.is_good) < 6 * 1.05 + 1
+
+
+def test_a_sweep_that_fits_ends_as_without_a_budget(experiment: Callable[..., Any]) -> None:
+    sweep = podium.sweep(experiment(), max_time="2h", max_cost=100, price=1)
+    assert sweep.experiment.state.reason == "ExperimentMaxTrialsReached"
