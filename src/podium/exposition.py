@@ -11,18 +11,22 @@ Value = float | Mapping[str, float]
 """A metric's value, or for a metric with a label one for each of the label's values."""
 
 
-def metric(name: str, told: str, value: Value, label: str = "") -> str:
+def metric(name: str, text: str, value: Value, label: str = "") -> str:
     """Return the lines of one metric.
 
     Args:
         name: Its name; a counter's ends in _total, any other is a gauge.
-        told: What it says, for people.
+        text: What it says, for people.
         value: Its value, or values by a label's value.
         label: The name of that label.
     """
     samples = {f'{{{label}="{key}"}}': one for key, one in value.items()} if isinstance(value, Mapping) else {"": value}
     kind = "counter" if name.endswith("_total") else "gauge"
-    lines = [f"# HELP {name} {told}", f"# TYPE {name} {kind}", *(f"{name}{key} {one}" for key, one in samples.items())]
+    lines = [
+        f"# HELP {name} {text}",
+        f"# TYPE {name} {kind}",
+        *(f"{name}{key} {one}" for key, one in samples.items()),
+    ]
     return "\n".join(lines) + "\n"
 
 

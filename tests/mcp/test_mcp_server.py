@@ -133,7 +133,7 @@ def test_logs_come_as_data_without_escape_sequences(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tool", "given", "told"),
+    ("tool", "given", "sentence"),
     [
         ("show_run", {"run": "nothing"}, "there is no run 'nothing'"),
         ("show_sweep", {"sweep": "nothing"}, "nothing"),
@@ -144,10 +144,10 @@ def test_logs_come_as_data_without_escape_sequences(ask: Ask) -> None:
         ("list_runs", {"last": "many"}, "last"),
     ],
 )
-def test_what_is_refused_is_told_with_its_reason(ask: Ask, tool: str, given: dict[str, Any], told: str) -> None:
+def test_what_is_refused_is_told_with_its_reason(ask: Ask, tool: str, given: dict[str, Any], sentence: str) -> None:
     refused = ask(tool, **given)
     assert refused.is_error
-    assert told in refused.content[0].text
+    assert sentence in refused.content[0].text
     assert "Traceback" not in refused.content[0].text
 
 

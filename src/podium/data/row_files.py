@@ -121,9 +121,9 @@ def _open_csv(
                    decimal=decimal or sign.strip("."), thousands=thousands)  # fmt: skip
 
 
-def _index_among(names: Sequence[str], told: Sequence[str] = ()) -> tuple[str, ...]:
+def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the columns that were the index of a DataFrame, by their names or as the file tells."""
-    return tuple(name for name in names if name in told or re.fullmatch(_INDEX, name))
+    return tuple(name for name in names if name in listed or re.fullmatch(_INDEX, name))
 
 
 def _wide(path: Path, name: str, encoding: str) -> str:
@@ -280,8 +280,8 @@ def _open_parquet(path: Path, name: str) -> RowFile:
 def _index_of(schema: pa.Schema) -> list[str]:
     """Return the columns that pandas says were the index of a DataFrame, in the metadata that it writes."""
     try:
-        told = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
-        return [column for column in told.get("index_columns", []) if isinstance(column, str)]
+        listed = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
+        return [column for column in listed.get("index_columns", []) if isinstance(column, str)]
     except (ValueError, AttributeError):
         return []
 

@@ -46,10 +46,10 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
             printed.seek(0)
             raise Failed(f"{what} broke off: {printed.read().decode(errors='replace').strip()[-2000:]}")
     threading.Thread(target=process.wait, daemon=True).start()  # so that it leaves no zombie
-    told = json.loads(answer)
-    if "error" in told:
-        raise PodiumError(told["error"], told["hint"])
-    return dict(told)
+    said = json.loads(answer)
+    if "error" in said:
+        raise PodiumError(said["error"], said["hint"])
+    return dict(said)
 
 
 def _run(*, pipeline: str, parameters: Mapping[str, Any]) -> Begun:

@@ -276,8 +276,8 @@ def serve_health(engines: Sequence[Engine], port: int) -> ThreadingHTTPServer:
     def page() -> str:
         figures = {engine.namespace: engine.figures for engine in engines}
         return "".join(
-            metric(f"podium_engine_{name}", told, {where: own[name] for where, own in figures.items()}, "namespace")
-            for name, told in _FIGURES.items()
+            metric(f"podium_engine_{name}", text, {where: own[name] for where, own in figures.items()}, "namespace")
+            for name, text in _FIGURES.items()
         )
 
     return serve(port, page, lambda: all(engine.alive for engine in engines))

@@ -177,10 +177,10 @@ class Reaper:
             "errors_total": (self.errors, "What could not be read or deleted, counted in every round."),
             "last_success_timestamp_seconds": (self.success, "End of the last round without an error."),
         }
-        pages = [metric(f"podium_reaper_{name}", told, value) for name, (value, told) in known.items()]
+        pages = [metric(f"podium_reaper_{name}", text, value) for name, (value, text) in known.items()]
         if self.runs:
-            told = "Pipeline runs of the namespace that began within a day, by the phase of their Workflow."
-            pages.append(metric("podium_runs", told, self.runs, "phase"))
+            text = "Pipeline runs of the namespace that began within a day, by the phase of their Workflow."
+            pages.append(metric("podium_runs", text, self.runs, "phase"))
         return "".join(pages)
 
     def serve(self, port: int) -> ThreadingHTTPServer:
