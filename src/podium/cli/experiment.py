@@ -25,7 +25,7 @@ from podium.cli.options import (
 )
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.terminal import echo, echo_json, output
-from podium.text import size
+from podium.text import size, when
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
@@ -215,8 +215,11 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
 
     with spec.open() as cluster:
         rows = [found.summary() for found in cluster.experiments()]
-    fields = ("name", "state", "trials", "algorithm", "created")
-    listed = [Row(phase=row["state"], cells=[str(row[field]) for field in fields]) for row in rows]
+    listed = [
+        Row(phase=row["state"], cells=(row["name"], row["state"], str(row["trials"]), row["algorithm"],
+                                       when(row["created"]) if row["created"] else ""))
+        for row in rows
+    ]  # fmt: skip
     heads = ("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)")
     drop = ("ALGORITHM", "CREATED (UTC)", "STATE")
     output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME"))
