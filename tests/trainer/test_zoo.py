@@ -39,7 +39,7 @@ def test_without_torchvision_the_listed_names_are_known(monkeypatch: pytest.Monk
     def missing(name: str) -> str:
         raise PackageNotFoundError(name)
 
-    monkeypatch.setattr(networks, "version", missing)
+    monkeypatch.setattr("importlib.metadata.version", missing)
     assert networks.exists("resnet18")
     assert not networks.exists("cnn")
     assert networks.recipe("cnn") == {}
