@@ -11,7 +11,7 @@ import pytest
 import podium
 
 ROOT = Path(__file__).parent.parent
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+NOTEBOOKS = sorted([*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("examples/recipes/*/*.ipynb")])
 
 
 def code_of(notebook: Path) -> list[Any]:
