@@ -113,6 +113,13 @@ def test_a_relative_storage_lies_below_the_users_directory(tmp_path: Path, monke
         assert from_here(url) == url
 
 
+def test_models_are_kept_where_the_variable_says(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "nowhere").mkdir()
+    monkeypatch.setenv("PODIUM_STORAGE", str(tmp_path / "registry"))
+    podium(home, "train_and_promote", f"source={tmp_path / 'nowhere'}", cwd=tmp_path)
+    assert json.loads((only_run(home) / "run.json").read_text())["parameters"]["storage"] == str(tmp_path / "registry")
+
+
 def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) -> None:
     """In a working directory with modules that must not be imported."""
     for name in ("json", "random", "kfp"):

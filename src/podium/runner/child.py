@@ -222,9 +222,10 @@ def _values(definition: "Definition", order: Order) -> "tuple[dict[str, Any], di
     given = read_given(order.words, known, Project.load(Path(order.project)) if order.project else None)
     require_all(given, known)
     values = with_experiment_text(given, names=reaching(definition.spec, "experiment"))
+    own = {**order.defaults, "storage": os.environ[STORAGE]}  # where podium models and podium serve look, too
     for parameter in known:
-        if parameter.name in order.defaults:
-            values[parameter.name] = given.get(parameter.name) or parameter.default or order.defaults[parameter.name]
+        if parameter.name in own:
+            values[parameter.name] = given.get(parameter.name) or parameter.default or own[parameter.name]
     if isinstance(values.get("storage"), str):
         values["storage"] = from_here(values["storage"])
     return with_code(values, reaching(definition.spec, "code"))
