@@ -61,6 +61,7 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
     column = {"name": evil, "kind": evil, "categories": 0, "missing": 1}
     evaluation = {
         "data": {"split": evil, "parts": parts, "columns": [column]},
+        "pictures": [{"name": evil, "media": "image/png", "base64": evil}],
         "trained_with": {evil: evil, "nested": {evil: evil}}, "evaluated_with": {evil: evil}, "run_id": evil, "sweep": sweep, "candidates": [candidate],
         "winner": {"kind": evil, "name": evil, "uri": evil, "why": evil},
         "dataset": {"name": evil, "digest": evil, "counts": {"train": 1, "validation": 1, "test": 1},

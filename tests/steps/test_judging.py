@@ -170,7 +170,7 @@ def test_an_evaluation_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     evaluation.write(tmp_path / "again")
     written = json.loads((tmp_path / "again").read_text())
     assert written["winner"].pop("etags") == {}
-    assert [written.pop(name) for name in ("data", "trained_with", "evaluated_with")] == [None, {}, {}]
+    assert [written.pop(name) for name in ("data", "trained_with", "evaluated_with", "pictures")] == [None, {}, {}, []]
     times = [row.pop(name) for row in written["sweep"]["trials"] for name in ("started", "ended")]
     assert set(times) == {None}
     assert written == json.loads(golden.read_text())

@@ -80,6 +80,9 @@ MOST_CLASSES = 60
 MOST_ROWS = 500
 """Rows of a leaderboard, and columns of a table, that a page lists."""
 
+SHOWN_MEDIA = ("image/png", "image/jpeg")
+"""Pictures that cannot hold scripts."""
+
 PACKAGES = ("podium", "python", "torch", "onnxruntime", "numpy")
 
 SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
@@ -94,7 +97,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         decision: Output of the promote step.
 
     Returns:
-        HTML of about 2 MB, nearly all of it plotly.js.
+        HTML of about 2 MB, nearly all of it plotly.js, and the pictures of the training.
     """
     sweep, test, metric = evaluation["sweep"], evaluation["test"], evaluation["metric"]["name"]
     candidates = [candidate["name"] for candidate in evaluation["candidates"]]
@@ -113,7 +116,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
         measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
-        data=evaluation.get("data"), slot=SLOT,
+        data=evaluation.get("data"), slot=SLOT, pictures=_pictures(evaluation),
         versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
     )  # fmt: skip
 
@@ -202,6 +205,11 @@ def _baseline(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
     counts = [sum(row) for row in confusion]
     most = max(range(len(counts)), key=counts.__getitem__)
     return {"name": evaluation["dataset"]["classes"][most], "value": counts[most] / sum(counts)}
+
+
+def _pictures(evaluation: Mapping[str, Any]) -> list[Mapping[str, str]]:
+    """Return the pictures that a page may show: whoever wrote the evaluation, an SVG is not among them."""
+    return [picture for picture in evaluation.get("pictures", ()) if picture["media"] in SHOWN_MEDIA]
 
 
 def _measured(evaluation: Mapping[str, Any]) -> list[str]:

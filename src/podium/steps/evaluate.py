@@ -35,6 +35,7 @@ from podium.training.handover import (
     per_class,
 )
 from podium.training.origin import Origin
+from podium.training.pictures import Picture, pictures_among
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
 from podium.training.trained import TrainedMetrics, check_data
@@ -153,7 +154,7 @@ def evaluate(
             points=regression_points(scores) if info.kind == "regression" else [],
         ),
         sweep=sweep, data=_summary(data, info, tested.part), trained_with=tested.environment,
-        evaluated_with=_versions(),
+        evaluated_with=_versions(), pictures=tested.pictures,
     ).write(Path(evaluation))  # fmt: skip
     metrics = {**scores.metrics, **{f"validation_{name}": value for name, value in winner.scores.metrics.items()}}
     metadata = {"origin": winner.origin.kind, "name": winner.origin.name, "uri": winner.origin.uri, **metrics}
@@ -241,6 +242,9 @@ class _Tested:
     environment: dict[str, Any]
     """What its training recorded of versions and hardware; empty if it recorded nothing."""
 
+    pictures: list[Picture]
+    """That its trainer left."""
+
     part: "Split"
     """The test part."""
 
@@ -273,6 +277,7 @@ def _test(
         entries = fetch_model(winner.uri, model_files(winner.uri), directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
         recorded = read_json(directory / ENVIRONMENT) if ENVIRONMENT in files else {}
+        pictures = pictures_among(directory, files)
         scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS,
                         fresh=fresh, directory=directory)  # fmt: skip
     write_test_items(held_out, predictions)
@@ -283,8 +288,9 @@ def _test(
     etags = {name: entry.etag for name, entry in entries.items()}
     environment = recorded if isinstance(recorded, dict) else {}  # a trainer of one's own may write what it likes
     return _Tested(
-        scores=scores, files=files, etags=etags, environment=environment, part=part, items=np.flatnonzero(fresh)
-    )
+        scores=scores, files=files, etags=etags, environment=environment, pictures=pictures, part=part,
+        items=np.flatnonzero(fresh),
+    )  # fmt: skip
 
 
 def _score(

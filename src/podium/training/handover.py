@@ -11,6 +11,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, leaderboard
 from podium.training.examples import Example, Points
 from podium.training.origin import Origin
+from podium.training.pictures import Picture
 from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
@@ -329,6 +330,9 @@ class Evaluation:
 
     evaluated_with: dict[str, str] = field(default_factory=dict)
     """Version by package, of those that its figures depend on."""
+
+    pictures: list[Picture] = field(default_factory=list)
+    """Of its training, as the winner's trainer left them."""
 
     def __post_init__(self) -> None:
         uris = [candidate.uri for candidate in self.candidates]
