@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from random import Random
 from typing import Any
 
 import pytest
@@ -132,3 +133,48 @@ def test_a_long_curve_is_thinned_to_its_last_point() -> None:
     assert len(points["x"]) <= plots.MOST_POINTS
     assert (points["x"][-1], points["y"][-1]) == (1001, 1 / 1001)
     assert plots.curve([{"epoch": 5, "loss": 0.5}, {"accuracy": 1.0}], "loss") == {"x": [5], "y": [0.5]}
+
+
+def many(count: int, *, noise: float) -> dict[str, Any]:
+    """Return a sweep whose value is that of its parameter ``lr``, and noise."""
+    chance = Random(7)
+    rows = []
+    for number in range(1, count + 1):
+        lr = chance.uniform(0.01, 0.2)
+        parameters = {"lr": str(lr), "batch": chance.choice(("32", "64")), "kind": chance.choice(("step", "cycle"))}
+        rows.append({"number": number, "value": lr + noise * chance.random(), "parameters": parameters})
+    return {**SWEEP, "trials": rows}
+
+
+def test_the_interval_of_an_importance_holds_its_value() -> None:
+    shares = plots.importance(many(60, noise=0.1))
+    assert set(shares) == {"lr", "batch", "kind"}
+    assert sum(share.value for share in shares.values()) == pytest.approx(1)
+    assert all(0 <= share.low <= share.value <= share.high <= 1 for share in shares.values())
+    assert shares["lr"].low > shares["kind"].high  # lr alone makes the value
+    assert plots.importance(many(60, noise=0.1)) == shares
+
+
+def test_more_trials_make_an_importance_surer() -> None:
+    few, enough = (plots.importance(many(count, noise=0.3))["lr"] for count in (15, 250))
+    assert enough.high - enough.low < few.high - few.low
+
+
+def test_resamples_of_long_sweeps_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, compute = list[int](), plots._ped_anova
+    monkeypatch.setattr(plots, "_ped_anova", lambda trials, *way: sizes.append(len(trials)) or compute(trials, *way))
+    plots.importance(many(400, noise=0.1))
+    assert sizes == [plots.MOST_RESAMPLED] * plots.RESAMPLES + [400]
+
+
+def test_importance_is_drawn_with_its_interval(figures: dict[str, Any]) -> None:
+    shares, figure = plots.importance(SWEEP), figures["importance"]
+    (trace,) = figure["data"]
+    for name, value, above, below in zip(
+        trace["y"], trace["x"], trace["error_x"]["array"], trace["error_x"]["arrayminus"], strict=True
+    ):
+        drawn = [value, value + above, value - below]
+        assert drawn == pytest.approx([shares[name].value, shares[name].high, shares[name].low], abs=1e-6)
+    said = figure["layout"]["xaxis"]["title"]["text"].replace("<br>", " ")
+    assert "The error bars are 90 % intervals over resampled trials." in said
+    assert figure["layout"]["meta"]["note"] in said

@@ -30,7 +30,7 @@ class Plots:
         return _drawn(plots.coordinates(self._with_results(1)))
 
     def importance(self) -> "Figure":
-        """Return how much each parameter mattered for being among the best trials (PED-ANOVA).
+        """Return how much each parameter mattered for being among the best trials (PED-ANOVA), with 90 % intervals.
 
         Raises:
             InvalidInput: There are too few trials, or there is one parameter only.

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
-from typing import Any
+from random import Random
+from typing import Any, Literal
 
 Figure = dict[str, Any]
 """``data``, a list of traces, and ``layout``."""
+
+_Direction = Literal["minimize", "maximize"]
 
 ENOUGH = 10
 """Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
@@ -34,6 +37,19 @@ points of each, the last trials' bars, and the trials up to which each point say
 
 FAR, FEWEST = 3.0, 8
 """Values worse than the quartile by so many interquartile ranges are left off an axis, if there are so many values."""
+
+
+RESAMPLES, MOST_RESAMPLED, SEED = 30, 300, 1
+"""How often trials are drawn anew for the interval of an importance, at most how many at a time, and what begins it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Share:
+    """The importance of a parameter, a share of 1, and its 90 % interval over resampled trials."""
+
+    value: float
+    low: float
+    high: float
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,21 +221,42 @@ def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]
     return {"label": name, "values": numbers} | ({"tickvals": ticks} if ticks else {})
 
 
-def importance(sweep: Mapping[str, Any]) -> dict[str, float]:
-    """Return the importance of each parameter by PED-ANOVA, shares of 1; empty with too few trials."""
+def importance(sweep: Mapping[str, Any]) -> dict[str, Share]:
+    """Return the importance of each parameter by PED-ANOVA, the largest first; empty with too few trials.
+
+    Its interval goes from the 5th to the 95th percentile of what resamples of the trials say (bootstrap), and holds the
+    value itself: a resample repeats trials, which makes PED-ANOVA surer than it should be. Of more trials than
+    MOST_RESAMPLED, which would take long, that many are drawn, so that the interval is rather too wide.
+    """
     rows = [row for row in sweep["trials"] if row["value"] is not None]
     if len(rows) < ENOUGH or len(sweep["parameters"]) < 2:
         return {}
+    import optuna
+
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    spaces = {parameter["name"]: _distribution(parameter) for parameter in sweep["parameters"]}
+    trials = []
+    for row in rows:
+        values = {name: _value(spaces[name], row["parameters"][name]) for name in spaces}
+        trials.append(optuna.trial.create_trial(params=values, distributions=spaces, value=row["value"]))
+    direction: _Direction = "maximize" if sweep["objective"]["maximize"] else "minimize"
+    chance, count = Random(SEED), min(len(trials), MOST_RESAMPLED)
+    resampled = [_ped_anova(chance.choices(trials, k=count), direction) for _ in range(RESAMPLES)]
+    shares = {}
+    for name, value in _ped_anova(trials, direction).items():
+        drawn = sorted(again[name] for again in resampled)
+        low, high = _quantile(drawn, 0.05), _quantile(drawn, 0.95)
+        shares[name] = Share(value=value, low=min(low, value), high=max(high, value))
+    return shares
+
+
+def _ped_anova(trials: Sequence[Any], direction: _Direction) -> dict[str, float]:
     import warnings
 
     import optuna
 
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
-    study = optuna.create_study(direction="maximize" if sweep["objective"]["maximize"] else "minimize")
-    for row in rows:
-        spaces = {parameter["name"]: _distribution(parameter) for parameter in sweep["parameters"]}
-        values = {name: _value(spaces[name], row["parameters"][name]) for name in spaces}
-        study.add_trial(optuna.trial.create_trial(params=values, distributions=spaces, value=row["value"]))
+    study = optuna.create_study(direction=direction)
+    study.add_trials(trials)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         evaluator = optuna.importance.PedAnovaImportanceEvaluator()
@@ -239,12 +276,21 @@ def _value(distribution: Any, text: str) -> Any:
     return float(text) if hasattr(distribution, "low") else text
 
 
-def bars(shares: Mapping[str, float]) -> Figure:
-    """Return the importance of each parameter as bars."""
-    ordered = sorted(shares.items(), key=lambda item: item[1])
-    trace = {"type": "bar", "x": [share for _, share in ordered], "y": [name for name, _ in ordered],
-             "orientation": "h", "marker": {"color": BLUE}}  # fmt: skip
-    return figure_of([trace], height=260, xaxis=titled("importance for the best trials (PED-ANOVA)"))
+def bars(shares: Mapping[str, Share]) -> Figure:
+    """Return the importance of each parameter as bars, with their intervals as error bars."""
+    ordered = sorted(shares.items(), key=lambda item: item[1].value)
+    drawn = [share for _, share in ordered]
+    errors = {"type": "data", "symmetric": False, "array": [share.high - share.value for share in drawn],
+              "arrayminus": [share.value - share.low for share in drawn], "color": GOLD, "thickness": 2}  # fmt: skip
+    trace = {"type": "bar", "x": [share.value for share in drawn], "y": [name for name, _ in ordered],
+             "orientation": "h", "marker": {"color": BLUE}, "error_x": errors,
+             "customdata": [[share.low, share.high] for share in drawn],
+             "hovertemplate": "%{y}: %{x:.2f}, 90 % %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
+    }  # fmt: skip
+    said = ("The error bars are 90 % intervals", "over resampled trials.")  # two lines, for a phone
+    title = "<br>".join(["importance for the best trials (PED-ANOVA)", *said])
+    return figure_of([trace], height=300, margin={"l": 60, "r": 20, "t": 30, "b": 90},
+                     xaxis=titled(title), yaxis={"automargin": True}, meta={"note": " ".join(said)})  # fmt: skip
 
 
 def learning_curves(
