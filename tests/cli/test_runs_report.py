@@ -13,6 +13,7 @@ from click.testing import Result
 from podium.errors import InvalidInput, NotFound
 from podium.models import open_registry
 from podium.reports import render
+from podium.runner.outcome import outcome_of
 from podium.runner.record import RunRecord, StepRecord
 from podium.runner.runs import Runs
 from podium.training.handover import Evaluation
@@ -22,7 +23,15 @@ GOLDEN = Path(__file__).parents[1] / "golden/evaluation-before-etags.json"
 FIRST, SECOND, FAILED = "20260101-010101-aaaa", "20260102-010101-bbbb", "20260103-010101-cccc"
 
 
-def finished(home: Path, name: str, lr: str, accuracy: float, *, test: str = "same") -> None:
+def finished(
+    home: Path,
+    name: str,
+    lr: str,
+    accuracy: float,
+    *,
+    test: str = "same",
+    champion: tuple[str, str | None] | None = None,
+) -> None:
     """Leave what a run leaves that has succeeded; its evaluation is a real one with other figures."""
     directory = home / "runs" / name
     evaluation = json.loads(GOLDEN.read_text())
@@ -32,6 +41,8 @@ def finished(home: Path, name: str, lr: str, accuracy: float, *, test: str = "sa
     evaluation["candidates"][0]["epochs"] = [{"epoch": at, "accuracy": accuracy * at / 2} for at in (1, 2)]
     decision = {"model_name": "tiny", "version": name, "outcome": "promoted", "rule": "better", "value": accuracy,
                 "storage": str(home / "store"), "reasons": [], "metric": {"name": "accuracy"}, "compared_with": None}  # fmt: skip
+    if champion:
+        decision |= dict(zip(("compared_with", "champion_run"), champion, strict=True))
     for step, file, text in (
         ("evaluate", "evaluation", json.dumps(evaluation)),
         ("promote-best", "decision", json.dumps(decision)),
@@ -128,3 +139,27 @@ def test_a_runs_report_ends_with_its_steps_and_command(home: Path) -> None:
     assert "podium run train_and_promote limit=600 &#39;model_name=my model&#39;" in page
     assert "secret" not in page
     assert page == Runs()[FIRST].report.read_text(), "reading it twice adds nothing"
+
+
+def report_of(name: str) -> str:
+    return Path(outcome_of(Runs()[name].record)["report"]).read_text()
+
+
+def test_a_report_links_to_that_of_the_champion(home: Path) -> None:
+    report_of(FIRST)
+    finished(home, SECOND, "0.2", 0.9, champion=("v7", FIRST))
+    page = report_of(SECOND)
+    (link,) = re.findall(r'<a href="(.*?)">its report</a>', page)
+    assert (home / "runs" / SECOND / link).resolve() == home / "runs" / FIRST / "report.html"
+    assert f"the champion v7, which the run {FIRST} made:" in page
+    assert "podium models show tiny v7" not in page
+
+
+@pytest.mark.parametrize("made", [FAILED, "20250101-010101-dddd", None, "../runs", "..", f"../runs/{FIRST}"])
+def test_a_champion_without_a_report_here_has_a_command(home: Path, made: str | None) -> None:
+    report_of(FIRST)
+    finished(home, SECOND, "0.2", 0.9, champion=("v7", made))
+    page = report_of(SECOND)
+    assert "<a href" not in page
+    assert f"<code>podium models show tiny v7 --storage {home}/store</code>" in page
+    assert ("which the run" in page) == bool(made)

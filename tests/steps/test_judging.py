@@ -312,6 +312,10 @@ def test_a_weaker_challenger_leaves_the_champion_where_it_is(
     ended, reported = challenge(tiny_dataset, tmp_path, uploaded(tmp_path, winner="weak"))
     assert ended.outcome == "kept"
     assert reported["champion"] == reported["compared_with"] == champion
+    assert reported["champion_run"] == RUN
+    page = (tmp_path / "report.html").read_text()
+    assert f"It was compared with the champion {champion}, which the run {RUN} made:" in page
+    assert f"<code>podium models show tiny {champion} --storage {reported['storage']}</code>" in page
     assert any(reason.startswith("no: better than the champion") for reason in reported["reasons"])
     assert reported["value"] < reported["champion_value"]
 

@@ -93,6 +93,8 @@ def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
     assert "<script>alert" not in page
     assert "1.5" in page
     assert '<p class="note">half &lt;b&gt;of&lt;/b&gt; it</p>' in page
+    for path in ("report", "report.html"):  # reports link to each other by the names of their files
+        assert "stores no version in the registry" in visitor.get(f"/runs/{run.id}/{path}").text
     assert '<span class="state">baseline</span><span class="state">kept</span>' in page
     assert f'<a href="/runs/{run.id}">' in text(visitor, "/runs")
     assert "halves" in text(visitor, f"/runs/{run.id}/logs/halve")

@@ -11,6 +11,7 @@ from functools import cache
 from importlib import resources
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from podium import __version__
 from podium.reports import plots
@@ -88,6 +89,9 @@ PACKAGES = ("podium", "python", "torch", "onnxruntime", "numpy")
 SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
 """Where complete() puts them into the report that the last step wrote."""
 
+CHAMPION_SLOT = ("<!-- what shows the champion that it was compared with -->", "<!-- until here -->")
+"""Around the command that complete() replaces by a link, where the runner finds that report."""
+
 
 def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     """Render the report of a run.
@@ -116,7 +120,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
         measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
-        data=evaluation.get("data"), slot=SLOT, pictures=_pictures(evaluation),
+        data=evaluation.get("data"), slot=SLOT, champion_slot=CHAMPION_SLOT, pictures=_pictures(evaluation),
         versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
     )  # fmt: skip
 
@@ -142,16 +146,21 @@ def render_sweep(page: SweepPage) -> str:
     )  # fmt: skip
 
 
-def complete(report: str, steps: Sequence[Step], command: str) -> str:
-    """Put what only the runner knows into the report of a run: how long each step took, and the command.
+def complete(report: str, steps: Sequence[Step], command: str, champion_report: str = "") -> str:
+    """Put what only the runner knows into the report of a run: times of its steps, its command, the champion's report.
 
     Args:
         report: As the last step wrote it, while it did not know its own end.
         command: Empty where it is not known.
+        champion_report: Its path from the directory of this report; empty if it is not on this machine.
     """
+    begin, end = CHAMPION_SLOT
+    before, _, rest = report.partition(begin)
+    if champion_report and end in rest:
+        report = f'{before}<a href="{quote(champion_report)}">its report</a>{rest.partition(end)[2]}'
     total = sum(step.seconds for step in steps) or 1.0
     ends = [0.0, *accumulate(step.seconds for step in steps)]
-    bars = [(100 * begin / total, 100 * step.seconds / total) for begin, step in zip(ends, steps, strict=False)]
+    bars = [(100 * start / total, 100 * step.seconds / total) for start, step in zip(ends, steps, strict=False)]
     shown = (
         _environment()
         .get_template("steps.html.jinja")

@@ -20,6 +20,9 @@ from podium.training.kept_logs import hide
 
 _log = logging.getLogger("podium")
 
+REPORT = "report.html"
+"""File in a run's directory."""
+
 LONGEST = 200
 """Characters shown of an output."""
 
@@ -62,28 +65,39 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
         "dataset": {name: evaluation["dataset"][name] for name in ("name", "digest", "test_digest", "test_part")},
         "test": {name: evaluation["test"][name] for name in ("metrics", "count")},
         "decision": decision,
-        "report": _report(run),
+        "report": _report(run, decision),
         "directory": str(run.directory),
         "storage": decision["storage"],
     }
 
 
-def _report(run: RunRecord) -> str:
+def _report(run: RunRecord, decision: Mapping[str, Any]) -> str:
     """Write the report, now with steps and command, into the run's directory; empty, with a warning, if that fails.
 
     Returns:
         Its path.
     """
-    target = run.directory / "report.html"
+    target = run.directory / REPORT
     steps = [Step(title=step.title, state=step.state, seconds=step.elapsed) for step in run.steps.values()]
     try:
         written = _artifact(run, "promote-best", "report").read_text()
         command = "" if run.words is None else hide(run.command({}), ())  # a report is handed around
-        target.write_text(complete(written, steps, command))
+        target.write_text(complete(written, steps, command, _champion_report(run, decision)))
     except OSError as error:
         _log.warning(f"warning: run {run.id} succeeded, but {target} cannot be written: {error.strerror}")
         return ""
     return str(target)
+
+
+def _champion_report(run: RunRecord, decision: Mapping[str, Any]) -> str:
+    """Return the path from a run's directory to the report of the champion it was compared with; empty if none is here.
+
+    It is relative: a directory of runs that is copied keeps its links.
+    """
+    made = str(decision.get("champion_run") or "")
+    if Path(made).name != made or not (run.directory.parent / made / REPORT).is_file():
+        return ""
+    return f"../{made}/{REPORT}"
 
 
 def _steps(run: RunRecord) -> dict[str, Any]:

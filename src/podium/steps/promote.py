@@ -1,11 +1,13 @@
 """Let the new version challenge the champion, and write the report of the run."""
 
 import json
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.identity import current_run
+from podium.errors import PodiumError
+from podium.identity import ATTEMPT, current_run
 from podium.models.comparison import judge
 from podium.models.mlflow import check_tracking
 from podium.steps.step import step
@@ -103,6 +105,14 @@ def _named(figure: str, metric: str) -> str:
     return {"value": metric, "champion_value": f"champion_{metric}"}.get(figure, figure)
 
 
+def _run_of(model: "Model", version: str) -> str | None:
+    """Return the run that made a version, whichever of its attempts did; None for one that was uploaded by hand."""
+    with suppress(PodiumError):  # deleted since it was compared with: what is decided is decided
+        run = model.version(version).facts.run_id
+        return run.partition(ATTEMPT)[0] if run else None
+    return None
+
+
 def _decision(
     model: "Model", version: str, champion: str | None, decision: "Decision", *, promoted: bool
 ) -> dict[str, Any]:
@@ -112,6 +122,7 @@ def _decision(
         "version": version,
         "champion": version if promoted else champion,
         "compared_with": champion if champion != version else None,
+        "champion_run": _run_of(model, champion) if champion and champion != version else None,
         "storage": model.storage.url,
         **decision.evidence(),
     }

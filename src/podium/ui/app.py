@@ -88,6 +88,7 @@ class Pages:
         }  # fmt: skip
         files: dict[str, Callable[[Request], Response]] = {
             "/static/{file}": _static, "/runs/{run}/report": self._run_report, "/runs/{run}/logs/{step}": self._log,
+            "/runs/{run}/report.html": self._run_report,  # so another run's report links to it
         }  # fmt: skip
         for root in ("", "/runs/{run}"):
             shown |= {f"{root}/sweeps/{{name}}": self._sweep, f"{root}/sweeps/{{name}}/trials/{{trial}}": self._trial}
