@@ -18,15 +18,6 @@ print(f"loss={(float(x) - 0.5) ** 2}")
 """
 
 
-@pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where everything of a test goes; the working directory beside it is empty."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
 @pytest.fixture(scope="module")
 def parabola(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """An Experiment over x = 0, 0.5, 1 by grid search; each trial leaves a model."""

@@ -45,20 +45,17 @@ def waiting(marker: str) -> str:
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(home: Path) -> Path:
     """Where everything of a test goes; two runs that have ended, the second with a hostile log and note."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
     for name, rate in (("20260101-010101-aaaa", 0.1), ("20260102-010101-bbbb", 0.5)):
-        directory = tmp_path / "home" / "runs" / name
+        directory = home / "runs" / name
         (directory / "logs").mkdir(parents=True)
         steps = {"train": StepRecord(title="Train", state="failed", seconds=2.0)}
         RunRecord(id=name, pipeline="own.py", directory=directory, steps=steps, state="failed",
                   parameters={"lr": rate, "epochs": 3}).save()  # fmt: skip
         (directory / "logs" / "train.log").write_text("".join(f"epoch={n}\n" for n in range(300)) + f"{EVIL}\n")
     annotate(directory, lambda written: written.noted("the better one").tagged(["kept"]))
-    return tmp_path / "home"
+    return home
 
 
 @pytest.fixture

@@ -42,15 +42,6 @@ CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shuti
 
 
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where everything of a test goes."""
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
-    return tmp_path / "home"
-
-
-@pytest.fixture
 def experiment(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     """An Experiment over x = 0, 0.5, 1, whose trials print a loss three times, so many seconds apart."""
     program = tmp_path / "program.py"
