@@ -130,7 +130,7 @@ def test_a_sweep_shows_its_leaderboard_and_figures(
 def test_a_running_sweep_sends_what_its_trials_print(
     visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
 ) -> None:
-    sweep = begin(experiment(seconds=0.7))
+    sweep = begin(experiment(seconds=1.5))
     seen: list[int] = []
     with visitor.stream("GET", f"/sweeps/{sweep.name}", headers={"Accept": "text/event-stream"}) as answer:
         for line in answer.iter_lines():
