@@ -5,9 +5,11 @@ environment variables (WANDB_MODE=online, MLFLOW_TRACKING_URI=https://…), wher
 fails is named once on stderr and left out; the training continues.
 """
 
+import fcntl
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -47,6 +49,17 @@ class WandB:
         wandb.teardown()  # finish alone returns before its service process has written the run to disk
 
 
+@contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """Let one process at a time open a SQLite database: MLflow writes the tables of a new one without a lock."""
+    if not uri.startswith("sqlite:///"):
+        yield
+        return
+    with Path(f"{uri.removeprefix('sqlite:///')}.lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
 class MLflow:
     """MLflow; a SQLite database in the directory unless MLFLOW_TRACKING_URI names a server."""
 
@@ -55,13 +68,25 @@ class MLflow:
         from mlflow.tracking import MlflowClient
 
         uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(directory / 'mlflow.db').absolute()}"
-        self.client = MlflowClient(tracking_uri=uri)
         experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or group or "podium"
-        known = self.client.get_experiment_by_name(experiment)
-        experiment_id = known.experiment_id if known else self.client.create_experiment(experiment)
-        self.run_id = self.client.create_run(experiment_id, run_name=name).info.run_id
+        with _alone(uri):
+            self.client = MlflowClient(tracking_uri=uri)
+            self.run_id = self.client.create_run(self._experiment(experiment), run_name=name).info.run_id
         for key, value in config.items():
             self.client.log_param(self.run_id, key, value)
+
+    def _experiment(self, name: str) -> str:
+        """Return the id of an experiment; another trial may make it at the same moment."""
+        from mlflow.exceptions import MlflowException
+
+        if known := self.client.get_experiment_by_name(name):
+            return str(known.experiment_id)
+        try:
+            return str(self.client.create_experiment(name))
+        except MlflowException:
+            if made := self.client.get_experiment_by_name(name):
+                return str(made.experiment_id)
+            raise
 
     def log(self, epoch: int, values: Mapping[str, float]) -> None:
         for key, value in values.items():

@@ -146,3 +146,20 @@ def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys
     (tmp_path / "file").touch()
     follow(tmp_path / "file" / "below", "tensorboard")
     assert "--track tensorboard is left out: NotADirectoryError" in capsys.readouterr().err
+
+
+def test_trials_that_begin_at_once_share_a_new_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("mlflow")
+    from mlflow.tracking import MlflowClient
+
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'all.db'}")
+    code = """
+import pathlib, sys
+from podium.trainer.tracking import MLflow
+MLflow({"lr": 0.1}, sys.argv[1], "sweep", pathlib.Path(".")).close(True)
+"""
+    begun = [subprocess.Popen([sys.executable, "-c", code, f"trial-{number}"]) for number in range(3)]
+    assert [process.wait(120) for process in begun] == [0, 0, 0]
+    client = MlflowClient()
+    (sweep,) = client.search_experiments(filter_string="name = 'sweep'")
+    assert len(client.search_runs([sweep.experiment_id])) == 3
