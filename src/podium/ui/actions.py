@@ -40,7 +40,7 @@ def stop_server_run(house: House, fields: Mapping[str, Any], *, run: str) -> str
     """Cancel a run of the server."""
     server = house.server
     if server is None:
-        raise InvalidInput("no server is shown", "podium ui --host URL")
+        raise InvalidInput("no server is shown", "podium ui --server URL")
     terminate(server, str(find_run(server, run).run_id))
     return f"run {run} is being cancelled"
 

@@ -242,7 +242,7 @@ class Pages:
     def _server_run(self, request: Request) -> View:
         server = self._house.server
         if server is None:
-            raise NotFound("no server is shown", "podium ui --host URL")
+            raise NotFound("no server is shown", "podium ui --server URL")
         found = find_run(server, request.path_params["run"])
         return runs.server_view(server_run(found, pipeline_names(server)), request.url.path)
 
