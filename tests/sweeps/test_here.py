@@ -317,6 +317,23 @@ def test_a_detached_sweep_is_run_by_a_job(
     assert best.value == float(best.parameters["lr"])
 
 
+def test_who_stays_at_a_detached_sweep_sees_it_go_on(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
+) -> None:
+    monkeypatch.setenv("PODIUM_STORAGE", new_bucket("moto"))
+    begun = podium.sweep(experiment(trials=3, wait=3.0), cluster="kubernetes://team", detach=True)
+    stays = podium.open_sweep("sweep", cluster=begun.cluster.url)
+    seen: list[tuple[str, int]] = []
+
+    def has_ended() -> bool:
+        seen.append((stays.status, len(stays.results)))
+        return stays.status == "Succeeded"
+
+    until(has_ended, 90)
+    assert {("Running", 1), ("Running", 2)} & set(seen), "trials show while the sweep runs"
+    stays.close()
+
+
 def test_a_detached_sweep_is_stopped_with_its_job(
     server: ApiServer, monkeypatch: pytest.MonkeyPatch, new_bucket: Callable[[str], str]
 ) -> None:

@@ -38,7 +38,7 @@ from podium.pod import POD_NAME, pod_namespace
 from podium.settings import STORAGE, Settings
 from podium.storage import Storage, connect, local_path
 from podium.sweeps.controller import ExperimentController
-from podium.sweeps.here_records import HereRecords, StateCopy
+from podium.sweeps.here_records import COPY_SECONDS, HereRecords, StateCopy
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.pod_trial import jobs_of_trials, refuse_what_pods_lack
 from podium.sweeps.pool_store import PoolStore
@@ -207,6 +207,7 @@ class Loops(LocalSweeps):
         if name in self._leads:
             return False
         if is_led(self.namespace.api, LEASE + name) or self._is_to_be_run(name):
+            self.copy.read(COPY_SECONDS)
             return True
         self.copy.read()  # the end is written before the Lease goes: maybe since this copy was read
         return False
@@ -254,6 +255,7 @@ class Loops(LocalSweeps):
     def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
         if kind == "Experiment" and not self.store.is_supervised(kind, name):
             self._leads[name] = self.lead(self.experiment(name), self._patience)
+            self.copy.read()  # what another process wrote since this one looked
         try:
             super().resume(kind, name, changes)
         except BaseException:

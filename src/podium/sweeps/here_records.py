@@ -1,5 +1,6 @@
 """Experiments and trials that this process keeps in files while their jobs are a namespace's."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -26,6 +27,9 @@ from podium.sweeps.trials import Run
 if TYPE_CHECKING:
     from podium.sweeps.here import Loops
 
+
+COPY_SECONDS = 2.0
+"""For so long who looks at a sweep that another process runs sees the same."""
 
 AWAY_SECONDS = 900.0
 """How long the storage may be away before a sweep fails."""
@@ -141,12 +145,22 @@ class StateCopy:
 
     def __init__(self, storage: Storage | None, directory: Path) -> None:
         self._storage, self._directory = storage, directory
+        self._known: dict[str, object] = {}
+        self._read = -math.inf
 
-    def read(self) -> None:
-        """Write what the storage has into the directory."""
-        if self._storage is None:
+    def read(self, age: float = 0.0) -> None:
+        """Write what is new in the storage into the directory.
+
+        Args:
+            age: Nothing is read if it was read within so many seconds.
+        """
+        if self._storage is None or time.monotonic() - self._read < age:
             return
+        self._read = time.monotonic()
         for entry in self._storage.list():
+            if self._known.get(entry.key) == entry:
+                continue
+            self._known[entry.key] = entry
             file = self._directory / entry.key
             file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             self._storage.fetch(entry.key, file)
