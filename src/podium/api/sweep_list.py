@@ -57,7 +57,12 @@ def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[ListedS
         cluster: As podium.sweep takes it.
     """
     with ClusterSpec.of(cluster).open() as opened:
-        return [_listed(opened, experiment) for experiment in opened.experiments()]
+        return sweeps_on(opened)
+
+
+def sweeps_on(cluster: Cluster) -> list[ListedSweep]:
+    """Return the sweeps of an open cluster, the oldest first."""
+    return [_listed(cluster, experiment) for experiment in cluster.experiments()]
 
 
 def _listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:

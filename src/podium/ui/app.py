@@ -27,6 +27,7 @@ from starlette.routing import Route
 import podium
 from podium.api.jobs import all_jobs, find_job
 from podium.api.launched import Session
+from podium.api.sweep_list import sweeps_on
 from podium.api.sweep_report import path_of_report, write_report
 from podium.api.trials import lines_of
 from podium.errors import InvalidInput, NotFound, PodiumError
@@ -194,7 +195,7 @@ class Pages:
                 return []
 
         shown = {
-            "runs": tried(self._all_runs), "sweeps": tried(lambda: sweeps.sweeps_of(self._house.cluster())),
+            "runs": tried(self._all_runs), "sweeps": tried(self._all_sweeps),
             "models": tried(self._house.registry.rows), "jobs": tried(self._all_jobs),
         }  # fmt: skip
         count = sum(row["state"].lower() == "running" for kind in ("runs", "sweeps", "jobs") for row in shown[kind])
@@ -214,6 +215,9 @@ class Pages:
             ]  # fmt: skip
         return sorted(known, key=lambda row: row["began"], reverse=True)
 
+    def _all_sweeps(self) -> list[dict[str, Any]]:
+        return [vars(sweep) for sweep in reversed(sweeps_on(self._house.cluster()))]
+
     def _all_jobs(self) -> list[dict[str, Any]]:
         """Return what a list says of each job but those of trials, which are on the page of their sweep."""
         session = Session(self._house.spec, self._house.cluster())
@@ -224,8 +228,7 @@ class Pages:
         return _list("runs", self._all_runs(), str(podium.runs().directory), "podium run makes one.")
 
     def _sweeps(self, request: Request) -> View:
-        rows = sweeps.sweeps_of(self._house.cluster())
-        return _list("sweeps", rows, self._house.spec.url,
+        return _list("sweeps", self._all_sweeps(), self._house.spec.url,
                      "podium tune and podium experiment run make one; those of runs are on their pages.")  # fmt: skip
 
     def _models(self, request: Request) -> View:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from importlib import import_module
-from typing import Any
 
 from podium.api.sweep_report import command_of, epochs_printed
 from podium.api.trials import lines_of, measured, trials_of, with_printed
@@ -177,12 +176,3 @@ def _shown(ranked: Sequence[Trial]) -> list[Trial]:
 def _row(trial: Trial, experiment: Experiment, number: int) -> TrialRow:
     return TrialRow(name=trial.name, state=trial.phase, parameters=trial.assignments, seconds=trial.seconds,
                     metrics=measured(trial, experiment), number=number)  # fmt: skip
-
-
-def sweeps_of(cluster: Cluster) -> list[dict[str, Any]]:
-    """Return what a list says of each Experiment of a cluster, the newest first."""
-    return [
-        {**experiment.summary(), "state": "Stopped" if is_stopped(experiment) else experiment.state.phase,
-         "metric": experiment.objective.metric, "best": experiment.optimal_value}
-        for experiment in reversed(cluster.experiments())
-    ]  # fmt: skip
