@@ -70,7 +70,7 @@ class TrainConfig:
     """Name the dataset must have, for example mnist; any if empty."""
 
     model: str = "tutorial"
-    """Network and recipe: tutorial, fast, best, mlp (for tables), or a network of torchvision such as resnet18."""
+    """Network and recipe: tutorial, fast, best, mlp (tables too), linear (a baseline), or one of torchvision: resnet18."""
 
     weights: str = ""
     """File or URI with weights to start from: safetensors, or a state_dict of torch."""
@@ -202,9 +202,10 @@ class TrainConfig:
             known = (*networks.OWN, *networks.TORCHVISION)
             raise InvalidInput(f"--model {self.model} is not one of {', '.join(networks.OWN)} or a network of "
                                "torchvision.models", suggestion(self.model, known))  # fmt: skip
+        layered = [name for name in networks.OWN if name != "linear"]
         for name, fixed in (("width", 1.0), ("dropout", 0.0)):
-            if not self.is_own and getattr(self, name) != fixed:
-                raise InvalidInput(f"--{name} is for {', '.join(networks.OWN)}; {self.model} keeps its own",
+            if self.model not in layered and getattr(self, name) != fixed:
+                raise InvalidInput(f"--{name} is for {', '.join(layered)}; {self.model} keeps its own",
                                    f"leave --{name} out")  # fmt: skip
 
     def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:

@@ -199,10 +199,10 @@ def _halve(channels: int, height: int, width: int) -> tuple[list[nn.Module], int
 
 
 def mlp(config: TrainConfig, features: int, outputs: int) -> list[nn.Module]:
-    """Dense layers of 128 units, for tables."""
+    """Dense layers of 128 units, for tables; none for the network ``linear``."""
     (hidden,) = _widths(config, 128)
     layers: list[nn.Module] = []
-    for _ in range(config.depth):
+    for _ in range(0 if config.model == "linear" else config.depth):
         layers += [nn.Linear(features, hidden), nn.ReLU(inplace=True), nn.Dropout(config.dropout)]
         features = hidden
     return [*layers, nn.Linear(features, outputs)]
@@ -274,7 +274,7 @@ def _first_layer(task: Task) -> nn.Module:
 
 
 def _layers(config: TrainConfig, task: Task) -> list[nn.Module]:
-    if config.model == "mlp":
+    if config.model in networks.DENSE:
         features, is_picture = math.prod(task.info.shape), task.info.meaning == "image"
         if task.info.meaning == "table":
             features = Columns(task.info).features

@@ -3,8 +3,11 @@
 import re
 from typing import Any
 
-OWN = ("tutorial", "fast", "best", "mlp")
+OWN = ("tutorial", "fast", "best", "mlp", "linear")
 """Networks of podium.trainer.models."""
+
+DENSE = ("mlp", "linear")
+"""Those that take any numbers: tables and arrays as well as pictures."""
 
 TORCHVISION = tuple(
     """
@@ -44,6 +47,8 @@ RECIPES: dict[str, dict[str, Any]] = {
     # --epochs 16 --rotate 0 --shift 1 --flip --erase 6, see docs/trainer.md.
     "best": {**_SGD, "epochs": 12, "batch_size": 128, "lr": 0.2, "shift": 2, "rotate": 10.0},
     "mlp": {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.1},
+    # Logistic or linear regression, the baseline that a network must beat to be worth its trouble.
+    "linear": {**_ADAMW, "epochs": 20, "lr": 2e-3, "weight_decay": 0.01, "dropout": 0.0},
 }
 
 # AdamW suits all of them, also those without normalization, with about the same learning rate.

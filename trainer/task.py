@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from podium.data.schema import DatasetInfo, InputInfo
 from podium.errors import InvalidInput
+from podium.trainer import networks
 from podium.trainer.config import TrainConfig
 
 SMALLEST = 8
@@ -105,9 +106,9 @@ def _check_picture(config: TrainConfig, task: Task) -> None:
 
 def _check_numbers(config: TrainConfig, dataset: str, source: InputInfo) -> None:
     kind = f"the input of {dataset} is {'a table' if source.meaning == 'table' else 'an array'}"
-    if config.model != "mlp":
+    if config.model not in networks.DENSE:
         raise InvalidInput(
-            f"--model {config.model} learns from pictures, but {kind}", "--model mlp takes tables and arrays"
+            f"--model {config.model} learns from pictures, but {kind}", "--model mlp and linear take tables and arrays"
         )
     for name in ("shift", "rotate", "flip", "erase", "augment"):
         if getattr(config, name):

@@ -31,6 +31,8 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     run(tmp_path, "podium", "init", "mine", "--from", template)
     project = tmp_path / "mine"
     run(project, "python", "make_data.py")
+    if template == "images":
+        run(project, "podium", "run", "network=linear", "max_trials=1")
     outcome = json.loads(run(project, "podium", "run", "--json"))
     assert outcome["decision"]["outcome"] == "promoted"
     assert len(outcome["sweep"]["trials"]) == 4
@@ -47,6 +49,7 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     assert champion is not None
     if template == "images":
         assert champion.metadata["code"] is None
+        assert "better than the champion: accuracy" in outcome["decision"]["reasons"][0]
     else:
         code = Code.parse(champion.metadata["code"]["uri"])
         assert code.digest == champion.metadata["code"]["digest"]

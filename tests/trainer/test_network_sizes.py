@@ -11,11 +11,11 @@ from tasks import digits, pictures, table
 from torch import nn
 
 from podium.data.schema import InputInfo
-from podium.trainer import models, onnx_graph, output
+from podium.trainer import models, networks, onnx_graph, output
 from podium.trainer.config import parse
 from podium.trainer.task import Task
 
-OWN = ("tutorial", "fast", "best", "mlp")
+OWN = ("tutorial", "fast", "best", "mlp", "linear")
 SHAPES = [(8, 8), (16, 16), (16, 40, 3), (28, 28, 3), (64, 64, 3), (97, 75), (130, 96, 3)]
 
 WEIGHTS = {"tutorial": "0b237f3fd035d11f", "fast": "8f96da5c84554d3d", "best": "c3b4c70e38f9048f",
@@ -61,7 +61,7 @@ def test_any_picture_goes_through_network_and_onnx(name: str, shape: tuple[int, 
 @pytest.mark.parametrize("name", OWN)
 @pytest.mark.parametrize("side", [224, 512])
 def test_large_pictures_need_no_huge_network(name: str, side: int) -> None:
-    if name == "mlp":
+    if name in networks.DENSE:
         pytest.skip("has a weight for each pixel")
     with torch.device("meta"):
         model = models.build(parse(["--model", name]), pictures(side, side, 3))
@@ -97,6 +97,11 @@ def test_columns_are_standardized_and_categories_kept_apart() -> None:
     assert torch.equal(columns(rows), expected)
 
 
+def test_the_baseline_is_one_layer() -> None:
+    model = models.build(parse(["--model", "linear"]), table())
+    assert [type(layer) for layer in model] == [models.Columns, nn.Linear]
+
+
 @pytest.mark.parametrize("depth", ["1", "3"])
 def test_a_table_goes_through_network_and_onnx(depth: str) -> None:
     task = table()
@@ -120,7 +125,7 @@ def test_an_array_of_integers_goes_through_network_and_onnx() -> None:
         np.testing.assert_allclose(logits, model(torch.from_numpy(values)).numpy(), rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("flags", ["mlp", "fast --flip"])
+@pytest.mark.parametrize("flags", ["mlp", "linear", "fast --flip"])
 def test_a_regression_answers_in_the_units_of_its_target(flags: str) -> None:
     task = pictures(28, 28, kind="regression", outputs=2, target_mean=(5e5, -3.0), target_std=(1e5, 0.1))
     model = models.build(parse(["--model", *flags.split()]), task).eval()

@@ -76,13 +76,14 @@ def test_a_flag_overrides_the_recipe_of_the_model() -> None:
         (["--track", "mlflow", "--track", "diary"], "--track takes wandb, mlflow, tensorboard, but not 'diary'"),
         (
             ["--model", "resnet-18"],
-            "--model resnet-18 is not one of tutorial, fast, best, mlp or a network of torchvision",
+            "--model resnet-18 is not one of tutorial, fast, best, mlp, linear or a network of torchvision",
         ),
         (["--model", "vit_h_14"], "--model vit_h_14 has more than the 2 GB of weights that one ONNX file holds"),
         (
             ["--model", "resnet18", "--dropout", "0.5"],
             "--dropout is for tutorial, fast, best, mlp; resnet18 keeps its own",
         ),
+        (["--model", "linear", "--width", "2"], "--width is for tutorial, fast, best, mlp; linear keeps its own"),
         (["--augment", "crop,blur"], "--augment takes crop, color, trivial, rand, but not 'blur'"),
         (["--epochs", "three"], "invalid int value: 'three'"),
         (["--learning-rate", "1"], "unrecognized arguments: --learning-rate"),

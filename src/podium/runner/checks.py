@@ -89,6 +89,7 @@ def _check_network(network: str) -> None:
 
 def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:
     """Check the flags of podium's trainer with its own parser, and whether its network takes the data."""
+    from podium.trainer import networks
     from podium.trainer.config import check_torch, parse
     from podium.trainer.task import read
     from podium.training.recipe import as_arguments
@@ -100,7 +101,7 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", in
     if settings.data is None:
         return
     meaning = info.meaning if info else settings.data.kind
-    if meaning in ("table", "array") and config.model != "mlp":
+    if meaning in ("table", "array") and config.model not in networks.DENSE:
         what = "a table" if meaning == "table" else "numbers"
         raise InvalidInput(f"network={config.model} learns from pictures, but {settings.data.dataset} is {what}",
                            "network=mlp")  # fmt: skip
