@@ -52,8 +52,8 @@ ALLOWED: dict[str, set[str]] = {
         "scoring", "search", "training", "storage", "sweeps",
     },
     "runner": {
-        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "reports", "training",
-        "storage", "sweeps", "trainer",
+        "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "reports", "scoring",
+        "storage", "sweeps", "trainer", "training",
     },
     "kfp": {
         "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "storage", "training",

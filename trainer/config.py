@@ -70,7 +70,7 @@ class TrainConfig:
     """Name the dataset must have, for example mnist; any if empty."""
 
     model: str = "tutorial"
-    """Network and recipe: tutorial, fast, best, mlp (tables too), linear (a baseline), or one of torchvision: resnet18."""
+    """Network and recipe: tutorial, fast, best, mlp, linear (for tables too), or one of torchvision: resnet18."""
 
     weights: str = ""
     """File or URI with weights to start from: safetensors, or a state_dict of torch."""

@@ -95,6 +95,7 @@ def test_a_typing_user_gets_parameters_and_their_values(tmp_path: Path, monkeypa
             ("podium run tune_and_promote network = f\t.", "f\x07."),
             ("podium run tune_and_promote --network=f\t.", "--network=f\x07."),
             ("podium run rule=si\t.", "rule=significant ."),
+            ("podium run metric=bal\t.", "metric=balanced_accuracy ."),
             ("podium run network=mlp ru\t", "rule="),
             ("podium run train_and_promote net=1 network=fast netw\t.", "netw\x07."),
             ("podium submit tune-and-promote dataset=fa\t.", "dataset=fashion-mnist ."),
@@ -155,6 +156,8 @@ def test_every_offered_value_is_one_the_pipeline_takes() -> None:
                 }
                 if value.endswith(":"):
                     given |= {name: f"{value}x.csv", "target": "y"}
+                if name == "metric":  # of either kind
+                    given |= {"dataset": "table:x.csv", "target": "y"}
                 check_values(given)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from handmade import npy
 
 from podium.cli import model_view as view
 from podium.models import Model, Registry, open_registry
@@ -15,12 +16,6 @@ from podium.scoring import METRICS
 
 LABELS = (np.arange(200) % 10).astype(np.uint8)
 Typed = Callable[..., tuple[int, str, str]]
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def add(model: Model, version: str, wrong: int, test_digest: str = "t") -> None:

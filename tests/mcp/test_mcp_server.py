@@ -10,8 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from handmade import SHAPES, shapes_model
+from handmade import SHAPES, npy, shapes_model
 from mcp import Client, StdioServerParameters
 
 import podium
@@ -25,8 +26,9 @@ Ask = Callable[..., Any]
 
 LOOKING = {
     "list_runs", "show_run", "compare_runs", "run_logs", "list_sweeps", "show_sweep", "trial_logs", "list_models", "show_model",
+    "compare_versions",
 }  # fmt: skip
-CHANGING = {"run", "tune", "promote", "rollback", "stop"}
+CHANGING = {"run", "tune", "promote", "rollback", "stop", "annotate_run"}
 
 PIPELINE = """
 from kfp import dsl
@@ -63,8 +65,13 @@ def models(home: Path) -> None:
     """A model with two versions, of which the first is champion."""
     model = open_registry(None).model("shapes")
     files: dict[str, Path | bytes] = {"model.onnx": shapes_model(), "preprocessing.json": json.dumps(SHAPES).encode()}
-    for version in ("v1", "v2"):
-        model.upload(files, {"run_id": version, "metrics": {"accuracy": 0.5}})
+    target = np.arange(60, dtype=np.uint8) % 2
+    for version, wrong in (("v1", 5), ("v2", 20)):
+        predicted = np.where(np.arange(60) < wrong, 1 - target, target).astype(np.uint8)
+        model.upload({**files, "target.npy": npy(target), "predictions.npy": npy(predicted)}, {
+            "run_id": version, "metrics": {"accuracy": 0.5}, "metric": {"name": "accuracy", "maximize": True},
+            "dataset": {"digest": "d" * 64, "test_digest": "t", "classes": ["wide", "tall"]},
+        })  # fmt: skip
     model.set_champion("v1", {"reason": "the first"}, expect=None)
 
 
@@ -172,6 +179,24 @@ def test_models_are_promoted_and_rolled_back(ask: Ask) -> None:
     refused = ask("promote", allow_changes=True, model="shapes", version="v2", rule="better")
     assert refused.is_error
     assert podium.registry()["shapes"].champion.version == "v1"
+
+
+@pytest.mark.usefixtures("models")
+def test_two_versions_are_compared_on_what_both_saw(ask: Ask) -> None:
+    answer = ask("compare_versions", model="shapes", first="champion", second="v2")
+    assert not answer.is_error, answer.content
+    compared = answer.structured_content
+    assert (compared["first"], compared["second"], compared["items"]) == ("v1", "v2", 60)
+    assert compared["metrics"]["accuracy"] == {"first": pytest.approx(55 / 60), "second": pytest.approx(40 / 60)}
+    assert (compared["items_gained"], compared["items_lost"]) == (0, 15)
+    assert len(compared["lost"]) == 10
+
+
+def test_a_note_and_tags_are_set(ask: Ask) -> None:
+    kept = ask("annotate_run", allow_changes=True, run="latest", tags=["best", "kept"]).structured_content
+    assert (kept["note"], sorted(kept["tags"])) == ("the better one", ["best", "kept"])
+    assert ask("annotate_run", allow_changes=True, run="latest", note="").structured_content["note"] == ""
+    assert podium.runs()["latest"].tags == ("best", "kept")
 
 
 def test_a_run_outlives_the_server_and_is_stopped(ask: Ask, tmp_path: Path) -> None:

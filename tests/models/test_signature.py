@@ -1,6 +1,5 @@
 """Signatures of versions: podium's and those of OpenSSF's model_signing, each read by the other."""
 
-import io
 import json
 import os
 import subprocess
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from handmade import shapes_model
+from handmade import npy, shapes_model
 
 from podium.errors import Conflict, Damaged, InvalidInput, Untrusted
 from podium.models import Model, NotPromoted, Version, open_registry
@@ -22,12 +21,6 @@ from podium.serving.served import find_models
 
 LABELS = (np.arange(200) % 2).astype(np.uint8)
 FOREIGN = Path(sys.executable).with_name("model_signing")
-
-
-def npy(array: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    np.save(file, array)
-    return file.getvalue()
 
 
 def made_key(directory: Path, name: str, curve: str = "prime256v1") -> Path:

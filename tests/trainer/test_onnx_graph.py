@@ -19,7 +19,9 @@ def images(count: int) -> torch.Tensor:
     return torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
 
 
-@pytest.mark.parametrize("flags", ["tutorial", "fast", "best", "mlp", "linear", "fast --flip", "best --flip --width 0.5"])
+@pytest.mark.parametrize(
+    "flags", ["tutorial", "fast", "best", "mlp", "linear", "fast --flip", "best --flip --width 0.5"]
+)
 def test_onnxruntime_and_torch_agree_on_pixels(flags: str) -> None:
     model = models.build(parse(["--model", *flags.split()]), digits())
     with torch.no_grad():

@@ -77,7 +77,21 @@ class Change:
             sweep.stop()
             return {"sweep": name, "state": "stopping" if sweep.status == "Running" else sweep.status.lower()}
 
+    def annotate_run(self, run: str, note: str | None = None, tags: list[str] | None = None) -> Answer:
+        """Set the note or the tags of a run. This changes something: they replace those that the run has.
+
+        run: an id or "latest". note: one line or several; "" removes it. tags: all that it shall have.
+        """
+        chosen = podium.runs()[run]
+        if note is not None:
+            chosen.note = note
+        if tags is not None:
+            chosen.tags = tags
+        return {"run": chosen.id, "note": chosen.note, "tags": chosen.tags}
+
     @property
     def tools(self) -> Mapping[str, Any]:
         """The tools by name."""
-        return {tool.__name__: tool for tool in (self.run, self.tune, self.promote, self.rollback, self.stop)}
+        return {tool.__name__: tool for tool in (
+            self.run, self.tune, self.promote, self.rollback, self.stop, self.annotate_run,
+        )}  # fmt: skip

@@ -15,7 +15,7 @@ from podium.runner.run import Run
 from podium.runner.runs import differing
 from podium.text import cut
 
-MOST_LINES = 2000
+MOST_LINES, MOST_ITEMS = 2000, 10
 LONGEST_LINE = 2000
 """Columns of a line of a log."""
 
@@ -121,6 +121,22 @@ class Look:
             answer["version"] = {**found.summary(), "metrics": found.metrics, "hyperparameters": found.hyperparameters}
         return answer
 
+    def compare_versions(self, model: str, first: str, second: str) -> Answer:
+        """Compare two versions on the test part both were evaluated on: metrics, a paired test, classes, changed items.
+
+        first, second: ids or aliases such as champion. gained and lost: what the second does better and worse, some of
+        each; items_gained and items_lost: how many.
+        """
+        from podium.models.comparison import chosen_metric, difference, predictions
+
+        shown = podium.registry(self.storage)[model]
+        versions = shown.version(first), shown.version(second)
+        seen = predictions(versions, None)
+        change = difference(seen, chosen_metric("", versions[1], seen.kind)).to_json()
+        counts = {f"items_{way}": len(change[way]) for way in ("gained", "lost")}
+        change |= {way: change[way][:MOST_ITEMS] for way in ("gained", "lost")}
+        return {"first": versions[0].version, "second": versions[1].version, **change, **counts}
+
     def open_sweep(self, sweep: str, run: str) -> "podium.Sweep":
         """Return a sweep by its name, or that of a run."""
         require(bool(sweep) != bool(run), "either sweep or run is named", sweep=sweep, run=run)
@@ -131,7 +147,7 @@ class Look:
         """The tools by name."""
         return {tool.__name__: tool for tool in (
             self.list_runs, self.show_run, self.compare_runs, self.run_logs, self.list_sweeps, self.show_sweep,
-            self.trial_logs, self.list_models, self.show_model,
+            self.trial_logs, self.list_models, self.show_model, self.compare_versions,
         )}  # fmt: skip
 
 

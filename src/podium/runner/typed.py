@@ -15,6 +15,10 @@ def values_of(name: str, kind: str) -> Sequence[str]:
         from podium.trainer.networks import OWN, TORCHVISION
 
         return (*OWN, *TORCHVISION)
+    if name == "metric":
+        from podium.scoring.metrics import METRICS
+
+        return tuple(METRICS)
     if name == "rule":
         from podium.models.rule import CRITERIA
 

@@ -31,7 +31,7 @@ from podium.api.sweep_list import sweeps_on
 from podium.api.sweep_report import path_of_report, write_report
 from podium.api.trials import lines_of
 from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.kfp.runs import find_run, newest_runs, pipeline_names, server_run
+from podium.kfp.runs import find_run, newest_runs, pipeline_names, server_run, storage_of
 from podium.manifests.labels import EXPERIMENT
 from podium.text import harmless
 from podium.ui import models, runs, sweeps
@@ -247,7 +247,8 @@ class Pages:
         if server is None:
             raise NotFound("no server is shown", "podium ui --server URL")
         found = find_run(server, request.path_params["run"])
-        return runs.server_view(server_run(found, pipeline_names(server)), request.url.path)
+        log, run = request.query_params.get("log", ""), server_run(found, pipeline_names(server))
+        return runs.server_view(run, request.url.path, storage_of(found), log)
 
     def _run_report(self, request: Request) -> Response:
         return _report(podium.runs()[request.path_params["run"]].report)

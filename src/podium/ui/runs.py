@@ -1,6 +1,7 @@
 """Runs of pipelines as pages: on this machine, and on a server of Kubeflow Pipelines."""
 
 from collections import deque
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
@@ -11,6 +12,7 @@ from podium.errors import NotFound, PodiumError
 from podium.kfp.runs import OVER
 from podium.runner.run import Run
 from podium.text import harmless
+from podium.training.kept_logs import KeptLogs
 from podium.ui.view import LINES, View
 
 if TYPE_CHECKING:
@@ -84,7 +86,38 @@ def tail(log: Path, most: int = LINES) -> list[str]:
     return list(deque(map(harmless, whole), maxlen=most))
 
 
-def server_view(run: "ServerRun", path: str) -> View:
-    """Return the page of a run of a server."""
-    return View(template="server_run.html.jinja", title=run.id, over=run.state.upper() in OVER,
-                shown={"run": run, "path": path})  # fmt: skip
+def server_view(run: "ServerRun", path: str, storage: str, log: str) -> View:
+    """Return the page of a run of a server.
+
+    Args:
+        path: Of the page.
+        storage: Where its steps, trials and trainings keep their logs, each when it ends.
+        log: The one to show; empty for that of a step that failed, else the newest of a step.
+
+    Raises:
+        NotFound: There is no such log.
+    """
+    names, lines, shown, trouble = [], [], "", ""
+    try:
+        kept = KeptLogs(storage, run.id)
+        names = kept.names()
+        shown = log or _telling(names, run)
+        if shown and shown not in names:
+            raise NotFound(f"no log {shown!r} is kept with run {run.id}")
+        lines = [harmless(line) for line in kept.read(shown).splitlines()] if shown else []
+    except NotFound:
+        raise
+    except PodiumError as error:  # a storage that only pods reach
+        trouble = f"{error.message}; {error.hint}" if error.hint else error.message
+    return View(
+        template="server_run.html.jinja", title=run.id, over=run.state.upper() in OVER,
+        shown={"run": run, "path": path, "logs": names, "log": shown, "lines": lines[-LINES:],
+               "cut": max(0, len(lines) - LINES), "storage": storage, "trouble": trouble},
+    )  # fmt: skip
+
+
+def _telling(names: Sequence[str], run: "ServerRun") -> str:
+    """Return the log of a step that failed, else of the one that ended last."""
+    steps = [name for name in names if name.startswith("steps/")]
+    failed = [name for name in steps if run.tasks.get(name.removeprefix("steps/")) == "FAILED"]
+    return next(iter([*failed, *steps[::-1]]), "")
