@@ -266,3 +266,15 @@ def _check_depth(value: Any, name: str) -> None:
 
 def _too_deep(name: str) -> InvalidInput:
     return InvalidInput(f"{name} is nested more than {MAX_JSON_DEPTH} levels deep", "store it flat")
+
+
+def with_whole_numbers(value: Any) -> Any:
+    """Return a JSON value in which every whole float is an int.
+
+    Kubeflow Pipelines passes 32 on as 32 (observed), kfp.local as 32.0, for protobuf's Struct knows doubles alone.
+    """
+    if isinstance(value, dict):
+        return {key: with_whole_numbers(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [with_whole_numbers(item) for item in value]
+    return int(value) if isinstance(value, float) and value.is_integer() else value

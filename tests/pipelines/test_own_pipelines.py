@@ -61,6 +61,21 @@ def outer(mine: str = "mine/sweep.yaml", experiment: str = "an experiment by nam
     katib_sweep(data=data, image="any", experiment="mine/sweep.yaml")
 """
 
+KINDS = f"""
+{HEAD}
+@dsl.component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def pass_on(values: dict) -> dict:
+    return values
+
+@dsl.component(base_image=STEPS_IMAGE, install_kfp_package=False)
+def show(values: dict, constant: list) -> str:
+    return str(dict(sorted(values.items()))) + str(constant)
+
+@dsl.pipeline
+def kinds(values: dict) -> str:
+    return show(values=pass_on(values=values).output, constant=[7]).output
+"""
+
 
 def written(folder: Path, text: str, name: str = "own.py") -> str:
     (folder / name).write_text(text)
@@ -103,6 +118,13 @@ def test_its_parameters_are_those_of_its_signature(tmp_path: Path) -> None:
     assert caught.value.hint == "did you mean factor?"
     with pytest.raises(InvalidInput, match="factor is a whole number"):
         compile_pipeline(file, ["factor=two"])
+
+
+def test_whole_numbers_stay_whole_between_steps(tmp_path: Path) -> None:
+    file = written(tmp_path, KINDS)
+    done = podium(tmp_path / "home", file, 'values={"n": 3, "x": 0.5, "many": [1, 2.5]}', "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["outputs"] == {"Output": "{'many': [1, 2.5], 'n': 3, 'x': 0.5}[7]"}
 
 
 def test_a_run_without_a_needed_parameter_is_refused(tmp_path: Path) -> None:

@@ -47,6 +47,13 @@ def test_a_sweep_tunes_it_by_what_it_prints(tmp_path: Path) -> None:
     assert "hidden" in text
 
 
+def test_two_steps_do_what_the_old_launchers_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
+    outputs = json.loads(podium("run", "examples/launchers.py", "--json"))["step_outputs"]
+    assert {"lr", "hidden"} == outputs["launch-experiment"]["Output"].keys()
+    assert " accuracy=0.9" in outputs["launch-pytorchjob"]["Output"]
+
+
 SOFTMAX = ROOT / "tests" / "trainers" / "softmax.py"
 COMMANDS: dict[str, dict[str, Any]] = {
     "flags of its own": {

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.code.bundle import Bundle
-from podium.documents import load_yaml
+from podium.documents import load_yaml, with_whole_numbers
 from podium.errors import Conflict, InvalidInput, NotFound, suggestion
 from podium.kfp.client import Server
 from podium.kfp.code import with_code
@@ -131,16 +131,7 @@ def read_spec(text: str, name: str = "the compiled pipeline") -> dict[str, Any]:
 
 def digest_of(spec: Any) -> str:
     """Hash a spec by its content: the server reorders the bytes and returns 1 for 1.0 (observed)."""
-    return sha256(json.dumps(_whole(spec), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
-
-
-def _whole(value: Any) -> Any:
-    """Return the value with every whole float as an int."""
-    if isinstance(value, dict):
-        return {key: _whole(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return sha256(json.dumps(with_whole_numbers(spec), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def find_pipeline(server: Server, name: str) -> str | None:

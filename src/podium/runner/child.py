@@ -7,6 +7,7 @@ stdin is closed, and writes Events to stdout (podium.runner.messages).
 Every line of a step also goes to ``logs/<step>.log``, everything else to ``logs/kfp.log``.
 """
 
+import json
 import logging
 import os
 import re
@@ -20,6 +21,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from podium.documents import with_whole_numbers
 from podium.errors import InvalidInput, PodiumError
 from podium.runner.messages import Event, Order
 from podium.settings import CLUSTER, SAFE_PATH, STORAGE
@@ -265,13 +267,19 @@ def _configure(directory: Path, cache: Path) -> None:
 
 
 def _keep_exit_codes(reporter: Reporter) -> None:
-    """Let the reporter know how a step's process ended: kfp.local says only that it failed."""
+    """Let the reporter know how a step's process ended: kfp.local says only that it failed.
+
+    What a step is given has whole numbers as a cluster's steps get them, inside of dicts and lists too.
+    """
     from kfp.local import subprocess_task_handler as handler
 
     run = handler.run_local_subprocess
 
-    def keeping(*arguments: Any, **more: Any) -> int:
-        reporter.code = run(*arguments, **more)
+    def keeping(full_command: list[str], *arguments: Any, **more: Any) -> int:
+        command = list(full_command)
+        at = command.index("--executor_input") + 1
+        command[at] = json.dumps(with_whole_numbers(json.loads(command[at])))
+        reporter.code = run(command, *arguments, **more)
         return reporter.code
 
     handler.run_local_subprocess = keeping

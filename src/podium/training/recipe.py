@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from podium.documents import load_json, parse
+from podium.documents import load_json, parse, with_whole_numbers
 from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import flags_of, give_gpus
@@ -174,13 +174,9 @@ def _limit(editor: JobEditor, kind: str, workers: int, *, builtin: bool) -> None
 
 def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
     """Write flags as ``--name=value``, or ``--name`` for True and nothing for False."""
-    written = {f"--{name.replace('_', '-')}": _whole(value) for name, value in flags.items() if value is not False}
+    given = with_whole_numbers({name: value for name, value in flags.items() if value is not False})
+    written = {f"--{name.replace('_', '-')}": value for name, value in given.items()}
     return tuple(name if value is True else f"{name}={value}" for name, value in written.items())
-
-
-def _whole(value: Any) -> Any:
-    """Undo what KFP does to a dict's numbers: 32 arrives as 32.0."""
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _known() -> tuple[str, ...]:
