@@ -246,4 +246,4 @@ def _embedded(figures: Mapping[str, str]) -> str:
 @cache
 def _plotly() -> str:
     code = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
-    return base64.b64encode(gzip.compress(code, 9, mtime=0)).decode()
+    return base64.b64encode(gzip.compress(code, 5, mtime=0)).decode()
