@@ -7,7 +7,7 @@ Its trials carry the trial's name as user attribute ``trial``, those of earlier 
 import contextlib
 import random
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,11 +16,13 @@ from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import column, decode, distribution, encode
 from podium.search.history import History
+from podium.search.in_order import InOrder, Sampled
 from podium.search.journal import JOURNAL, open_journal
 from podium.search.space import Parameter
 from podium.search.warm_start import Earlier
 
 if TYPE_CHECKING:
+    from optuna.samplers import BaseSampler
     from optuna.trial import FrozenTrial
 
 
@@ -35,6 +37,8 @@ class Search:
         earlier: Finished trials of other sweeps, in this space; a continued study has them already.
         begun: The trials there are; those that the study lacks are added to it. A point that was asked for before a
             crash, but never became one of them, is given back. None: all became one.
+        behind: How many trials may run at a time at most where points are to be the same each time, see in_order;
+            None: each point follows from all results there are.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class Search:
         name: str,
         earlier: Sequence[Earlier] = (),
         begun: Sequence[PastTrial] | None = None,
+        behind: int | None = None,
     ) -> None:
         import optuna
 
@@ -79,13 +84,24 @@ class Search:
         seed = settings.get("random_state")
         # A resumed search must not draw its first points again.
         draw = random.Random(None if seed is None else f"{seed}/{len(known)}")
+        if behind:
+            settings = {"random_state": 0, **settings}
         self._plan = chosen.plan(space, settings, maximize) if chosen.plan else None
         self._history: History | None = None
+        warm = [trial for trial in known if "from" in trial.user_attrs]
+        make = partial(chosen.sampler, settings, warm) if chosen.sampler else None
+        if behind:
+            if make and not self._plan:
+                self._plan = Sampled(
+                    self._space, settings, maximize, distributions=self._distributions, earlier=warm,
+                    sampler=partial(_unbounded, make), keeps=chosen.history is None,
+                )  # fmt: skip
+            assert self._plan
+            self._plan = InOrder(self._plan, behind)
         if self._plan:
-            self._plan.recall(self._past(known))
-        elif chosen.sampler:
-            warm = [trial for trial in known if "from" in trial.user_attrs]
-            make = partial(chosen.sampler, settings, warm)
+            with _quiet():
+                self._plan.recall(self._past(known) if begun is None or not behind else begun)
+        elif make:
             with _quiet():
                 if chosen.history:
                     self._history = History(self._study, chosen.history, self._distributions, draw, make)
@@ -95,7 +111,8 @@ class Search:
     def ask(self, trial: str) -> dict[str, str] | None:
         """Return values for a new trial, as text; None if the algorithm has no more, or none now."""
         if self._plan:
-            point = self._plan.next(trial)
+            with _quiet():
+                point = self._plan.next(trial)
             if point is None:
                 return None
             values = self._encoded(point)
@@ -207,6 +224,10 @@ class Search:
                 user_attrs=attributes,
             )
         )
+
+
+def _unbounded(make: "Callable[[int, int], BaseSampler]", seed: int) -> "BaseSampler":
+    return make(seed, 0)
 
 
 @contextlib.contextmanager

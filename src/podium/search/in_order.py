@@ -1,0 +1,155 @@
+"""The same search twice: points that depend on results, but not on when they came.
+
+Workers differ in speed, so what is known when a point is asked for differs from one run of a sweep to the next, and
+with it every later point. Here the k-th point follows from the seed and from the results of the trials up to k - behind
+alone, however many of the others have ended; it waits until those have.
+"""
+
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import InvalidInput
+from podium.search.algorithm import PastTrial, Plan, Point
+from podium.search.distributions import column, decode, encode
+from podium.search.space import Parameter
+
+if TYPE_CHECKING:
+    from optuna.distributions import BaseDistribution
+    from optuna.samplers import BaseSampler
+    from optuna.trial import FrozenTrial
+
+NUMBER = "number"
+"""Tag of a trial: which one it is, counted from 0."""
+
+
+class Sampled(Plan):
+    """A plan whose points Optuna's sampler gives, with a seed of its own for each of them.
+
+    Args:
+        sampler: Makes a sampler for a seed.
+        keeps: Whether the sampler keeps something of its own from point to point, beside the trials.
+        earlier: Trials of other sweeps, which it learns from.
+    """
+
+    def __init__(
+        self,
+        space: Sequence[Parameter],
+        settings: Mapping[str, Any],
+        maximize: bool,
+        *,
+        distributions: "Mapping[str, BaseDistribution]",
+        sampler: "Callable[[int], BaseSampler]",
+        keeps: bool,
+        earlier: "Sequence[FrozenTrial]",
+    ) -> None:
+        import optuna
+
+        super().__init__(space, settings, maximize)
+        self._distributions, self._sampler, self._keeps = dict(distributions), sampler, keeps
+        self._study = optuna.create_study(direction="maximize" if maximize else "minimize")
+        self._study.add_trials(earlier)
+        self._numbers: dict[str, int] = {}
+
+    def next(self, trial: str) -> Point:
+        """Return the next point."""
+        draw = random.Random(f"{self.settings['random_state']}/{self.given}")
+        self._study.sampler = self._sampler(draw.getrandbits(31))
+        asked = self._study.ask(fixed_distributions=self._distributions)
+        self._begun(trial, asked.number)
+        return {each.name: decode(each, asked.params[column(each)]) for each in self.space}
+
+    def again(self, past: PastTrial) -> Point:
+        """Return the point of a trial that an earlier process began, as if it were the next."""
+        if self._keeps:
+            return self.next(past.trial)
+        from optuna.trial import TrialState, create_trial
+
+        params = {column(each): encode(each, past.point[each.name]) for each in self.space}
+        self._begun(past.trial, len(self._study.get_trials(deepcopy=False)))
+        self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=self._distributions))
+        return past.point
+
+    def tell(self, trial: str, value: float | None) -> None:
+        """Learn what became of a trial."""
+        from optuna.trial import TrialState
+
+        state = TrialState.FAIL if value is None else TrialState.COMPLETE
+        self._study.tell(self._numbers[trial], value, state=state)
+
+    def _begun(self, trial: str, number: int) -> None:
+        self._numbers[trial] = number
+        self.given += 1
+
+
+class InOrder(Plan):
+    """A plan that hears of results in the order in which their trials began, and only of those that are long past.
+
+    Args:
+        plan: Gives the points; one with a seed.
+        behind: How many trials may run at a time at most: the newest of them are not heard of.
+    """
+
+    def __init__(self, plan: Plan, behind: int) -> None:
+        super().__init__(plan.space, plan.settings, plan.maximize)
+        self._plan, self._behind = plan, behind
+        self._trials: list[str] = []
+        self._results: dict[str, float | None] = {}
+        self._told = 0
+
+    @property
+    def finished(self) -> bool:  # type: ignore[override]
+        """Whether no further point will ever come."""
+        return self._plan.finished
+
+    def next(self, trial: str) -> Point | None:
+        """Return the next point; None before the trials it depends on have ended."""
+        return self._after(trial, lambda: self._plan.next(trial))
+
+    def tags(self, trial: str) -> dict[str, str]:
+        """Return its number, and what the plan has to remember."""
+        return {NUMBER: str(self._trials.index(trial)), **self._plan.tags(trial)}
+
+    def tell(self, trial: str, value: float | None) -> None:
+        """Take in a result; it is passed on when its turn has come."""
+        self._results[trial] = value
+
+    def recall(self, history: Iterable[PastTrial]) -> None:
+        """Ask for the points of the given trials again, in the order of their numbers.
+
+        Raises:
+            InvalidInput: They were others: by another version of podium or of Optuna.
+        """
+        seen = sorted(history, key=lambda past: int(past.tags.get(NUMBER, 0)))
+        self._results = {past.trial: past.value for past in seen if not past.running}
+        for past in seen:
+            point = self._after(past.trial, lambda past=past: self._again(past))  # type: ignore[misc]
+            if point != past.point:
+                raise InvalidInput(
+                    f"trial {past.trial} has {_said(past.point)}, but the search gives {_said(point)} now: it was begun "
+                    "by another version of podium or of its libraries", "begin it anew, or go on with that version")  # fmt: skip
+
+    def _again(self, past: PastTrial) -> Point | None:
+        return self._plan.again(past) if isinstance(self._plan, Sampled) else self._plan.next(past.trial)
+
+    def _after(self, trial: str, ask: Callable[[], Point | None]) -> Point | None:
+        while self._told <= len(self._trials) - self._behind:
+            if not self._pass_on():
+                return None
+        while (point := ask()) is None:  # a rung that has to be full: it hears of more, in order as well
+            if self._plan.finished or not self._pass_on():
+                return None
+        self._trials.append(trial)
+        return point
+
+    def _pass_on(self) -> bool:
+        """Tell the plan the next result, if it is there."""
+        if self._told == len(self._trials) or (trial := self._trials[self._told]) not in self._results:
+            return False
+        self._plan.tell(trial, self._results[trial])
+        self._told += 1
+        return True
+
+
+def _said(point: Mapping[str, str] | None) -> str:
+    return ", ".join(f"{name}={value}" for name, value in (point or {}).items()) or "none"
