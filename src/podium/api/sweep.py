@@ -343,7 +343,7 @@ def sweep(
         detach: Whether to return at once and leave it to the cluster: to whatever runs Experiments there, else to a
             Job of its own.
         **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``, ``max_time``,
-            ``max_cost``, ``price``.
+            ``max_cost``, ``price``, ``deterministic``.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.

@@ -17,6 +17,7 @@ from podium.errors import Failed, InvalidInput, require
 from podium.manifests.experiment import Experiment, best_trial, check
 from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
+from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.fields import present
 from podium.manifests.labels import ISTIO_INJECT
@@ -81,8 +82,8 @@ class TuneSettings:
     pods: Pods = field(default_factory=Pods)
     """Settings of the trials' pods, such as their queue."""
 
-    budget: Mapping[str, str] = field(default_factory=dict)
-    """Annotations of the budget."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Of the Experiment: its budget, and whether it gives the same trials each time."""
 
     def __post_init__(self) -> None:
         require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
@@ -144,7 +145,7 @@ def experiment_of(
                               unbuffered=stops.reads_along),
         },
     }  # fmt: skip
-    metadata = {"name": name or slug(program.name), **present(annotations=dict(settings.budget) or None)}
+    metadata = {"name": name or slug(program.name), **present(annotations=dict(settings.annotations) or None)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
     experiment = Experiment.parse(manifest)
     wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
@@ -201,6 +202,7 @@ def tune(
     max_time: str | float | None = None,
     max_cost: float | None = None,
     price: float | None = None,
+    deterministic: int | None = None,
     name: str | None = None,
     wait: bool = True,
 ) -> Sweep:
@@ -230,6 +232,8 @@ def tune(
         max_time: How long the trials may take in all, ``"2h"`` or seconds: no trial begins that would end later.
         max_cost: What they may cost in all, with a price; a cluster that runs Experiments itself keeps no budget.
         price: Price of a pod for an hour.
+        deterministic: The same trials each time, by the seed alone: each follows from the results of those so many
+            trials back, twice as many as run at a time or more.
         name: Name of the sweep; the function's or script's if None.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
 
@@ -247,7 +251,7 @@ def tune(
     given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
                          algorithm=algorithm, settings=settings, stop=stop, seed=seed,
                          pods=Pods(queue=queue, queue_priority=queue_priority),
-                         budget=annotations(max_time, max_cost, price))  # fmt: skip
+                         annotations={**annotations(max_time, max_cost, price), **counted(deterministic)})  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
     return _waited(begun) if wait else begun
 

@@ -13,9 +13,9 @@ from podium.cli.completion import experiments
 from podium.cli.options import (
     Commands,
     Notifier,
-    budget_options,
     cluster_options,
     json_option,
+    loop_options,
     named_object,
     next_command,
     notify_option,
@@ -93,7 +93,7 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
 @manifest_options
-@budget_options
+@loop_options
 @click.option("--detach", is_flag=True, help="Return at once: the cluster goes on with it, in a Job if need be.")
 @cluster_options
 @process_options()

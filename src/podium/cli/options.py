@@ -168,9 +168,15 @@ def queue_options(command: F) -> F:
     return click.option("--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster.")(command)
 
 
-def budget_options(command: F) -> F:
-    """Add --max-time, --max-cost and --price."""
+def loop_options(command: F) -> F:
+    """Add --max-time, --max-cost and --price, and --deterministic."""
     for option in (
+        click.option(
+            "--deterministic",
+            type=int,
+            metavar="N",
+            help="The same trials each time: each follows from results N trials back, N twice what runs at a time.",
+        ),
         click.option("--price", type=float, help="Price of a pod for an hour, with --max-cost."),
         click.option("--max-cost", type=float, help="What the trials may cost in all; needs --price."),
         click.option("--max-time", metavar="DURATION", help="How long the trials may take in all, such as 90m or 2h."),

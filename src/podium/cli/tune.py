@@ -13,9 +13,9 @@ from podium.cli.experiment import follow_to_end
 from podium.cli.options import (
     Notifier,
     WithCommand,
-    budget_options,
     cluster_options,
     json_option,
+    loop_options,
     next_command,
     notify_option,
     pairs_option,
@@ -53,7 +53,7 @@ SIMPLE = ", ".join(name for name, algorithm in ALGORITHMS.items() if not algorit
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the Experiment as YAML, too.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the report into this file.")
 @queue_options
-@budget_options
+@loop_options
 @click.option("--no-run", is_flag=True, help="Only write the YAML; needs --save.")
 @cluster_options
 @notify_option
@@ -122,13 +122,15 @@ OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.
 def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **options: Any) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.experiment.budget import annotations
+    from podium.manifests.experiment.deterministic import counted
     from podium.manifests.placement import Pods
     from podium.training.target import TRAINER_IMAGE
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
-    budget = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
+    given = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
+    given |= counted(options.pop("deterministic"))
     goal, image = Goal.read(objective), image or TRAINER_IMAGE
-    return TuneSettings(goal=goal, image=image, pods=pods, budget=budget, **options)
+    return TuneSettings(goal=goal, image=image, pods=pods, annotations=given, **options)
 
 
 def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:

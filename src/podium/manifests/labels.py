@@ -111,5 +111,11 @@ MAX_COST = "podium.dev/max-cost"
 PRICE = "podium.dev/price-per-pod-hour"
 """Annotation of an Experiment: the price of a pod for an hour, in the currency of the cost."""
 
+DETERMINISTIC = "podium.dev/deterministic"
+"""Annotation of an Experiment: its trials follow from the seed alone, each from results as many trials back."""
+
+NUMBER = "podium.dev/number"
+"""Label of a trial of such an Experiment: which one it is, counted from 0."""
+
 BY_HAND = "podium.dev/by-hand"
 """Label of a trial whose values a person gave, not the search."""

@@ -126,8 +126,10 @@ class InOrder(Plan):
             point = self._after(past.trial, lambda past=past: self._again(past))  # type: ignore[misc]
             if point != past.point:
                 raise InvalidInput(
-                    f"trial {past.trial} has {_said(past.point)}, but the search gives {_said(point)} now: it was begun "
-                    "by another version of podium or of its libraries", "begin it anew, or go on with that version")  # fmt: skip
+                    f"trial {past.trial} has {_said(past.point)}, but the search gives {_said(point)} now: "
+                    "it was begun by another version of podium or of its libraries",
+                    "begin it anew, or go on with that version",
+                )
 
     def _again(self, past: PastTrial) -> Point | None:
         return self._plan.again(past) if isinstance(self._plan, Sampled) else self._plan.next(past.trial)

@@ -16,6 +16,7 @@ from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.budget import Budget
+from podium.manifests.experiment.deterministic import behind
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import (
@@ -29,8 +30,10 @@ from podium.manifests.experiment.status import (
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import present
 from podium.manifests.labels import BY_HAND, PBT_GENERATION, PBT_PARENT
+from podium.manifests.labels import NUMBER as NUMBER_LABEL
 from podium.manifests.names import random_suffix
 from podium.search.algorithm import PastTrial
+from podium.search.in_order import NUMBER
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
 from podium.sweeps.base import Records
@@ -42,8 +45,8 @@ from podium.sweeps.trials import Run, TrialResult, TrialRun
 LOOK_SECONDS = 0.2
 """Between looks for what another process may ask."""
 
-_LABELS = {GENERATION: PBT_GENERATION, PARENT: PBT_PARENT}
-"""Label by which a trial tells what a population remembers of it."""
+_LABELS = {GENERATION: PBT_GENERATION, PARENT: PBT_PARENT, NUMBER: NUMBER_LABEL}
+"""Label by which a trial tells what a search remembers of it."""
 
 
 class ExperimentController:
@@ -161,6 +164,7 @@ class ExperimentController:
             name=self.name,
             earlier=self._earlier,
             begun=[_past(trial) for trial in trials],
+            behind=behind(self.experiment),
         )
         self._median = MedianStop.of(self.experiment)
         if "startTime" not in self._status:

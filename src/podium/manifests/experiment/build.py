@@ -7,6 +7,7 @@ from typing import Any, TypedDict, Unpack
 
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment.budget import annotations as budget_annotations
+from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
@@ -72,6 +73,9 @@ class Changes(TypedDict, total=False):
     price: float | None
     """Price of a pod for an hour."""
 
+    deterministic: int | None
+    """The same trials each time: each follows from the results of those so many trials back. podium's own."""
+
 
 def customize(
     experiment: Experiment,
@@ -112,9 +116,10 @@ def customize(
         identity = present(name=name, namespace=changes.get("namespace"), ownerReferences=owners)
         merge(manifest, ("metadata",), identity)
         pool = present(**{POOL: None if changes.get("pool") is None else str(changes["pool"])})
+        same = counted(changes.get("deterministic"))
         budget = budget_annotations(changes.get("max_time"), changes.get("max_cost"), changes.get("price"))
         for field, values in (
-            ("annotations", {**(annotations or {}), **pool, **budget}),
+            ("annotations", {**(annotations or {}), **pool, **budget, **same}),
             ("labels", changes.get("labels")),
         ):
             if values:

@@ -115,14 +115,14 @@ class Objective(ManifestView):
             return False
         return value >= self.goal if self.maximize else value <= self.goal
 
-    def rank(self, name: str, value: float | None, ended: float) -> tuple[Any, ...]:
-        """Return a trial's sort key: best first, of equals the one that ended first, then by name; no number last.
+    def rank(self, name: str, value: float | None, order: float) -> tuple[Any, ...]:
+        """Return a trial's sort key: best first, of equals that of the least order, then by name; no number last.
 
         Args:
             value: Its objective; trials with None keep their order.
-            ended: When it ended, in seconds since the epoch.
+            order: As Trial.order.
         """
-        return (True,) if value is None else (False, -value if self.maximize else value, ended, name)
+        return (True,) if value is None else (False, -value if self.maximize else value, order, name)
 
     def __str__(self) -> str:
         return f"{self.direction} {self.metric} ({self.strategy})"

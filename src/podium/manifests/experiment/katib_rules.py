@@ -9,7 +9,7 @@ from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.fields import mapping
-from podium.manifests.labels import MAX_COST, MAX_TIME
+from podium.manifests.labels import DETERMINISTIC, MAX_COST, MAX_TIME
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
 from podium.metrics import is_share, number, parse_line
@@ -164,6 +164,13 @@ def budget_without_podium(experiment: Experiment) -> Iterator[Violation]:
         what = f"podium's own engine alone keeps within a budget ({', '.join(given)})"
         hint = "leave out --max-time and --max-cost where Katib runs it, and set maxTrialCount"
         yield Violation(what, "metadata.annotations", hint)
+
+
+@refused("warn", "What Katib suggests depends on which trials end first.")
+def deterministic_without_podium(experiment: Experiment) -> Iterator[Violation]:
+    if DETERMINISTIC in experiment.annotations:
+        what = f"podium's own engine alone gives the same trials each time ({DETERMINISTIC})"
+        yield Violation(what, "metadata.annotations", "leave the annotation out where Katib runs it")
 
 
 @refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")

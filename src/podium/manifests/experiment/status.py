@@ -31,8 +31,8 @@ class TrialSummary:
     value: float | None
     """The objective by its strategy; None unless it is a finite number."""
 
-    ended: float
-    """When it ended, in seconds since the epoch; infinity if it did not."""
+    order: float
+    """As Trial.order."""
 
     optimal: Mapping[str, Any]
     """What the Experiment's status says if it is the best."""
@@ -44,7 +44,7 @@ class TrialSummary:
             name=trial.name,
             phase=trial.state.phase,
             value=trial.value,
-            ended=trial.ended,
+            order=trial.order,
             optimal={
                 "bestTrialName": trial.name,
                 "parameterAssignments": trial.spec.get("parameterAssignments"),
@@ -132,7 +132,7 @@ def summarize(status: Status, trials: Iterable[TrialSummary], objective: Objecti
     if status["trials"] == 0:
         del status["trials"]
     measured = [trial for trial in known if trial.value is not None]
-    best = min(measured, key=lambda trial: objective.rank(trial.name, trial.value, trial.ended), default=None)
+    best = min(measured, key=lambda trial: objective.rank(trial.name, trial.value, trial.order), default=None)
     status["currentOptimalTrial"] = {"observation": {}} if best is None else dict(best.optimal)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from podium.manifests.experiment.experiment import Collector, Metrics, Objective, read_metrics
 from podium.manifests.fields import Attribute, mapping, objects, text, true
-from podium.manifests.labels import EXPERIMENT
+from podium.manifests.labels import EXPERIMENT, NUMBER
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
@@ -97,6 +97,12 @@ class Trial(Resource):
         return datetime.fromisoformat(self.completed).timestamp() if self.completed else math.inf
 
     @property
+    def order(self) -> float:
+        """The best of equal trials has the least: when it ended, or its number where that must not matter."""
+        number = self.labels.get(NUMBER, "")
+        return float(number) if number.isdigit() else self.ended
+
+    @property
     def seconds(self) -> float | None:
         """From start to end, or until now; None before the start."""
         if not self.started:
@@ -129,11 +135,11 @@ def read_assignments(assignments: Any) -> dict[str, str]:
 
 
 def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials, best first; of equals the one that ended first, then by name.
+    """Return the trials, best first; of equals that of the least order, then by name.
 
     Those without a number come last, in the order given.
     """
-    return sorted(trials, key=lambda trial: trial.objective.rank(trial.name, trial.value, trial.ended))
+    return sorted(trials, key=lambda trial: trial.objective.rank(trial.name, trial.value, trial.order))
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
