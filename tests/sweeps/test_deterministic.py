@@ -61,7 +61,7 @@ def test_workers_and_delays_change_neither_trials_nor_winner(tmp_path: Path) -> 
     assert values.count(min(values)) > 1, "there are equals, so that the order of their ends could decide"
 
 
-def test_a_sweep_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path) -> None:
+def test_a_stopped_sweep_goes_on_to_the_same_end(tmp_path: Path) -> None:
     with closing(podium.sweep(experiment(tmp_path, 4), cluster=tmp_path / "whole")) as sweep:
         expected = outcome(sweep)
     begun = podium.sweep(experiment(tmp_path, 4), cluster=tmp_path / "broken", wait=False)

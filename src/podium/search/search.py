@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.search.algorithm import PastTrial
+from podium.search.algorithm import Algorithm, PastTrial, Plan
 from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import column, decode, distribution, encode
 from podium.search.history import History
@@ -81,32 +81,46 @@ class Search:
         self._count = len(self._study.get_trials(deepcopy=False))
         self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
         self._by_hand = {trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")}
-        seed = settings.get("random_state")
-        # A resumed search must not draw its first points again.
-        draw = random.Random(None if seed is None else f"{seed}/{len(known)}")
-        if behind:
-            settings = {"random_state": 0, **settings}
-        self._plan = chosen.plan(space, settings, maximize) if chosen.plan else None
+        self._plan: Plan | None = None
         self._history: History | None = None
         warm = [trial for trial in known if "from" in trial.user_attrs]
-        make = partial(chosen.sampler, settings, warm) if chosen.sampler else None
-        if behind:
-            if make and not self._plan:
-                self._plan = Sampled(
-                    self._space, settings, maximize, distributions=self._distributions, earlier=warm,
-                    sampler=partial(_unbounded, make), keeps=chosen.history is None,
-                )  # fmt: skip
-            assert self._plan
-            self._plan = InOrder(self._plan, behind)
-        if self._plan:
-            with _quiet():
-                self._plan.recall(self._past(known) if begun is None or not behind else begun)
-        elif make:
-            with _quiet():
-                if chosen.history:
-                    self._history = History(self._study, chosen.history, self._distributions, draw, make)
-                else:
-                    self._study.sampler = make(draw.getrandbits(31), 0)
+        with _quiet():
+            if behind:
+                self._plan = self._in_order(chosen, space, {"random_state": 0, **settings}, warm, behind)
+                self._plan.recall(self._past(known) if begun is None else begun)
+            elif plan := chosen.plan(space, settings, maximize) if chosen.plan else None:
+                self._plan = plan
+                plan.recall(self._past(known))
+            elif chosen.sampler:
+                self._sample(chosen, partial(chosen.sampler, settings, warm), settings.get("random_state"), len(known))
+
+    def _in_order(
+        self,
+        chosen: Algorithm,
+        space: Sequence[Parameter],
+        settings: Mapping[str, Any],
+        warm: "Sequence[FrozenTrial]",
+        behind: int,
+    ) -> Plan:
+        """Return a plan whose points do not depend on which trial ends first."""
+        maximize = self._study.direction.name == "MAXIMIZE"
+        plan = chosen.plan(space, settings, maximize) if chosen.plan else None
+        if not plan:
+            assert chosen.sampler
+            make = partial(chosen.sampler, settings, warm)
+            plan = Sampled(self._space, settings, maximize, distributions=self._distributions, earlier=warm,
+                           sampler=lambda seed: make(seed, 0), keeps=chosen.history is None)  # fmt: skip
+        return InOrder(plan, behind)
+
+    def _sample(
+        self, chosen: Algorithm, make: "Callable[[int, int], BaseSampler]", seed: int | None, known: int
+    ) -> None:
+        # A resumed search must not draw its first points again.
+        draw = random.Random(None if seed is None else f"{seed}/{known}")
+        if chosen.history:
+            self._history = History(self._study, chosen.history, self._distributions, draw, make)
+        else:
+            self._study.sampler = make(draw.getrandbits(31), 0)
 
     def ask(self, trial: str) -> dict[str, str] | None:
         """Return values for a new trial, as text; None if the algorithm has no more, or none now."""
@@ -224,10 +238,6 @@ class Search:
                 user_attrs=attributes,
             )
         )
-
-
-def _unbounded(make: "Callable[[int, int], BaseSampler]", seed: int) -> "BaseSampler":
-    return make(seed, 0)
 
 
 @contextlib.contextmanager

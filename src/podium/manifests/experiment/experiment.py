@@ -120,7 +120,7 @@ class Objective(ManifestView):
 
         Args:
             value: Its objective; trials with None keep their order.
-            order: As Trial.order.
+            order: As order_of returns it.
         """
         return (True,) if value is None else (False, -value if self.maximize else value, order, name)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from podium.manifests.conditions import Conditions, timestamp
 from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment, Limits, Objective
-from podium.manifests.experiment.trial import Trial
+from podium.manifests.experiment.trial import Trial, order_of
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.workload import Workload
 
@@ -32,7 +32,7 @@ class TrialSummary:
     """The objective by its strategy; None unless it is a finite number."""
 
     order: float
-    """As Trial.order."""
+    """As order_of returns it."""
 
     optimal: Mapping[str, Any]
     """What the Experiment's status says if it is the best."""
@@ -44,7 +44,7 @@ class TrialSummary:
             name=trial.name,
             phase=trial.state.phase,
             value=trial.value,
-            order=trial.order,
+            order=order_of(trial),
             optimal={
                 "bestTrialName": trial.name,
                 "parameterAssignments": trial.spec.get("parameterAssignments"),

@@ -97,12 +97,6 @@ class Trial(Resource):
         return datetime.fromisoformat(self.completed).timestamp() if self.completed else math.inf
 
     @property
-    def order(self) -> float:
-        """The best of equal trials has the least: when it ended, or its number where that must not matter."""
-        number = self.labels.get(NUMBER, "")
-        return float(number) if number.isdigit() else self.ended
-
-    @property
     def seconds(self) -> float | None:
         """From start to end, or until now; None before the start."""
         if not self.started:
@@ -134,12 +128,18 @@ def read_assignments(assignments: Any) -> dict[str, str]:
     return {text(entry.get("name")): str(entry.get("value", "")) for entry in objects(assignments)}
 
 
+def order_of(trial: Trial) -> float:
+    """Return what is least for the best of equal trials: when it ended, or its number where that must not matter."""
+    number = trial.labels.get(NUMBER, "")
+    return float(number) if number.isdigit() else trial.ended
+
+
 def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials, best first; of equals that of the least order, then by name.
 
     Those without a number come last, in the order given.
     """
-    return sorted(trials, key=lambda trial: trial.objective.rank(trial.name, trial.value, trial.order))
+    return sorted(trials, key=lambda trial: trial.objective.rank(trial.name, trial.value, order_of(trial)))
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
