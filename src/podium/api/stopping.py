@@ -7,6 +7,7 @@ from typing import Any
 from podium.api.space import Dimension, Int, Value
 from podium.errors import InvalidInput, suggestion
 from podium.search.algorithms import MEDIAN_STOP, find
+from podium.search.auto import AUTO
 from podium.search.halving import ASHA
 
 STOPS = ("median", "asha")
@@ -92,7 +93,7 @@ def _median(algorithm: str, settings: Mapping[str, object], metric: str) -> Stop
 def _asha(
     algorithm: str, settings: Mapping[str, object], searched: Mapping[str, Dimension], fixed: Mapping[str, Value]
 ) -> Stopping:
-    if algorithm not in ("tpe", ASHA.name):  # tpe is the default
+    if algorithm not in (AUTO, ASHA.name):
         raise InvalidInput(f"asha is an algorithm itself, but {algorithm} is named too", "leave --algorithm out")
     name = str(settings.get("resource_name") or _length(searched, fixed))
     length = searched.get(name)

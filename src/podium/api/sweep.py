@@ -342,8 +342,9 @@ def sweep(
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
         detach: Whether to return at once and leave it to the cluster: to whatever runs Experiments there, else to a
             Job of its own.
-        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``, ``max_time``,
-            ``max_cost``, ``price``, ``deterministic``.
+        **changes: Other changes: ``algorithm`` (``"auto"``: podium's choice), ``seed``, ``goal``, ``image``,
+            ``workers``, ``resume_policy``, ``max_time``, ``max_cost``, ``price``,
+            ``deterministic``.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.
@@ -411,7 +412,7 @@ def begin(
             url = leave(cluster, experiment)
             cluster.close()
             return Sweep(ClusterSpec(url=url), experiment.name)
-        cluster.create(experiment)
+        created = cluster.create(experiment)
     except BaseException:
         cluster.close()
         raise
@@ -421,6 +422,9 @@ def begin(
         say(f"{said}, as in {known}")
     warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
     say(f"Experiment {experiment.name}{warm}, at {cluster.url}")
+    if choice := created.choice:
+        katib = f"; Katib itself would run {experiment.algorithm.name}" if cluster.outlives_client("Experiment") else ""
+        say(f"algorithm: {choice}{katib}")
     begun = Sweep(spec, experiment.name, cluster)
     begun.session.keep_open("Experiment", begun.name)
     return begun

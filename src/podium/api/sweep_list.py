@@ -68,7 +68,7 @@ def sweeps_on(cluster: Cluster) -> list[ListedSweep]:
 def _listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:
     began = experiment.started or datetime.fromisoformat(experiment.created)
     return ListedSweep(
-        name=experiment.name, algorithm=experiment.algorithm.name, state=experiment.state.phase.lower(), began=began,
+        name=experiment.name, algorithm=experiment.search.name, state=experiment.state.phase.lower(), began=began,
         seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()), trials=experiment.trial_count,
         metric=experiment.objective.metric, best=experiment.optimal_value, best_trial=experiment.optimal_trial,
     )  # fmt: skip

@@ -54,6 +54,7 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
     return SweepPage(
         table=_table(cluster, experiment, trials, best), cluster=cluster.url,
         goal=f"{experiment.objective.direction} {experiment.objective.metric}",
+        why=str(experiment.choice or ""),
         state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
         command=command_of(best, experiment.template.primary_container) if best else "",

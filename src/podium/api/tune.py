@@ -15,6 +15,8 @@ from podium.cluster import traits_of
 from podium.code.wrap import with_code
 from podium.errors import Failed, InvalidInput, require
 from podium.manifests.experiment import Experiment, best_trial, check
+from podium.manifests.experiment.auto import annotations as algorithm_annotations
+from podium.manifests.experiment.auto import katib_name
 from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
 from podium.manifests.experiment.deterministic import counted
@@ -25,6 +27,7 @@ from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT, less_is_better
 from podium.notebook import say
+from podium.search.auto import AUTO
 from podium.settings import Settings
 from podium.storage import absolute, local_path
 from podium.training.target import TRAINER_IMAGE
@@ -70,7 +73,7 @@ class TuneSettings:
     parallel: int = 2
     """Trials at a time; lowered to the number of trials."""
 
-    algorithm: str = "tpe"
+    algorithm: str = AUTO
     settings: Mapping[str, object] | None = None
     """algorithmSettings by name."""
 
@@ -121,7 +124,7 @@ def experiment_of(
             **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
         },
         "algorithm": {
-            "algorithmName": stops.algorithm,
+            "algorithmName": katib_name(stops.algorithm),
             "algorithmSettings": [{"name": key, "value": str(value)} for key, value in given.items()],
         },
         **stops.spec,
@@ -145,7 +148,8 @@ def experiment_of(
                               unbuffered=stops.reads_along),
         },
     }  # fmt: skip
-    metadata = {"name": name or slug(program.name), **present(annotations=dict(settings.annotations) or None)}
+    asked = {**settings.annotations, **algorithm_annotations(stops.algorithm)}
+    metadata = {"name": name or slug(program.name), **present(annotations=asked or None)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
     experiment = Experiment.parse(manifest)
     wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
@@ -189,7 +193,7 @@ def tune(
     metrics: Sequence[str] = (),
     trials: int = 20,
     parallel: int = 2,
-    algorithm: str = "tpe",
+    algorithm: str = AUTO,
     settings: Mapping[str, object] | None = None,
     stop: str | None = None,
     seed: int | None = None,
@@ -217,7 +221,8 @@ def tune(
         objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides.
         metrics: Other metrics to record.
         parallel: How many at a time.
-        algorithm: ``tpe``, ``random``, ``grid``, ``cmaes``, ``sobol`` … as Katib calls them.
+        algorithm: ``auto``, podium's choice by the space and the number of trials; or ``tpe``, ``random``, ``grid``,
+            ``cmaes``, ``sobol`` … as Katib calls them.
         settings: Settings of the algorithm.
         stop: How trials that get nowhere are kept short. ``median`` stops one that is worse than the others after three
             lines of the objective, so the program prints one for each epoch, a function by ``podium.report``; ``asha``

@@ -53,6 +53,7 @@ _OPTIONS = [
     click.option("--pool", type=int, help="Pods of a cluster that run the trials one after another."),
     click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
     click.option("--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."),
+    click.option("--algorithm", metavar="NAME", help="Search algorithm (spec.algorithm); auto: podium's choice."),
     click.option("--seed", type=int, help="Seed of the search algorithm (random_state)."),
     click.option(
         "--resume-policy",
@@ -248,6 +249,8 @@ def show_status(sweep: "Sweep", as_json: bool) -> None:
         return
     counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
     echo(f"{sweep.name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
+    if experiment.choice:
+        echo(f"algorithm: {experiment.choice}")
     if summary["message"]:
         echo(summary["message"])
     for trial in waiting:

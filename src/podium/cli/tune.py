@@ -24,6 +24,7 @@ from podium.cli.options import (
 from podium.documents import write_file
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.search.algorithms import ALGORITHMS
+from podium.search.auto import AUTO
 from podium.terminal import echo
 from podium.text import relative
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from podium.api.tune import Plan, TuneSettings
     from podium.notify import Notice
 
-SIMPLE = ", ".join(name for name, algorithm in ALGORITHMS.items() if not algorithm.required)
+SIMPLE = ", ".join([AUTO, *(name for name, algorithm in ALGORITHMS.items() if not algorithm.required)])
 
 
 @click.command(cls=WithCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
@@ -42,7 +43,7 @@ SIMPLE = ", ".join(name for name, algorithm in ALGORITHMS.items() if not algorit
 @click.option("--parallel", default=2, show_default=True, help="How many at a time.")
 @click.option("--objective", default="accuracy", show_default=True, help="Metric: NAME, min:NAME or max:NAME.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
-@click.option("--algorithm", default="tpe", show_default=True, help=f"{SIMPLE}.")
+@click.option("--algorithm", default=AUTO, show_default=True, help=f"{SIMPLE}.")
 @click.option("--stop", type=click.Choice(["median", "asha"]), help="Keep trials short that get nowhere.")
 @click.option("--seed", type=int, help="Seed of the algorithm.")
 @pairs_option("--param", "params", metavar="NAME=SPACE", example="seed=1..5", help="A flag that podium tune has too.")

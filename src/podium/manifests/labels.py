@@ -102,6 +102,12 @@ POOL = "podium.dev/pool"
 POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""
 
+ALGORITHM = "podium.dev/algorithm"
+"""Annotation of an Experiment: the algorithm that podium runs in place of Katib's, or ``auto``, podium's choice."""
+
+ALGORITHM_REASON = "podium.dev/algorithm-reason"
+"""Annotation of an Experiment: why podium chose its algorithm."""
+
 MAX_TIME = "podium.dev/max-time"
 """Annotation of an Experiment: how long its trials may take, ``90m``."""
 

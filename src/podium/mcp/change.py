@@ -30,7 +30,7 @@ class Change:
 
     def tune(
         self, program: list[str], space: dict[str, Any], objective: str = "accuracy", trials: int = 20,
-        parallel: int = 2, algorithm: str = "tpe", name: str = "", data: str = "",
+        parallel: int = 2, algorithm: str = "auto", name: str = "", data: str = "",
     ) -> Answer:  # fmt: skip
         """Begin a sweep over the flags of a script or command. This changes something: it runs that program many times.
 

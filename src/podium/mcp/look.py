@@ -87,7 +87,7 @@ class Look:
             experiment, trials = opened.experiment, leaderboard(opened.results)
             return {
                 "sweep": opened.name, "state": opened.status.lower(), "message": experiment.state.message,
-                "algorithm": experiment.algorithm.name, "objective": str(experiment.objective),
+                "algorithm": experiment.search.name, "objective": str(experiment.objective),
                 "counts": {phase.lower(): len(names) for phase, names in experiment.trials.items()},
                 "trials": [_trial(trial, measured(trial, experiment)) for trial in trials[:best]],
                 "not_shown": max(0, len(trials) - best),

@@ -51,6 +51,9 @@ class SweepPage:
     cluster: str
     """URL."""
 
+    why: str = ""
+    """Why podium chose the algorithm, if it did."""
+
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics of the best trial."""
 

@@ -157,8 +157,8 @@ class ExperimentController:
         trials = self._records.trials()
         self._search = Search(
             self.experiment.space,
-            self.experiment.algorithm.name,
-            self.experiment.algorithm.settings,
+            self.experiment.search.name,
+            self.experiment.search.settings,
             maximize=self.experiment.objective.maximize,
             directory=self._records.directory,
             name=self.name,

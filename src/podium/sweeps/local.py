@@ -8,6 +8,7 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import is_resumable
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import InvalidInput
+from podium.manifests.experiment.auto import settled
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import pool_size
 from podium.manifests.names import random_suffix
@@ -48,8 +49,9 @@ class LocalSweeps(LocalCluster):
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         if not isinstance(resource, Experiment):
             return super()._store(resource)
-        supervisor = self.supervisor(resource)  # which checks the Experiment; nothing is stored if that fails
-        return replace(resource, manifest=self.store.create(resource.manifest)), supervisor
+        chosen = settled(resource) if self.traits.shares_files else resource
+        supervisor = self.supervisor(chosen)  # which checks the Experiment; nothing is stored if that fails
+        return replace(resource, manifest=self.store.create(chosen.manifest)), supervisor
 
     def supervisor(self, experiment: Experiment) -> Supervisor:
         """Return what runs an Experiment.

@@ -276,7 +276,7 @@ class TrialTable:
         numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
         objective = experiment.objective
         return cls(
-            experiment=experiment.name, algorithm=experiment.algorithm.name,
+            experiment=experiment.name, algorithm=experiment.search.name,
             objective=_Objective(metric=objective.metric, maximize=objective.maximize),
             parameters=[parse(_Parameter, entry, "parameters") for entry in experiment.spec.get("parameters") or []],
             best=best, note=note,

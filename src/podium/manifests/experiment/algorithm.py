@@ -28,6 +28,12 @@ class AlgorithmSpec(ManifestView):
         read = {name: known[name].read(value) for name, value in self.given if name in known}
         return {name: value for name, value in read.items() if value is not None}
 
+    def instead(self, name: str) -> "AlgorithmSpec":
+        """Return another algorithm with those of the settings that it knows."""
+        known = find(name).settings
+        kept = [{"name": setting, "value": value} for setting, value in self.given if setting in known]
+        return AlgorithmSpec(manifest={"algorithmName": name, "algorithmSettings": kept})
+
 
 def _name_and_value(setting: Mapping[str, Any]) -> tuple[str, str]:
     return text(setting.get("name")), text(setting.get("value"))

@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any, TypedDict, Unpack
 
 from podium.errors import InvalidInput, require
+from podium.manifests.experiment.auto import annotations as algorithm_annotations
+from podium.manifests.experiment.auto import katib_name
 from podium.manifests.experiment.budget import annotations as budget_annotations
 from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.experiment import Experiment
@@ -13,7 +15,7 @@ from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
 from podium.manifests.fields import present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
-from podium.manifests.labels import POOL
+from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, POOL
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
@@ -39,6 +41,9 @@ class Changes(TypedDict, total=False):
 
     goal: float | None
     """spec.objective.goal"""
+
+    algorithm: str | None
+    """spec.algorithm, or ``auto`` for podium's choice; settings that it does not know go."""
 
     seed: int | None
     """``random_state`` of the algorithm."""
@@ -117,6 +122,8 @@ def customize(
         merge(manifest, ("metadata",), identity)
         pool = present(**{POOL: None if changes.get("pool") is None else str(changes["pool"])})
         same = counted(changes.get("deterministic"))
+        if algorithm := changes.get("algorithm"):
+            _set_algorithm(manifest, experiment, algorithm)
         budget = budget_annotations(changes.get("max_time"), changes.get("max_cost"), changes.get("price"))
         for field, values in (
             ("annotations", {**(annotations or {}), **pool, **budget, **same}),
@@ -207,6 +214,12 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
     if seed is not None:
         merge(spec, ("algorithm",), {})
         _set_setting(spec["algorithm"], "random_state", str(seed))
+
+
+def _set_algorithm(manifest: dict[str, Any], experiment: Experiment, name: str) -> None:
+    manifest["spec"]["algorithm"] = dict(experiment.algorithm.instead(katib_name(name)).manifest)
+    kept = {key: value for key, value in experiment.annotations.items() if key not in (ALGORITHM, ALGORITHM_REASON)}
+    manifest["metadata"]["annotations"] = {**kept, **algorithm_annotations(name)}
 
 
 def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:

@@ -29,12 +29,13 @@ from podium.manifests.fields import (
 )
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import WARM_START
+from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, WARM_START
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics import objective_value
+from podium.search.auto import AUTO, Choice, choose
 
 SHAPE = Rules[Mapping[str, Any]]()
 
@@ -304,6 +305,20 @@ class Experiment(Resource):
     """Parameters that break a rule are left out."""
 
     algorithm = Attribute("spec.algorithm", AlgorithmSpec.parse)
+    """Katib's."""
+
+    @property
+    def choice(self) -> Choice | None:
+        """What podium chose in place of Katib's algorithm, or would choose; None unless the annotation asks for it."""
+        named = self.annotations.get(ALGORITHM)
+        if named == AUTO:
+            return choose(self.space, self.limits.max_trials, self.limits.parallel, modeled=False)
+        return Choice(named, self.annotations.get(ALGORITHM_REASON, "")) if named else None
+
+    @property
+    def search(self) -> AlgorithmSpec:
+        """What podium searches with."""
+        return self.algorithm.instead(self.choice.algorithm) if self.choice else self.algorithm
 
     @cached_property
     def early_stopping(self) -> AlgorithmSpec | None:
@@ -436,7 +451,7 @@ class Experiment(Resource):
             "state": self.state.phase,
             "message": self.state.message,
             "trials": self.trial_count,
-            "algorithm": self.algorithm.name,
+            "algorithm": self.search.name,
             "created": self.created,
         }
 

@@ -17,10 +17,12 @@ from podium.manifests.experiment.template import fill, meta_key, meta_value
 from podium.manifests.experiment.webhook_rules import bad_patterns
 from podium.manifests.fields import mapping, numbered, text
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
+from podium.manifests.labels import ALGORITHM
 from podium.manifests.rules import PODIUM, Look, Rule, Rules, Violation, broken, one_of, shorten, unsupported
 from podium.manifests.trainjob import NODE
 from podium.search.algorithm import Algorithm, Setting
 from podium.search.algorithms import ALGORITHMS
+from podium.search.auto import AUTO, CHOICES
 from podium.search.space import count_points, first_values
 
 OTHER_SWEEPS = Rules[Experiment]()
@@ -237,6 +239,13 @@ def collectors(experiment: Experiment) -> Iterator[Violation]:
 @stuck
 def patterns(experiment: Experiment) -> Iterator[Violation]:
     return bad_patterns(experiment)
+
+
+@stuck
+def choice(experiment: Experiment) -> Iterator[Violation]:
+    if ALGORITHM in experiment.annotations:
+        path = f"metadata.annotations[{ALGORITHM}]"
+        yield from one_of(path, experiment.annotations[ALGORITHM], (AUTO, *CHOICES))
 
 
 @stuck_search

@@ -1,0 +1,47 @@
+"""The algorithm that podium chooses where the user leaves it to podium; `benchmarks/search.py` has the figures."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE
+from podium.search.space import Parameter, count_points
+from podium.search.unguided import GRID, SOBOL
+
+AUTO = "auto"
+
+NEAREST = MULTIVARIATE_TPE.name
+"""What Katib runs in place of the choice: it takes any space, and needs no setting."""
+
+MODELED = 200
+"""Trials up to which a Gaussian process is chosen: beyond, a suggestion takes it seconds."""
+
+CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE))
+
+
+class Choice(NamedTuple):
+    """An algorithm, and why."""
+
+    algorithm: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.algorithm}, chosen by {AUTO}: {self.reason}"
+
+
+def choose(space: Sequence[Parameter], trials: int | None, parallel: int, *, modeled: bool) -> Choice:
+    """Return the algorithm for a search; it follows from the arguments alone.
+
+    Args:
+        trials: How many there are at most; None: no end.
+        parallel: How many at a time.
+        modeled: Whether a Gaussian process can be had.
+    """
+    countable = all(parameter.step or not parameter.numeric for parameter in space)
+    if trials and countable and (points := count_points(space)) <= trials:
+        return Choice(GRID.name, f"the space has {points} points, all of which fit into {trials} trials")
+    if trials and trials <= parallel:
+        return Choice(SOBOL.name, f"all {trials} trials run at once and cannot learn from each other")
+    if modeled and trials and trials <= MODELED:
+        return Choice(BAYESIAN_OPTIMIZATION.name, f"a Gaussian process finds most in up to {MODELED} trials")
+    why = f"cheap with more than {MODELED} trials" if modeled else "no Gaussian process without torch"
+    return Choice(MULTIVARIATE_TPE.name, why)
