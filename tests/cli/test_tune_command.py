@@ -142,12 +142,13 @@ def test_asha_is_an_option(podium: Callable[..., Any]) -> None:
 
 
 def test_a_budget_ends_the_sweep(podium: Callable[..., Any], tmp_path: Path) -> None:
-    said = podium("tune train.py --lr 0..1 --trials 300 --max-time 5s --max-cost 9 --price 3600 --save sweep.yaml")
+    said = podium("tune train.py --lr 0.0..1.0 --trials 300 --max-time 5s --max-cost 9 --price 3600 --save sweep.yaml")
     assert "forecast: about " in said.err
     assert "no other trial fits into its budget. Budget used: " in said.err
     assert "train with them: python train.py --lr=" in said.out
     saved = Experiment.load(str(tmp_path / "sweep.yaml"))
     assert saved.annotations == {
+        "podium.dev/algorithm": "auto",
         "podium.dev/max-time": "5s",
         "podium.dev/max-cost": "9.0",
         "podium.dev/price-per-pod-hour": "3600.0",

@@ -114,13 +114,12 @@ def experiment_of(
     Raises:
         BrokenRules: A value breaks a rule.
     """
-    goal, limits = settings.goal, {"maxTrialCount": settings.trials}
+    goal = settings.goal
     stops = stops or Stopping(algorithm=settings.algorithm, settings=settings.settings or {})
-    given = {**stops.settings, **({} if settings.seed is None else {"random_state": settings.seed})}
+    given = {**stops.settings, **present(random_state=settings.seed)}
     spec = {
         "objective": {
-            "type": "maximize" if goal.maximize else "minimize",
-            "objectiveMetricName": goal.metric,
+            "type": "maximize" if goal.maximize else "minimize", "objectiveMetricName": goal.metric,
             **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
         },
         "algorithm": {
@@ -128,7 +127,7 @@ def experiment_of(
             "algorithmSettings": [{"name": key, "value": str(value)} for key, value in given.items()],
         },
         **stops.spec,
-        **limits,
+        "maxTrialCount": settings.trials,
         "parallelTrialCount": min(settings.parallel, settings.trials),
         "maxFailedTrialCount": min(settings.trials, max(3, settings.trials // 4)),
         "resumePolicy": "LongRunning",
@@ -151,8 +150,7 @@ def experiment_of(
     asked = {**settings.annotations, **algorithm_annotations(stops.algorithm)}
     metadata = {"name": name or slug(program.name), **present(annotations=asked or None)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
-    experiment = Experiment.parse(manifest)
-    wrapped = with_code(experiment, program.code.uri if program.code else "", container=CONTAINER)
+    wrapped = with_code(Experiment.parse(manifest), program.code.uri if program.code else "", container=CONTAINER)
     return check(placed(wrapped, settings.pods))
 
 
