@@ -8,9 +8,9 @@ What is not installed has no rows. Each search is done twice: one trial after th
 simulated clock, each of which takes the next point when its trial ends; suggestions cost no time on that clock.
 Regret is the distance of the best trial so far to the optimum, as a share of that of a random point (the median of
 2,000): 1 is chance, 0 the optimum. Where eight workers search, the time is counted in trials: that in which they would
-do so many random points. Finished searches are kept in `--file` and not
-done again, and `auto` is the algorithm that it chooses. Tables: median and quartiles of the regret over the seeds, and
-the mean rank over the problems by the median, ties sharing the mean of their places.
+do so many random points. Finished searches are kept in `--file` and not done again; `auto` is the algorithm that it
+chooses. Tables: median and quartiles of the regret over the seeds, and the mean rank over the problems by the median,
+where equals share the mean of their places.
 """
 
 import argparse
@@ -25,12 +25,11 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from machine import describe
 from search_scale import doubles, hartmann6, mixed, mixed_space
@@ -51,64 +50,42 @@ CHANCE = 2000
 PODIUM = (AUTO, "random", "sobol", "cmaes", "tpe", "multivariate-tpe", "bayesianoptimization")
 
 
-class Outcome(NamedTuple):
-    """What comes of a trial."""
-
-    regret: float
-    """Its distance to the optimum, which the search is told."""
-
-    seconds: float
-
-
-@dataclass(frozen=True, kw_only=True)
-class Problem:
+class Problem(NamedTuple):
     """Something to minimize."""
 
     space: list[Parameter]
-    evaluate: Callable[[Point, random.Random], Outcome]
-
-    def chance(self) -> tuple[float, float]:
-        """Return the median regret and the mean duration of random points."""
-        draw = random.Random(0)
-        outcomes = [self.evaluate({p.name: at(p, draw.random()) for p in self.space}, draw) for _ in range(CHANCE)]
-        return statistics.median(one.regret for one in outcomes), statistics.fmean(one.seconds for one in outcomes)
-
-
-def scaled(low: float, high: float, function: Callable[[list[float]], float], count: int) -> Problem:
-    """Return the problem of a function over a cube, whose minimum is 0; a trial takes a while that chance decides."""
-    spaces = [parameter(f"x{place}", low, high) for place in range(count)]
-    return of_function(lambda point: function([float(value) for value in point.values()]), spaces)
+    evaluate: Callable[[Point, random.Random], tuple[float, float]]
+    """Returns a trial's distance to the optimum, which the search is told, and its duration."""
 
 
 def of_function(value: Callable[[Point], float], space: list[Parameter]) -> Problem:
-    """Return the problem of a function whose minimum is 0."""
-
-    def evaluate(point: Point, draw: random.Random) -> Outcome:
-        return Outcome(value(point), draw.lognormvariate(0.0, 0.5))
-
-    return Problem(space=space, evaluate=evaluate)
+    """Return the problem of a function whose minimum is 0; a trial takes a while that chance decides."""
+    return Problem(space, lambda point, draw: (value(point), draw.lognormvariate(0.0, 0.5)))
 
 
-def ackley(x: list[float]) -> float:
+def cube(low: float, high: float, count: int) -> list[Parameter]:
+    """Return a space of so many numbers."""
+    return [parameter(f"x{place}", low, high) for place in range(count)]
+
+
+def ackley(point: Point) -> float:
     """Return Ackley's function (1987)."""
+    x = [float(value) for value in point.values()]
     squares, waves = sum(v * v for v in x) / len(x), sum(math.cos(2 * math.pi * v) for v in x) / len(x)
     return -20 * math.exp(-0.2 * math.sqrt(squares)) - math.exp(waves) + 20 + math.e
 
 
-def rosenbrock(x: list[float]) -> float:
+def rosenbrock(point: Point) -> float:
     """Return Rosenbrock's function (1960)."""
+    x = [float(value) for value in point.values()]
     return sum(100 * (after - v * v) ** 2 + (1 - v) ** 2 for v, after in pairwise(x))
 
 
-def branin() -> Problem:
+def branin(point: Point) -> float:
     """Return the function of Branin (1972), above its minimum."""
-
-    def value(point: Point) -> float:
-        x, y = float(point["x"]), float(point["y"])
-        a = y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6
-        return max(a * a + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10 - 0.39788735772973816, 0.0)
-
-    return of_function(value, [parameter("x", -5, 10), parameter("y", 0, 15)])
+    x, y = (float(value) for value in point.values())
+    a = y - 5.1 / (4 * math.pi**2) * x * x + 5 / math.pi * x - 6
+    return max(a * a + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10 - 0.39788735772973816, 0.0)
 
 
 def parameter(name: str, low: float, high: float, *, kind: str = "double", log: bool = False) -> Parameter:
@@ -143,11 +120,11 @@ def table(folder: str, name: str, metric: str, axes: Mapping[str, tuple[str, Seq
             log = values[0] > 0 and values[-1] / values[0] >= 10
             space.append(parameter(axis, values[0], values[-1], kind=kind, log=log))
 
-    def evaluate(point: Point, draw: random.Random) -> Outcome:
+    def evaluate(point: Point, draw: random.Random) -> tuple[float, float]:
         key = "".join(str(nearest(one, axes[one.name][1], point[one.name])) for one in space)
-        return Outcome(means[key] - best, statistics.fmean(rows[key]["train_time"]))
+        return means[key] - best, statistics.fmean(rows[key]["train_time"])
 
-    return Problem(space=space, evaluate=evaluate)
+    return Problem(space, evaluate)
 
 
 def nearest(parameter: Parameter, values: Sequence[Any], text: str) -> int:
@@ -164,153 +141,111 @@ def data_folder() -> Path:
     return Path(found.origin if found and found.origin else "nowhere").parent / "datasets"
 
 
-SIZES = (16, 25, 40, 64, 101, 161, 256, 406, 645, 1024)
-HPOBENCH = {  # Eggensperger et al. 2021: an MLP on eight data sets of OpenML
+HPOBENCH = {
     "alpha": ("double", [10 ** (-8 + 8 * step / 9) for step in range(10)]),
     "batch_size": ("int", [4, 6, 10, 16, 25, 40, 64, 101, 161, 256]),
     "depth": ("int", [1, 2, 3]),
     "learning_rate_init": ("double", [10 ** (-5 + 5 * step / 9) for step in range(10)]),
-    "width": ("int", SIZES),
+    "width": ("int", [16, 25, 40, 64, 101, 161, 256, 406, 645, 1024]),
 }
-HPOLIB = {  # Klein and Hutter 2019: a regression of two layers
-    "activation_fn_1": ("categorical", ["relu", "tanh"]),
-    "activation_fn_2": ("categorical", ["relu", "tanh"]),
+UNITS = ("int", [16, 32, 64, 128, 256, 512])
+HPOLIB = {
+    **{f"activation_fn_{layer}": ("categorical", ["relu", "tanh"]) for layer in (1, 2)},
     "batch_size": ("int", [8, 16, 32, 64]),
-    "dropout_1": ("double", [0.0, 0.3, 0.6]),
-    "dropout_2": ("double", [0.0, 0.3, 0.6]),
+    **{f"dropout_{layer}": ("double", [0.0, 0.3, 0.6]) for layer in (1, 2)},
     "init_lr": ("double", [5e-4, 1e-3, 5e-3, 1e-2, 5e-2, 1e-1]),
     "lr_schedule": ("categorical", ["cosine", "const"]),
-    "n_units_1": ("int", [16, 32, 64, 128, 256, 512]),
-    "n_units_2": ("int", [16, 32, 64, 128, 256, 512]),
+    **{f"n_units_{layer}": UNITS for layer in (1, 2)},
 }
 OPERATIONS = ["none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"]
-NASBENCH = {f"Op{place}": ("categorical", OPERATIONS) for place in range(6)}  # Dong and Yang 2020
+NASBENCH = {f"Op{place}": ("categorical", OPERATIONS) for place in range(6)}
 
 FUNCTIONS: dict[str, Callable[[], Problem]] = {  # bounds as in Hedar's collection of test functions
     "hartmann6": lambda: of_function(hartmann6, doubles(6)),
-    "ackley10": lambda: scaled(-15, 30, ackley, 10),  # whose middle is not the optimum
-    "branin": branin,
-    "rosenbrock4": lambda: scaled(-5, 10, rosenbrock, 4),
+    "ackley10": lambda: of_function(ackley, cube(-15, 30, 10)),  # whose middle is not the optimum
+    "branin": lambda: of_function(branin, [parameter("x", -5, 10), parameter("y", 0, 15)]),
+    "rosenbrock4": lambda: of_function(rosenbrock, cube(-5, 10, 4)),
     "mixed": lambda: of_function(mixed, mixed_space()),
 }
 TABLES: dict[str, Callable[[], Problem]] = {
-    **{
-        name: lambda name=name: table("hpobench", name, "val_acc", HPOBENCH, -1)  # type: ignore[misc]
-        for name in ("car", "vehicle")
-    },
-    **{
-        name: lambda name=name: table("hpolib", name, "val_loss", HPOLIB, 1)  # type: ignore[misc]
-        for name in ("naval_propulsion", "protein_structure")
-    },
-    **{
-        name: lambda name=name: table("nasbench201", name, "val_acc", NASBENCH, -1)  # type: ignore[misc]
-        for name in ("cifar10",)
-    },
+    name: partial(table, folder, name, metric, axes, sign)
+    for folder, metric, axes, sign, names in (
+        ("hpobench", "val_acc", HPOBENCH, -1, ("car", "vehicle")),  # Eggensperger et al. 2021
+        ("hpolib", "val_loss", HPOLIB, 1, ("naval_propulsion", "protein_structure")),  # Klein and Hutter 2019
+        ("nasbench201", "val_acc", NASBENCH, -1, ("cifar10",)),  # Dong and Yang 2020
+    )
+    for name in names
 }
 CHOSEN_ON = ("hartmann6", "rosenbrock4", "mixed", "car", "naval_propulsion", "cifar10")
 """Problems on which the rule of auto was chosen; the others are held out."""
 
 
-class Searcher(Protocol):
-    """What is compared: it gives points, and learns what became of them in the order in which trials end."""
-
-    def ask(self, number: int) -> Point:
-        """Return a point."""
-
-    def tell(self, number: int, value: float) -> None:
-        """Learn the value of a point; less is better."""
+Searcher = tuple[Callable[[int], Point], Callable[[int, float], Any]]
+"""Gives the point of a trial, and learns its regret; trials are told in the order in which they end."""
 
 
-class Podium:
-    """podium's own algorithms, as its engine calls them."""
-
-    def __init__(self, algorithm: str, space: list[Parameter], seed: int, directory: str) -> None:
-        settings = {"random_state": seed}
-        self.search = Search(space, algorithm, settings, maximize=False, directory=Path(directory), name="study")
-
-    def ask(self, number: int) -> Point:
-        """Return a point."""
-        return self.search.ask(f"t{number}") or {}
-
-    def tell(self, number: int, value: float) -> None:
-        """Learn the value of a point."""
-        self.search.tell(f"t{number}", value)
+def podium(algorithm: str, space: list[Parameter], seed: int, directory: str) -> Searcher:
+    """Return an algorithm of podium's, as its engine calls it."""
+    settings = {"random_state": seed}
+    search = Search(space, algorithm, settings, maximize=False, directory=Path(directory), name="study")
+    return lambda number: search.ask(f"t{number}") or {}, lambda number, value: search.tell(f"t{number}", value)
 
 
-class OptunaDefault:
-    """The sampler that a study of Optuna has if nobody chooses one."""
+def optuna(space: list[Parameter], seed: int) -> Searcher:
+    """Return the sampler that a study of Optuna has if nobody chooses one."""
+    import optuna
 
-    def __init__(self, space: list[Parameter], seed: int) -> None:
-        import optuna
-
-        optuna.logging.set_verbosity(optuna.logging.ERROR)
-        default = type(optuna.create_study().sampler)
-        self.study = optuna.create_study(sampler=default(seed=seed))
-        self.distributions = {parameter.name: distribution(parameter) for parameter in space}
-
-    def ask(self, number: int) -> Point:
-        """Return a point."""
-        return {name: str(value) for name, value in self.study.ask(self.distributions).params.items()}
-
-    def tell(self, number: int, value: float) -> None:
-        """Learn the value of a point."""
-        self.study.tell(number, value)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    study = optuna.create_study(sampler=type(optuna.create_study().sampler)(seed=seed))
+    kinds = {parameter.name: distribution(parameter) for parameter in space}
+    return lambda _: {name: str(value) for name, value in study.ask(kinds).params.items()}, study.tell
 
 
-class Hyperopt:
-    """hyperopt's TPE, with the trials that run in its records."""
+def hyperopt(space: list[Parameter], seed: int) -> Searcher:
+    """Return hyperopt's TPE; trials that run are in its records."""
+    import hyperopt
+    from hyperopt import hp
 
-    def __init__(self, space: list[Parameter], seed: int) -> None:
-        import hyperopt
-
-        self.hyperopt, self.space, self.draw = hyperopt, space, random.Random(seed)
-        self.trials = hyperopt.Trials()
-        self.domain = hyperopt.base.Domain(lambda values: 0.0, {one.name: self.expression(one) for one in space})
-
-    def expression(self, one: Parameter) -> Any:
-        """Return a parameter in hyperopt's words."""
-        hp, log = self.hyperopt.hp, one.distribution in LOG
+    def expression(one: Parameter) -> Any:
         if not one.numeric:
             return hp.choice(one.name, list(one.choices))
+        log = one.distribution in LOG
         low, high = (math.log(end) if log else end for end in (one.low, one.high))
         if one.kind == "int":
             return hp.qloguniform(one.name, low, high, 1) if log else hp.quniform(one.name, low, high, 1)
         return hp.loguniform(one.name, low, high) if log else hp.uniform(one.name, low, high)
 
-    def ask(self, number: int) -> Point:
-        """Return a point."""
-        ids = self.trials.new_trial_ids(1)
-        documents = self.hyperopt.tpe.suggest(ids, self.domain, self.trials, self.draw.getrandbits(31))
-        documents[0]["state"] = self.hyperopt.JOB_STATE_RUNNING
-        self.trials.insert_trial_docs(documents)
-        self.trials.refresh()
-        values = {name: found[0] for name, found in documents[0]["misc"]["vals"].items()}
-        return {
-            one.name: one.text(values[one.name]) if one.numeric else one.choices[values[one.name]] for one in self.space
-        }
+    draw, trials = random.Random(seed), hyperopt.Trials()
+    domain = hyperopt.base.Domain(lambda values: 0.0, {one.name: expression(one) for one in space})
+    documents = []
 
-    def tell(self, number: int, value: float) -> None:
-        """Learn the value of a point."""
-        document = next(one for one in self.trials._dynamic_trials if one["tid"] == number)
-        document["state"] = self.hyperopt.JOB_STATE_DONE
-        document["result"] = {"loss": value, "status": self.hyperopt.STATUS_OK}
-        self.trials.refresh()
+    def ask(number: int) -> Point:
+        (document,) = hyperopt.tpe.suggest(trials.new_trial_ids(1), domain, trials, draw.getrandbits(31))
+        document["state"] = hyperopt.JOB_STATE_RUNNING
+        trials.insert_trial_docs([document])
+        trials.refresh()
+        documents.append(next(kept for kept in trials._dynamic_trials if kept["tid"] == document["tid"]))
+        values = {name: found[0] for name, found in document["misc"]["vals"].items()}
+        return {one.name: one.text(values[one.name]) if one.numeric else one.choices[values[one.name]] for one in space}
+
+    def tell(number: int, value: float) -> None:
+        result = {"loss": value, "status": hyperopt.STATUS_OK}
+        documents[number] |= {"state": hyperopt.JOB_STATE_DONE, "result": result}
+        trials.refresh()
+
+    return ask, tell
 
 
-def searcher(algorithm: str, space: list[Parameter], seed: int, directory: str) -> Searcher:
-    """Return a searcher by its name."""
-    if algorithm == "optuna":
-        return OptunaDefault(space, seed)
-    if algorithm == "hyperopt":
-        return Hyperopt(space, seed)
-    return Podium(algorithm, space, seed, directory)
+RIVALS = {"optuna": optuna, "hyperopt": hyperopt}
 
 
 @cache
 def problem_of(name: str) -> tuple[Problem, float, float]:
-    """Return a problem with the regret and the duration of chance."""
-    problem = {**FUNCTIONS, **TABLES}[name]()
-    return problem, *problem.chance()
+    """Return a problem, and the median regret and the mean duration of random points."""
+    problem, draw = {**FUNCTIONS, **TABLES}[name](), random.Random(0)
+    points = ({one.name: at(one, draw.random()) for one in problem.space} for _ in range(CHANCE))
+    regrets, seconds = zip(*(problem.evaluate(point, draw) for point in points), strict=True)
+    return problem, statistics.median(regrets), statistics.fmean(seconds)
 
 
 class Run(NamedTuple):
@@ -330,20 +265,21 @@ def search(run: Run) -> dict[str, Any]:
     """
     problem, chance, mean = problem_of(run.problem)
     draw, began = random.Random(f"{run.problem}/{run.seed}"), time.process_time()
-    running: list[tuple[float, int, Outcome]] = []
+    running: list[tuple[float, int, float]] = []
     ends, best, now, begun = list[tuple[float, float]](), math.inf, 0.0, 0
     with tempfile.TemporaryDirectory() as directory:
-        asked = searcher(run.algorithm, problem.space, run.seed, directory)
+        rival, given = RIVALS.get(run.algorithm), (problem.space, run.seed)
+        ask, tell = rival(*given) if rival else podium(run.algorithm, *given, directory)
         while True:
             while len(running) < run.workers and begun < run.trials:
-                outcome = problem.evaluate(asked.ask(begun), random.Random(f"{draw.getrandbits(32)}"))
-                heapq.heappush(running, (now + outcome.seconds, begun, outcome))
+                regret, seconds = problem.evaluate(ask(begun), random.Random(f"{draw.getrandbits(32)}"))
+                heapq.heappush(running, (now + seconds, begun, regret))
                 begun += 1
             if not running:
                 break
-            now, number, outcome = heapq.heappop(running)
-            asked.tell(number, outcome.regret)
-            best = min(best, outcome.regret / chance)
+            now, number, regret = heapq.heappop(running)
+            tell(number, regret)
+            best = min(best, regret / chance)
             ends.append((now, best))
     after = {}
     for count in (count for count in AFTER if count <= run.trials):
@@ -368,14 +304,6 @@ def search_all(runs: Sequence[Run], file: Path, jobs: int) -> dict[Run, dict[str
     return done
 
 
-def resolved(run: Run) -> Run:
-    """Return the search that auto does, which is one of another name."""
-    if run.algorithm != AUTO:
-        return run
-    space = problem_of(run.problem)[0].space
-    return run._replace(algorithm=choose(space, run.trials, run.workers, modeled=True).algorithm)
-
-
 Regrets = dict[tuple[str, str], list[float]]
 """By problem and algorithm, over the seeds."""
 
@@ -384,46 +312,33 @@ def print_regret(regrets: Regrets, problems: Sequence[str], algorithms: Sequence
     """Print median and quartiles, a row for each problem."""
     print(f"| problem | {' | '.join(algorithms)} |\n|---|{'---|' * len(algorithms)}")
     for problem in problems:
-        cells = []
-        for algorithm in algorithms:
-            low, middle, high = quartiles(regrets[problem, algorithm])
-            cells.append(f"{middle:.3g} ({low:.2g}–{high:.2g})")
-        print(f"| {problem} | {' | '.join(cells)} |")
-
-
-def quartiles(values: Sequence[float]) -> Sequence[float]:
-    """Return the lower quartile, the median and the upper quartile."""
-    return statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
-
-
-def ranks(regrets: Regrets, problems: Sequence[str], algorithms: Sequence[str]) -> dict[str, float]:
-    """Return the mean rank of each algorithm over some problems, by the median; 1 is the best."""
-    places: dict[str, list[float]] = {algorithm: [] for algorithm in algorithms}
-    for problem in problems:
-        medians = {algorithm: statistics.median(regrets[problem, algorithm]) for algorithm in algorithms}
-        for algorithm, mine in medians.items():
-            better = sum(other < mine for other in medians.values())
-            equal = sum(other == mine for other in medians.values())
-            places[algorithm].append(better + (equal + 1) / 2)
-    return {algorithm: statistics.fmean(found) for algorithm, found in places.items()}
+        found = (regrets[problem, algorithm] for algorithm in algorithms)
+        each = (statistics.quantiles(values, n=4, method="inclusive") for values in found)
+        print(f"| {problem} | {' | '.join(f'{mid:.3g} ({low:.2g}–{high:.2g})' for low, mid, high in each)} |")
 
 
 def print_ranks(columns: Mapping[str, Regrets], problems: Sequence[str], algorithms: Sequence[str]) -> None:
-    """Print the mean ranks, a row for each algorithm."""
-    found = [ranks(regrets, problems, algorithms) for regrets in columns.values()]
+    """Print the mean rank of each algorithm over some problems, by the median; 1 is the best."""
     print(f"| mean rank | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
+    places: dict[tuple[str, str], list[float]] = {}
+    for name, regrets in columns.items():
+        for problem in problems:
+            medians = {algorithm: statistics.median(regrets[problem, algorithm]) for algorithm in algorithms}
+            for algorithm, mine in medians.items():
+                better, equal = (sum(map(mine.__gt__, medians.values())), sum(map(mine.__eq__, medians.values())))
+                places.setdefault((algorithm, name), []).append(better + (equal + 1) / 2)
     for algorithm in algorithms:
-        print(f"| {algorithm} | {' | '.join(f'{column[algorithm]:.1f}' for column in found)} |")
+        print(f"| {algorithm} | {' | '.join(f'{statistics.fmean(places[algorithm, name]):.1f}' for name in columns)} |")
 
 
 def main() -> None:
     """Search, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     tables = TABLES if data_folder().is_dir() else {}
-    rivals = [name for name in ("optuna", "hyperopt") if find_spec(name)]
+    rivals = [name for name in RIVALS if find_spec(name)]
     parser.add_argument("--problems", nargs="+", default=[*FUNCTIONS, *tables], choices=[*FUNCTIONS, *TABLES])
     parser.add_argument("--algorithms", nargs="+", default=[*PODIUM, *rivals])
-    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--seeds", type=int, default=20, help="2 or more")
     parser.add_argument("--trials", type=int, default=max(AFTER))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--file", type=Path, default=Path("search.jsonl"))
@@ -435,7 +350,10 @@ def main() -> None:
         for workers in (1, WORKERS)
         for algorithm in options.algorithms
     ]
-    runs = {run: resolved(run) for run in asked}
+    runs = {run: run for run in asked}
+    for run in (run for run in asked if run.algorithm == AUTO):
+        choice = choose(problem_of(run.problem)[0].space, run.trials, run.workers, modeled=True)
+        runs[run] = run._replace(algorithm=choice.algorithm)
     done = search_all(list(runs.values()), options.file, options.jobs)
     columns: dict[str, Regrets] = {}
     for workers in (1, WORKERS):

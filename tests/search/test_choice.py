@@ -16,10 +16,10 @@ OPTIMIZER = Parameter(name="optimizer", kind="categorical", choices=("sgd", "ada
     [
         ([WIDTH, OPTIMIZER], 8, 2, "grid", "has 8 points"),
         ([WIDTH, OPTIMIZER], 7, 2, "bayesianoptimization", "Gaussian process"),
-        ([RATE, OPTIMIZER], 1000, 2, "multivariate-tpe", f"more than {MODELED} trials"),
+        ([RATE, OPTIMIZER], 1000, 2, "multivariate-tpe", f"beyond {MODELED} trials"),
         ([RATE], MODELED, 2, "bayesianoptimization", f"up to {MODELED} trials"),
-        ([RATE], MODELED + 1, 2, "multivariate-tpe", f"more than {MODELED} trials"),
-        ([RATE], None, 2, "multivariate-tpe", f"more than {MODELED} trials"),
+        ([RATE], MODELED + 1, 2, "multivariate-tpe", f"beyond {MODELED} trials"),
+        ([RATE], None, 2, "multivariate-tpe", f"beyond {MODELED} trials"),
         ([RATE], 8, 8, "sobol", "all 8 trials run at once"),
         ([RATE], 9, 8, "bayesianoptimization", "Gaussian process"),
     ],

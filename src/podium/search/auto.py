@@ -12,8 +12,8 @@ AUTO = "auto"
 NEAREST = MULTIVARIATE_TPE.name
 """What Katib runs in place of the choice: it takes any space, and needs no setting."""
 
-MODELED = 200
-"""Trials up to which a Gaussian process is chosen: beyond, a suggestion takes it seconds."""
+MODELED = 100
+"""Trials up to which a Gaussian process is chosen: as far as it was compared; its suggestions get slower with each."""
 
 CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE))
 
@@ -43,5 +43,5 @@ def choose(space: Sequence[Parameter], trials: int | None, parallel: int, *, mod
         return Choice(SOBOL.name, f"all {trials} trials run at once and cannot learn from each other")
     if modeled and trials and trials <= MODELED:
         return Choice(BAYESIAN_OPTIMIZATION.name, f"a Gaussian process finds most in up to {MODELED} trials")
-    why = f"cheap with more than {MODELED} trials" if modeled else "no Gaussian process without torch"
+    why = f"cheap beyond {MODELED} trials" if modeled else "no Gaussian process without torch"
     return Choice(MULTIVARIATE_TPE.name, why)
