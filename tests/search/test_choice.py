@@ -15,13 +15,14 @@ OPTIMIZER = Parameter(name="optimizer", kind="categorical", choices=("sgd", "ada
     ("space", "trials", "parallel", "algorithm", "reason"),
     [
         ([WIDTH, OPTIMIZER], 8, 2, "grid", "has 8 points"),
-        ([WIDTH, OPTIMIZER], 7, 2, "bayesianoptimization", "Gaussian process"),
-        ([RATE, OPTIMIZER], 1000, 2, "multivariate-tpe", f"beyond {MODELED} trials"),
-        ([RATE], MODELED, 2, "bayesianoptimization", f"up to {MODELED} trials"),
-        ([RATE], MODELED + 1, 2, "multivariate-tpe", f"beyond {MODELED} trials"),
-        ([RATE], None, 2, "multivariate-tpe", f"beyond {MODELED} trials"),
-        ([RATE], 8, 8, "sobol", "all 8 trials run at once"),
-        ([RATE], 9, 8, "bayesianoptimization", "Gaussian process"),
+        ([WIDTH, OPTIMIZER], 7, 2, "multivariate-tpe", "few trials (7)"),
+        ([RATE], MODELED.start - 1, 2, "multivariate-tpe", "few trials (49)"),
+        ([RATE], MODELED.start, 2, "bayesianoptimization", "a Gaussian process finds most in 50 trials"),
+        ([RATE], MODELED.stop - 1, 2, "bayesianoptimization", "a Gaussian process finds most in 100 trials"),
+        ([RATE], MODELED.stop, 2, "multivariate-tpe", "quick however many trials"),
+        ([RATE], None, 2, "multivariate-tpe", "quick however many trials"),
+        ([RATE, WIDTH], 8, 8, "sobol", "all 8 trials run at once"),
+        ([RATE, WIDTH], 9, 8, "multivariate-tpe", "few trials (9)"),
     ],
 )
 def test_the_choice_follows_from_space_budget_and_parallelism(
@@ -34,8 +35,8 @@ def test_the_choice_follows_from_space_budget_and_parallelism(
 
 
 def test_without_torch_no_gaussian_process_is_chosen() -> None:
-    choice = choose([RATE], 20, 2, modeled=False)
-    assert choice == ("multivariate-tpe", "no Gaussian process without torch")
+    choice = choose([RATE], MODELED.start, 2, modeled=False)
+    assert choice == ("multivariate-tpe", "there is no Gaussian process without torch")
 
 
 def test_every_choice_needs_no_setting_and_katib_has_it() -> None:

@@ -12,8 +12,8 @@ AUTO = "auto"
 NEAREST = MULTIVARIATE_TPE.name
 """What Katib runs in place of the choice: it takes any space, and needs no setting."""
 
-MODELED = 100
-"""Trials up to which a Gaussian process is chosen: as far as it was compared; its suggestions get slower with each."""
+MODELED = range(50, 101)
+"""Numbers of trials for which a Gaussian process is chosen: with fewer it finds no more, and each makes it slower."""
 
 CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE))
 
@@ -41,7 +41,10 @@ def choose(space: Sequence[Parameter], trials: int | None, parallel: int, *, mod
         return Choice(GRID.name, f"the space has {points} points, all of which fit into {trials} trials")
     if trials and trials <= parallel:
         return Choice(SOBOL.name, f"all {trials} trials run at once and cannot learn from each other")
-    if modeled and trials and trials <= MODELED:
-        return Choice(BAYESIAN_OPTIMIZATION.name, f"a Gaussian process finds most in up to {MODELED} trials")
-    why = f"cheap beyond {MODELED} trials" if modeled else "no Gaussian process without torch"
-    return Choice(MULTIVARIATE_TPE.name, why)
+    if trials not in MODELED:
+        few = trials and trials < MODELED.start
+        why = f"as good as any with few trials ({trials})" if few else "quick however many trials there are"
+        return Choice(MULTIVARIATE_TPE.name, why)
+    if not modeled:
+        return Choice(MULTIVARIATE_TPE.name, "there is no Gaussian process without torch")
+    return Choice(BAYESIAN_OPTIMIZATION.name, f"a Gaussian process finds most in {trials} trials")
