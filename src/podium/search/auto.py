@@ -13,7 +13,7 @@ NEAREST = MULTIVARIATE_TPE.name
 """What Katib runs in place of the choice: it takes any space, and needs no setting."""
 
 MODELED = range(50, 101)
-"""Numbers of trials for which a Gaussian process is chosen: with fewer it finds no more, and each makes it slower."""
+"""Numbers of trials for which a Gaussian process is chosen: with fewer it finds less, and each makes it slower."""
 
 CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE))
 
@@ -47,4 +47,4 @@ def choose(space: Sequence[Parameter], trials: int | None, parallel: int, *, mod
         return Choice(MULTIVARIATE_TPE.name, why)
     if not modeled:
         return Choice(MULTIVARIATE_TPE.name, "there is no Gaussian process without torch")
-    return Choice(BAYESIAN_OPTIMIZATION.name, f"a Gaussian process finds most in {trials} trials")
+    return Choice(BAYESIAN_OPTIMIZATION.name, f"a Gaussian process finds more in {trials} trials")
