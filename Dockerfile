@@ -1,12 +1,13 @@
-# Two images from one file (make images):
+# Three images from one file (make images):
 #   steps    the pipeline's steps: kfp, the Kubernetes clients, minio, pyarrow, onnxruntime; no torch
+#   serve    podium serve: minio, pyarrow, onnxruntime and a web server; no kfp, no Kubernetes clients
 #   trainer  the trainer in every pod and trial: torch as well
 # Nothing secret and no data inside; runs as any user, also with a read-only root where /tmp is a volume.
 # A tag moves. To build from one image for good, give its digest, which `docker pull python:3.11-slim` prints:
 # make images BUILD_ARGS="--build-arg BASE=python:3.11-slim@sha256:…"
 ARG BASE=python:3.11-slim
 
-# Further packages for both images, beside the pins: make images BUILD_ARGS="--build-arg EXTRAS=mlflow-skinny"
+# Further packages for each image, beside the pins: make images BUILD_ARGS="--build-arg EXTRAS=mlflow-skinny"
 ARG EXTRAS=
 
 FROM ${BASE} AS base
@@ -16,32 +17,59 @@ ENV HOME=/tmp LANG=C.UTF-8 PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 \
 RUN mkdir -p /minio /s3 /gcs && chmod 1777 /minio /s3 /gcs
 WORKDIR /opt/podium
 
-# The steps' packages and podium are installed below /packages and /podium: what is removed again is in no layer.
-FROM base AS steps-packages
+# Packages and podium are installed below /packages and /podium: what is removed again is in no layer of steps and serve.
+FROM base AS builder
 RUN command -v strip || { apt-get update && apt-get install -y --no-install-recommends binutils; }
+
+FROM builder AS steps-packages
 COPY requirements-steps.txt scripts/slim-packages ./
 # The pins are whole and have hashes: nothing is resolved and nothing else is taken.
 RUN pip install --no-compile --ignore-installed --no-deps --require-hashes --root /packages -r requirements-steps.txt && \
     ./slim-packages --steps /packages
 
-FROM steps-packages AS steps-podium
+FROM builder AS podium
 COPY . .
 RUN awk '/^[^ ]/ { keep = /^setuptools==/ } keep' requirements.txt >/tmp/build.txt && \
     pip install --no-deps --require-hashes -r /tmp/build.txt && \
     pip install --no-deps --no-build-isolation --root /podium .
+
+FROM steps-packages AS steps-compiled
+COPY --from=podium /podium /podium
+COPY scripts/compile-steps ./
 RUN PYTHONPATH=$(echo /packages/usr/local/lib/python3*/*-packages):$(echo /podium/usr/local/lib/python3*/*-packages) \
-    python3 scripts/compile-steps /packages
+    python3 compile-steps /packages
 
 FROM base AS steps
-COPY --from=steps-podium /packages /
+COPY --from=steps-compiled /packages /
 COPY requirements-steps.txt ./
 ARG EXTRAS
 RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements-steps.txt >/tmp/pins.txt && \
       pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
-COPY --from=steps-podium /podium /
+COPY --from=podium /podium /
 ARG CODE_VERSION=
 ENV PODIUM_CODE_VERSION=${CODE_VERSION}
 USER 1000:1000
+
+FROM builder AS serve-packages
+COPY requirements-serve.txt scripts/slim-packages ./
+RUN pip install --no-compile --ignore-installed --no-deps --require-hashes --root /packages -r requirements-serve.txt && \
+    ./slim-packages --serve /packages
+
+FROM serve-packages AS serve-compiled
+COPY --from=podium /podium /podium
+COPY scripts/compile-steps ./
+RUN PYTHONPATH=$(echo /packages/usr/local/lib/python3*/*-packages):$(echo /podium/usr/local/lib/python3*/*-packages) \
+    python3 compile-steps --serve /packages
+
+FROM base AS serve
+COPY --from=serve-compiled /packages /
+COPY requirements-serve.txt ./
+ARG EXTRAS
+RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements-serve.txt >/tmp/pins.txt && \
+      pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
+COPY --from=podium /podium /
+USER 1000:1000
+EXPOSE 8080
 
 FROM base AS trainer
 # Index of PyTorch wheels without CUDA, or for another CUDA; empty takes those of the default index, with CUDA.

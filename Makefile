@@ -56,12 +56,19 @@ COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-
 # from DataFrames; setuptools only builds the images.
 NOT_IN_STEPS = sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
 
+# A server reads a registry and runs models: no pipelines, no cluster, no search, no reports.
+NOT_IN_SERVE = kfp kfp-kubernetes kubernetes optuna cmaes cronsim google-re2 safetensors plotly setuptools pygments \
+  markdown-it-py
+
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	@$(COMPILE) --group build --extra dev pyproject.toml -o requirements-dev.txt
 	@$(COMPILE) -c requirements-dev.txt --group build --extra torch pyproject.toml -o requirements.txt
 	@printf "%s; sys_platform == 'never'\n" $(NOT_IN_STEPS) >$(VENV)/not-in-steps.txt
 	@$(COMPILE) -c requirements.txt --overrides $(VENV)/not-in-steps.txt --group build pyproject.toml \
 	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt
+	@printf "%s; sys_platform == 'never'\n" $(NOT_IN_SERVE) >$(VENV)/not-in-serve.txt
+	@$(COMPILE) -c requirements-dev.txt --overrides $(VENV)/not-in-serve.txt --extra serve --extra sign pyproject.toml \
+	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-serve.txt
 	@$(COMPILE) --group sbom -o scripts/sbom/requirements-sbom.txt
 	@$(COMPILE) -c requirements-dev.txt --group docs -o requirements-docs.txt
 
@@ -78,11 +85,13 @@ TORCH_INDEX ?=
 # `no` for a builder without --output (Docker's before BuildKit).
 SBOM ?= yes
 
-images: ## build the two images; their ids and SBOMs in build/images (BUILD="podman build", TAG, TORCH_INDEX)
+images: ## build the three images; their ids and SBOMs in build/images (BUILD="podman build", TAG, TORCH_INDEX)
 	@mkdir -p build/images
 	$(call image,steps)
+	$(call image,serve)
 	$(call image,trainer,$(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)))
 	$(if $(filter no,$(SBOM)),,$(call sbom,steps))
+	$(if $(filter no,$(SBOM)),,$(call sbom,serve))
 	$(if $(filter no,$(SBOM)),,$(call sbom,trainer))
 
 image = $(BUILD) --build-arg CODE_VERSION=$(CODE_VERSION) $(BUILD_ARGS) $(2) --iidfile=build/images/podium-$(1).id \
@@ -92,6 +101,7 @@ sbom = $(BUILD) --build-arg IMAGE=podium-$(1):$(TAG) --build-arg NAME=podium-$(1
 
 images-load: ## bring the images into a kind cluster (LOAD="minikube image load")
 	$(LOAD) podium-steps:$(TAG)
+	$(LOAD) podium-serve:$(TAG)
 	$(LOAD) podium-trainer:$(TAG)
 
 # deploy/seaweedfs for Kubeflow Pipelines 2.15 and later, or an overlay of your own.
@@ -109,8 +119,8 @@ golden: $(STAMP) ## write the compiled pipelines that tests compare with; review
 	  $(BIN)/podium compile $$name -o tests/golden/pipelines/$$name.yaml; done
 
 # What users import besides podium itself: the classes of what its functions return, and what a trainer needs.
-API = podium.api.jobs podium.api.plots podium.prediction podium.models podium.api.training podium.runner.run \
-  podium.runner.runs podium.trainer.kit podium.data.dataset podium.data.artifact podium.errors
+API = podium.api.deploy podium.api.jobs podium.api.plots podium.prediction podium.models podium.api.training \
+  podium.runner.run podium.runner.runs podium.trainer.kit podium.data.dataset podium.data.artifact podium.errors
 
 DOCS := $(VENV)/.docs-installed
 

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from podium.api.deploy import deploy
     from podium.api.jobs import Job, jobs, open_job, run_job
     from podium.api.prepare import prepare_data
     from podium.api.space import Choice, Float, Int, log
@@ -26,6 +27,7 @@ __all__ = [
     "Int",
     "Job",
     "Sweep",
+    "deploy",
     "jobs",
     "load_dataset",
     "log",
@@ -46,7 +48,7 @@ __all__ = [
 _HOMES = {
     "Choice": "api.space", "Dataset": "data.dataset", "Float": "api.space", "Int": "api.space", "Sweep": "api.sweep",
     "load_dataset": "data.dataset", "log": "api.space", "open_model": "prediction", "open_sweep": "api.sweep",
-    "Job": "api.jobs", "jobs": "api.jobs", "open_job": "api.jobs", "run_job": "api.jobs",
+    "deploy": "api.deploy", "Job": "api.jobs", "jobs": "api.jobs", "open_job": "api.jobs", "run_job": "api.jobs",
     "prepare_data": "api.prepare", "registry": "models", "report": "code.report",
     "run": "runner.run", "runs": "runner.runs", "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
 }  # fmt: skip

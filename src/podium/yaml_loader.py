@@ -136,7 +136,11 @@ Loader.yaml_constructors = {
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05."""
+    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05; what occurs twice is written twice."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        """Return True: people edit these files, and an alias would change in two places."""
+        return True
 
 
 Dumper.add_implicit_resolver(f"{_TAG}float", re.compile(f"({_FLOAT})$"), list("-+0123456789."))

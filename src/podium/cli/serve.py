@@ -24,17 +24,20 @@ from podium.terminal import echo
 @click.option("--max-body", type=click.IntRange(1), default=64, show_default=True, help="MiB of a request.")
 @click.option("--max-requests", type=click.IntRange(1), default=256, show_default=True, help="Requests under way.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds for an answer.")
+@click.option("--drain", type=click.FloatRange(0), default=0.0, show_default=True,
+              help="Seconds that it goes on after SIGTERM, while a proxy sends clients elsewhere.")  # fmt: skip
 @click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
 def serve(
     models: tuple[str, ...], host: str, port: int, follow: float, token_file: Path | None, tls_cert: str | None,
-    tls_key: str | None, max_body: int, max_requests: int, timeout: float, storage: str | None,
+    tls_key: str | None, max_body: int, max_requests: int, timeout: float, drain: float, storage: str | None,
 ) -> None:  # fmt: skip
     """Answer over HTTP with the champion, or with any version, file or directory, until it is stopped.
 
     MODELS are names in the registry (NAME, or NAME@VERSION for one that stays) or paths of model directories; all
     models with a champion if none is named. The Open Inference Protocol v2 is at /v2; pictures, rows and sentences
     go to /v2/models/NAME/predict and become inputs as the training data did. Another champion takes over within
-    --follow seconds, and no request is lost by that. SIGTERM answers what is under way, then ends.
+    --follow seconds, and no request is lost by that. SIGTERM answers what is under way, then ends; with --drain it
+    goes on for that long, not ready, and closes each connection with its answer.
 
     \b
     Examples:
@@ -47,22 +50,21 @@ def serve(
         import uvicorn
 
         from podium.serving.app import Limits, Server
+        from podium.serving.drain import DrainingServer
     except ImportError as error:
         raise PodiumError(f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'") from None
     from podium.serving.served import find_models
 
     if (tls_cert is None) != (tls_key is None):
         raise InvalidInput("--tls-cert and --tls-key go together", "give both, or neither")
-    token = token_file.read_text().strip() if token_file else ""
-    if token_file and not token:
-        raise InvalidInput(f"there is no token in {token_file}", "openssl rand -hex 32 makes one")
+    token = _read_token(token_file)
     served = find_models(models, storage)
     for model in served:
         model.open()
         echo(f"serving {model.name} {model.now.version}", err=True)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
-    app = Server(served, token=token, limits=limits, follow=follow).app
-    config = uvicorn.Config(app, log_level="warning", ssl_certfile=tls_cert, ssl_keyfile=tls_key,
+    server = Server(served, token=token, limits=limits, follow=follow)
+    config = uvicorn.Config(server.app, log_level="warning", ssl_certfile=tls_cert, ssl_keyfile=tls_key,
                             timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
@@ -70,4 +72,11 @@ def serve(
     scheme = "https" if tls_cert else "http"
     echo(f"listening on {scheme}://{host}:{listening.getsockname()[1]}/v2", err=True)
     with paused():
-        uvicorn.Server(config).run(sockets=[listening])
+        DrainingServer(config, server, drain).run(sockets=[listening])
+
+
+def _read_token(file: Path | None) -> str:
+    token = file.read_text().strip() if file else ""
+    if file and not token:
+        raise InvalidInput(f"there is no token in {file}", "openssl rand -hex 32 makes one")
+    return token

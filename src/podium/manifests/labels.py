@@ -54,6 +54,21 @@ ARGO_PHASE = "workflows.argoproj.io/phase"
 """Argo: ``status.phase`` of a Workflow, as a label of it."""
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
+NAME = "app.kubernetes.io/name"
+INSTANCE = "app.kubernetes.io/instance"
+
+SCRAPE, SCRAPE_PORT = "prometheus.io/scrape", "prometheus.io/port"
+"""Annotations of pods that are asked for metrics, as deploy/ has them."""
+
+# KServe (kserve v0.20.0: pkg/constants/constants.go)
+INFERENCE_SERVICE = "serving.kserve.io/inferenceservice"
+"""On every pod of an InferenceService: its name."""
+
+KSERVE_MODE = "serving.kserve.io/deploymentMode"
+"""Annotation of an InferenceService: RawDeployment, since 0.16 also called Standard, or Serverless."""
+
+KSERVE_AUTOSCALER = "serving.kserve.io/autoscalerClass"
+"""Annotation of an InferenceService: ``none`` makes minReplicas the number of its pods."""
 
 # Kueue (kueue 0.15: pkg/controller/constants/constants.go)
 QUEUE = "kueue.x-k8s.io/queue-name"

@@ -45,9 +45,14 @@ class PublicKey:
     @property
     def fingerprint(self) -> str:
         """The sha256 of its PEM, as a signature names its key."""
+        return hashlib.sha256(self.pem.encode()).hexdigest()
+
+    @property
+    def pem(self) -> str:
+        """The key as text."""
         from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-        return hashlib.sha256(self.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)).hexdigest()
+        return self.key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
 
     @classmethod
     def read(cls, path: Path) -> "PublicKey":

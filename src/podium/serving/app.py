@@ -68,6 +68,8 @@ class Server:
         self._models = {model.name: model for model in models}
         self._token, self._limits, self._follow = token, limits, follow
         self._under_way = 0
+        self.draining = False
+        """Whether it is about to end: it is not ready, and each answer is the last on its connection."""
         self._figures = Figures()
         self.app = Starlette(routes=self._routes(), lifespan=self._lifespan)
 
@@ -104,6 +106,12 @@ class Server:
         """Return a handler that turns what is raised into an answer."""
 
         async def handle(asked: Asked) -> Response:
+            response = await answered(asked)
+            if self.draining:
+                response.headers["Connection"] = "close"
+            return response
+
+        async def answered(asked: Asked) -> Response:
             try:
                 self._check_token(asked)
                 return await answer(asked)
@@ -130,7 +138,9 @@ class Server:
         return JSONResponse({"live": True})
 
     async def _ready(self, asked: Asked) -> Response:
-        return JSONResponse({"ready": True})  # models are open before the port is
+        return JSONResponse(
+            {"ready": not self.draining}, 503 if self.draining else 200
+        )  # models are open before the port is
 
     async def _server(self, asked: Asked) -> Response:
         return JSONResponse({"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]})

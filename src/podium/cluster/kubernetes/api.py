@@ -84,6 +84,17 @@ RESOURCES = {
     "Job": ApiResource("batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"),
 }
 
+_KSERVE = "install KServe 0.13 or later in this cluster, or use --to kubernetes"
+APPLIED = {
+    "ConfigMap": ApiResource("", "v1", "configmaps", RESOURCES["Job"].hint),
+    "Service": ApiResource("", "v1", "services", RESOURCES["Job"].hint),
+    "Deployment": ApiResource("apps", "v1", "deployments", RESOURCES["Job"].hint),
+    "PodDisruptionBudget": ApiResource("policy", "v1", "poddisruptionbudgets", RESOURCES["Job"].hint),
+    "ServingRuntime": ApiResource("serving.kserve.io", "v1alpha1", "servingruntimes", _KSERVE),
+    "InferenceService": ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", _KSERVE),
+}
+"""What servers of models consist of: applied and read, not launched."""
+
 
 def api_resource(kind: str) -> ApiResource:
     """Return where a kind lives.
@@ -94,6 +105,10 @@ def api_resource(kind: str) -> ApiResource:
     if kind not in RESOURCES:
         raise InvalidInput(f"podium does not launch a {kind or 'manifest without kind'}", f"one of {', '.join(KINDS)}")
     return RESOURCES[kind]
+
+
+def _resource(kind: str) -> ApiResource:
+    return APPLIED.get(kind) or api_resource(kind)
 
 
 def reason_of(error: Any) -> tuple[str, bool]:
@@ -133,7 +148,7 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
     message, is_status = reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
-        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", api_resource(kind).hint)
+        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", _resource(kind).hint)
     if error.status == 404:
         return NotFound(text)
     if error.status == 409:
@@ -256,7 +271,7 @@ class Api:
         return Unreachable(why, "check the cluster and the kubeconfig")
 
     def _where(self, kind: str) -> tuple[str, str, str, str]:
-        known = api_resource(kind)
+        known = _resource(kind)
         return known.group, known.version, self.namespace, known.plural
 
     def create(self, kind: str, manifest: Manifest, **how: Any) -> Manifest:
@@ -281,6 +296,19 @@ class Api:
             if (present["metadata"].get("annotations") or {}).get(CREATION) != creation:
                 raise
             return present
+
+    def apply(self, manifest: Manifest) -> Manifest:
+        """Create an object, or make it what its manifest says; fields that others wrote stay (server-side apply)."""
+        kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
+        known = _resource(kind)
+        prefix = f"apis/{known.group}" if known.group else "api"
+        return dict(self.call(
+            f"apply {kind} {name} in namespace {self.namespace}", self.client.call_api,
+            f"/{prefix}/{known.version}/namespaces/{self.namespace}/{known.plural}/{name}", "PATCH", kind=kind,
+            query_params=[("fieldManager", "podium"), ("force", "true"), ("fieldValidation", "Strict")],
+            header_params={"Content-Type": "application/apply-patch+yaml", "Accept": "application/json"},
+            body=manifest, response_type="object", auth_settings=["BearerToken"], _return_http_data_only=True,
+        ))  # fmt: skip
 
     def serves(self, kind: str) -> bool:
         """Return whether the server knows a kind; every account may ask (role system:discovery)."""

@@ -45,7 +45,7 @@ JOB_SELECTOR = {
 }
 
 _IMAGE = "check the image's name and tag, that the nodes can reach its registry, and imagePullSecrets"
-_CONFIG = "a Secret, ConfigMap or key that the pod names does not exist in this namespace"
+CONFIG_MISSING = "a Secret, ConfigMap or key that the pod names does not exist in this namespace"
 _ROOT = (
     'the image runs as root: give the pods another user, pods={"run_as_user": 1000} or securityContext.runAsUser; '
     'or let root in, pods={"security": "baseline"} or securityContext.runAsNonRoot: false'
@@ -56,7 +56,7 @@ NEVER_STARTS = {
     "ImagePullBackOff": _IMAGE,
     "ErrImageNeverPull": "the image is not on the node: load it, or allow it to be pulled",
     "InvalidImageName": _IMAGE,
-    "CreateContainerConfigError": _CONFIG,
+    "CreateContainerConfigError": CONFIG_MISSING,
     "CreateContainerError": _START,
     "RunContainerError": _START,
 }
@@ -316,11 +316,11 @@ def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed
         return Failed(f"{text}\nits pods cannot be read: {error.message}", error.hint)
     for trouble in (bad_end(pod) or cannot_start(pod) for pod in pods):
         if trouble:
-            return Failed("\n".join([text, str(trouble), *_tail(api, trouble)]), trouble.hint)
+            return Failed("\n".join([text, str(trouble), *last_lines(api, trouble)]), trouble.hint)
     return Failed(text)
 
 
-def _tail(api: Api, trouble: Trouble) -> list[str]:
+def last_lines(api: Api, trouble: Trouble) -> list[str]:
     """Return the last lines of the container in trouble, marked; none if they are gone."""
     if trouble.container is None:
         return []

@@ -1,0 +1,97 @@
+"""Deploy a model from Python and from the shell."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.cluster.kubernetes.rollout import Rollout
+from podium.cluster.kubernetes.store_access import SECRET, AccessByReference
+from podium.errors import InvalidInput, suggestion
+from podium.heartbeat import doing
+from podium.manifests.conditions import Manifest
+from podium.manifests.serving import FORMS, PREDICTOR, ModelServer
+from podium.models import CHAMPION, Model, open_registry
+from podium.models.signature import PublicKey, check, public_key
+from podium.models.version import Version
+from podium.yaml_loader import dump
+
+READY_SECONDS = 600.0
+"""For the pods of a deployment to answer: an image of some hundred MiB is pulled meanwhile."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deployment:
+    """A model's server as objects of a cluster, which are nowhere until they are applied."""
+
+    server: ModelServer = field(repr=False)
+    to: str
+    version: Version = field(repr=False)
+    """What answers first."""
+
+    @property
+    def manifests(self) -> list[Manifest]:
+        """The objects, in the order in which they are applied; no credentials are in them."""
+        return FORMS[self.to](self.server)
+
+    @property
+    def yaml(self) -> str:
+        """The objects as kubectl takes them."""
+        return "---\n".join(map(dump, self.manifests))
+
+    def apply(self, timeout: float = READY_SECONDS) -> str:
+        """Create or update the objects on the cluster of the kubeconfig; return the address once the pods answer.
+
+        Args:
+            timeout: Seconds to wait for the pods.
+
+        Raises:
+            UnknownKind: The cluster lacks KServe.
+            Failed: A pod cannot start, or they are not ready in time; the objects stay, and so do pods that answered.
+        """
+        name = self.server.name
+        with KubernetesCluster(f"kubernetes://{self.server.namespace}") as cluster, doing(f"waiting for {name}"):
+            Rollout.start(cluster.api, self.manifests).wait(timeout)
+            service = name + PREDICTOR if self.to == "kserve" else name
+            return f"http://{service}.{cluster.api.namespace}.svc/v2/models/{self.version.name}"
+
+
+def deploy(
+    model: str | Model, version: str = CHAMPION, *, to: str = "kubernetes", storage: str | Path | None = None,
+    name: str = "", key: str | Path | None = None, secret: str = SECRET, **settings: Any,
+) -> Deployment:  # fmt: skip
+    """Write the objects of a server on a cluster that follows a model's champion, as ``podium models deploy`` does.
+
+    Args:
+        model: A model of a registry in a bucket, or its name.
+        version: An alias to follow, or a version that stays.
+        to: ``kubernetes`` or ``kserve``.
+        storage: URL of the registry, for a name; PODIUM_STORAGE if None.
+        name: Of the objects; the model's if empty.
+        key: PEM of the public key that versions must be signed with; that of PODIUM_PUBLIC_KEY if None.
+        secret: Secret with the bucket's accesskey and secretkey; empty for a workload identity.
+        **settings: ``namespace``, ``replicas``, ``image``, ``cpu``, ``memory``, ``token_secret``, ``service_account``.
+
+    Raises:
+        InvalidInput: The registry is a directory, or a setting breaks a rule.
+        NotFound: There is no such model or version.
+        Untrusted: There is a public key, and the version is not signed with it.
+
+    Example:
+        >>> import podium
+        >>> podium.deploy("mnist", storage="s3://models", replicas=3).apply()  # doctest: +SKIP
+        'http://mnist.default.svc/v2/models/mnist'
+    """
+    if to not in FORMS:
+        raise InvalidInput(f"models are not deployed to {to!r}", suggestion(to, FORMS))
+    chosen = model if isinstance(model, Model) else open_registry(storage)[model]
+    public = PublicKey.read(Path(key)) if key else public_key()
+    server = ModelServer(
+        name=name or chosen.name, model=chosen.name if version == CHAMPION else f"{chosen.name}@{version}",
+        storage=chosen.storage.url, env=AccessByReference(secret="").env(), secret=secret,
+        public_key=public.pem if public else "", **settings,
+    )  # fmt: skip
+    stored = chosen.version(version)
+    if public:
+        check(stored, public)
+    return Deployment(server=server, to=to, version=stored)

@@ -1,0 +1,59 @@
+"""`podium models deploy`."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from podium.cli.options import registry_options
+from podium.settings import PUBLIC_KEY
+from podium.terminal import echo, output
+
+
+@click.command()
+@click.argument("name")
+@click.argument("ref", metavar="[VERSION]", default="champion")
+@click.option("--to", required=True, type=click.Choice(["kubernetes", "kserve"]), help="What runs it on the cluster.")
+@click.option(
+    "--apply", "applied", is_flag=True, help="Create or update it on the cluster of the kubeconfig, and wait."
+)
+@click.option("--namespace", default="", help="Of the objects; that of whoever applies them if missing.")
+@click.option("--name", "called", metavar="NAME", default="", help="Of the objects; the model's name if missing.")
+@click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Pods.")
+@click.option("--image", default="podium-serve:0.1.0", show_default=True, help="With podium serve.")
+@click.option("--cpu", default="500m", show_default=True, metavar="AMOUNT", help="Request of each pod.")
+@click.option("--memory", default="1Gi", show_default=True, metavar="AMOUNT", help="Request and limit of each pod.")
+@click.option("--secret", default="mlpipeline-minio-artifact", metavar="NAME", show_default=True,
+              help="Secret with accesskey and secretkey of the bucket; '' for workload identity.")  # fmt: skip
+@click.option("--token-secret", default="", metavar="NAME", help="Secret with the token that clients send, key token.")
+@click.option("--service-account", default="", metavar="NAME", help="Of the pods, for workload identity.")
+@click.option("--key", envvar=PUBLIC_KEY, show_envvar=True, type=click.Path(path_type=Path),
+              help="PEM of the public key that versions must be signed with.")  # fmt: skip
+@registry_options
+def deploy(
+    name: str, ref: str, to: str, applied: bool, called: str, key: Path | None, storage: str | None, as_json: bool,
+    **settings: Any,
+) -> None:  # fmt: skip
+    """Print a server of a model for a cluster, ready for kubectl apply -f -, or create it there.
+
+    The pods run podium serve and follow the champion by themselves: a promotion or a rollback needs no new deploy.
+    VERSION is an alias to follow in its place, or a version that stays. kubernetes is a Deployment with its Service
+    and PodDisruptionBudget, kserve an InferenceService with a ServingRuntime. The pods fit Pod Security restricted;
+    they read the bucket's address from the ConfigMap podium-storage, its keys and the token from Secrets.
+
+    \b
+    Examples:
+      podium models deploy mnist --to kubernetes --storage s3://models | kubectl -n team apply -f -
+      podium models deploy mnist --to kubernetes --namespace team --replicas 3 --apply
+      podium models deploy churn staging --to kserve --name churn-staging --token-secret churn-token
+    """
+    from podium.api.deploy import deploy as deployed
+
+    deployment = deployed(name, ref, to=to, storage=storage, name=called, key=key, **settings)
+    if deployment.version.is_command:
+        echo(f"{deployment.version.title} is a command: --image must have what it runs", err=True)
+    if not applied:
+        output(as_json, deployment.manifests, lambda: deployment.yaml.rstrip())
+        return
+    address = deployment.apply()
+    output(as_json, {"address": address, "objects": deployment.manifests}, lambda: address)
