@@ -226,6 +226,8 @@ class Handler(BaseHTTPRequestHandler):
         assert match
         with self.world.changed:
             item = self.world.objects.get((match["plural"], match["name"]))
+            if item is None and "apply" in (self.headers.get("Content-Type") or ""):
+                item = {"metadata": {"name": match["name"]}}
             if match["plural"] in self.world.with_status:  # a subresource: each request changes its own part alone
                 body = {key: value for key, value in body.items() if (key == "status") == bool(match["status"])}
             changed = self.world.put(match["plural"], merged(item, body)) if item else None

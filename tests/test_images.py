@@ -71,13 +71,13 @@ def commands(*words: str) -> list[str]:
 
 def test_another_index_of_pytorch_is_for_the_trainer_alone() -> None:
     index = "--build-arg TORCH_INDEX=https://example.com/cpu"
-    steps, trainer, *sboms = commands("TORCH_INDEX=https://example.com/cpu")
+    steps, serve, trainer, *sboms = commands("TORCH_INDEX=https://example.com/cpu")
     assert index in trainer
-    assert not any(index in line for line in (steps, *sboms))
+    assert not any(index in line for line in (steps, serve, *sboms))
     assert not any("TORCH_INDEX" in line for line in commands())
 
 
-@pytest.mark.parametrize("target", ["steps", "trainer"])
+@pytest.mark.parametrize("target", ["steps", "serve", "trainer"])
 def test_an_sbom_is_made_from_the_image_just_built(target: str) -> None:
     (built,) = (line for line in commands("TAG=7") if f"--target {target} " in line)
     assert f"--iidfile=build/images/podium-{target}.id" in built
@@ -88,7 +88,7 @@ def test_an_sbom_is_made_from_the_image_just_built(target: str) -> None:
 
 
 def test_builders_without_output_leave_the_sboms_out() -> None:
-    assert len(commands("SBOM=no")) == 2
+    assert len(commands("SBOM=no")) == 3
 
 
 def test_the_steps_image_has_what_search_algorithms_load() -> None:
@@ -101,3 +101,9 @@ def test_the_steps_image_has_what_search_algorithms_load() -> None:
     loaded = imported - set(sys.stdlib_module_names) - {"podium"}
     assert {"optuna", "numpy", "scipy"} <= loaded
     assert not loaded - pinned, "podium-engine and sweep steps run sweeps in that image"
+
+
+def test_the_serve_image_has_no_pipelines_and_no_torch() -> None:
+    pinned = {line.partition("==")[0] for line in (ROOT / "requirements-serve.txt").read_text().splitlines()}
+    assert {"starlette", "uvicorn", "onnxruntime", "minio", "pyarrow", "pillow", "cryptography"} <= pinned
+    assert not pinned & {"kfp", "kubernetes", "torch", "optuna", "plotly"}

@@ -136,7 +136,7 @@ Loader.yaml_constructors = {
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05; what occurs twice is written twice."""
+    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05; writes twice what occurs twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Return True: people edit these files, and an alias would change in two places."""

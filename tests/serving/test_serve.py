@@ -370,3 +370,27 @@ def test_what_cannot_be_served_is_said_at_the_start(what: str, tmp_path: Path, t
     done = typed("serve", *words(tmp_path))
     assert done.returncode in (1, 2)
     assert sentence in done.stderr
+
+
+def test_a_server_that_drains_sends_its_clients_elsewhere(store: Path) -> None:
+    with serving("rows", "--storage", store, "--drain", "3") as server:
+        body = {"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]}
+        assert "connection" not in server.infer("rows", body).headers
+        server.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        while server.http.get("/v2/health/ready").status_code == 200:
+            assert time.monotonic() < began + 2
+        answers = [server.infer("rows", body) for _ in range(3)]  # each on a connection of its own
+        assert [(answer.status_code, answer.headers["connection"]) for answer in answers] == [(200, "close")] * 3
+        assert server.http.get("/v2/health/live").status_code == 200
+        assert server.process.wait(30) in (0, 143)
+        assert 2.5 < time.monotonic() - began < 20
+        server.process.send_signal = lambda _: None  # type: ignore[method-assign]
+
+
+def test_a_second_signal_ends_a_drain_at_once(store: Path) -> None:
+    with serving("rows", "--storage", store, "--drain", "300") as server:
+        server.process.send_signal(signal.SIGTERM)
+        while server.http.get("/v2/health/ready").status_code == 200:
+            time.sleep(0.02)
+    assert server.process.returncode in (0, 143)

@@ -38,7 +38,7 @@ def deploy(
 
     The pods run podium serve and follow the champion by themselves: a promotion or a rollback needs no new deploy.
     VERSION is an alias to follow in its place, or a version that stays. kubernetes is a Deployment with its Service
-    and PodDisruptionBudget, kserve an InferenceService with a ServingRuntime. The pods fit Pod Security restricted;
+    and PodDisruptionBudget, kserve an InferenceService. The pods fit Pod Security restricted;
     they read the bucket's address from the ConfigMap podium-storage, its keys and the token from Secrets.
 
     \b

@@ -33,6 +33,7 @@ ANSWER = 60
 START = 300
 """Seconds from a pod's start to its first answer: the image is there, the model is read from the bucket."""
 
+ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 PORT = 8080
 KEYS = "/etc/podium/store"
 """Where the keys of the bucket are mounted: as files, so that keys that are replaced need no new pods."""
@@ -109,42 +110,30 @@ class ModelServer:
         template: Manifest = {"metadata": {"labels": self.labels}, "spec": self._pod(self._container("serve"))}
         if not self.token_secret:  # a scraper would be asked for the token
             template["metadata"]["annotations"] = {SCRAPE: "true", SCRAPE_PORT: str(PORT)}
-        spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-                  "labelSelector": {"matchLabels": selector}}  # fmt: skip
-        template["spec"]["topologySpreadConstraints"] = [spread]
-        rolling = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
         ports = [{"name": "http", "port": 80, "targetPort": "http"}]
         return [
             *self._config(),
             self._object("v1", "Service", {"selector": selector, "ports": ports}),
             self._object("apps/v1", "Deployment", {
-                "replicas": self.replicas, "strategy": rolling, "progressDeadlineSeconds": START + DRAIN + ANSWER,
+                "replicas": self.replicas, "strategy": ROLLING, "progressDeadlineSeconds": START + DRAIN + ANSWER,
                 "selector": {"matchLabels": selector}, "template": template,
             }),
             self._budget(selector),
         ]  # fmt: skip
 
     def kserve(self) -> list[Manifest]:
-        """Return a ServingRuntime, an InferenceService that runs it, and a budget for the pods KServe makes of it.
+        """Return an InferenceService with the same container, and a budget for the pods KServe makes of it.
 
-        The runtime is given no storageUri: its pods follow the registry, as those of the Deployment do.
+        It has no ServingRuntime, and no storageUri for one: that is copied when a pod starts, so a promotion would need
+        new pods. A runtime without storageUri counts as a multi-model server, which gets KServe's agent beside it
+        (kserve v0.20.0: pkg/controller/v1beta1/inferenceservice/utils, IsMMSPredictor; observed).
         """
-        pod = self._pod(self._container("kserve-container"))
-        runtime = {
-            "supportedModelFormats": [{"name": "podium", "version": "1"}], "protocolVersions": ["v2"],
-            "containers": pod.pop("containers"), "volumes": pod.pop("volumes"),
-        }  # fmt: skip
-        model = {"modelFormat": {"name": "podium", "version": "1"}, "protocolVersion": "v2", "runtime": self.name}
-        predictor = {"minReplicas": self.replicas, "maxReplicas": self.replicas, "model": model, **pod}
+        pods = {"minReplicas": self.replicas, "maxReplicas": self.replicas, "deploymentStrategy": ROLLING}
+        predictor = {**pods, **self._pod(self._container("kserve-container"))}
         service = self._object("serving.kserve.io/v1beta1", "InferenceService", {"predictor": predictor})
-        # A Deployment, not Knative; its first name, which KServe 0.16 and later still know.
+        # A Deployment, not Knative, by the name that every KServe knows.
         service["metadata"]["annotations"] = {KSERVE_MODE: "RawDeployment", KSERVE_AUTOSCALER: "none"}
-        return [
-            *self._config(),
-            self._object("serving.kserve.io/v1alpha1", "ServingRuntime", runtime),
-            service,
-            self._budget({INFERENCE_SERVICE: self.name}),
-        ]
+        return [*self._config(), service, self._budget({INFERENCE_SERVICE: self.name})]
 
     def _object(self, version: str, kind: str, spec: Manifest) -> Manifest:
         namespace = {"namespace": self.namespace} if self.namespace else {}
@@ -203,10 +192,13 @@ class ModelServer:
 
     def _pod(self, container: Manifest) -> Manifest:
         """Return the spec of the pods, fit for Pod Security "restricted"."""
+        spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
+                  "labelSelector": {"matchLabels": {INSTANCE: self.name}}}  # fmt: skip
         spec: Manifest = {
             "automountServiceAccountToken": False, "enableServiceLinks": False,
             "terminationGracePeriodSeconds": DRAIN + ANSWER + 5, "containers": [container],
             "volumes": [{"name": name, **source} for name, (_, source) in self._mounts().items()],
+            "topologySpreadConstraints": [spread],
         }  # fmt: skip
         if self.service_account:
             spec["serviceAccountName"] = self.service_account
@@ -223,5 +215,10 @@ FORMS: dict[str, Callable[[ModelServer], list[Manifest]]] = {
 def rolled_out(deployment: Resource) -> bool:
     """Return whether all pods of a Deployment are those of its present template, and answer."""
     want, status = deployment.spec.get("replicas", 1), deployment.status
-    seen = (integer(status.get("observedGeneration")) or 0) >= (integer(deployment.metadata.get("generation")) or 0)
-    return seen and all(status.get(field) == want for field in ("replicas", "updatedReplicas", "availableReplicas"))
+    pods = all(status.get(field) == want for field in ("replicas", "updatedReplicas", "availableReplicas"))
+    return pods and is_current(deployment)
+
+
+def is_current(stored: Resource) -> bool:
+    """Return whether the status of an object is of its present spec."""
+    return (integer(stored.status.get("observedGeneration")) or 0) >= (integer(stored.metadata.get("generation")) or 0)

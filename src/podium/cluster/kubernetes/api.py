@@ -90,7 +90,6 @@ APPLIED = {
     "Service": ApiResource("", "v1", "services", RESOURCES["Job"].hint),
     "Deployment": ApiResource("apps", "v1", "deployments", RESOURCES["Job"].hint),
     "PodDisruptionBudget": ApiResource("policy", "v1", "poddisruptionbudgets", RESOURCES["Job"].hint),
-    "ServingRuntime": ApiResource("serving.kserve.io", "v1alpha1", "servingruntimes", _KSERVE),
     "InferenceService": ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", _KSERVE),
 }
 """What servers of models consist of: applied and read, not launched."""

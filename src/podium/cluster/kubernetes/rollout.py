@@ -11,7 +11,7 @@ from podium.errors import Failed, NotFound
 from podium.manifests.conditions import Manifest
 from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE
 from podium.manifests.resource import Resource
-from podium.manifests.serving import PREDICTOR, rolled_out
+from podium.manifests.serving import PREDICTOR, is_current, rolled_out
 
 TRIES = 2
 """Restarts of a container that is not ready after which it will not be."""
@@ -65,10 +65,10 @@ class Rollout:
             return Resource(manifest={})
 
     def _is_ready(self) -> bool:
-        deployment = self._read("Deployment", self._deployment)
-        if not (deployment.name and rolled_out(deployment)):
+        served = self._read(self._kind, self._name)
+        if self._kind != "Deployment" and not (is_current(served) and served.condition("Ready")):
             return False
-        return self._kind == "Deployment" or self._read(self._kind, self._name).condition("Ready") is not None
+        return rolled_out(self._read("Deployment", self._deployment))
 
     def _trouble(self) -> Trouble | None:
         """Return what has been hopeless for longer than its grace."""
