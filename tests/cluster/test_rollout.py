@@ -96,7 +96,7 @@ def test_a_command_is_said_to_need_an_image(model: Model, typed: Callable[..., A
     (("mnist", "v9", "--to", "kubernetes"), 1, "no version v9"),
     (("mnist", "--to", "nomad"), 2, "kserve"),
     (("mnist",), 2, "--to"),
-    (("mnist", "--to", "kserve", "--name", "My_Model"), 2, "hint: lower case letters"),
+    (("mnist", "--to", "kserve", "--name", "My_Model"), 2, "hint: --name takes lower case letters"),
     (("mnist", "--to", "kserve", "--memory", "lots"), 2, "memory is an amount of a resource, not 'lots'"),
 ])  # fmt: skip
 def test_a_wrong_word_is_an_error_with_a_hint(
@@ -190,7 +190,7 @@ def test_waiting_ends_with_what_the_controller_says(model: Model, there: World) 
     slow = {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": "no minimum"}
     status(there, conditions=[slow], replicas=2)
     error = refusal(timeout=0.5)
-    assert error.message == "Deployment mnist is not ready after 0.5 s: Available: no minimum"
+    assert error.message == "Deployment mnist is not ready after 0.5 s; Available: no minimum"
     assert str(error.hint).startswith("kubectl -n ")
 
 

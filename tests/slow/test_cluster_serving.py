@@ -5,6 +5,7 @@ The nodes have the image of the server (PODIUM_TEST_SERVE_IMAGE); the namespace 
 
 import json
 import os
+import subprocess
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -91,25 +92,21 @@ def restricted() -> Iterator[KubernetesCluster]:
 
 @pytest.fixture(scope="module")
 def model(store: str) -> Iterator[Model]:
-    """A model with three versions, whose champion is the first; the environment names its registry."""
+    """A model with three versions, whose champion is the first."""
     url = f"{store}-test-serving/{uuid.uuid4().hex[:8]}"
     model = open_registry(url).model("numbers")
     for number in (1, 2, 3):
         model.upload({"model.onnx": constant(number)}, {"run_id": f"v{number}"})
     model.set_champion("v1", {}, expect=None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PODIUM_STORAGE", url)
-        yield model
+    yield model
     for entry in [*model.storage.list("")]:
         model.storage.delete(entry.key)
 
 
-def deploy(cluster: KubernetesCluster, to: str, *words: str) -> str:
-    """Deploy the model; its address."""
-    done = podium("models", "deploy", "numbers", "--to", to, "--namespace", cluster.api.namespace, "--secret", "keys",
-                  *LITTLE, *words, "--apply")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return done.stdout.strip()
+def deploy(cluster: KubernetesCluster, model: Model, to: str, *words: str) -> subprocess.CompletedProcess[str]:
+    """Deploy the model as a user does."""
+    where = ("--storage", model.storage.url, "--namespace", cluster.api.namespace, "--secret", "keys")
+    return podium("models", "deploy", "numbers", "--to", to, *where, *LITTLE, *words, "--apply")
 
 
 def asked(cluster: KubernetesCluster, address: str, seconds: int, change: Callable[[], None]) -> dict[str, Any]:
@@ -134,7 +131,9 @@ def address(request: pytest.FixtureRequest, restricted: KubernetesCluster, model
     """The model's server, deployed each way."""
     if request.param == "kserve" and not restricted.api.serves("InferenceService"):
         pytest.skip("this cluster has no KServe")
-    yield deploy(restricted, request.param)
+    done = deploy(restricted, model, request.param)
+    assert done.returncode == 0, done.stderr
+    yield done.stdout.strip()
     restricted.api.delete("Deployment" if request.param == "kubernetes" else "InferenceService", "numbers")
     until(lambda: not pods(restricted), 120)
 
@@ -150,10 +149,12 @@ def test_promotion_and_rollback_lose_no_request(address: str, restricted: Kubern
     assert len(answers["seen"]) == 2
 
 
-def test_a_deploy_with_other_settings_loses_no_request(address: str, restricted: KubernetesCluster) -> None:
+def test_a_deploy_with_other_settings_loses_no_request(
+    address: str, restricted: KubernetesCluster, model: Model
+) -> None:
     to = "kserve" if "-predictor." in address else "kubernetes"
     before = {pod.metadata.name for pod in pods(restricted)}
-    answers = asked(restricted, address, 45, lambda: print(deploy(restricted, to, "--memory", "600Mi")))
+    answers = asked(restricted, address, 45, lambda: print(deploy(restricted, model, to, "--memory", "600Mi")))
     assert answers["failed"] == []
     assert not before & {pod.metadata.name for pod in pods(restricted) if not pod.metadata.deletion_timestamp}
 
@@ -181,8 +182,7 @@ def test_an_eviction_leaves_one_pod(address: str, restricted: KubernetesCluster)
 
 
 def test_a_missing_secret_is_named(restricted: KubernetesCluster, model: Model) -> None:
-    done = podium("models", "deploy", "numbers", "--to", "kubernetes", "--namespace", restricted.api.namespace,
-                  "--name", "lost", "--secret", "nowhere", *LITTLE, "--apply")  # fmt: skip
+    done = deploy(restricted, model, "kubernetes", "--name", "lost", "--secret", "nowhere")
     assert done.returncode == 1
     assert 'secret "nowhere" not found' in done.stderr
     restricted.api.delete("Deployment", "lost")
@@ -191,8 +191,7 @@ def test_a_missing_secret_is_named(restricted: KubernetesCluster, model: Model) 
 def test_what_cannot_be_read_from_the_bucket_is_shown(restricted: KubernetesCluster, model: Model) -> None:
     wrong = {"metadata": {"name": "wrong"}, "stringData": {"accesskey": "nobody", "secretkey": "nothing-at-all"}}
     restricted.api.core.create_namespaced_secret(restricted.api.namespace, wrong)
-    done = podium("models", "deploy", "numbers", "--to", "kubernetes", "--namespace", restricted.api.namespace,
-                  "--name", "locked-out", "--secret", "wrong", *LITTLE, "--apply")  # fmt: skip
+    done = deploy(restricted, model, "kubernetes", "--name", "locked-out", "--secret", "wrong")
     assert done.returncode == 1
     assert "exit code 1" in done.stderr
     assert "  | error: " in done.stderr

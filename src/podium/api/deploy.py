@@ -16,9 +16,6 @@ from podium.models.signature import PublicKey, check, public_key
 from podium.models.version import Version
 from podium.yaml_loader import dump
 
-READY_SECONDS = 600.0
-"""For the pods of a deployment to answer: an image of some hundred MiB is pulled meanwhile."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
@@ -39,11 +36,11 @@ class Deployment:
         """The objects as kubectl takes them."""
         return "---\n".join(map(dump, self.manifests))
 
-    def apply(self, timeout: float = READY_SECONDS) -> str:
+    def apply(self, timeout: float = 600.0) -> str:
         """Create or update the objects on the cluster of the kubeconfig; return the address once the pods answer.
 
         Args:
-            timeout: Seconds to wait for the pods.
+            timeout: Seconds to wait for the pods, whose image may have to be pulled.
 
         Raises:
             UnknownKind: The cluster lacks KServe.
@@ -51,7 +48,7 @@ class Deployment:
         """
         name = self.server.name
         with KubernetesCluster(f"kubernetes://{self.server.namespace}") as cluster, doing(f"waiting for {name}"):
-            Rollout.start(cluster.api, self.manifests).wait(timeout)
+            Rollout(cluster.api, self.manifests).run(timeout)
             service = name + PREDICTOR if self.to == "kserve" else name
             return f"http://{service}.{cluster.api.namespace}.svc/v2/models/{self.version.name}"
 

@@ -57,9 +57,6 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 NAME = "app.kubernetes.io/name"
 INSTANCE = "app.kubernetes.io/instance"
 
-SCRAPE, SCRAPE_PORT = "prometheus.io/scrape", "prometheus.io/port"
-"""Annotations of pods that are asked for metrics, as deploy/ has them."""
-
 # KServe (kserve v0.20.0: pkg/constants/constants.go)
 INFERENCE_SERVICE = "serving.kserve.io/inferenceservice"
 """On every pod of an InferenceService: its name."""

@@ -138,9 +138,8 @@ class Server:
         return JSONResponse({"live": True})
 
     async def _ready(self, asked: Asked) -> Response:
-        return JSONResponse(
-            {"ready": not self.draining}, 503 if self.draining else 200
-        )  # models are open before the port is
+        ready = not self.draining  # models are open before the port is
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def _server(self, asked: Asked) -> Response:
         return JSONResponse({"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]})

@@ -10,16 +10,11 @@ from podium.serving.app import Server
 
 
 class DrainingServer(uvicorn.Server):
-    """Ends some seconds after SIGTERM; a second SIGTERM, or Ctrl-C, ends it at once.
+    """Ends some seconds after SIGTERM; a second signal ends it at once.
 
-    A cluster tells its proxies that a pod leaves while it tells the pod, so requests still come for a moment. And a
-    connection that is closed between two answers may have the next request on its way: so each answer says
-    ``Connection: close``, and the client opens the next one elsewhere.
-
-    Args:
-        config: Of uvicorn.
-        server: What it runs.
-        seconds: From SIGTERM to the end.
+    A cluster tells its proxies that a pod leaves while it tells the pod, so requests still come; and a connection that
+    is closed between two answers may have the next request on its way. So each answer says ``Connection: close``, and
+    the client opens the next connection elsewhere.
     """
 
     def __init__(self, config: uvicorn.Config, server: Server, seconds: float) -> None:
@@ -29,8 +24,7 @@ class DrainingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Begin to end; called by the signal."""
         if sig != signal.SIGTERM or not self._seconds or self._server.draining:
-            super().handle_exit(sig, frame)
-            return
+            return super().handle_exit(sig, frame)
         self._server.draining = True
         later = threading.Timer(self._seconds, super().handle_exit, (sig, frame))
         later.daemon = True

@@ -75,6 +75,7 @@ _KATIB = (
     "let podium run Experiments here: kubectl apply -k deploy/engine; or install Katib 0.19, or run it on one machine"
 )
 _OPERATOR = "install the Kubeflow training operator 1.9 in this cluster"
+_KSERVE = "install KServe in this cluster, or use --to kubernetes"
 _TRAINER = "install Kubeflow Trainer 2.2 or later in this cluster, or run a PyTorchJob"
 RESOURCES = {
     **{kind: ApiResource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR) for kind in OPERATOR_KINDS},
@@ -82,17 +83,9 @@ RESOURCES = {
     "Experiment": ApiResource("kubeflow.org", "v1beta1", "experiments", _KATIB),
     "Trial": ApiResource("kubeflow.org", "v1beta1", "trials", _KATIB),
     "Job": ApiResource("batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"),
-}
-
-_KSERVE = "install KServe 0.13 or later in this cluster, or use --to kubernetes"
-APPLIED = {
-    "ConfigMap": ApiResource("", "v1", "configmaps", RESOURCES["Job"].hint),
-    "Service": ApiResource("", "v1", "services", RESOURCES["Job"].hint),
-    "Deployment": ApiResource("apps", "v1", "deployments", RESOURCES["Job"].hint),
-    "PodDisruptionBudget": ApiResource("policy", "v1", "poddisruptionbudgets", RESOURCES["Job"].hint),
+    "Deployment": ApiResource("apps", "v1", "deployments", "check that the address is that of a Kubernetes API server"),
     "InferenceService": ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", _KSERVE),
 }
-"""What servers of models consist of: applied and read, not launched."""
 
 
 def api_resource(kind: str) -> ApiResource:
@@ -104,10 +97,6 @@ def api_resource(kind: str) -> ApiResource:
     if kind not in RESOURCES:
         raise InvalidInput(f"podium does not launch a {kind or 'manifest without kind'}", f"one of {', '.join(KINDS)}")
     return RESOURCES[kind]
-
-
-def _resource(kind: str) -> ApiResource:
-    return APPLIED.get(kind) or api_resource(kind)
 
 
 def reason_of(error: Any) -> tuple[str, bool]:
@@ -147,7 +136,7 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
     message, is_status = reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
-        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", _resource(kind).hint)
+        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", api_resource(kind).hint)
     if error.status == 404:
         return NotFound(text)
     if error.status == 409:
@@ -270,7 +259,7 @@ class Api:
         return Unreachable(why, "check the cluster and the kubeconfig")
 
     def _where(self, kind: str) -> tuple[str, str, str, str]:
-        known = _resource(kind)
+        known = api_resource(kind)
         return known.group, known.version, self.namespace, known.plural
 
     def create(self, kind: str, manifest: Manifest, **how: Any) -> Manifest:
@@ -296,18 +285,16 @@ class Api:
                 raise
             return present
 
-    def apply(self, manifest: Manifest) -> Manifest:
+    def apply(self, manifest: Manifest) -> None:
         """Create an object, or make it what its manifest says; fields that others wrote stay (server-side apply)."""
-        kind, name = str(manifest["kind"]), str(manifest["metadata"]["name"])
-        known = _resource(kind)
-        prefix = f"apis/{known.group}" if known.group else "api"
-        return dict(self.call(
-            f"apply {kind} {name} in namespace {self.namespace}", self.client.call_api,
-            f"/{prefix}/{known.version}/namespaces/{self.namespace}/{known.plural}/{name}", "PATCH", kind=kind,
+        version, kind, name = manifest["apiVersion"], manifest["kind"], manifest["metadata"]["name"]
+        path = f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{self.namespace}/{kind.lower()}s/{name}"
+        self.call(
+            f"apply {kind} {name} in namespace {self.namespace}", self.client.call_api, path, "PATCH", body=manifest,
+            kind=kind if kind in RESOURCES else None, response_type="object", auth_settings=["BearerToken"],
             query_params=[("fieldManager", "podium"), ("force", "true"), ("fieldValidation", "Strict")],
             header_params={"Content-Type": "application/apply-patch+yaml", "Accept": "application/json"},
-            body=manifest, response_type="object", auth_settings=["BearerToken"], _return_http_data_only=True,
-        ))  # fmt: skip
+        )  # fmt: skip
 
     def serves(self, kind: str) -> bool:
         """Return whether the server knows a kind; every account may ask (role system:discovery)."""

@@ -18,44 +18,38 @@ TRIES = 2
 
 
 class Rollout:
-    """The pods of a Deployment, or of an InferenceService, on their way to be ready.
+    """Objects on their way into a namespace: a Deployment or an InferenceService, and what goes with it."""
 
-    Args:
-        api: Their namespace.
-        kind: ``Deployment`` or ``InferenceService``.
-    """
-
-    def __init__(self, api: Api, kind: str, name: str) -> None:
-        self._api, self._kind, self._name = api, kind, name
-        own = kind == "Deployment"
-        self._deployment = name if own else name + PREDICTOR
-        self._selector = f"{INSTANCE if own else INFERENCE_SERVICE}={name}"
+    def __init__(self, api: Api, manifests: Sequence[Manifest]) -> None:
+        self._api, self._manifests = api, manifests
+        (served,) = (one for one in map(Resource.parse, manifests) if one.kind in ("Deployment", "InferenceService"))
+        self._kind, self._name, own = served.kind, served.name, served.kind == "Deployment"
+        self._deployment = self._name if own else self._name + PREDICTOR
+        self._selector = f"{INSTANCE if own else INFERENCE_SERVICE}={self._name}"
         self._since: dict[str, float] = {}
 
-    @classmethod
-    def start(cls, api: Api, manifests: Sequence[Manifest]) -> "Rollout":
-        """Apply objects, among them one that has pods.
+    def run(self, seconds: float) -> None:
+        """Apply the objects, and return when every pod is of the present template and ready.
 
         Raises:
             UnknownKind: The cluster lacks KServe.
-            InvalidInput: The server refuses one of them.
+            InvalidInput: The server refuses an object.
+            Failed: A pod cannot start, ends again and again, or they are not ready in time.
         """
-        for manifest in manifests:
-            api.apply(manifest)
-        (served,) = (one for one in map(Resource.parse, manifests) if one.kind in ("Deployment", "InferenceService"))
-        return cls(api, served.kind, served.name)
-
-    def wait(self, seconds: float) -> None:
-        """Return when every pod is of the present template and ready.
-
-        Raises:
-            Failed: One cannot start, ends again and again, or they are not ready in time.
-        """
+        for manifest in self._manifests:
+            self._api.apply(manifest)
         end = time.monotonic() + seconds
         while not self._is_ready():
-            trouble = self._trouble()
-            if trouble or time.monotonic() > end:
-                raise self._failure(trouble, seconds)
+            if trouble := self._hopeless():
+                lines = last_lines(self._api, trouble)
+                raise Failed("\n".join([f"{self._kind} {self._name} is not ready: {trouble}", *lines]), trouble.hint)
+            if time.monotonic() > end:
+                states = [
+                    one for one in self._read(self._kind, self._name).conditions if not one.status and one.message
+                ]
+                why = "".join(f"; {state.type}: {state.message}" for state in states)
+                hint = f"kubectl -n {self._api.namespace} describe pods -l {self._selector}"
+                raise Failed(f"{self._kind} {self._name} is not ready after {seconds:g} s{why}", hint)
             time.sleep(1)
 
     def _read(self, kind: str, name: str) -> Resource:
@@ -70,48 +64,34 @@ class Rollout:
             return False
         return rolled_out(self._read("Deployment", self._deployment))
 
-    def _trouble(self) -> Trouble | None:
-        """Return what has been hopeless for longer than its grace."""
-        now, seen = time.monotonic(), {}
+    def _hopeless(self) -> Trouble | None:
+        """Return what has been wrong for longer than its grace."""
+        now, before, self._since = time.monotonic(), self._since, {}
         for trouble in self._troubles():
             key = f"{trouble.pod} {trouble.container}"
-            seen[key] = self._since.get(key, now)
-            if now - seen[key] >= trouble.grace:
+            self._since[key] = before.get(key, now)
+            if now - self._since[key] >= trouble.grace:
                 return trouble
-        self._since = seen
         return None
 
     def _troubles(self) -> Iterator[Trouble]:
         waits = self._api.waits
-        for pod in self._waiting():
-            ended = bad_end(pod)
-            if ended and max((status.restart_count or 0 for status in statuses_of(pod)), default=0) >= TRIES:
-                yield ended
-            elif trouble := cannot_start(pod, waits) or self._unmounted(pod):
+        for pod in self._api.pods(self._selector):
+            statuses = statuses_of(pod)
+            if pod.metadata.deletion_timestamp or (statuses and all(status.ready for status in statuses)):
+                continue
+            ended = bad_end(pod) if any((status.restart_count or 0) >= TRIES for status in statuses) else None
+            if trouble := ended or cannot_start(pod, waits) or self._unmounted(pod):
                 yield trouble
         if refused := self._read("Deployment", self._deployment).condition("ReplicaFailure"):
             hint = refusal_hint(refused.message)
             yield Trouble(reason=refused.reason, message=refused.message, hint=hint, grace=waits.refused_grace)
-
-    def _waiting(self) -> list[Any]:
-        """Return the pods that do not answer; those that leave are not waited for."""
-        pods = [pod for pod in self._api.pods(self._selector) if pod.metadata.deletion_timestamp is None]
-        return [pod for pod in pods if not (statuses_of(pod) and all(status.ready for status in statuses_of(pod)))]
 
     def _unmounted(self, pod: Any) -> Trouble | None:
         """Say which Secret or ConfigMap of a volume is not there; that is in an event alone."""
         events = [event for event in self._api.warnings(pod.metadata.name) if event.reason == "FailedMount"]
         if pod.status.phase != "Pending" or not events:
             return None
-        last = max(events, key=event_time)
-        return Trouble(pod=pod.metadata.name, reason=last.reason, message=last.message, hint=CONFIG_MISSING,
+        said = max(events, key=event_time).message
+        return Trouble(pod=pod.metadata.name, reason="FailedMount", message=said, hint=CONFIG_MISSING,
                        grace=self._api.waits.image_grace)  # fmt: skip
-
-    def _failure(self, trouble: Trouble | None, seconds: float) -> Failed:
-        if trouble:
-            lines = last_lines(self._api, trouble)
-            return Failed("\n".join([f"{self._kind} {self._name} is not ready: {trouble}", *lines]), trouble.hint)
-        states = self._read(self._kind, self._name).conditions
-        why = "; ".join(f"{state.type}: {state.message}" for state in states if not state.status and state.message)
-        text = f"{self._kind} {self._name} is not ready after {seconds:g} s{f': {why}' if why else ''}"
-        return Failed(text, f"kubectl -n {self._api.namespace} describe pods -l {self._selector}")
