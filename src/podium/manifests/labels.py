@@ -61,11 +61,8 @@ INSTANCE = "app.kubernetes.io/instance"
 INFERENCE_SERVICE = "serving.kserve.io/inferenceservice"
 """On every pod of an InferenceService: its name."""
 
-KSERVE_MODE = "serving.kserve.io/deploymentMode"
-"""Annotation of an InferenceService: RawDeployment, since 0.16 also called Standard, or Serverless."""
-
-KSERVE_AUTOSCALER = "serving.kserve.io/autoscalerClass"
-"""Annotation of an InferenceService: ``none`` makes minReplicas the number of its pods."""
+KSERVE_MODE, KSERVE_AUTOSCALER = "serving.kserve.io/deploymentMode", "serving.kserve.io/autoscalerClass"
+"""Annotations of an InferenceService."""
 
 # Kueue (kueue 0.15: pkg/controller/constants/constants.go)
 QUEUE = "kueue.x-k8s.io/queue-name"

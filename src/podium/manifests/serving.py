@@ -7,14 +7,7 @@ from typing import Any
 from podium.errors import InvalidInput, require
 from podium.manifests.conditions import Manifest
 from podium.manifests.fields import integer
-from podium.manifests.labels import (
-    INFERENCE_SERVICE,
-    INSTANCE,
-    KSERVE_AUTOSCALER,
-    KSERVE_MODE,
-    MANAGED_BY,
-    NAME,
-)
+from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE, KSERVE_AUTOSCALER, KSERVE_MODE, MANAGED_BY, NAME
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.placement import Pods
 from podium.manifests.pod_security import secure
@@ -51,27 +44,21 @@ class ModelServer:
     """``NAME``, or ``NAME@VERSION`` with a version or alias."""
 
     storage: str
-    """URL of the registry."""
-
     namespace: str = ""
     """Empty for that of whoever applies the manifests."""
 
     image: str = IMAGE
     replicas: int = 2
     cpu: str = "500m"
-    """Request; more is used where the node has it."""
-
     memory: str = "1Gi"
-    """Request and limit."""
-
     env: Sequence[Mapping[str, Any]] = ()
     """Where the bucket is."""
 
     secret: str = ""
-    """Secret with the bucket's keys, the files accesskey and secretkey; empty for a workload identity."""
+    """With the bucket's keys as accesskey and secretkey; empty for a workload identity."""
 
     token_secret: str = ""
-    """Secret with the bearer token that clients send, under the key token; empty asks for none."""
+    """With the bearer token that clients send as token; empty asks for none."""
 
     public_key: str = ""
     """PEM of the key that versions must be signed with; empty asks for no signature."""
