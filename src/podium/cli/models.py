@@ -8,6 +8,7 @@ import click
 
 from podium import tables
 from podium.cli import model_view as view
+from podium.cli.model_drift import drift
 from podium.cli.model_metrics import metrics
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, registry_options
@@ -215,5 +216,5 @@ def export(
     output(as_json, value, lambda: str(place))
 
 
-for command in (*COMMANDS, metrics):
+for command in (*COMMANDS, drift, metrics):
     models.add_command(command)

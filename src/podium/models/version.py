@@ -279,7 +279,7 @@ class Version:
             Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
             InvalidInput: It has no model.
         """
-        from podium.prediction import MODELS, ONNX, PREPROCESSING, Predictor
+        from podium.prediction import MODELS, ONNX, Predictor
         from podium.prediction.command import CommandModel
         from podium.scoring import OnnxModel
 
@@ -295,10 +295,10 @@ class Version:
                 return CommandModel(name=self.title, fetch=self.fetch)
             return OnnxModel(self.read(ONNX), name=self.title)
 
-        def described() -> Any:
-            return load_json(self.read(PREPROCESSING), PREPROCESSING) if PREPROCESSING in self.files else {}
+        def beside(file: str) -> Any:
+            return load_json(self.read(file), file) if file in self.files else {}
 
-        return Predictor(self.title, model, described, self.facts.dataset.classes)
+        return Predictor(self.title, model, beside, self.facts.dataset.classes)
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
         """Predict new items, as the Predictor of ``podium.open_model`` does; a command runs here, with your rights."""

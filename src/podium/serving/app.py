@@ -89,7 +89,7 @@ class Server:
         async def follow() -> None:
             while True:
                 await asyncio.sleep(self._follow)
-                for model in self._models.values():
+                for model in self._open():
                     await model.follow()
 
         following = asyncio.create_task(follow())
@@ -97,8 +97,11 @@ class Server:
         following.cancel()
         with suppress(asyncio.CancelledError):
             await following
-        for model in self._models.values():
+        for model in self._open():
             await model.now.batcher.close()
+
+    def _open(self) -> list[Served]:
+        return [model for model in self._models.values() if model.opened]
 
     def _answering(self, answer: Callable[[Asked], Awaitable[Response]]) -> Callable[[Asked], Awaitable[Response]]:
         """Return a handler that turns what is raised into an answer."""
@@ -130,7 +133,8 @@ class Server:
         return JSONResponse({"live": True})
 
     async def _ready(self, asked: Asked) -> Response:
-        return JSONResponse({"ready": True})  # models are open before the port is
+        ready = len(self._open()) == len(self._models)  # a model whose version changes stays open
+        return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def _server(self, asked: Asked) -> Response:
         return JSONResponse({"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]})
@@ -140,6 +144,8 @@ class Server:
         model = self._models.get(name)
         if model is None:
             raise NotFound(f"no model {name!r} is served", suggestion(name, self._models))
+        if not model.opened:
+            raise Refused(503, f"{name} is being opened", retry_after="1")
         now = model.now
         if version not in (None, now.version):
             raise NotFound(f"version {version!r} of {name} is not served", f"{now.version} is")
@@ -212,9 +218,9 @@ class Server:
         return b"".join(pieces)
 
     async def _page(self, asked: Asked) -> Response:
-        shown = {model.name: (model.now.version, model.now.predictor) for model in self._models.values()}
+        shown = {model.name: (model.now.version, model.now.predictor) for model in self._open()}
         return HTMLResponse(await asyncio.to_thread(try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
-        page = self._figures.page(self._models.values(), self._under_way)
+        page = self._figures.page(self._open(), self._under_way)
         return Response(page, media_type="text/plain; version=0.0.4")
