@@ -5,6 +5,7 @@ Source of paths, members and errors: https://github.com/kserve/open-inference-pr
 
 import asyncio
 import hmac
+import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -72,16 +73,17 @@ class Server:
         self.app = Starlette(routes=self._routes(), lifespan=self._lifespan)
 
     def _routes(self) -> list[Route]:
-        paths: dict[str, tuple[str, Callable[[Asked], Awaitable[Response]]]] = {
+        paths: dict[str, tuple[str, Callable[[Asked], Awaitable[Response]]]] = {}  # tried in this order
+        for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+            paths |= {f"{where}/infer": ("POST", self._infer), f"{where}/predict": ("POST", self._predict),
+                      where: ("GET", self._model), f"{where}/ready": ("GET", self._model_ready)}  # fmt: skip
+        paths |= {
             "/v2/health/live": ("GET", self._live),
             "/v2/health/ready": ("GET", self._ready),
             "/v2": ("GET", self._server),
             "/metrics": ("GET", self._metrics),
             "/": ("GET", self._page),
         }
-        for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            paths |= {where: ("GET", self._model), f"{where}/ready": ("GET", self._model_ready),
-                      f"{where}/infer": ("POST", self._infer), f"{where}/predict": ("POST", self._predict)}  # fmt: skip
         return [Route(path, self._answering(answer), methods=[verb]) for path, (verb, answer) in paths.items()]
 
     @asynccontextmanager
@@ -166,7 +168,11 @@ class Server:
             _, now = self._served(asked)  # only now: a version that is replaced while the body comes takes no request
             request = read_request(body, asked.headers.get("inference-header-content-length"))
             outputs = await now.batcher.ask(request.inputs)
-            head = {"model_name": model.name, "model_version": now.version, "id": request.id or str(uuid.uuid4())}
+            head = {
+                "model_name": model.name,
+                "model_version": now.version,
+                "id": request.id or uuid.UUID(int=random.getrandbits(128), version=4).hex,
+            }
             content, headers = write_response(head, outputs, request)
             return Response(content, headers=headers)
 
