@@ -1,11 +1,14 @@
 """`podium serve`: a real server, asked over HTTP by a client of another project and by plain requests."""
 
+import asyncio
+import gc
 import json
 import re
 import ssl
 import subprocess
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from servers import Running, serving, tensor
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
 from podium.serving.app import Limits, Server
-from podium.serving.served import Served
+from podium.serving.served import Served, find_models
 
 WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)
 WIDE[13:15, 2:26], TALL[2:26, 13:15] = 255, 255
@@ -423,3 +426,22 @@ def test_a_server_stays_ready_while_the_champion_changes(numbers: Model, tmp_pat
         over.set()
         prober.join()
     assert set(answers) == {200}
+
+
+def test_a_replaced_version_frees_its_memory_at_once(numbers: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["numbers"], str(tmp_path / "store"), share=1.0)
+
+    async def swap() -> None:
+        model.open()
+        replaced = weakref.ref(model.now.predictor.model)
+        await model.now.batcher.ask({"table": np.zeros((1, 2), np.float32)})
+        numbers.promote("v2")
+        await model.follow()
+        assert model.now.version == "v2"
+        assert replaced() is None, "a large model must not wait for the collector of cycles"
+
+    gc.disable()
+    try:
+        asyncio.run(swap())
+    finally:
+        gc.enable()

@@ -285,3 +285,40 @@ def test_the_dashboard_asks_for_what_the_server_says(churn: Model) -> None:
     assert {name for query in asked for name in re.findall(r"podium_\w+", query)} >= {
         "podium_serve_bin_items_total", "podium_serve_bin_training_share", "podium_serve_seconds_bucket",
     }  # fmt: skip
+
+
+COMMAND = """
+import argparse
+import numpy as np
+parser = argparse.ArgumentParser()
+for name in ("model", "inputs", "output"):
+    parser.add_argument("--" + name)
+given = parser.parse_args()
+older = (np.load(given.inputs + "/table.npy")[:, 0] > 44).astype(int)
+np.save(given.output, np.eye(2)[older if {yes} else 1 - older])
+"""
+
+
+def test_a_predict_command_is_watched_too(churn: Model, data: Path, tmp_path: Path) -> None:
+    place = tmp_path / "command"
+    place.mkdir()
+    (place / "predict.py").write_text(COMMAND.replace("{yes}", str(artifact.describe(data).classes.index("yes"))))
+    (place / "model.json").write_text('{"predict": ["python", "predict.py"]}')
+    import_model(Source(uri=str(place), data=str(data)), churn, "command")
+    rows = customers(60, 5)
+    with serving("churn@command", "--watch") as server:
+        ask(server, rows)
+        table = np.array([[row["age"], 0] for row in rows], np.float32)
+        assert server.infer("churn", {"inputs": [tensor(table, "table", "FP32")]}).status_code == 200
+        page = server.http.get("/metrics").text
+    assert bins(page, "class", "command")["yes"] == 2 * sum(row["age"] > 44 for row in rows)
+    assert sum(bins(page, "age", "command").values()) == 120
+
+
+def test_outputs_that_are_not_numbers_are_answered_and_told(churn: Model) -> None:
+    with serving("churn", "--watch") as server:
+        body = json.dumps({"inputs": [tensor(np.full((3, 2), np.nan), "table", "FP32")]})
+        answer = server.http.post("/v2/models/churn/infer", content=body)
+        assert "not finite" in answer.json()["error"]
+        page = server.http.get("/metrics").text
+    assert 'podium_serve_watch_failures_total{model="churn",version="v1"} 1' in page

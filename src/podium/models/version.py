@@ -273,7 +273,11 @@ class Version:
 
     @cached_property
     def opened(self) -> "Predictor":
-        """The version as a model that predicts, which also streams files larger than memory.
+        """The version as a model that predicts, which also streams files larger than memory; raises as `open`."""
+        return self.open()
+
+    def open(self) -> "Predictor":
+        """Open it anew: its memory is free once nobody holds the result.
 
         Raises:
             Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.

@@ -216,6 +216,6 @@ def _of_a_directory(word: str) -> Predictor:
 def _registered(model: Model, ref: str, share: float | None) -> Served:
     def find() -> tuple[str, Callable[[], Predictor]]:
         version = model.version(ref)
-        return version.version, lambda: version.opened
+        return version.version, version.open
 
     return Served(model.name, find, share)
