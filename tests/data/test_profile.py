@@ -116,3 +116,13 @@ def test_a_sample_counts_its_share_of_the_calls() -> None:
         watch.note({"x": np.zeros((1, 1))}, np.zeros(1))
     watch.counts()
     assert 800 < watch.items < 1200
+
+
+def test_columns_of_one_name_in_two_tables_are_told_apart() -> None:
+    from podium.data.schema import Column
+
+    age = (Column(name="age", kind="number"),)
+    low, high = np.zeros((9, 1)), np.ones((9, 1))
+    profile = Profile.of([("his", "table", age, [low]), ("hers", "table", age, [high])])
+    counts = profile.count({"his": low, "hers": high[:4]}, np.zeros(9))
+    assert {name: int(count.sum()) for (_, name), count in counts.items()} == {"age": 9, "hers.age": 4}

@@ -55,6 +55,7 @@ def drift(
       podium models drift churn --data customers-of-may.csv --fail-over 0.2
       podium models drift churn --metrics http://churn:8080/metrics --since last-look.json --fail-over 0.2
     """
+    from podium.documents import load_json, parse
     from podium.models.drift import seen_by_servers, seen_in_data, shifts
 
     if bool(urls) == bool(data):
@@ -65,7 +66,9 @@ def drift(
     version = open_registry(storage)[model].version(ref or "champion")
     pages = {url: _fetch(url, token_file) for url in urls}
     with doing(f"counting {data}" if data else f"reading {len(pages)} pages"):
-        before = json.loads(since.read_text()) if since and since.exists() else None
+        before = None
+        if since and since.exists():
+            before = parse(dict[str, str], load_json(since.read_bytes(), str(since)), str(since))
         seen = seen_in_data(version, data) if data else seen_by_servers(version, pages, before)
         found = shifts(version.opened.profile, seen.counts)  # type: ignore[arg-type]
     limit = fail_over or USUAL
@@ -111,6 +114,4 @@ def _view(version: "Version", seen: "Seen", found: "list[Shift]", limit: float, 
     heads = ("WHAT", "VERDICT", ">PSI", ">CHANCE", ">KS", "MOST CHANGED")
     text = table(heads, rows, title=f"{version.title}, {seen.items:,} items seen", width=screen_width(),
                   drop=("MOST CHANGED", ">KS"), shorten="WHAT")  # fmt: skip
-    return Styled(
-        f"{text}\nPSI: 0 is no change, above {limit:g} is drift, unless chance alone reaches it once in 1,000."
-    )
+    return Styled(f"{text}\nPSI: 0 is no change, above {limit:g} is drift, unless CHANCE is above it.")

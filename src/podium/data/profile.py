@@ -145,10 +145,12 @@ class Profile:
         Args:
             described: Name, meaning, columns and blocks [n, …] of each input.
         """
-        inputs = {}
+        inputs, taken = dict[str, InputProfile](), set[str]()
         for name, meaning, columns, blocks in described:
-            values = np.concatenate([measured(meaning, block) for block in blocks])
-            inputs[name] = InputProfile(meaning=meaning, bins=_bins(name, meaning, columns, values))
+            bins = _bins(name, meaning, columns, np.concatenate([measured(meaning, block) for block in blocks]))
+            own = tuple(replace(one, name=f"{name}.{one.name}") if one.name in taken else one for one in bins)
+            taken |= {one.name for one in own}
+            inputs[name] = InputProfile(meaning=meaning, bins=own)
         return cls(inputs=inputs)
 
     def with_predictions(self, predicted: Array, classes: Sequence[str]) -> "Profile":
