@@ -21,14 +21,8 @@ def metric(name: str, text: str, value: Value, label: str = "") -> str:
         value: Its value, or values by a label's value.
         label: The name of that label.
     """
-    samples = {f'{{{label}="{key}"}}': one for key, one in value.items()} if isinstance(value, Mapping) else {"": value}
-    kind = "counter" if name.endswith("_total") else "gauge"
-    lines = [
-        f"# HELP {name} {text}",
-        f"# TYPE {name} {kind}",
-        *(f"{name}{key} {one}" for key, one in samples.items()),
-    ]
-    return "\n".join(lines) + "\n"
+    samples = [({label: key}, one) for key, one in value.items()] if isinstance(value, Mapping) else [({}, value)]
+    return labeled(name, text, samples)
 
 
 def labeled(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> str:
@@ -43,7 +37,7 @@ def labeled(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], flo
     lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
     for labels, value in samples:
         pairs = ",".join(f'{label}="{_escaped(given)}"' for label, given in labels.items())
-        lines.append(f"{name}{{{pairs}}} {value}")
+        lines.append(f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}")
     return "\n".join(lines) + "\n"
 
 

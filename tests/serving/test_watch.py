@@ -245,6 +245,7 @@ REFUSED: dict[str, tuple[list[str], str]] = {
     "neither": ([], "either a server or recent data"),
     "both": (["--data", "x.csv", "--metrics", "http://localhost/metrics"], "either a server or recent data"),
     "a server that is not there": (["--metrics", "http://127.0.0.1:9/metrics"], "cannot be read"),
+    "an address that cannot be meant": (["--metrics", "http://[::1/metrics"], "cannot be read"),
     "a path": (["--metrics", "metrics.txt"], "takes the URL of a server's metrics"),
     "since of a file": (["--data", "x.csv", "--since", "last.json"], "is about servers"),
 }

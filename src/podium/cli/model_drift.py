@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import open_registry, registry_options
+from podium.cli.options import open_registry, read_token, registry_options
 from podium.errors import InvalidInput, Unavailable
 from podium.heartbeat import doing
 from podium.tables import Row, screen_width, table
@@ -87,17 +87,17 @@ def drift(
 
 
 def _fetch(url: str, token_file: Path | None) -> str:
-    from urllib.error import URLError
+    from http.client import HTTPException
     from urllib.request import Request, urlopen
 
     if not url.startswith(("http://", "https://")):
         raise InvalidInput(f"--metrics takes the URL of a server's metrics, not {url!r}",
                            "http://127.0.0.1:8080/metrics")  # fmt: skip
-    headers = {"Authorization": f"Bearer {token_file.read_text().strip()}"} if token_file else {}
+    headers = {"Authorization": f"Bearer {read_token(token_file)}"} if token_file else {}
     try:
         with urlopen(Request(url, headers=headers), timeout=30) as answer:
             return str(answer.read().decode())
-    except (URLError, OSError) as error:
+    except (OSError, ValueError, HTTPException) as error:
         raise Unavailable(f"{url} cannot be read: {getattr(error, 'reason', error)}", f"curl {url}") from None
 
 

@@ -29,10 +29,7 @@ class Figures:
     def page(self, models: Iterable[Served], under_way: int) -> str:
         """Return the page."""
         served = list(models)
-        lines = ["# HELP podium_serve_requests_total Requests answered.", "# TYPE podium_serve_requests_total counter"]
-        for (name, status), count in sorted(self._answers.items()):
-            lines.append(f'podium_serve_requests_total{{model="{name}",status="{status}"}} {count}')
-        lines += ["# HELP podium_serve_seconds Time to answer.", "# TYPE podium_serve_seconds histogram"]
+        lines = ["# HELP podium_serve_seconds Time to answer.", "# TYPE podium_serve_seconds histogram"]
         for name, seconds in sorted(self._seconds.items()):
             total = 0
             for bound in BOUNDS:
@@ -41,10 +38,13 @@ class Figures:
                 lines.append(f'podium_serve_seconds_bucket{{model="{name}",le="{shown}"}} {total}')
             lines.append(f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}')
             lines.append(f'podium_serve_seconds_count{{model="{name}"}} {total}')
-        lines += ["# HELP podium_serve_version The version that answers.", "# TYPE podium_serve_version gauge"]
-        lines += [f'podium_serve_version{{model="{model.name}",version="{model.now.version}"}} 1' for model in served]
+        answers = sorted(self._answers.items())
         batchers = {model.name: model.now.batcher for model in served}
         return "\n".join(lines) + "\n" + "".join([
+            labeled("podium_serve_requests_total", "Requests answered.",
+                    (({"model": name, "status": str(status)}, count) for (name, status), count in answers)),
+            labeled("podium_serve_version", "The version that answers.",
+                    (({"model": model.name, "version": model.now.version}, 1) for model in served)),
             metric("podium_serve_under_way", "Requests under way.", under_way),
             metric("podium_serve_batches_total", "Calls of the model since it answers.",
                    {name: batcher.batches for name, batcher in batchers.items()}, "model"),
