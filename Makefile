@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-slow minio lint check pins golden docs clean
+.PHONY: help install demo images images-load deploy test test-cluster test-kserve test-slow minio lint check pins golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,13 @@ test: $(STAMP) ## the fast tests (JOBS=0: one after the other)
 
 test-slow: $(STAMP) ## the slow tests: whole pipelines, kills, races, big files
 	@$(BIN)/pytest -m "slow and not cluster"
+
+KSERVE := $(VENV)/rivals/kserve
+
+test-kserve: $(STAMP) ## the protocol of `podium serve` with kserve's own client, which is installed into an environment of its own
+	@test -d $(KSERVE) || $(BIN)/uv venv -q -p $(BIN)/python $(KSERVE)
+	@$(BIN)/uv pip install -q -p $(KSERVE)/bin/python -r benchmarks/rivals/kserve.txt
+	@$(BIN)/pytest -rs tests/serving/test_kserve_client.py
 
 MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
 

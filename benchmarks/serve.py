@@ -1,10 +1,16 @@
-"""Measure how many requests a second `podium serve` answers, beside the bare ONNX Runtime.
+"""Measure how many requests a second `podium serve` answers, beside the bare ONNX Runtime and other servers.
 
-    python benchmarks/serve.py --seconds 5 --clients 1 8 64 --model podium-work/store/models/mnist/versions/VERSION
+    python benchmarks/serve.py --model podium-work/store/models/mnist/versions/VERSION --rivals ~/.cache/podium/rivals
+    python benchmarks/serve.py --model … --soak 10
 
-Server and clients have a core each (taskset), the model one thread. Clients send one picture of 28 x 28 a request, as a
-binary tensor, over connections that stay open. Prints requests a second, the 95th percentile, and the server's CPU
-milliseconds a request, for each number of clients.
+Server and clients have a core each, the model one thread. Clients send one picture of 28 x 28 a request, as a binary
+tensor (JSON for MLServer, which resets connections on binary ones), over connections that stay open. With --rivals
+kserve's ModelServer and MLServer, with the shortest model that each takes (benchmarks/rivals), are installed into
+virtual environments there and measured in turn with podium, round by round. Prints the time to start, requests a
+second, the 95th percentile, and the server's CPU milliseconds a request, for each number of clients.
+
+With --soak a server is asked for some minutes at a low rate while the champion changes, and what its process holds is
+printed: memory, open files, threads.
 """
 
 import argparse
@@ -12,17 +18,109 @@ import asyncio
 import json
 import os
 import re
+import socket
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from machine import describe
 
+from podium.models import open_registry
 from podium.scoring import OnnxModel
+
+HERE = Path(__file__).parent / "rivals"
+NAMES = {"uint8": "UINT8", "float32": "FP32"}
+CLI = "from podium.cli import main; main()"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """A server that runs on the first core."""
+
+    name: str
+    process: "subprocess.Popen[bytes]"
+    port: int
+    started: float
+    """Seconds until its model was ready."""
+
+    model: str
+    head: bytes
+    body: bytes
+
+    def cpu(self) -> float:
+        """Return the CPU seconds of its processes so far."""
+        used = 0
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            try:
+                fields = stat.read_text().rpartition(")")[2].split()
+            except OSError:  # it has just ended
+                continue
+            if int(fields[3]) == self.process.pid:  # of its session
+                used += int(fields[11]) + int(fields[12])
+        return used / os.sysconf("SC_CLK_TCK")
+
+    def held(self) -> tuple[float, int, int]:
+        """Return the MiB of memory, the open files and the threads of its process."""
+        here = Path(f"/proc/{self.process.pid}")
+        status = dict(re.findall(r"(\w+):\s+(\d+)", (here / "status").read_text()))
+        return int(status["VmRSS"]) / 1024, len(list((here / "fd").iterdir())), int(status["Threads"])
+
+
+def free_port() -> int:
+    """Return the first of four ports in a row that are free just now."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        return min(int(listening.getsockname()[1]), 65000)
+
+
+@contextmanager
+def running(name: str, command: Sequence[str], port: int, model: str, body: bytes, size: int) -> Iterator[Server]:
+    """Start a server and wait until its model is ready.
+
+    Args:
+        size: Bytes of JSON at the head of the body; 0 if all of it is.
+    """
+    head = f"POST /v2/models/{model}/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    head += f"Inference-Header-Content-Length: {size}\r\nContent-Type: application/octet-stream\r\n" if size else (
+        "Content-Type: application/json\r\n"
+    )  # fmt: skip
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as log:
+        process = subprocess.Popen(["taskset", "-c", "0", *command], stdout=log, stderr=log, start_new_session=True,
+                                   env=os.environ | {"OMP_NUM_THREADS": "1"})  # fmt: skip
+        try:
+            while not ready(port, model):
+                if process.poll() is not None or time.monotonic() > began + 120:
+                    log.seek(0)
+                    raise SystemExit(f"{name} did not start:\n{log.read().decode()}")
+                time.sleep(0.01)
+            yield Server(name=name, process=process, port=port, started=time.monotonic() - began, model=model,
+                         head=f"{head}\r\n".encode(), body=body)  # fmt: skip
+        finally:
+            process.terminate()
+            try:
+                process.wait(30)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def ready(port: int, model: str) -> bool:
+    """Return whether a server says that its model is ready."""
+    try:
+        with socket.create_connection(("127.0.0.1", port), 5) as connection:
+            connection.sendall(
+                f"GET /v2/models/{model}/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+            )
+            return b" 200 " in connection.recv(200)
+    except OSError:
+        return False
 
 
 def bare(model: Path, seconds: float) -> float:
@@ -37,81 +135,128 @@ def bare(model: Path, seconds: float) -> float:
     return count / seconds
 
 
-async def ask(port: int, name: str, body: bytes, size: int, end: float, took: list[float]) -> None:
+async def ask(server: Server, end: float, took: list[float], pause: float = 0.0) -> None:
     """Send one request after the other over a connection, as a client does."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = (
-        f"POST /v2/models/{name}/infer HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-        f"Inference-Header-Content-Length: {size}\r\n\r\n"
-    ).encode()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
     while time.monotonic() < end:
         began = time.monotonic()
-        writer.write(head + body)
+        writer.write(server.head + server.body)
         answer = await reader.readuntil(b"\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200"), answer
-        length = int(re.search(rb"\r\ncontent-length: (\d+)", answer)[1])  # type: ignore[index]
-        await reader.readexactly(length)
+        if found := re.search(rb"\r\ncontent-length: (\d+)", answer, re.IGNORECASE):
+            await reader.readexactly(int(found[1]))
+        else:  # in chunks
+            while length := int(await reader.readuntil(b"\r\n"), 16):
+                await reader.readexactly(length + 2)
+            await reader.readuntil(b"\r\n")
         took.append(time.monotonic() - began)
+        if pause:
+            await asyncio.sleep(pause)
     writer.close()
 
 
-def cpu(process: int) -> float:
-    """Return the CPU seconds of a process so far."""
-    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+def bodies(graph: OnnxModel) -> tuple[bytes, int, bytes]:
+    """Return a request with a binary tensor, the bytes of JSON in it, and the same request as JSON alone."""
+    (wanted,) = graph.inputs
+    array = np.zeros([1, *(size or 1 for size in wanted.shape[1:])], wanted.dtype)
+    tensor = {"name": wanted.name, "shape": list(array.shape), "datatype": NAMES[wanted.dtype]}
+    binary = {**tensor, "parameters": {"binary_data_size": array.nbytes}}
+    text = json.dumps({"inputs": [binary], "parameters": {"binary_data_output": True}}).encode()
+    plain = json.dumps({"inputs": [{**tensor, "data": array.ravel().tolist()}]}).encode()
+    return text + array.tobytes(), len(text), plain
+
+
+def interpreter(folder: Path, rival: str) -> str:
+    """Return the Python of a rival's virtual environment, made if it is not there."""
+    python = folder / rival / "bin/python"
+    if not python.exists():
+        subprocess.run(["uv", "venv", "-q", "-p", "3.11", folder / rival], check=True)
+    subprocess.run(["uv", "pip", "install", "-q", "-p", python, "-r", HERE / f"{rival}.txt"], check=True)
+    return str(python)
 
 
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True)
+    parser.add_argument("--model", type=Path, required=True, help="directory with model.onnx")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rivals", type=Path, help="folder of their virtual environments; none if missing")
+    parser.add_argument("--watch", action="store_true", help="measure podium serve --watch as well")
+    parser.add_argument("--soak", type=float, metavar="MINUTES", help="soak instead")
     args = parser.parse_args()
     os.sched_setaffinity(0, {1})
-    graph = OnnxModel(args.model / "model.onnx", threads=1)
-    (wanted,) = graph.inputs
-    shape = [1, *(size or 1 for size in wanted.shape[1:])]
-    raw = np.zeros(shape, wanted.dtype).tobytes()
-    names = {"uint8": "UINT8", "float32": "FP32"}
-    tensor: dict[str, Any] = {"name": wanted.name, "shape": shape, "datatype": names[wanted.dtype],
-                              "parameters": {"binary_data_size": len(raw)}}  # fmt: skip
-    text = json.dumps({"inputs": [tensor], "parameters": {"binary_data_output": True}}).encode()
-    code = "import os; os.sched_setaffinity(0, {0}); from podium.cli import main; main()"
-    command = [sys.executable, "-c", code, "serve", str(args.model), "--port", "0"]
-    began = time.monotonic()
-    server = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-    assert server.stderr
-    port = next(int(found[1]) for line in server.stderr if (found := re.search(r"listening on .*:(\d+)/", line)))
-    started, alone = time.monotonic() - began, bare(args.model / "model.onnx", 2.0)
-    print(f"{describe()}\nstart {started:.1f} s; bare ONNX Runtime {alone:,.0f} a second")
-    try:
-        measure(args, server.pid, port, text + raw, len(text))
-    finally:
-        server.terminate()
-        server.wait()
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    print(f"{describe()}\nbare ONNX Runtime {bare(args.model / 'model.onnx', 2.0):,.0f} a second")
+    if args.soak:
+        soak(args.model, args.soak)
+        return
+    name, file = args.model.resolve().name, str(args.model / "model.onnx")
+    binary, size, text = bodies(OnnxModel(Path(file), threads=1))
+    commands = {"podium": [sys.executable, "-c", CLI, "serve", str(args.model), "--port"]}
+    if args.watch:
+        commands["podium --watch"] = [*commands["podium"][:-1], "--watch", "--port"]
+    for rival in ("kserve", "mlserver") if args.rivals else ():
+        commands[rival] = [interpreter(args.rivals, rival), str(HERE / f"{rival}_model.py"), name, file]
+    figures: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
+    for _ in range(args.repeats):
+        for called, command in commands.items():
+            port = free_port()
+            body, head = (text, 0) if called == "mlserver" else (binary, size)
+            with running(called, [*command, str(port)], port, name, body, head) as server:
+                figures.setdefault((called, 0), []).append((server.started, 0.0, 0.0))
+                for clients in args.clients:
+                    figures.setdefault((called, clients), []).append(measure(server, clients, args.seconds))
+    for (called, clients), measured in figures.items():
+        rate, late, cost = map(statistics.median, zip(*measured, strict=True))
+        print(f"{called}, {clients} clients: {rate:,.0f} requests a second, 95 % within {1000 * late:.1f} ms, "
+              f"{1000 * cost:.2f} ms of CPU each" if clients else f"{called} starts in {rate:.1f} s")  # fmt: skip
 
 
-def measure(args: argparse.Namespace, server: int, port: int, body: bytes, size: int) -> None:
-    """Let clients ask for some seconds, and print what they saw."""
-    name = args.model.resolve().name
-    for clients in args.clients:
-        rates, slow, costs = [], [], []
-        for _ in range(args.repeats):
+def measure(server: Server, clients: int, seconds: float) -> tuple[float, float, float]:
+    """Let clients ask for some seconds; return requests a second, the 95th percentile and CPU seconds a request."""
+    took: list[float] = []
+    asyncio.run(clients_of(server, clients, 0.5, []))
+    used = server.cpu()
+    asyncio.run(clients_of(server, clients, seconds, took))
+    return len(took) / seconds, sorted(took)[int(0.95 * len(took))], (server.cpu() - used) / len(took)
+
+
+async def clients_of(server: Server, clients: int, seconds: float, took: list[float]) -> None:
+    """Let clients ask at once."""
+    end = time.monotonic() + seconds
+    await asyncio.gather(*(ask(server, end, took) for _ in range(clients)))
+
+
+def soak(directory: Path, minutes: float) -> None:
+    """Ask 20 times a second while the champion changes every ten seconds, and print what the server holds."""
+    binary, size, _ = bodies(OnnxModel(directory / "model.onnx", threads=1))
+    with tempfile.TemporaryDirectory(prefix="podium-soak-") as store:
+        model = open_registry(store).model("soak")
+        for version in ("v1", "v2"):
+            model.upload({"model.onnx": directory / "model.onnx"}, {"run_id": version})
+        model.promote("v1")
+        port = free_port()
+        command = [sys.executable, "-c", CLI, "serve", "soak", "--storage", store, "--follow", "1", "--port", str(port)]
+        with running("podium", command, port, "soak", binary, size) as server:
             took: list[float] = []
-            used, end = cpu(server), time.monotonic() + args.seconds
+            for number in range(max(2, round(minutes * 6))):
+                asyncio.run(slowly(server, 10.0, took))
+                model.promote(f"v{2 - number % 2}")
+                memory, files, threads = server.held()
+                if number % 6 == 0 or number < 3:
+                    print(f"{(number + 1) / 6:5.1f} min: {memory:.1f} MiB, {files} files, {threads} threads, "
+                          f"{len(took):,} answers, {number + 1} swaps", flush=True)  # fmt: skip
+            memory, files, threads = server.held()
+            print(f"at the end: {memory:.1f} MiB, {files} files, {threads} threads, {len(took):,} answers, all of them "
+                  f"200, 95 % within {1000 * sorted(took)[int(0.95 * len(took))]:.1f} ms")  # fmt: skip
 
-            async def all_of_them() -> None:
-                await asyncio.gather(*(ask(port, name, body, size, end, took) for _ in range(clients)))  # noqa: B023
 
-            asyncio.run(all_of_them())
-            rates.append(len(took) / args.seconds)
-            slow.append(sorted(took)[int(0.95 * len(took))])
-            costs.append((cpu(server) - used) / len(took))
-        rate, late, cost = map(statistics.median, (rates, slow, costs))
-        print(f"{clients} clients: {rate:,.0f} requests a second, 95 % within {1000 * late:.1f} ms, "
-              f"{1000 * cost:.2f} ms of CPU each")  # fmt: skip
+async def slowly(server: Server, seconds: float, took: list[float]) -> None:
+    """Ask by four clients, each five times a second."""
+    end = time.monotonic() + seconds
+    await asyncio.gather(*(ask(server, end, took, 0.2) for _ in range(4)))
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Metrics in Prometheus' text format, and the port on which they are answered."""
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Thread
 from typing import Any
@@ -20,14 +21,44 @@ def metric(name: str, text: str, value: Value, label: str = "") -> str:
         value: Its value, or values by a label's value.
         label: The name of that label.
     """
-    samples = {f'{{{label}="{key}"}}': one for key, one in value.items()} if isinstance(value, Mapping) else {"": value}
+    samples = [({label: key}, one) for key, one in value.items()] if isinstance(value, Mapping) else [({}, value)]
+    return labeled(name, text, samples)
+
+
+def labeled(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], float]]) -> str:
+    """Return the lines of a metric with several labels, of any values.
+
+    Args:
+        name: As metric takes it.
+        text: As metric takes it.
+        samples: Labels and value of each.
+    """
     kind = "counter" if name.endswith("_total") else "gauge"
-    lines = [
-        f"# HELP {name} {text}",
-        f"# TYPE {name} {kind}",
-        *(f"{name}{key} {one}" for key, one in samples.items()),
-    ]
+    lines = [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+    for labels, value in samples:
+        pairs = ",".join(f'{label}="{_escaped(given)}"' for label, given in labels.items())
+        lines.append(f"{name}{{{pairs}}} {value}" if pairs else f"{name} {value}")
     return "\n".join(lines) + "\n"
+
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n"}
+_LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
+
+
+def _escaped(text: str) -> str:
+    return re.sub(r'[\\"\n]', lambda found: _ESCAPES[found[0]], text)
+
+
+def read_samples(page: str, name: str) -> Iterator[tuple[dict[str, str], float]]:
+    """Yield labels and value of each sample of a metric on a page."""
+    back = {escaped: plain for plain, escaped in _ESCAPES.items()}
+    for line in page.split("\n"):
+        if found := re.fullmatch(rf"{name}(?:\{{(.*)\}})? (\S+)", line):
+            labels = {
+                label: re.sub(r"\\.", lambda escape: back.get(escape[0], escape[0]), value)
+                for label, value in _LABEL.findall(found[1] or "")
+            }
+            yield labels, float(found[2])
 
 
 def serve(port: int, metrics: Callable[[], str], alive: Callable[[], bool] = lambda: True) -> ThreadingHTTPServer:

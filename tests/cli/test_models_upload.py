@@ -144,7 +144,7 @@ def test_a_graph_from_elsewhere_is_promoted_and_predicts(
     assert (code, err) == (0, "")
     version = json.loads(out)
     assert set(version["files"]) == {
-        "model.onnx", "metrics.json", "predictions.npy", "target.npy", "test-items.npy", "preprocessing.json"
+        "model.onnx", "metrics.json", "predictions.npy", "target.npy", "test-items.npy", "preprocessing.json", "profile.json"
     }  # fmt: skip
     assert version["metrics"]["accuracy"] == accuracy(fitted["logistic"], wine / "data")
     assert version["reported"] == {"accuracy": 0.5}

@@ -1,15 +1,16 @@
 """`podium serve`: a real server, asked over HTTP by a client of another project and by plain requests."""
 
+import asyncio
+import gc
 import json
-import os
 import re
 import signal
+import ssl
 import subprocess
-import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,49 +20,15 @@ import pytest
 from handmade import SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
+from servers import Running, serving, tensor
 
 from podium.models import Model, open_registry
+from podium.prediction import Predictor, open_model
+from podium.serving.app import Limits, Server
+from podium.serving.served import Served, find_models
 
 WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)
 WIDE[13:15, 2:26], TALL[2:26, 13:15] = 255, 255
-
-
-class Running:
-    """A server in a process of its own."""
-
-    def __init__(self, process: "subprocess.Popen[str]", url: str, said: list[str]) -> None:
-        self.process, self.url, self.said = process, url, said
-        self.http = httpx.Client(base_url=url, timeout=240)
-
-    def infer(self, name: str, body: Any, **how: Any) -> httpx.Response:
-        return self.http.post(f"/v2/models/{name}/infer", json=body, **how)
-
-
-@contextmanager
-def serving(*words: str | Path, **environ: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "podium.cli", "serve", *map(str, words), "--port", "0"]
-    code = "from podium.cli import main; main()"
-    command[1:3] = ["-c", code]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environ)
-    said: list[str] = []
-    assert process.stderr
-    for line in process.stderr:
-        said.append(line)
-        if found := re.search(r"listening on (https?://\S+)/v2", line):
-            break
-    else:
-        raise AssertionError("".join(said))
-    reader = threading.Thread(target=lambda: said.extend(process.stderr or []), daemon=True)
-    reader.start()
-    running = Running(process, found[1], said)
-    try:
-        yield running
-    finally:
-        process.send_signal(signal.SIGTERM)
-        assert process.wait(240) in (0, 143), "".join(said)
-        reader.join()
-        process.stderr.close()
-        running.http.close()
 
 
 @pytest.fixture(scope="module")
@@ -80,10 +47,6 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def server(store: Path) -> Iterator[Running]:
     with serving("--storage", store) as running:
         yield running
-
-
-def tensor(array: np.ndarray, name: str, datatype: str) -> dict[str, Any]:
-    return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": array.reshape(-1).tolist()}
 
 
 def test_the_first_page_has_a_form_for_each_model(server: Running) -> None:
@@ -394,3 +357,116 @@ def test_a_second_signal_ends_a_drain_at_once(store: Path) -> None:
         while server.http.get("/v2/health/ready").status_code == 200:
             time.sleep(0.02)
     assert server.process.returncode in (0, 143)
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> Path:
+    """A certificate of 127.0.0.1, signed by itself; its key is beside it."""
+    words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
+    extra = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:TRUE"]
+    files = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"]
+    subprocess.run(["openssl", *words.split(), *extra, *files], check=True, capture_output=True)
+    return tmp_path / "cert.pem"
+
+
+def test_https_is_answered_with_the_certificate(numbers: Model, tmp_path: Path, certificate: Path) -> None:
+    key = certificate.with_name("key.pem")
+    words = ("numbers", "--storage", tmp_path / "store", "--tls-cert", certificate, "--tls-key", key)
+    with serving(*words) as server:
+        assert server.url.startswith("https://")
+        with httpx.Client(verify=ssl.create_default_context(cafile=str(certificate))) as known:
+            answer = known.post(
+                f"{server.url}/v2/models/numbers/infer",
+                json={"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]},
+            )
+        assert answer.json()["outputs"][0]["data"] == [1.0]
+        with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
+            httpx.get(f"{server.url}/v2/health/live")
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"{server.url.replace('https', 'http')}/v2/health/live")
+
+
+def test_a_certificate_that_does_not_fit_its_key_is_refused(
+    numbers: Model, tmp_path: Path, certificate: Path, typed: Callable[..., Any]
+) -> None:
+    key = certificate.with_name("other.pem")
+    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
+    done = typed("serve", "numbers", "--storage", str(tmp_path / "store"), "--port", "0", "--tls-cert", str(certificate),
+                 "--tls-key", str(key))  # fmt: skip
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert "--tls-key" in done.stderr
+
+
+class Slow(Served):
+    """A model that is opened when the test says so."""
+
+    def __init__(self, graph: Path) -> None:
+        self.opens = threading.Event()
+        super().__init__("slow", self._slowly)
+        self.graph = graph
+
+    def _slowly(self) -> tuple[str, Callable[[], Predictor]]:
+        assert self.opens.wait(60)
+        return "1", lambda: open_model(self.graph)
+
+
+def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:
+    from starlette.testclient import TestClient
+
+    (tmp_path / "model.onnx").write_bytes(constant(7))
+    model = Slow(tmp_path)
+    opening = threading.Thread(target=model.open)
+    opening.start()
+    server = Server([model], token="", limits=Limits(), follow=0.05)
+    body = {"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]}
+    with TestClient(server.app) as http:
+        assert http.get("/v2/health/live").status_code == 200
+        answer = http.get("/v2/health/ready")
+        assert (answer.status_code, answer.json()) == (503, {"ready": False})
+        assert http.get("/metrics").status_code == http.get("/").status_code == 200
+        refused = http.post("/v2/models/slow/infer", json=body)
+        assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+        assert http.get("/v2/models/slow/ready").status_code == 503
+        model.opens.set()
+        opening.join()
+        assert http.get("/v2/health/ready").json() == {"ready": True}
+        assert http.get("/v2/models/slow/ready").json()["ready"]
+        assert http.post("/v2/models/slow/infer", json=body).json()["outputs"][0]["data"] == [7.0]
+
+
+def test_a_server_stays_ready_while_the_champion_changes(numbers: Model, tmp_path: Path) -> None:
+    over, answers = threading.Event(), list[int]()
+    with serving("numbers", "--storage", tmp_path / "store", "--follow", "0.1") as server:
+
+        def probe() -> None:
+            while not over.is_set():
+                answers.append(httpx.get(f"{server.url}/v2/health/ready").status_code)
+
+        prober = threading.Thread(target=probe)
+        prober.start()
+        for version in ("v2", "v3"):
+            numbers.promote(version)
+            while server.http.get("/v2/models/numbers").json()["versions"] != [version]:
+                time.sleep(0.02)
+        over.set()
+        prober.join()
+    assert set(answers) == {200}
+
+
+def test_a_replaced_version_frees_its_memory_at_once(numbers: Model, tmp_path: Path) -> None:
+    (model,) = find_models(["numbers"], str(tmp_path / "store"), share=1.0)
+
+    async def swap() -> None:
+        model.open()
+        replaced = weakref.ref(model.now.predictor.model)
+        await model.now.batcher.ask({"table": np.zeros((1, 2), np.float32)})
+        numbers.promote("v2")
+        await model.follow()
+        assert model.now.version == "v2"
+        assert replaced() is None, "a large model must not wait for the collector of cycles"
+
+    gc.disable()
+    try:
+        asyncio.run(swap())
+    finally:
+        gc.enable()

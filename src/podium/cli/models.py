@@ -9,6 +9,7 @@ import click
 from podium import tables
 from podium.cli import model_view as view
 from podium.cli.model_deploy import deploy
+from podium.cli.model_drift import drift
 from podium.cli.model_metrics import metrics
 from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, registry_options
@@ -216,5 +217,5 @@ def export(
     output(as_json, value, lambda: str(place))
 
 
-for command in (*COMMANDS, deploy, metrics):
+for command in (*COMMANDS, deploy, drift, metrics):
     models.add_command(command)

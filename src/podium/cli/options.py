@@ -221,13 +221,23 @@ class ServerOptions:
 
     def open(self) -> "Server":
         """Connect to it."""
-        from podium.documents import read_text
         from podium.kfp.client import Server
 
-        token = read_text(self.token_file).strip() if self.token_file else None
-        if token is not None and not (token.isascii() and token.isprintable()):
-            raise InvalidInput(f"{self.token_file} holds no token", "a token is one line of ASCII")
-        return Server(self.host, self.namespace, token)
+        return Server(self.host, self.namespace, read_token(self.token_file) if self.token_file else None)
+
+
+def read_token(file: Path) -> str:
+    """Read a bearer token.
+
+    Raises:
+        InvalidInput: A header cannot hold it.
+    """
+    from podium.documents import read_text
+
+    token = read_text(file).strip()
+    if not (token.isascii() and token.isprintable()):
+        raise InvalidInput(f"{file} holds no token", "a token is one line of ASCII")
+    return token
 
 
 def server_options(command: F) -> F:

@@ -1,7 +1,11 @@
 """`podium serve`."""
 
 import socket
+import ssl
+import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -9,6 +13,11 @@ from podium.cli.options import STORAGE, listen
 from podium.errors import InvalidInput, PodiumError
 from podium.heartbeat import paused
 from podium.terminal import echo
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from podium.serving.served import Served
 
 
 @click.command()
@@ -26,23 +35,28 @@ from podium.terminal import echo
 @click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds for an answer.")
 @click.option("--drain", type=click.FloatRange(0), default=0.0, show_default=True,
               help="Seconds that it goes on after SIGTERM, while a proxy sends clients elsewhere.")  # fmt: skip
+@click.option("--watch", is_flag=True, help="Count items and predictions in bins of the training part, at /metrics.")
+@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), help="Share of calls that --watch counts; all.")
 @click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
 def serve(
     models: tuple[str, ...], host: str, port: int, follow: float, token_file: Path | None, tls_cert: str | None,
-    tls_key: str | None, max_body: int, max_requests: int, timeout: float, drain: float, storage: str | None,
+    tls_key: str | None, max_body: int, max_requests: int, timeout: float, drain: float, watch: bool,
+    sample: float | None, storage: str | None,
 ) -> None:  # fmt: skip
     """Answer over HTTP with the champion, or with any version, file or directory, until it is stopped.
 
     MODELS are names in the registry (NAME, or NAME@VERSION for one that stays) or paths of model directories; all
     models with a champion if none is named. The Open Inference Protocol v2 is at /v2; pictures, rows and sentences
     go to /v2/models/NAME/predict and become inputs as the training data did. Another champion takes over within
-    --follow seconds, and no request is lost by that. SIGTERM answers what is under way, then ends; with --drain it
-    goes on for that long, not ready, and closes each connection with its answer.
+    --follow seconds, and no request is lost by that. Until all models are open, /v2/health/ready says no. SIGTERM
+    answers what is under way, then ends; with --drain it goes on for that long, not ready, and closes each connection
+    with its answer.
 
     \b
     Examples:
       podium serve mnist
       podium serve churn@v3 --port 9000 --token-file token.txt
+      podium serve churn --watch --sample 0.1
       podium serve trained/ --host 0.0.0.0
       curl -H "Content-Type: image/png" --data-binary @7.png localhost:8080/v2/models/mnist/predict
     """
@@ -55,24 +69,53 @@ def serve(
         raise PodiumError(f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'") from None
     from podium.serving.served import find_models
 
-    if (tls_cert is None) != (tls_key is None):
-        raise InvalidInput("--tls-cert and --tls-key go together", "give both, or neither")
+    _check_certificate(tls_cert, tls_key)
     token = _read_token(token_file)
-    served = find_models(models, storage)
-    for model in served:
-        model.open()
-        echo(f"serving {model.name} {model.now.version}", err=True)
+    if sample is not None and not watch:
+        raise InvalidInput(f"--sample {sample:g} is a share of what --watch counts", "add --watch")
+    served = find_models(models, storage, (sample or 1.0) if watch else None)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
-    config = uvicorn.Config(server.app, log_level="warning", ssl_certfile=tls_cert, ssl_keyfile=tls_key,
+    config = uvicorn.Config(server.app, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
+                            ssl_certfile=tls_cert, ssl_keyfile=tls_key,
                             timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    scheme = "https" if tls_cert else "http"
-    echo(f"listening on {scheme}://{host}:{listening.getsockname()[1]}/v2", err=True)
+    url = f"{'https' if tls_cert else 'http'}://{host}:{listening.getsockname()[1]}/v2"
+    _run(DrainingServer(config, server, drain), listening, served, url)
+
+
+def _check_certificate(cert: str | None, key: str | None) -> None:
+    if (cert is None) != (key is None):
+        raise InvalidInput("--tls-cert and --tls-key go together", "give both, or neither")
+    if cert and key:
+        try:
+            ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+        except ssl.SSLError as error:
+            raise InvalidInput(f"--tls-cert {cert} and --tls-key {key} do not go together: {error.reason}",
+                               f"openssl x509 -noout -text -in {cert}") from None  # fmt: skip
+
+
+def _run(server: "uvicorn.Server", listening: socket.socket, models: "Sequence[Served]", url: str) -> None:
+    """Answer until the server is stopped, and open the models meanwhile: probes are answered from the first moment."""
+    failures = list[Exception]()
+
+    def open_models() -> None:
+        try:
+            for model in models:
+                model.open()
+                echo(f"serving {model.name} {model.now.version}{model.unwatched}", err=True)
+            echo(f"listening on {url}", err=True)
+        except Exception as error:
+            failures.append(error)
+            server.should_exit = True
+
+    threading.Thread(target=open_models, daemon=True).start()
     with paused():
-        DrainingServer(config, server, drain).run(sockets=[listening])
+        server.run(sockets=[listening])
+    if failures:
+        raise failures[0]
 
 
 def _read_token(file: Path | None) -> str:

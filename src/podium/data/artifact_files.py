@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.blocks import Selection, first_not_finite, mean_and_std
+from podium.data.blocks import Selection, blocks, first_not_finite, mean_and_std
+from podium.data.profile import Profile, drawn
 from podium.data.schema import (
     PARTS,
     DatasetInfo,
@@ -86,6 +87,7 @@ def write_directory(
         inputs = {name: _input_info(name, description, parts["train"]) for name, description in descriptions.items()}
         info = DatasetInfo(digest=digest_of(*infos.values()), inputs=inputs, parts=infos, **facts,
                            seen=_write_hashes(draft / "seen.npy", extras.seen),
+                           profile=_profile(descriptions, parts["train"]),
                            target=_target_info(target_name, parts["train"], facts["kind"]))  # fmt: skip
         write_info(draft, info)
         write_info(held_out, info)
@@ -130,6 +132,18 @@ def _input_info(name: str, description: InputDescription, train: Selection) -> I
     mean, std = mean_and_std(train.blocks(name), description.meaning)
     return InputInfo(meaning=description.meaning, dtype=array.dtype.name, shape=array.shape[1:], mean=mean, std=std,
                      columns=description.columns)  # fmt: skip
+
+
+def _profile(descriptions: Mapping[str, InputDescription], train: Selection) -> Profile:
+    chosen = drawn(len(train), max(train.array(name)[:1].nbytes for name in descriptions))
+    if chosen is None or train.index is None:
+        index = train.index if chosen is None else chosen
+    else:
+        index = train.index[chosen]
+    return Profile.of(
+        (name, described.meaning, described.columns, blocks(train.array(name), index))
+        for name, described in descriptions.items()
+    )
 
 
 def _target_info(name: str, train: Selection, kind: str) -> TargetInfo:

@@ -4,13 +4,14 @@ import base64
 import io
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.profile import Profile
 from podium.documents import parse
 from podium.errors import InvalidInput, require, suggestion
 from podium.frames import data_frame
@@ -207,6 +208,9 @@ class DatasetInfo:
 
     seen: FileInfo | None = None
     """64-bit hashes, ascending, of all items of train and validation and of their groups, without accepted overlaps."""
+
+    profile: Profile = field(default_factory=lambda: Profile(inputs={}))
+    """The inputs of the training part in bins; without any of a dataset that an earlier podium wrote."""
 
     parts: dict[str, PartInfo]
     """``train``, ``validation`` and ``test``; the files of the last lie elsewhere: see podium.data.artifact."""

@@ -273,13 +273,17 @@ class Version:
 
     @cached_property
     def opened(self) -> "Predictor":
-        """The version as a model that predicts, which also streams files larger than memory.
+        """The version as a model that predicts, which also streams files larger than memory; raises as `open`."""
+        return self.open()
+
+    def open(self) -> "Predictor":
+        """Open it anew: its memory is free once nobody holds the result.
 
         Raises:
             Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.
             InvalidInput: It has no model.
         """
-        from podium.prediction import MODELS, ONNX, PREPROCESSING, Predictor
+        from podium.prediction import MODELS, ONNX, Predictor
         from podium.prediction.command import CommandModel
         from podium.scoring import OnnxModel
 
@@ -295,10 +299,10 @@ class Version:
                 return CommandModel(name=self.title, fetch=self.fetch)
             return OnnxModel(self.read(ONNX), name=self.title)
 
-        def described() -> Any:
-            return load_json(self.read(PREPROCESSING), PREPROCESSING) if PREPROCESSING in self.files else {}
+        def beside(file: str) -> Any:
+            return load_json(self.read(file), file) if file in self.files else {}
 
-        return Predictor(self.title, model, described, self.facts.dataset.classes)
+        return Predictor(self.title, model, beside, self.facts.dataset.classes)
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
         """Predict new items, as the Predictor of ``podium.open_model`` does; a command runs here, with your rights."""

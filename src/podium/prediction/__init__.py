@@ -2,6 +2,6 @@
 
 from podium.prediction.directory import MODELS
 from podium.prediction.predictions import Outcome, Predictions
-from podium.prediction.predictor import ONNX, PREPROCESSING, Predictor, open_model
+from podium.prediction.predictor import ONNX, PREPROCESSING, PROFILE, Predictor, open_model
 
-__all__ = ["MODELS", "ONNX", "PREPROCESSING", "Outcome", "Predictions", "Predictor", "open_model"]
+__all__ = ["MODELS", "ONNX", "PREPROCESSING", "PROFILE", "Outcome", "Predictions", "Predictor", "open_model"]

@@ -3,6 +3,7 @@
 import json
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data import artifact
+from podium.data.profile import Profile
 from podium.data.rows import Problem
 from podium.data.schema import Split
-from podium.documents import load_json
+from podium.documents import load_json, parse
 from podium.errors import InvalidInput, NotFound
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel
@@ -30,6 +32,9 @@ if TYPE_CHECKING:
 PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
 
+PROFILE = "profile.json"
+"""File of a version: its training part in bins, and what it said of the test part."""
+
 ONNX = "model.onnx"
 
 ONE_CALL = 1 << 28
@@ -45,7 +50,7 @@ class Predictor:
     Args:
         name: For people: ``mnist v3``.
         model: Opens the graph, or the command.
-        described: Reads its preprocessing.json; returns {} where there is none.
+        beside: Reads a JSON file beside it by name; returns {} where there is none.
         classes: Names of the classes where preprocessing.json has none.
     """
 
@@ -53,11 +58,13 @@ class Predictor:
         self,
         name: str,
         model: Callable[[], OnnxModel | CommandModel],
-        described: Callable[[], Any],
+        beside: Callable[[str], Any],
         classes: Sequence[str] = (),
     ) -> None:
         self.name = name
-        self._open, self._describe, self._known = model, described, tuple(classes)
+        self._open, self._beside, self._known = model, beside, tuple(classes)
+        self.seen: Callable[[Mapping[str, NDArray[Any]], NDArray[Any]], None] | None = None
+        """Called with the inputs of each call of the model, and with what it says of them."""
 
     @cached_property
     def model(self) -> OnnxModel | CommandModel:
@@ -66,7 +73,22 @@ class Predictor:
 
     @cached_property
     def _described(self) -> Any:
-        return self._describe()
+        return self._beside(PREPROCESSING)
+
+    @property
+    def profile(self) -> Profile | None:
+        """The training part in bins; None of a model that an earlier podium stored.
+
+        Raises:
+            InvalidInput: It cannot be read.
+        """
+        given = self._beside(PROFILE)
+        return parse(Profile, given, f"{PROFILE} of {self.name}") if given else None
+
+    @property
+    def classes(self) -> tuple[str, ...] | None:
+        """Names of the classes; None for regression."""
+        return self._classes(self._described)
 
     def predict(self, items: Any, *, data: str | Path = "") -> Predictions:
         """Predict.
@@ -131,8 +153,14 @@ class Predictor:
     def _of_arrays(self, given: NDArray[Any] | Mapping[str, Any]) -> Predictions:
         inputs = given if isinstance(given, Mapping) else {self._only_input(): given}
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
-        classes = self._classes(self._described)
-        return Predictions(classes, self.model.predict(arrays, classes=None if classes is None else len(classes)))
+        classes = self.classes
+        return Predictions(classes, self._run(arrays, None if classes is None else len(classes)))
+
+    def _run(self, inputs: Mapping[str, NDArray[Any]], classes: int | None) -> NDArray[Any]:
+        result = self.model.predict(inputs, classes=classes)
+        if self.seen:
+            self.seen(inputs, result)
+        return result
 
     def _only_input(self) -> str:
         if not isinstance(self.model, OnnxModel):
@@ -205,7 +233,7 @@ class Predictor:
             for gathered in _gather(batches, size):
                 filled = [batch.inputs for batch in gathered if batch.names]
                 inputs = filled[0] if len(filled) == 1 else _joined(filled)
-                results, at = self.model.predict(inputs, classes=count) if filled else np.empty(0), 0
+                results, at = self._run(inputs, count) if filled else np.empty(0), 0
                 for batch in gathered:
                     yield batch, results[at : at + len(batch.names)]
                     at += len(batch.names)
@@ -257,7 +285,7 @@ def open_model(uri: str | Path) -> Predictor:
             fetch_model(where, model_files(where), folder[0])
         return folder[0]
 
-    return Predictor(str(uri), lambda: open_file(local() / file, str(uri)), lambda: _beside(local()))
+    return Predictor(str(uri), lambda: open_file(local() / file, str(uri)), lambda file: _beside(local() / file))
 
 
 def open_file(path: Path, name: str) -> OnnxModel | CommandModel:
@@ -280,9 +308,8 @@ def command_model(folder: Path, name: str) -> CommandModel:
     return CommandModel(name=name, fetch=lambda copy: fetch_model(str(folder), model_files(str(folder)), copy))
 
 
-def _beside(folder: Path) -> Any:
-    """Return the preprocessing.json of a model directory; empty if there is none."""
-    file = folder / PREPROCESSING
+def _beside(file: Path) -> Any:
+    """Return a JSON file of a model directory; empty if there is none."""
     return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
 
 
@@ -290,6 +317,18 @@ def write_preprocessing(info: "DatasetInfo", target: Path) -> None:
     """Write preprocessing.json to a directory, if the dataset says how its inputs were made."""
     if info.preprocessing:
         (target / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
+
+
+def write_profile(info: "DatasetInfo", predicted: NDArray[Any], target: Path, classes: Sequence[str] = ()) -> None:
+    """Write profile.json to a directory, if the dataset has a profile.
+
+    Args:
+        predicted: What the model says of the test part.
+        classes: Names of its classes in its own order; the dataset's if empty.
+    """
+    if info.profile.inputs:
+        profile = info.profile.with_predictions(predicted, classes or info.classes)
+        (target / PROFILE).write_text(json.dumps(asdict(profile), allow_nan=False) + "\n")
 
 
 def describe_preprocessing(info: "DatasetInfo") -> dict[str, Any]:

@@ -147,6 +147,15 @@ class OnnxModel:
             raise Failed(f"{self.name} failed: {_first_line(error)}", CONTRACT) from error
         return dict(zip(names, map(np.asarray, results), strict=True))
 
+    def predicted(self, outputs: Mapping[str, Array], *, classes: int | None) -> Array:
+        """Return what `predict` would say, of outputs that `run` returned.
+
+        Raises:
+            InvalidInput, Failed: As predict.
+        """
+        output = self._output(classes)
+        return self._convert(outputs[output.name], output, classes, 0, len(outputs[output.name]))
+
     def _batch(self, inputs: Mapping[str, Array]) -> int:
         size = sum(array[:1].nbytes for array in inputs.values())
         return max(1, min(_LARGEST_BATCH, _BATCH_BYTES // max(1, size)))

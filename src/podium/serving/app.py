@@ -5,6 +5,7 @@ Source of paths, members and errors: https://github.com/kserve/open-inference-pr
 
 import asyncio
 import hmac
+import random
 import time
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -74,16 +75,17 @@ class Server:
         self.app = Starlette(routes=self._routes(), lifespan=self._lifespan)
 
     def _routes(self) -> list[Route]:
-        paths: dict[str, tuple[str, Callable[[Asked], Awaitable[Response]]]] = {
+        paths: dict[str, tuple[str, Callable[[Asked], Awaitable[Response]]]] = {}  # tried in this order
+        for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
+            paths |= {f"{where}/infer": ("POST", self._infer), f"{where}/predict": ("POST", self._predict),
+                      where: ("GET", self._model), f"{where}/ready": ("GET", self._model_ready)}  # fmt: skip
+        paths |= {
             "/v2/health/live": ("GET", self._live),
             "/v2/health/ready": ("GET", self._ready),
             "/v2": ("GET", self._server),
             "/metrics": ("GET", self._metrics),
             "/": ("GET", self._page),
         }
-        for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            paths |= {where: ("GET", self._model), f"{where}/ready": ("GET", self._model_ready),
-                      f"{where}/infer": ("POST", self._infer), f"{where}/predict": ("POST", self._predict)}  # fmt: skip
         return [Route(path, self._answering(answer), methods=[verb]) for path, (verb, answer) in paths.items()]
 
     @asynccontextmanager
@@ -91,7 +93,7 @@ class Server:
         async def follow() -> None:
             while True:
                 await asyncio.sleep(self._follow)
-                for model in self._models.values():
+                for model in self._open():
                     await model.follow()
 
         following = asyncio.create_task(follow())
@@ -99,8 +101,11 @@ class Server:
         following.cancel()
         with suppress(asyncio.CancelledError):
             await following
-        for model in self._models.values():
+        for model in self._open():
             await model.now.batcher.close()
+
+    def _open(self) -> list[Served]:
+        return [model for model in self._models.values() if model.opened]
 
     def _answering(self, answer: Callable[[Asked], Awaitable[Response]]) -> Callable[[Asked], Awaitable[Response]]:
         """Return a handler that turns what is raised into an answer."""
@@ -138,7 +143,8 @@ class Server:
         return JSONResponse({"live": True})
 
     async def _ready(self, asked: Asked) -> Response:
-        ready = not self.draining  # models are open before the port is
+        # A model whose version changes stays open.
+        ready = not self.draining and len(self._open()) == len(self._models)
         return JSONResponse({"ready": ready}, 200 if ready else 503)
 
     async def _server(self, asked: Asked) -> Response:
@@ -149,6 +155,8 @@ class Server:
         model = self._models.get(name)
         if model is None:
             raise NotFound(f"no model {name!r} is served", suggestion(name, self._models))
+        if not model.opened:
+            raise Refused(503, f"{name} is being opened", retry_after="1")
         now = model.now
         if version not in (None, now.version):
             raise NotFound(f"version {version!r} of {name} is not served", f"{now.version} is")
@@ -169,7 +177,11 @@ class Server:
             _, now = self._served(asked)  # only now: a version that is replaced while the body comes takes no request
             request = read_request(body, asked.headers.get("inference-header-content-length"))
             outputs = await now.batcher.ask(request.inputs)
-            head = {"model_name": model.name, "model_version": now.version, "id": request.id or str(uuid.uuid4())}
+            head = {
+                "model_name": model.name,
+                "model_version": now.version,
+                "id": request.id or uuid.UUID(int=random.getrandbits(128), version=4).hex,
+            }
             content, headers = write_response(head, outputs, request)
             return Response(content, headers=headers)
 
@@ -221,9 +233,9 @@ class Server:
         return b"".join(pieces)
 
     async def _page(self, asked: Asked) -> Response:
-        shown = {model.name: (model.now.version, model.now.predictor) for model in self._models.values()}
+        shown = {model.name: (model.now.version, model.now.predictor) for model in self._open()}
         return HTMLResponse(await asyncio.to_thread(try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
-        page = self._figures.page(self._models.values(), self._under_way)
+        page = self._figures.page(self._open(), self._under_way)
         return Response(page, media_type="text/plain; version=0.0.4")

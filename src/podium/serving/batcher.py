@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -18,14 +20,14 @@ class _Waiting:
     inputs: Mapping[str, Array]
     done: "asyncio.Future[Outputs]"
 
-    @property
+    @cached_property
     def rows(self) -> int:
         return len(next(iter(self.inputs.values())))
 
-    @property
-    def form(self) -> tuple[tuple[str, tuple[int, ...], str], ...]:
+    @cached_property
+    def form(self) -> tuple[tuple[str, tuple[int, ...], "np.dtype[Any]"], ...]:
         """What has to be equal for two requests to be one batch."""
-        return tuple(sorted((name, array.shape[1:], str(array.dtype)) for name, array in self.inputs.items()))
+        return tuple((name, self.inputs[name].shape[1:], self.inputs[name].dtype) for name in sorted(self.inputs))
 
 
 class Batcher:

@@ -1,9 +1,10 @@
 """What a server has done, as Prometheus asks for it."""
 
+import time
 from collections import Counter
 from collections.abc import Iterable
 
-from podium.exposition import metric
+from podium.exposition import labeled, metric
 from podium.serving.served import Served
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, float("inf"))
@@ -17,6 +18,7 @@ class Figures:
         self._answers: Counter[tuple[str, int]] = Counter()
         self._buckets: Counter[tuple[str, float]] = Counter()
         self._seconds: dict[str, float] = {}
+        self._began = time.time()
 
     def note(self, model: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
@@ -27,10 +29,7 @@ class Figures:
     def page(self, models: Iterable[Served], under_way: int) -> str:
         """Return the page."""
         served = list(models)
-        lines = ["# HELP podium_serve_requests_total Requests answered.", "# TYPE podium_serve_requests_total counter"]
-        for (name, status), count in sorted(self._answers.items()):
-            lines.append(f'podium_serve_requests_total{{model="{name}",status="{status}"}} {count}')
-        lines += ["# HELP podium_serve_seconds Time to answer.", "# TYPE podium_serve_seconds histogram"]
+        lines = ["# HELP podium_serve_seconds Time to answer.", "# TYPE podium_serve_seconds histogram"]
         for name, seconds in sorted(self._seconds.items()):
             total = 0
             for bound in BOUNDS:
@@ -39,10 +38,13 @@ class Figures:
                 lines.append(f'podium_serve_seconds_bucket{{model="{name}",le="{shown}"}} {total}')
             lines.append(f'podium_serve_seconds_sum{{model="{name}"}} {seconds:.6f}')
             lines.append(f'podium_serve_seconds_count{{model="{name}"}} {total}')
-        lines += ["# HELP podium_serve_version The version that answers.", "# TYPE podium_serve_version gauge"]
-        lines += [f'podium_serve_version{{model="{model.name}",version="{model.now.version}"}} 1' for model in served]
+        answers = sorted(self._answers.items())
         batchers = {model.name: model.now.batcher for model in served}
         return "\n".join(lines) + "\n" + "".join([
+            labeled("podium_serve_requests_total", "Requests answered.",
+                    (({"model": name, "status": str(status)}, count) for (name, status), count in answers)),
+            labeled("podium_serve_version", "The version that answers.",
+                    (({"model": model.name, "version": model.now.version}, 1) for model in served)),
             metric("podium_serve_under_way", "Requests under way.", under_way),
             metric("podium_serve_batches_total", "Calls of the model since it answers.",
                    {name: batcher.batches for name, batcher in batchers.items()}, "model"),
@@ -52,4 +54,30 @@ class Figures:
                    {model.name: model.swaps for model in served}, "model"),
             metric("podium_serve_trouble", "1 while the champion cannot be opened.",
                    {model.name: int(bool(model.trouble)) for model in served}, "model"),
+            metric("podium_serve_start_timestamp_seconds", "Since when it counts.", round(self._began, 3)),
+            *_watched(served),
         ])  # fmt: skip
+
+
+def _watched(served: list[Served]) -> list[str]:
+    """Return what was counted of the items, by version."""
+    watches = [({"model": model.name, "version": version}, watch, watch.counts())
+               for model in served for version, watch in model.watches.items()]  # fmt: skip
+    if not watches:
+        return []
+    bins = [
+        ({**labels, "of": of, "name": name, "bin": label}, seen, trained / max(1, sum(binned.counts)))
+        for labels, watch, counts in watches
+        for (of, name), binned in watch.profile.bins().items()
+        for label, seen, trained in zip(binned.labels, counts[of, name].tolist(), binned.counts, strict=True)
+    ]
+    return [
+        labeled("podium_serve_watched_items_total", "Items counted in bins.",
+                ((labels, watch.items) for labels, watch, _ in watches)),
+        labeled("podium_serve_watch_failures_total", "Calls of the model that could not be counted in bins.",
+                ((labels, watch.failures) for labels, watch, _ in watches)),
+        labeled("podium_serve_bin_items_total", "Items in each bin of an input, or of what the model says.",
+                ((labels, seen) for labels, seen, _ in bins)),
+        labeled("podium_serve_bin_training_share", "Share of it in training; of predictions, in the test part.",
+                ((labels, share) for labels, _, share in bins)),
+    ]  # fmt: skip

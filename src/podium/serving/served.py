@@ -3,10 +3,11 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from podium.data.watch import Watch
 from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, open_registry
 from podium.models.signature import check_directory, public_key
@@ -19,6 +20,9 @@ from podium.serving.tensors import NAMES
 MOST_ROWS = 1024
 """Rows of a batch at most."""
 
+MOST_WATCHES = 4
+"""Versions of a model whose counts are kept."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Loaded:
@@ -29,14 +33,21 @@ class Loaded:
     batcher: Batcher
 
     @classmethod
-    def of(cls, version: str, predictor: Predictor) -> "Loaded":
+    def of(cls, version: str, predictor: Predictor, watch: Watch | None = None) -> "Loaded":
         """Open a version; it has answered nothing yet.
+
+        Args:
+            watch: Counts what it is given and what it says.
 
         Raises:
             PodiumError: It cannot be opened.
         """
         model = predictor.model
-        run = model.run if isinstance(model, OnnxModel) else lambda inputs: _commanded(predictor, inputs)
+        predictor.seen = watch.note if watch else None
+        if not isinstance(model, OnnxModel):
+            run: Callable[[Mapping[str, Array]], dict[str, Array]] = partial(_commanded, predictor)
+        else:
+            run = partial(_watched, model, predictor.classes, watch) if watch else model.run
         return cls(version=version, predictor=predictor, batcher=Batcher(run, MOST_ROWS))
 
     @cached_property
@@ -56,6 +67,17 @@ class Loaded:
         }  # fmt: skip
 
 
+def _watched(
+    model: OnnxModel, classes: Sequence[str] | None, watch: Watch, inputs: Mapping[str, Array]
+) -> dict[str, Array]:
+    outputs = model.run(inputs)
+    try:
+        watch.note(inputs, model.predicted(outputs, classes=None if classes is None else len(classes)))
+    except PodiumError:  # outputs that are not finite, for example, which a client may want to see
+        watch.failures += 1
+    return outputs
+
+
 def _commanded(predictor: Predictor, inputs: Mapping[str, Array]) -> dict[str, Array]:
     """Predict with a command; it may give probabilities or numbers."""
     predictions = predictor.predict(dict(inputs))
@@ -69,19 +91,36 @@ class Served:
     Args:
         name: In URLs.
         find: Returns the id of the version that should answer, and what opens it.
+        share: Of calls of the model that are counted in bins; None for none.
     """
 
-    def __init__(self, name: str, find: Callable[[], tuple[str, Callable[[], Predictor]]]) -> None:
-        self.name, self._find = name, find
+    def __init__(
+        self, name: str, find: Callable[[], tuple[str, Callable[[], Predictor]]], share: float | None = None
+    ) -> None:
+        self.name, self._find, self._share = name, find, share
+        self.watches: dict[str, Watch] = {}
+        """By version, the last few that answered."""
+
         self._now: Loaded | None = None
         self.swaps = 0
         self.trouble = ""
+
+    @property
+    def opened(self) -> bool:
+        """Whether a version answers yet."""
+        return self._now is not None
 
     @property
     def now(self) -> Loaded:
         """The version that answers."""
         assert self._now is not None
         return self._now
+
+    @property
+    def unwatched(self) -> str:
+        """Why its items are not counted though they should be, for people."""
+        lacks = self._share is not None and self.now.version not in self.watches
+        return " has no profile.json of its training part: its items are not counted" if lacks else ""
 
     def open(self) -> None:
         """Open the version that answers first.
@@ -98,7 +137,18 @@ class Served:
             PodiumError: There is none, or it cannot be opened.
         """
         version, opened = self._find()
-        return None if self._now and self._now.version == version else Loaded.of(version, opened())
+        if self._now and self._now.version == version:
+            return None
+        predictor = opened()
+        return Loaded.of(version, predictor, self._watch(version, predictor))
+
+    def _watch(self, version: str, predictor: Predictor) -> Watch | None:
+        """Return what counts a version's items; None where nobody asked for it, or its training part is not known."""
+        if self._share is None or (profile := predictor.profile) is None:
+            return None
+        watch = self.watches.pop(version, None) or Watch(profile, self._share)  # a version that is back counts on
+        self.watches = {**dict(list(self.watches.items())[1 - MOST_WATCHES :]), version: watch}
+        return watch
 
     async def follow(self) -> None:
         """Let the champion answer from now on; requests that are under way are answered by the version they began with.
@@ -118,13 +168,14 @@ class Served:
                 await before.batcher.close()
 
 
-def find_models(words: Sequence[str], storage: str | None) -> list[Served]:
+def find_models(words: Sequence[str], storage: str | None, share: float | None = None) -> list[Served]:
     """Return what is to be served.
 
     Args:
         words: ``NAME`` for a model's champion, ``NAME@VERSION`` (or an alias), or the path of a model directory or
             file; none stands for all models of the registry that have a champion.
         storage: URL of the registry.
+        share: Of calls of each model that are counted in bins; None for none.
 
     Raises:
         InvalidInput: There is nothing to serve, or two have one name.
@@ -140,10 +191,10 @@ def find_models(words: Sequence[str], storage: str | None) -> list[Served]:
         if "/" in word or Path(word).exists():
             path = Path(word)
             name = (path.parent if path.is_file() else path).resolve().name
-            model = Served(name, lambda word=word: ("1", lambda: _of_a_directory(word)))  # type: ignore[misc]
+            model = Served(name, lambda word=word: ("1", lambda: _of_a_directory(word)), share)  # type: ignore[misc]
         else:
             name, _, ref = word.partition("@")
-            model = _registered(registry[name], ref or "champion")
+            model = _registered(registry[name], ref or "champion", share)
         if name in served:
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model
@@ -162,9 +213,9 @@ def _of_a_directory(word: str) -> Predictor:
     return open_model(word)
 
 
-def _registered(model: Model, ref: str) -> Served:
+def _registered(model: Model, ref: str, share: float | None) -> Served:
     def find() -> tuple[str, Callable[[], Predictor]]:
         version = model.version(ref)
-        return version.version, lambda: version.opened
+        return version.version, version.open
 
-    return Served(model.name, find)
+    return Served(model.name, find, share)

@@ -17,7 +17,7 @@ from podium.identity import code_version, current_run
 from podium.models.document import sha256_of
 from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction.directory import fetch_model, model_files
-from podium.prediction.predictor import ONNX, PREPROCESSING, write_preprocessing
+from podium.prediction.predictor import ONNX, PREPROCESSING, PROFILE, write_preprocessing, write_profile
 from podium.steps.step import step
 from podium.text import figure
 from podium.training.base import say
@@ -112,8 +112,8 @@ def evaluate(
         data: The dataset artifact, a directory or URI.
         candidates: URIs of model directories, the best trial's first.
         evaluation: JSON file to write all measurements to, with the sha256 of each file of the winner.
-        predictions: Directory to write PREDICTIONS, TARGET, TEST_ITEMS, SEEN and PREPROCESSING to; the last only if
-            the dataset says how its inputs were made and the winner does not.
+        predictions: Directory to write PREDICTIONS, TARGET, TEST_ITEMS, SEEN, PROFILE and PREPROCESSING to; the last
+            two only if the dataset has them and the winner does not.
         trials: Table of the sweep's trials, if there was a sweep.
         metric: In the notation of find_metric; empty for the Experiment's objective if that is a known metric, else
             accuracy or rmse.
@@ -285,6 +285,8 @@ def _test(
         np.save(predictions / SEEN, seen)
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
+    if PROFILE not in files:
+        write_profile(info, np.load(predictions / PREDICTIONS, mmap_mode="r"), predictions)
     etags = {name: entry.etag for name, entry in entries.items()}
     environment = recorded if isinstance(recorded, dict) else {}  # a trainer of one's own may write what it likes
     return _Tested(

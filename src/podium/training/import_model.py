@@ -25,7 +25,7 @@ from podium.models.version import METADATA, PREDICTIONS, SIGNATURE, TARGET
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import PredictCommand
 from podium.prediction.directory import fetch_model, model_files, require_model
-from podium.prediction.predictor import ONNX, PREPROCESSING, command_model, write_preprocessing
+from podium.prediction.predictor import ONNX, PREPROCESSING, PROFILE, command_model, write_preprocessing, write_profile
 from podium.storage import connect
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
@@ -176,6 +176,11 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
         np.save(judged / SEEN, seen)
     if not (directory / PREPROCESSING).is_file():
         write_preprocessing(info, judged)
+    if not (directory / PROFILE).is_file() and {key: own.get(key) for key in info.preprocessing} in (
+        info.preprocessing, dict.fromkeys(info.preprocessing),
+    ):  # fmt: skip
+        names = tuple(map(str, own.get("classes") or info.classes))
+        write_profile(info, by_name(predicted, info.classes, names) if names else predicted, judged, names)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     return {
         "metric": metric.to_json(),

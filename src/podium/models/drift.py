@@ -1,0 +1,191 @@
+"""Whether what a version is asked now is like what it was trained on: PSI and KS over the bins of its training part."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2
+
+from podium.data.profile import Bins, Profile
+from podium.data.rows import Problem
+from podium.data.watch import Counts, Watch
+from podium.errors import InvalidInput, NotFound
+from podium.exposition import read_samples
+from podium.models.version import Version
+from podium.prediction import PROFILE
+
+LEAST = 200
+"""Items; fewer are not judged."""
+
+RARE = 0.001
+"""Probability of a PSI by chance alone, of items like those of the training part."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shift:
+    """How far an input, or what the model says, is from the training part."""
+
+    of: str
+    """``input`` or ``prediction``."""
+
+    name: str
+
+    items: int
+    """Seen now."""
+
+    psi: float
+    """Population stability index; half an item is added to each bin, so that an empty one counts."""
+
+    chance: float
+    """PSI that so few items reach by chance once in 1,000 times."""
+
+    ks: float | None
+    """Of numbers: the largest distance of the two cumulative distributions, at the edges of the bins."""
+
+    bin: str
+    """Whose share has changed most."""
+
+    share: tuple[float, float]
+    """Of that bin, in training and now."""
+
+    def verdict(self, limit: float, least: int = LEAST) -> str:
+        """Return ``too few``, ``drift`` or ``same``.
+
+        Args:
+            limit: PSI above which it is drift, if chance does not reach it.
+            least: Items.
+        """
+        if self.items < least:
+            return "too few"
+        return "drift" if self.psi > max(limit, self.chance) else "same"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Seen:
+    """What a version was asked."""
+
+    counts: Counts
+    items: int
+    notes: tuple[str, ...] = ()
+    """What whoever judges by it should know."""
+
+
+def require_profile(version: Version) -> Profile:
+    """Return the training part of a version in bins.
+
+    Raises:
+        InvalidInput: It has none.
+    """
+    profile = version.opened.profile
+    if profile is None:
+        raise InvalidInput(f"{version.title} has no {PROFILE} of its training part: an earlier podium stored it, or no "
+                           "dataset was named", "train it again, or podium models upload --data DATASET")  # fmt: skip
+    return profile
+
+
+def shifts(profile: Profile, counts: Counts) -> list[Shift]:
+    """Compare counts with the training part, predictions first, then the inputs that changed most."""
+    found = [_shift(of, bins, counts[of, bins.name]) for (of, _), bins in profile.bins().items()]
+    return sorted(found, key=lambda shift: (shift.of == "input", -shift.psi))
+
+
+def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
+    trained = np.array(bins.counts)
+    used = (trained + counts) > 0
+    here, there = (((array[used] + 0.5) / (array[used] + 0.5).sum()) for array in (counts, trained))
+    items, of_training = int(counts.sum()), max(1, int(trained.sum()))
+    # Without a change PSI is about chi-squared of bins - 1, times this (Yurdakul: Statistical Properties of PSI).
+    noise = 1 / max(1, items) + 1 / of_training
+    now, before = counts / max(1, items), trained / of_training
+    at = int(np.abs(now - before).argmax())
+    # What is missing has no place among the numbers.
+    ladder = [array[:-1].cumsum() / max(1, array[:-1].sum()) for array in (counts, trained)]
+    return Shift(
+        of=of, name=bins.name, items=items, psi=float(((here - there) * np.log(here / there)).sum()),
+        chance=float(chi2.ppf(1 - RARE, max(1, int(used.sum()) - 1)) * noise),
+        ks=float(np.abs(ladder[0] - ladder[1]).max()) if bins.ordered else None,
+        bin=bins.labels[at], share=(float(before[at]), float(now[at])),
+    )  # fmt: skip
+
+
+def seen_in_data(version: Version, uri: str) -> Seen:
+    """Count the items of a file or folder, and what the version says of them; see Predictor.stream.
+
+    Raises:
+        NotFound, InvalidInput, Failed: As Predictor.stream.
+    """
+    watch, predictor = Watch(require_profile(version)), version.opened
+    predictor.seen = watch.note
+    problems = [result for result in predictor.stream([uri]) if isinstance(result, Problem)]
+    counts = watch.counts()
+    notes = [f"{len(problems):,} items could not be read and are not counted: {problems[0]}"] if problems else []
+    if watch.failures:
+        notes.append(f"{watch.failures:,} calls of the model do not fit the bins and are not counted")
+    return Seen(counts=counts, items=watch.items, notes=tuple(notes))
+
+
+def seen_by_servers(version: Version, pages: Mapping[str, str], before: Mapping[str, str] | None = None) -> Seen:
+    """Add up what servers have counted of a version.
+
+    Args:
+        pages: Their /metrics, by URL.
+        before: Pages of an earlier look; what these had counted already is left out.
+
+    Raises:
+        NotFound: None of them counts items of this version.
+        InvalidInput: A server's bins are not those of the version.
+    """
+    profile, notes = require_profile(version), list[str]()
+    keys = {of: list(bins.labels) for of, bins in profile.bins().items()}
+    total: Counts = {of: np.zeros(len(labels), np.int64) for of, labels in keys.items()}
+    items, others = 0, dict[str, int]()
+    for url, page in pages.items():
+        watched = _watched(page, version.name)
+        others |= {name: others.get(name, 0) + count for name, count in watched.items()}
+        earlier = (before or {}).get(url, "")
+        if earlier and _began(earlier) != _began(page):
+            notes.append(f"{url} has started again since the last look: what it counted before its end is lost")
+            earlier = ""
+        if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(version.version, 0):
+            earlier = ""  # it forgot this version, and began again
+        items += watched.get(version.version, 0) - _watched(earlier, version.name).get(version.version, 0)
+        for sign, text in ((1, page), (-1, earlier)):
+            _add(total, text, sign, version, keys, url)
+        for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
+            if count and _is(labels, version):
+                notes.append(f"{url}: {int(count):,} calls of the model could not be counted")
+    own = others.pop(version.version, None)
+    if own is None:
+        told = f", but of {', '.join(sorted(others))}" if others else ""
+        hint = f"podium models drift {version.name}@{min(others)}" if others else f"podium serve {version.name} --watch"
+        raise NotFound(f"{', '.join(pages)} counts no items of {version.title}{told}", hint)
+    if others := {name: count for name, count in others.items() if count}:
+        told = ", ".join(f"{count:,} of {name}" for name, count in others.items())
+        notes.append(f"items that other versions answered are left out: {told}")
+    return Seen(counts=total, items=items, notes=tuple(notes))
+
+
+def _add(
+    total: Counts, page: str, sign: int, version: Version, keys: Mapping[tuple[str, str], list[str]], url: str
+) -> None:
+    for labels, count in read_samples(page, "podium_serve_bin_items_total"):
+        if _is(labels, version):
+            key = (labels["of"], labels["name"])
+            if labels["bin"] not in keys.get(key, ()):
+                raise InvalidInput(f"{url} counts {labels['name']} in bins that {version.title} does not have",
+                                   "does it serve another model of this name?")  # fmt: skip
+            total[key][keys[key].index(labels["bin"])] += sign * int(count)
+
+
+def _is(labels: Mapping[str, str], version: Version) -> bool:
+    return (labels["model"], labels["version"]) == (version.name, version.version)
+
+
+def _watched(page: str, model: str) -> dict[str, int]:
+    samples = read_samples(page, "podium_serve_watched_items_total")
+    return {labels["version"]: int(count) for labels, count in samples if labels["model"] == model}
+
+
+def _began(page: str) -> float | None:
+    return next((value for _, value in read_samples(page, "podium_serve_start_timestamp_seconds")), None)

@@ -1,0 +1,63 @@
+"""PSI and KS over bins: their values, and how often chance alone is called drift."""
+
+import numpy as np
+import pytest
+
+from podium.data.profile import Bins, InputProfile, Profile
+from podium.models.drift import Shift, shifts
+
+DRAW = np.random.default_rng(11)
+
+
+def shift_of(bins: Bins, values: np.ndarray) -> Shift:
+    profile = Profile(inputs={"table": InputProfile(meaning="table", bins=(bins,))})
+    (shift,) = shifts(profile, {("input", bins.name): bins.count(values)})
+    return shift
+
+
+def test_the_index_is_that_of_its_definition() -> None:
+    bins = Bins.of_categories("plan", ["basic", "pro", "(missing)", "(unknown)"], np.repeat([0.0, 1], [6000, 4000]))
+    shift = shift_of(bins, np.repeat([0.0, 1], [3000, 7000]))
+    assert shift.psi == pytest.approx((0.3 - 0.6) * np.log(0.3 / 0.6) + (0.7 - 0.4) * np.log(0.7 / 0.4), abs=1e-3)
+    assert (shift.ks, shift.bin, shift.share) == (None, "basic", (0.6, 0.3))
+    assert shift_of(bins, np.repeat([0.0, 1], [6000, 4000])).psi < 1e-6
+
+
+def test_an_empty_bin_is_neither_infinite_nor_forgotten() -> None:
+    bins = Bins.of_numbers("age", DRAW.normal(40, 8, 2000))
+    beyond = shift_of(bins, np.concatenate([DRAW.normal(40, 8, 700), np.full(300, 999.0)]))
+    assert 1 < beyond.psi < 10
+    assert beyond.bin.startswith("above ")
+    gone = shift_of(bins, np.full(1000, np.nan))
+    assert (gone.verdict(0.2), gone.bin) == ("drift", "(missing)")
+
+
+def test_the_largest_distance_is_that_of_kolmogorov_and_smirnov() -> None:
+    from scipy.stats import ks_2samp
+
+    trained, now = DRAW.normal(0, 1, 5000), DRAW.normal(0.5, 1, 5000)
+    assert shift_of(Bins.of_numbers("x", trained), now).ks == pytest.approx(ks_2samp(trained, now).statistic, abs=0.01)
+
+
+SPREADS = {
+    "normal": lambda count: DRAW.normal(40, 8, count),
+    "mostly zero": lambda count: DRAW.exponential(5, count) * (DRAW.random(count) < 0.1),
+    "few values": lambda count: DRAW.poisson(2, count).astype(float),
+}
+
+
+@pytest.mark.parametrize(("trained", "seen"), [(300, 200), (2000, 200), (500, 5000)])
+@pytest.mark.parametrize("spread", SPREADS)
+def test_chance_alone_is_hardly_ever_called_drift(spread: str, trained: int, seen: int) -> None:
+    draws = [
+        shift_of(Bins.of_numbers("x", SPREADS[spread](trained)), SPREADS[spread](seen)) for _ in range(1000)
+    ]  # fmt: skip
+    beyond = sum(shift.psi > shift.chance for shift in draws)
+    assert beyond <= 8, "1 in 1,000, which is 1; 8 has a chance of 1 in 100,000"
+
+
+def test_few_items_are_not_judged_however_far_they_are() -> None:
+    bins = Bins.of_numbers("age", DRAW.normal(40, 8, 2000))
+    assert shift_of(bins, np.full(199, 90.0)).verdict(0.2) == "too few"
+    assert shift_of(bins, np.full(200, 90.0)).verdict(0.2) == "drift"
+    assert shift_of(bins, np.array([])).verdict(0.2) == "too few"

@@ -1,0 +1,57 @@
+"""A real `podium serve` in a process of its own."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+
+class Running:
+    """A server in a process of its own."""
+
+    def __init__(self, process: "subprocess.Popen[str]", url: str, said: list[str]) -> None:
+        self.process, self.url, self.said = process, url, said
+        self.http = httpx.Client(base_url=url, timeout=240)
+
+    def infer(self, name: str, body: Any, **how: Any) -> httpx.Response:
+        return self.http.post(f"/v2/models/{name}/infer", json=body, **how)
+
+
+@contextmanager
+def serving(*words: str | Path, **environ: str) -> Iterator[Running]:
+    command = [sys.executable, "-m", "podium.cli", "serve", *map(str, words), "--port", "0"]
+    code = "from podium.cli import main; main()"
+    command[1:3] = ["-c", code]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environ)
+    said: list[str] = []
+    assert process.stderr
+    for line in process.stderr:
+        said.append(line)
+        if found := re.search(r"listening on (https?://\S+)/v2", line):
+            break
+    else:
+        raise AssertionError("".join(said))
+    reader = threading.Thread(target=lambda: said.extend(process.stderr or []), daemon=True)
+    reader.start()
+    running = Running(process, found[1], said)
+    try:
+        yield running
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(240) in (0, 143), "".join(said)
+        reader.join()
+        process.stderr.close()
+        running.http.close()
+
+
+def tensor(array: np.ndarray, name: str, datatype: str) -> dict[str, Any]:
+    return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": array.reshape(-1).tolist()}
