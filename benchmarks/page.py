@@ -4,8 +4,8 @@
 
 Makes a home with a sweep of so many trials that print one line, and one whose trial prints its clock ten times; opens
 both in headless Chromium (Debian's package chromium). Prints the seconds from the click to the first row of the
-leaderboard and from a trial's line to its point in the page's curve, and the server's memory before and after the page
-was open for so long.
+leaderboard and from a trial's line to its point in the page's curve, and the server's memory at the beginning and at
+each tenth of the time that the page was open.
 """
 
 import argparse
@@ -119,9 +119,11 @@ def main() -> None:
         print(f"from a line to its point: median {statistics.median(took):.2f} s, at most {max(took):.2f} s")
         clock.close()
         page.goto(f"{found[1]}/")
-        before = memory(server.pid)["VmRSS"]
-        time.sleep(60 * args.minutes)
-        print(f"memory: {before:.0f} MiB, {memory(server.pid)['VmRSS']:.0f} MiB after {args.minutes:g} min")
+        held = [memory(server.pid)["VmRSS"]]
+        for _ in range(10):
+            time.sleep(6 * args.minutes)
+            held.append(memory(server.pid)["VmRSS"])
+        print(f"memory over {args.minutes:g} min: {', '.join(f'{each:.0f}' for each in held)} MiB")
         browser.close()
         server.terminate()
         server.wait()

@@ -97,3 +97,11 @@ def test_where_katib_may_run_it_no_torch_is_expected() -> None:
     experiment = Experiment.parse(asks(maxTrialCount=60))
     assert experiment.choice == ("multivariate-tpe", "there is no Gaussian process without torch")
     assert settled(experiment).choice == ("bayesianoptimization", "a Gaussian process finds more in 60 trials")
+
+
+def test_workers_do_not_decide_a_deterministic_choice() -> None:
+    names = set()
+    for workers in (1, 60):
+        experiment = customize(Experiment.parse(asks(maxTrialCount=60, parallelTrialCount=workers)), deterministic=60)
+        names.add(settled(experiment).search.name)
+    assert names == {"multivariate-tpe"}, "with a Gaussian process and all at once it would be two others"

@@ -5,7 +5,7 @@ from importlib.util import find_spec
 
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON
-from podium.search.auto import AUTO, NEAREST, choose
+from podium.search.auto import AUTO, NEAREST
 
 
 def katib_name(algorithm: str) -> str:
@@ -22,8 +22,7 @@ def settled(experiment: Experiment) -> Experiment:
     """Return an Experiment of this machine with the choice and its reason in it, so that they stay as they are."""
     if experiment.annotations.get(ALGORITHM) != AUTO:
         return experiment
-    limits, torch = experiment.limits, find_spec("torch") is not None  # in which Optuna's Gaussian process is written
-    choice = choose(experiment.space, limits.max_trials, limits.parallel, modeled=torch)
+    choice = experiment.choose(modeled=find_spec("torch") is not None)  # Optuna's Gaussian process is written in it
     chosen: Mapping[str, str] = {ALGORITHM: choice.algorithm, ALGORITHM_REASON: choice.reason}
     metadata = {**experiment.metadata, "annotations": {**experiment.annotations, **chosen}}
     return experiment.with_metadata(metadata)

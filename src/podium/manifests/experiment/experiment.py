@@ -29,7 +29,7 @@ from podium.manifests.fields import (
 )
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, WARM_START
+from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, DETERMINISTIC, WARM_START
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
@@ -312,8 +312,18 @@ class Experiment(Resource):
         """What podium chose in place of Katib's algorithm, or would choose; None unless the annotation asks for it."""
         named = self.annotations.get(ALGORITHM)
         if named == AUTO:
-            return choose(self.space, self.limits.max_trials, self.limits.parallel, modeled=False)
+            return self.choose(modeled=False)
         return Choice(named, self.annotations.get(ALGORITHM_REASON, "")) if named else None
+
+    def choose(self, *, modeled: bool) -> Choice:
+        """Return podium's choice of an algorithm; of a deterministic Experiment neither workers nor machine decide it.
+
+        Args:
+            modeled: Whether a Gaussian process can be had.
+        """
+        same = DETERMINISTIC in self.annotations
+        parallel = 1 if same else self.limits.parallel
+        return choose(self.space, self.limits.max_trials, parallel, modeled=modeled and not same)
 
     @property
     def search(self) -> AlgorithmSpec:
