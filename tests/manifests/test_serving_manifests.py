@@ -56,7 +56,7 @@ def test_pods_fit_restricted_with_a_root_that_is_read_only(form: str) -> None:
 
 
 @either
-@pytest.mark.parametrize("changes", [{}, FULL, {"model": "mnist@staging", "secret": ""}])
+@pytest.mark.parametrize("changes", [{}, FULL, {"model": "mnist@staging", "secret": "", "watch": True}])
 def test_podium_serve_takes_the_command(form: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     (container,) = pod_of(written(form, **changes))["containers"]
     program, command, *words = container["command"]
@@ -68,6 +68,7 @@ def test_podium_serve_takes_the_command(form: str, changes: dict[str, Any], monk
     assert (given["storage"], given["host"]) == ("s3://models/podium", "0.0.0.0")
     assert [port["containerPort"] for port in container["ports"]] == [given["port"]]
     assert (given["drain"], given["timeout"]) == (DRAIN, ANSWER)
+    assert given["watch"] == changes.get("watch", False)
 
 
 @either

@@ -67,7 +67,8 @@ def deploy(
         name: Of the objects; the model's if empty.
         key: PEM of the public key that versions must be signed with; that of PODIUM_PUBLIC_KEY if None.
         secret: Secret with the bucket's accesskey and secretkey; empty for a workload identity.
-        **settings: ``namespace``, ``replicas``, ``image``, ``cpu``, ``memory``, ``token_secret``, ``service_account``.
+        **settings: ``namespace``, ``replicas``, ``image``, ``cpu``, ``memory``, ``token_secret``, ``service_account``,
+            ``watch``.
 
     Raises:
         InvalidInput: The registry is a directory, or a setting breaks a rule.

@@ -26,6 +26,7 @@ from podium.terminal import echo, output
 @click.option("--secret", default="mlpipeline-minio-artifact", metavar="NAME", show_default=True,
               help="Secret with accesskey and secretkey of the bucket; '' for workload identity.")  # fmt: skip
 @click.option("--token-secret", default="", metavar="NAME", help="Secret with the token that clients send, key token.")
+@click.option("--watch", is_flag=True, help="Count what is asked, for podium models drift.")
 @click.option("--service-account", default="", metavar="NAME", help="Of the pods, for workload identity.")
 @click.option("--key", envvar=PUBLIC_KEY, show_envvar=True, type=click.Path(path_type=Path),
               help="PEM of the public key that versions must be signed with.")  # fmt: skip

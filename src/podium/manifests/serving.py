@@ -65,6 +65,9 @@ class ModelServer:
 
     service_account: str = ""
 
+    watch: bool = False
+    """Whether it counts what is asked, for ``podium models drift``."""
+
     def __post_init__(self) -> None:
         longest = 63 - len(PREDICTOR)
         if not is_dns_1035(self.name) or len(self.name) > longest:
@@ -145,7 +148,8 @@ class ModelServer:
         ready, live = ({"httpGet": {"path": f"/v2/health/{what}", "port": "http"}} for what in ("ready", "live"))
         return {
             "name": name, "image": self.image,
-            "command": [*command, *(["--token-file", f"{MOUNTS}/token/token"] if self.token_secret else [])],
+            "command": [*command, *(["--watch"] if self.watch else []),
+                        *(["--token-file", f"{MOUNTS}/token/token"] if self.token_secret else [])],
             "env": [*self.env, *env],
             "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
             "startupProbe": {**ready, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": START // 2},
