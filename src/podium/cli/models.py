@@ -1,5 +1,6 @@
 """`podium models`: show versions, compare them, and choose the champion."""
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,7 @@ from podium.cli.model_upkeep import COMMANDS
 from podium.cli.options import Commands, open_registry, registry_options
 from podium.errors import InvalidInput
 from podium.heartbeat import doing
+from podium.settings import STORAGE
 from podium.terminal import echo, output, progress_bar
 
 if TYPE_CHECKING:
@@ -215,6 +217,28 @@ def export(
         alias = ", alias champion" if champion else "; not champion here, so the alias champion has not moved"
         echo(f"MLflow: {name} version {value['mlflow_version']}{alias}", err=True)
     output(as_json, value, lambda: str(place))
+
+
+@models.command()
+@click.argument("name")
+@click.argument("ref", metavar="[VERSION]", default="champion")
+@click.option("--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models.")
+def sbom(name: str, ref: str, storage: str | None) -> None:
+    """Print what a version is made of, as CycloneDX 1.6: its files and data with their sha256, packages, figures.
+
+    Packages are those that the training recorded. Licenses of data and weights, and known vulnerabilities, are not in
+    it: the registry does not know them.
+
+    \b
+    Examples:
+      podium models sbom mnist > mnist.cdx.json
+      podium models sbom churn v3
+    """
+    from podium import __version__
+    from podium.models.sbom import bill_of_materials
+
+    version = open_registry(storage)[name].version(ref)
+    echo(json.dumps(bill_of_materials(version, __version__), indent=1))
 
 
 for command in (*COMMANDS, deploy, drift, metrics):

@@ -1,0 +1,104 @@
+"""What a version is made of, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json): files, data, packages, figures.
+
+It says what the registry knows. Packages are those that the training recorded, not all that were installed; licenses of
+data and weights, and known vulnerabilities, are in no registry.
+"""
+
+import re
+import uuid
+from typing import Any
+
+from podium.models.version import Version
+
+PACKAGES = ("torch", "torchvision", "numpy", "onnx", "onnxruntime", "scikit-learn")
+"""Names by which a training records a package of PyPI."""
+
+_MODEL, _DATA, _IMAGE = "model", "data:training", "image:training"
+
+
+def bill_of_materials(version: Version, podium: str) -> dict[str, Any]:
+    """Return the document; the same version gives the same one.
+
+    Args:
+        podium: Version of this program.
+    """
+    facts = version.facts
+    parts = [*_files(version), *_data(version), *_packages(version), *_image(version)]
+    origin = {"run": facts.run_id, "code": facts.code_version, "trained from": facts.origin.uri}
+    model = {
+        "type": "machine-learning-model", "bom-ref": _MODEL, "name": version.name, "version": version.version,
+        "modelCard": _card(version),
+        "properties": [{"name": f"podium:{name}", "value": str(value)} for name, value in origin.items() if value],
+    }  # fmt: skip
+    return {
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "bomFormat": "CycloneDX", "specVersion": "1.6",
+        "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{version.name}/{version.version}/{podium}')}",
+        "version": 1,
+        "metadata": {
+            "timestamp": f"{version.created:%Y-%m-%dT%H:%M:%SZ}",
+            "tools": {"components": [{"type": "application", "name": "podium", "version": podium}]},
+            "component": model,
+        },
+        "components": parts,
+        "dependencies": [{"ref": _MODEL, "dependsOn": [part["bom-ref"] for part in parts]}],
+    }  # fmt: skip
+
+
+def _card(version: Version) -> dict[str, Any]:
+    facts = version.facts
+    parameters: dict[str, Any] = {"task": facts.dataset.kind} if facts.dataset.kind else {}
+    if _digest(version):
+        parameters["datasets"] = [{"ref": _DATA}]
+    figures = [{"type": name, "value": str(value)} for name, value in facts.metrics.items() if value is not None]
+    chosen = [{"name": f"podium:hyperparameter:{name}", "value": str(value)}
+              for name, value in facts.hyperparameters.items()]  # fmt: skip
+    card = {"modelParameters": parameters, "quantitativeAnalysis": {"performanceMetrics": figures} if figures else {},
+            "properties": chosen}  # fmt: skip
+    return {name: value for name, value in card.items() if value}
+
+
+def _files(version: Version) -> list[dict[str, Any]]:
+    return [
+        {"type": "file", "bom-ref": f"file:{name}", "name": name, "hashes": [_sha256(record.sha256)],
+         "properties": [{"name": "podium:bytes", "value": str(record.size)}]}
+        for name, record in sorted(version.files.items())
+    ]  # fmt: skip
+
+
+def _data(version: Version) -> list[dict[str, Any]]:
+    dataset = version.facts.dataset
+    if not (digest := _digest(version)):
+        return []
+    test = [{"name": "podium:test part", "value": dataset.test_digest}] if dataset.test_digest else []
+    name = dataset.name or "training data"
+    return [{"type": "data", "bom-ref": _DATA, "name": name, "hashes": [_sha256(digest)], "properties": test,
+             "data": [{"type": "dataset", "name": name}]}]  # fmt: skip
+
+
+def _packages(version: Version) -> list[dict[str, Any]]:
+    recorded = version.facts.environment
+    known = {name: f"pkg:pypi/{name}@{recorded[name]}" for name in PACKAGES if name in recorded}
+    if "podium" in recorded:
+        known["podium"] = f"pkg:pypi/podium-ml@{recorded['podium']}"
+    if "python" in recorded:
+        known["python"] = f"pkg:generic/python@{recorded['python']}"
+    return [
+        {"type": "library", "bom-ref": f"package:{name}", "name": name, "version": str(recorded[name]),
+         "purl": purl.replace("+", "%2B")}
+        for name, purl in known.items()
+    ]  # fmt: skip
+
+
+def _image(version: Version) -> list[dict[str, Any]]:
+    name = version.facts.image
+    return [{"type": "container", "bom-ref": _IMAGE, "name": name}] if name else []
+
+
+def _digest(version: Version) -> str:
+    """Return the sha256 of the data; empty where whoever uploaded the model calls something else a digest."""
+    digest = version.facts.dataset.digest or ""
+    return digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
+
+
+def _sha256(digest: str) -> dict[str, str]:
+    return {"alg": "SHA-256", "content": digest}
