@@ -28,6 +28,7 @@ BASE = {
     "tables",
     "interrupts",
     "kubeconfig",
+    "libraries",
     "machine",
     "notebook",
     "onnx_files",

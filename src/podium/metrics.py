@@ -33,7 +33,10 @@ UNAVAILABLE = "unavailable"
 PACE = "pace: "
 """Begins the line in which podium's trainer says how fast it is; no metric is in it."""
 
-_LESS = {"loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret"}
+_LESS = {
+    "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
+    "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer",
+}  # fmt: skip
 _SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
@@ -54,7 +57,7 @@ class Reading:
 
 def less_is_better(name: str) -> bool:
     """Guess by the words in a metric's name whether less of it is better."""
-    return not _LESS.isdisjoint(name.lower().replace("-", "_").split("_"))
+    return not _LESS.isdisjoint(re.split(r"[\W_]+", name.lower()))
 
 
 def is_share(name: str) -> bool:

@@ -227,10 +227,10 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("printed", "seen", "hint"),
     [
-        ("Accuracy: 0.95", "`Accuracy: 0.95` is not name=value (line 1)", "print accuracy=0.9 with an equals sign"),
+        ("Accuracy: 0.95", "`Accuracy: 0.95` is not name=value (line 1)", "--prints colon --objective Accuracy"),
         ("epoch=1 val_acc=0.9", "name=value was found for epoch, val_acc", "--objective val_acc, or print accuracy="),
         ('{"accuracy": 0.9}', '`"accuracy": 0.9` is a dict', "print accuracy=0.9; or use a File collector"),
-        ("9/9 - 2s - accuracy: 0.95 - loss: 0.2", "Keras prints accuracy, loss", "metricsFormat: ["),
+        ("9/9 - 2s - accuracy: 0.95 - loss: 0.2", "Keras prints accuracy, loss", "--prints keras --objective accuracy"),
         ("done", "no line holds name=number at all", "print accuracy=0.9834 on a line"),
     ],
 )
@@ -244,6 +244,67 @@ def test_a_trial_without_metrics_says_what_it_printed(
     assert hint in reported
     assert "Reached expected number of succeeded pods" not in said
     assert "never printed" not in said
+
+
+XGBOOST = """import sys
+rate = float(sys.argv[2].partition("=")[2])
+for at in range(3):
+    print(f"[{at}]\\ttrain-logloss:{0.1:.5f}\\teval-logloss:{0.5 + rate - at / 10:.5f}")
+print(sys.argv[1])
+"""
+
+
+def test_the_hint_for_a_library_is_a_command_that_works(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(XGBOOST)
+    words = "tune train.py --eta 0.1,0.2 --algorithm grid --trials 2 --objective min:logloss --param note=\"it's\""
+    hint = podium(words, code=1).err.partition("hint: podium ")[2].partition(";")[0]
+    assert hint.endswith("--prints xgboost --objective eval-logloss")
+    said = podium(hint)
+    assert "minimize eval-logloss" in said.err
+    (line,) = [line for line in said.out.splitlines() if line.startswith("train with them: ")]
+    assert "--eta=0.1" in line
+
+
+@pytest.mark.parametrize(
+    ("prints", "objective", "direction", "printed"),
+    [
+        ("lightgbm", "valid_0's auc", "maximize", "[1]\tvalid_0's auc: 0.5"),
+        ("lightgbm", "valid_0's l2", "minimize", "[1]\tvalid_0's l2: 0.5"),
+        ("colon", "Mean squared error", "minimize", "Mean squared error: 0.5"),
+        ("colon", "min:Test loss", "minimize", "Test loss: 0.5"),
+        ("xgboost", "validation_0-error@0.7", "minimize", "[1]\tvalidation_0-error@0.7:0.5"),
+    ],
+)
+def test_a_librarys_names_may_have_other_characters(
+    podium: Callable[..., Any], tmp_path: Path, prints: str, objective: str, direction: str, printed: str
+) -> None:
+    (tmp_path / "train.py").write_text(f"print({printed!r})")
+    chosen = shlex.join(["--prints", prints, "--objective", objective])
+    said = podium(f"tune train.py --lr 1,2 --algorithm grid --trials 2 {chosen} --save sweep.yaml")
+    assert f"{direction} {objective.removeprefix('min:')}" in said.err
+    assert json.loads(podium("experiment best train --json").out)["value"] == 0.5
+    assert check(Experiment.load(str(tmp_path / "sweep.yaml")), RUNNERS)
+
+
+def test_a_metric_of_training_data_gets_a_warning(podium: Callable[..., Any], tmp_path: Path) -> None:
+    said = podium("tune train.py --lr 1,2 --prints keras --objective accuracy --save sweep.yaml --no-run")
+    assert "warning: Keras measures accuracy on training data; val_accuracy is one of validation data" in said.err
+    said = podium("tune train.py --lr 1,2 --prints keras --objective val_accuracy --save sweep.yaml --no-run")
+    assert "warning" not in said.err
+
+
+def test_a_scripts_own_flag_gets_the_place_of_its_model(podium: Callable[..., Any], tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(
+        "import os, pathlib, sys\n"
+        "folder = pathlib.Path(sys.argv[1].partition('=')[2])\n"
+        "assert folder == pathlib.Path(os.environ['PODIUM_OUTPUT'])\n"
+        "folder.joinpath('weights.txt').write_text(sys.argv[2])\n"
+        "print('accuracy=0.5')\n"
+    )
+    said = podium("tune train.py --lr 1,2 --output_dir '${podium.output}' --algorithm grid --trials 2")
+    assert "train with them: python train.py --output_dir=output --lr=1" in said.out
+    kept = {file.read_text() for file in tmp_path.glob("podium-home/trials/*/weights.txt")}
+    assert kept == {"--lr=1", "--lr=2"}
 
 
 def test_a_misspelt_option_is_named(podium: Callable[..., Any], tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Trials as people read them: cells of a table, a line at each change."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from podium.cluster.base import Cluster
@@ -43,13 +43,16 @@ def lines_of(cluster: Cluster, trial: Trial) -> list[str]:
     return []
 
 
-def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: str) -> Failed:
+def failure(
+    cluster: Cluster, name: str, *, trials: str, logs: str, objective: str, ask: Callable[[str, str], str] | None = None
+) -> Failed:
     """Return the error to raise for an Experiment that failed, with the last lines of a trial that did.
 
     Args:
         trials: What to type to see its trials.
         logs: What to type to see what a trial said, with TRIAL for its name.
         objective: What to change to search for another metric, with NAME for its name.
+        ask: How a sweep is started that reads a library's lines, from its key and the metric.
     """
     experiment = cluster.experiment(name)
     text = f"Experiment {name} failed: {experiment.state.message}"
@@ -58,7 +61,8 @@ def failure(cluster: Cluster, name: str, *, trials: str, logs: str, objective: s
     if bad is None:
         return Failed(text, trials)
     printed = lines_of(cluster, bad)
-    why, hint = why_unavailable(experiment, printed, objective) if bad.phase == "MetricsUnavailable" else ([], "")
+    unavailable = bad.phase == "MetricsUnavailable"
+    why, hint = why_unavailable(experiment, printed, objective, ask) if unavailable else ([], "")
     said = _account(bad, printed, why)
     whole = f"{logs.replace('TRIAL', bad.name)} prints all it said"
     if best:

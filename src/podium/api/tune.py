@@ -1,5 +1,6 @@
 """Tune any function, script or command: no YAML."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +15,7 @@ from podium.api.trials import partly_failed
 from podium.cluster import traits_of
 from podium.code.wrap import with_code
 from podium.errors import Failed, InvalidInput, require
+from podium.libraries import Library, library_of
 from podium.manifests.experiment import Experiment, best_trial, check
 from podium.manifests.experiment.auto import annotations as algorithm_annotations
 from podium.manifests.experiment.auto import katib_name
@@ -21,6 +23,7 @@ from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
 from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.shell import takes_script
+from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.fields import present
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.placement import Pods
@@ -43,15 +46,18 @@ class Goal:
     maximize: bool
 
     @classmethod
-    def read(cls, text: str) -> "Goal":
+    def read(cls, text: str, prints: Library | None = None) -> "Goal":
         """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
+
+        Args:
+            prints: Whose lines are read; None for podium's own.
 
         Raises:
             InvalidInput: The name is empty, or has characters that no metric line can have.
         """
         prefix, colon, rest = text.partition(":")
         name = rest if colon and prefix in ("min", "max") else text
-        if not name or not name.replace("_", "").replace("-", "").isalnum():
+        if not re.fullmatch(r"[\w /@'.-]+" if prints else r"[\w-]+", name) or not re.search(r"\w", name):
             raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss")
         if colon:
             return cls(metric=name, maximize=prefix == "max")
@@ -68,6 +74,9 @@ class TuneSettings:
     goal: Goal
     metrics: Sequence[str] = ()
     """Other metrics to record."""
+
+    prints: Library | None = None
+    """Whose lines hold the metrics; None for ``name=value``."""
 
     trials: int = 20
     parallel: int = 2
@@ -91,6 +100,11 @@ class TuneSettings:
     def __post_init__(self) -> None:
         require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
         require(isinstance(self.parallel, int) and self.parallel >= 1, "parallel >= 1", parallel=self.parallel)
+
+    @property
+    def formats(self) -> list[str]:
+        """metricsFormats of the lines that hold the metrics."""
+        return list(self.prints.patterns) if self.prints else [STRICT_FORMAT]
 
 
 def experiment_of(
@@ -132,7 +146,7 @@ def experiment_of(
         "maxFailedTrialCount": min(settings.trials, max(3, settings.trials // 4)),
         "resumePolicy": "LongRunning",
         "metricsCollectorSpec": {
-            "collector": {"kind": "StdOut"}, "source": {"filter": {"metricsFormat": [STRICT_FORMAT]}},
+            "collector": {"kind": "StdOut"}, "source": {"filter": {"metricsFormat": settings.formats}},
         },
         "parameters": [parameter(name, dimension) for name, dimension in searched.items()],
         "trialTemplate": {
@@ -168,7 +182,7 @@ def _job(
         else:
             flags.append(quoted(f"--{name}={value}", any(quoted(choice) != choice for choice in choices)))
     given = [f"--data={data}"] if data and program.takes_data else []
-    words = [*map(quoted, [*program.words, *given]), *flags]
+    words = [*map(quoted, [_with_variables(word) for word in (*program.words, *given)]), *flags]
     if takes_script(words) or any("$PODIUM_VALUE_" in flag for flag in flags):
         words = ["sh", "-c", " ".join(words)]  # else Katib takes all words behind a script for parts of it
     container = {
@@ -183,12 +197,21 @@ def _job(
     return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": template}}
 
 
+def _with_variables(word: str) -> str:
+    """Return a word with podium's placeholders as Kubernetes writes variables: a pipeline gives them other values."""
+    variables = {DATA: "$(PODIUM_DATA)", OUTPUT: "$(PODIUM_OUTPUT)", NAME: "${trialParameters.ownName}"}
+    for placeholder, variable in variables.items():
+        word = word.replace(placeholder, variable)
+    return word
+
+
 def tune(
     train: Train,
     space: Mapping[str, Any],
     *,
     objective: str = "accuracy",
     metrics: Sequence[str] = (),
+    prints: str | None = None,
     trials: int = 20,
     parallel: int = 2,
     algorithm: str = AUTO,
@@ -218,6 +241,8 @@ def tune(
             all trials. Floats whose range spans two decades or more are searched on a log scale.
         objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides.
         metrics: Other metrics to record.
+        prints: The library whose lines hold the metrics, as it prints them: ``huggingface``, ``lightning``, ``keras``,
+            ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``; ``colon`` for lines such as ``Accuracy: 0.93``.
         parallel: How many at a time.
         algorithm: ``auto``, podium's choice by the space and the number of trials; or ``tpe``, ``random``, ``grid``,
             ``cmaes``, ``sobol`` … as Katib calls them.
@@ -251,8 +276,9 @@ def tune(
         >>> len(sweep.results)
         5
     """
-    given = TuneSettings(goal=Goal.read(objective), metrics=metrics, trials=trials, parallel=parallel, image=image,
-                         algorithm=algorithm, settings=settings, stop=stop, seed=seed,
+    library = library_of(prints) if prints else None
+    given = TuneSettings(goal=Goal.read(objective, library), metrics=metrics, prints=library, trials=trials,
+                         parallel=parallel, image=image, algorithm=algorithm, settings=settings, stop=stop, seed=seed,
                          pods=Pods(queue=queue, queue_priority=queue_priority),
                          annotations={**annotations(max_time, max_cost, price), **counted(deterministic)})  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
@@ -324,10 +350,14 @@ def plan(
     given, output = absolute(data) if data else None, f"{root}/trials"
     experiment = experiment_of(program, searched, settings, stops=stops, name=name, data=given, output=output)
     flags = (f"--data={given}",) if given and program.takes_data else ()
+    library, metric = settings.prints, settings.goal.metric
+    if library and library.training.fullmatch(metric):
+        say(f"warning: {library.name} measures {metric} on training data; {library.metric} is one of validation data")
     say(f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
-    return Plan(experiment=experiment, spec=spec, words=(*program.words, *flags), output=output, data=data,
+    words = tuple(word.replace(OUTPUT, "output") for word in (*program.words, *flags))
+    return Plan(experiment=experiment, spec=spec, words=words, output=output, data=data,
                 exact=name is not None)  # fmt: skip
 
 

@@ -431,6 +431,7 @@ def follow_to_end(
     as_json: bool,
     reported: Mapping[str, str] | None = None,
     objective: str = "objectiveMetricName: NAME",
+    ask: Callable[[str, str], str] | None = None,
 ) -> dict[str, float]:
     """Show a sweep to its end, and then its best trial, whose objective is returned.
 
@@ -438,6 +439,7 @@ def follow_to_end(
         as_json: Whether the best trial is printed as JSON.
         reported: Phases by trial that nothing is shown for.
         objective: What to change to search for another metric, with NAME for its name.
+        ask: How a sweep is started that reads a library's lines, from its key and the metric.
     """
     from podium.api.trials import failure, partly_failed
     from podium.cli.experiment_view import ExperimentView
@@ -452,7 +454,7 @@ def follow_to_end(
     if not state.succeeded:
         with suppress(NotFound):  # what succeeded counts, also where most failed
             show_best(sweep, as_json)
-        raise failure(cluster, name, trials=trials, logs=logs, objective=objective)
+        raise failure(cluster, name, trials=trials, logs=logs, objective=objective, ask=ask)
     echo(state.message, err=True)
     if warning := partly_failed(cluster, name, logs=logs):
         echo(warning, err=True)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+TYPED = "podium.typed"
+"""Key of a context's meta: the words of a command that takes another one."""
+
 GROUP = "podium"
 """KFP experiment that runs are listed under unless told otherwise."""
 
@@ -52,6 +55,7 @@ class WithCommand(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
         ctx.params["command"] = tuple(args[cut + 1 :])
+        ctx.meta[TYPED] = tuple(args)
         return super().parse_args(ctx, args[:cut])
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:

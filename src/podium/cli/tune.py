@@ -11,6 +11,7 @@ import click
 
 from podium.cli.experiment import follow_to_end
 from podium.cli.options import (
+    TYPED,
     Notifier,
     WithCommand,
     cluster_options,
@@ -23,6 +24,7 @@ from podium.cli.options import (
 )
 from podium.documents import write_file
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.libraries import LIBRARIES, library_of
 from podium.search.algorithms import ALGORITHMS
 from podium.search.auto import AUTO
 from podium.terminal import echo
@@ -34,6 +36,7 @@ if TYPE_CHECKING:
     from podium.api.tune import Plan, TuneSettings
     from podium.notify import Notice
 
+KEYS = [library.key for library in LIBRARIES]
 SIMPLE = ", ".join([AUTO, *(name for name, algorithm in ALGORITHMS.items() if not algorithm.required)])
 
 
@@ -43,6 +46,7 @@ SIMPLE = ", ".join([AUTO, *(name for name, algorithm in ALGORITHMS.items() if no
 @click.option("--parallel", default=2, show_default=True, help="How many at a time.")
 @click.option("--objective", default="accuracy", show_default=True, help="Metric: NAME, min:NAME or max:NAME.")
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
+@click.option("--prints", type=click.Choice(KEYS), help="The library that prints the metrics, in lines of its own.")
 @click.option("--algorithm", default=AUTO, show_default=True, help=f"{SIMPLE}.")
 @click.option("--stop", type=click.Choice(["median", "asha"]), help="Keep trials short that get nowhere.")
 @click.option("--seed", type=int, help="Seed of the algorithm.")
@@ -74,7 +78,8 @@ def tune(
     Every other option --NAME SPACE is a flag of the script. SPACE is a range (1e-4..1e-1, 1..8, 0..1:0.25), choices
     (32,64,128), or a value that is the same in all trials. A range of floats that spans two decades or more is searched
     on a log scale; log:1..64 and linear:1e-4..1 say which. The script prints metric lines such as accuracy=0.98, and
-    may keep its model in $PODIUM_OUTPUT.
+    may keep its model in $PODIUM_OUTPUT. A script that prints as a library does needs no change: --prints names it, and
+    '${podium.output}' is a flag's value, where the trial's model is kept.
 
     --stop median stops a trial that is worse than the others once it has printed the objective three times; --stop asha
     begins all with the least --epochs and goes on with the best, and needs a range of them: --epochs 1..27.
@@ -90,6 +95,7 @@ def tune(
       podium tune train.py --lr 1e-4..1e-1 --trials 40 --stop median
       podium tune train.py --lr 1e-4..1e-1 --trials 500 --max-time 2h
       podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --epochs 1 --data podium-work/data/mnist
+      podium tune train.py --learning_rate 1e-5..1e-3 --prints huggingface --objective eval_accuracy
       podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
       podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
     """
@@ -109,7 +115,7 @@ def tune(
         notice.run = begun.name
         with closing(begun), _reported(begun, report, notice):
             try:
-                notice.metrics = follow_to_end(begun, as_json, objective="--objective NAME")
+                notice.metrics = follow_to_end(begun, as_json, objective="--objective NAME", ask=_ask)
             except Failed:  # also then some trials may have a result
                 _say_how_to_train(planned, begun, as_json)
                 raise
@@ -120,7 +126,9 @@ def tune(
 OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.opts if name.startswith("--")]
 
 
-def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **options: Any) -> "TuneSettings":
+def _settings(
+    *, objective: str, prints: str | None, image: str, queue: str, queue_priority: str, **options: Any
+) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.experiment.budget import annotations
     from podium.manifests.experiment.deterministic import counted
@@ -130,8 +138,9 @@ def _settings(*, objective: str, image: str, queue: str, queue_priority: str, **
     pods = Pods(queue=queue, queue_priority=queue_priority)
     given = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
     given |= counted(options.pop("deterministic"))
-    goal, image = Goal.read(objective), image or TRAINER_IMAGE
-    return TuneSettings(goal=goal, image=image, pods=pods, annotations=given, **options)
+    library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
+    goal = Goal.read(objective, library)
+    return TuneSettings(goal=goal, prints=library, image=image, pods=pods, annotations=given, **options)
 
 
 def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:
@@ -140,6 +149,18 @@ def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:
     with suppress(NotFound):  # no trial has a result
         flags = [f"--{name}={value}" for name, value in sweep.best_trial.assignments.items()]
         echo(f"train with them: {shlex.join([*planned.words, *flags])}")
+
+
+def _ask(library: str, metric: str) -> str:
+    """Return the command as it was typed, for the lines of a library."""
+    from podium.manifests.experiment.trainer import set_flags
+
+    typed = list(click.get_current_context().meta[TYPED])
+    cut = typed.index("--") if "--" in typed else len(typed)
+    own: dict[str, Any] = {"args": typed[:cut]}
+    set_flags(own, {"--prints": None, "--objective": None}, quoted=False)
+    asked = f"--prints {library} --objective " + (metric if shlex.quote(metric) == metric else f'"{metric}"')
+    return " ".join(filter(None, ["podium tune", shlex.join(own.get("args", ())), asked, shlex.join(typed[cut:])]))
 
 
 @contextmanager

@@ -5,7 +5,6 @@ keeps it out of the objective.
 """
 
 import difflib
-import json
 import re
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -85,11 +84,8 @@ def objective_missing(log: Log) -> Iterator[Violation]:
 def library_has_its_own_format(log: Log) -> Iterator[Violation]:
     wanted = log.reader.objective
     for library, line in log.libraries.items() if wanted in log.silent() else ():
-        if names := library.names_on(line.text):
-            near = [name for name in names if wanted in name] or difflib.get_close_matches(wanted, names, 1, 0.5)
-            name = wanted if wanted in names else (near or names)[-1]
-            hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: [{json.dumps(library.pattern)}]"
-            hint += "" if name == wanted else f", with objectiveMetricName: {json.dumps(name)}"
+        if names := [reading.name for reading in line.readings]:
+            hint = log.reader.how(library, library.meant(wanted, names))
             what = f"{library.name} prints {', '.join(names)} in a form of its own"
             yield Violation(what, line_numbers(iter([line])), hint)
 

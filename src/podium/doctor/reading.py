@@ -3,12 +3,12 @@
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from podium.doctor.libraries import Library, printed_by
 from podium.errors import Failed, InvalidInput
+from podium.libraries import Library, printed_by
 from podium.manifests.experiment.experiment import Collector, Experiment
 from podium.metrics import (
     DEFAULT_FORMAT,
@@ -63,6 +63,9 @@ class Reader:
     collector: Collector = STDOUT
     """Where the log comes from."""
 
+    ask: Callable[[str, str], str] | None = None
+    """Says how a sweep is started that reads a library's lines, from its key and the metric; None for a YAML file."""
+
     def __post_init__(self) -> None:
         if not self.objective:
             raise InvalidInput("the objective has no name", "for example --metric accuracy")
@@ -78,6 +81,13 @@ class Reader:
     def names(self) -> tuple[str, ...]:
         """Every metric, the objective first."""
         return (self.objective, *self.additional)
+
+    def how(self, library: Library, metric: str) -> str:
+        """Say how a metric that a library prints is made the objective."""
+        if self.ask:
+            return self.ask(library.key, metric)
+        hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: {json.dumps(library.patterns)}"
+        return hint + ("" if metric == self.objective else f", with objectiveMetricName: {json.dumps(metric)}")
 
     def strategy(self, name: str) -> str:
         """Return how a metric's readings become one value."""
@@ -111,7 +121,8 @@ class Log:
     """Every ``name=number`` in the log by name, with its number of lines, metric or not."""
 
     libraries: Mapping[Library, Line] = field(default_factory=dict)
-    """Known libraries that printed to the log, and the last line of each."""
+    """Known libraries that printed to the log, and the last line of each; its readings are all that its metricsFormats
+    would find in the log."""
 
     def reported(self, name: str) -> list[tuple[Line, Reading]]:
         """Return each reading of a metric, in the order of the lines."""
@@ -136,6 +147,7 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
         return _scan_json(list(lines), reader)
     kept, seen, total, mentioned = [], Counter[str](), 0, 0
     libraries: dict[Library, Line] = {}
+    printed: dict[Library, dict[str, Reading]] = {}
     mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
     for total, raw in enumerate(lines, 1):
         text = raw.rstrip("\r\n")
@@ -146,7 +158,17 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
             mentioned += not readings
         if not readings and (library := printed_by(text)):
             libraries[library] = Line(total, text, ())
-    return Log(reader=reader, lines=kept, total=total, seen=dict(seen), libraries=libraries)
+        for library in libraries:
+            printed.setdefault(library, {}).update(read_as(library, text))
+    found = {library: replace(line, readings=tuple(printed[library].values())) for library, line in libraries.items()}
+    return Log(reader=reader, lines=kept, total=total, seen=dict(seen), libraries=found)
+
+
+def read_as(library: Library, text: str) -> Iterator[tuple[str, Reading]]:
+    """Yield name and value of each metric that a library's metricsFormats find on a line."""
+    for pattern in library.patterns:
+        for match in compile_format(pattern).finditer(text):
+            yield match.group(1), Reading(match.group(1), match.group(2))
 
 
 def _scan_json(lines: Sequence[str], reader: Reader) -> Log:

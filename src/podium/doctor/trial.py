@@ -1,12 +1,14 @@
 """Why a trial has no metrics: what the doctor finds in its log, in the words of an error."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from podium.doctor.log import rules_for
 from podium.doctor.name_rules import nearest
-from podium.doctor.reading import reader_of, scan
+from podium.doctor.reading import Log, read_as, reader_of, scan
+from podium.libraries import COLON
 from podium.manifests.experiment import Experiment
-from podium.manifests.rules import apply
+from podium.manifests.rules import Finding, apply
 
 CALL = "podium.code.call"
 """Module that calls a tuned function (podium.code): what the function returns it prints."""
@@ -14,16 +16,19 @@ CALL = "podium.code.call"
 LIBRARY = "library-has-its-own-format"
 
 
-def why_unavailable(experiment: Experiment, lines: Sequence[str], objective: str) -> tuple[list[str], str]:
+def why_unavailable(
+    experiment: Experiment, lines: Sequence[str], objective: str, ask: Callable[[str, str], str] | None = None
+) -> tuple[list[str], str]:
     """Explain why a trial that ended well has no metrics.
 
     Args:
         objective: How another objective is chosen, with NAME for its name.
+        ask: As a Reader has it.
 
     Returns:
         Lines that say what was seen, and a hint.
     """
-    reader = reader_of(experiment)
+    reader = replace(reader_of(experiment), ask=ask)
     if reader.collector.kind != "StdOut":  # it read a file that nobody has any more
         return [], ""
     name, log = reader.objective, scan(lines, reader)
@@ -33,8 +38,20 @@ def why_unavailable(experiment: Experiment, lines: Sequence[str], objective: str
     misses = [finding for finding in found if finding.rule != "objective-missing"] or found
     near = nearest(name, log.seen)
     hints = dict.fromkeys(finding.hint for finding in misses if finding.hint)
+    if asked := _as_printed(log, found):
+        hints, near = dict.fromkeys([asked]), ""
     hint = f"{objective.replace('NAME', near)}, or print {name}=0.98" if near else "; or ".join(hints)
     return [f"{finding.what} ({finding.where})" for finding in (found if log.seen else misses)], hint
+
+
+def _as_printed(log: Log, found: Sequence[Finding]) -> str | None:
+    """Return how the metrics are read as the program prints them; None if nothing is known of it."""
+    if hint := next((finding.hint for finding in found if finding.rule == LIBRARY), None):
+        return hint
+    names = [name for line in log.lines for name, _ in read_as(COLON, line.text)]
+    if log.reader.ask and names and "colon-for-equals" in {finding.rule for finding in found}:
+        return log.reader.how(COLON, COLON.meant(log.reader.objective, names))
+    return None
 
 
 def _calls_a_function(experiment: Experiment) -> bool:

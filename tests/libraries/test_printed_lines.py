@@ -1,0 +1,105 @@
+"""What libraries really printed (printed/NAME-VERSION.txt, see record.py) against what their own objects held."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium.doctor import Reader, examine_log
+from podium.libraries import LIBRARIES, Library, library_of, printed_by
+from podium.metrics import less_is_better, read_text
+
+PRINTED = sorted(Path(__file__).parent.glob("printed/*.txt"))
+
+
+def _read(file: Path) -> tuple[Library, list[str], dict[str, list[float]]]:
+    library = library_of(file.name.partition("-")[0])
+    return library, file.read_bytes().decode().split("\n"), json.loads(file.with_suffix(".json").read_text())
+
+
+@pytest.mark.parametrize("file", PRINTED, ids=lambda file: file.stem)
+def test_the_values_read_are_those_the_library_has(file: Path) -> None:
+    library, lines, results = _read(file)
+    rounded = 0.005 if library.key == "sklearn" else 0.0  # its report has two digits
+    for metric, held in results.items():
+        read = [float(reading.value) for reading in read_text(lines, [metric], library.patterns)]
+        assert read
+        assert all(any(value == pytest.approx(one, rel=1e-3, abs=rounded) for one in held) for value in read)
+        best = min if less_is_better(metric) else max
+        assert best(read) == pytest.approx(best(held), rel=1e-3, abs=rounded)
+
+
+@pytest.mark.parametrize("file", PRINTED, ids=lambda file: file.stem)
+def test_the_library_is_recognized_by_its_lines(file: Path) -> None:
+    library, lines, results = _read(file)
+    assert {printed_by(line) for line in lines} - {None} == {library}
+    report = examine_log(lines, Reader(objective="nothing_like_it", kind="maximize"), "log")
+    (finding,) = [finding for finding in report.findings if finding.rule == "library-has-its-own-format"]
+    assert f"{library.name} prints" in finding.what
+    assert all(metric in finding.what for metric in results)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted", "meant"),
+    [
+        ("huggingface", "accuracy", "eval_accuracy"),
+        ("lightning-2", "accuracy", "val_acc"),
+        ("lightning-tqdm", "acc", "val_acc"),
+        ("keras", "accuracy", "val_accuracy"),
+        ("keras", "loss", "val_loss"),
+        ("xgboost", "logloss", "eval-logloss"),
+        ("lightgbm", "auc", "valid_1's auc"),
+        ("catboost", "auc", "test"),
+        ("sklearn", "accuracy", "accuracy"),
+    ],
+)
+def test_a_metric_of_validation_data_is_meant(name: str, wanted: str, meant: str) -> None:
+    (file,) = [file for file in PRINTED if file.name.startswith(name)]
+    library, lines, _ = _read(file)
+    asked: list[tuple[str, str]] = []
+    ask: Any = lambda key, metric: asked.append((key, metric)) or ""  # noqa: E731
+    examine_log(lines, Reader(objective=wanted, kind="maximize", ask=ask), "log")
+    assert asked == [(library.key, meant)] or read_text(lines, [wanted]) and meant == wanted
+
+
+def test_the_loss_of_training_is_not_taken_for_the_validations() -> None:
+    (file,) = [file for file in PRINTED if file.name.startswith("huggingface")]
+    library, lines, _ = _read(file)
+    losses = {metric: {reading.value for reading in read_text(lines, [metric], library.patterns)}
+              for metric in ("loss", "eval_loss", "train_loss")}  # fmt: skip
+    assert all(losses.values())
+    assert losses["loss"].isdisjoint(losses["eval_loss"])
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "'nan'", "-inf"])
+@pytest.mark.parametrize("line", ["{'eval_loss': VALUE, 'epoch': 1.0}", "[0]\teval-logloss:VALUE", "1/1 - val_loss: VALUE",
+                                  "Epoch 1: 100%|█| 8/8 [val_loss=VALUE]", "[1]\tvalid_0's auc: VALUE"])  # fmt: skip
+def test_what_is_not_a_number_is_no_metric(line: str, value: str) -> None:
+    names = ["eval_loss", "eval-logloss", "val_loss", "valid_0's auc"]
+    for library in LIBRARIES:
+        readings = read_text([line.replace("VALUE", value)], names, library.patterns)
+        assert [reading.value for reading in readings] == ["unavailable"]
+
+
+def test_every_library_was_recorded() -> None:
+    assert {library.key for library in LIBRARIES} - {"colon"} == {file.name.partition("-")[0] for file in PRINTED}
+
+
+def test_each_example_of_a_metric_is_one_of_validation_data() -> None:
+    for library in LIBRARIES:
+        assert not library.training.fullmatch(library.metric)
+
+
+@pytest.mark.parametrize(
+    ("line", "metric", "value"),
+    [
+        ("Accuracy: 0.93", "Accuracy", "0.93"),
+        ("Epoch 3, Test accuracy: 0.9312", "Test accuracy", "0.9312"),
+        ("epoch 3 | val_acc: 0.5 | val_loss: 1e-3", "val_loss", "1e-3"),
+        ("Mean Squared Error = 12.5", "Mean Squared Error", "12.5"),
+    ],
+)
+def test_lines_with_a_colon_are_read_by_the_words_before_it(line: str, metric: str, value: str) -> None:
+    readings = read_text([line], [metric], library_of("colon").patterns)
+    assert [reading.value for reading in readings] == [value]
