@@ -27,6 +27,7 @@ def katib_sweep(
     pods: dict = {},  # noqa: B006
     code: str = "",
     install_requirements: bool = False,
+    predict: list = [],  # noqa: B006
     job_kind: str = "auto",
 ) -> NamedTuple(  # type: ignore[valid-type]
     "Outputs", [("hyperparameters", dict), ("recipe", str), ("best_trial", str), ("best_model", str)]
@@ -52,6 +53,7 @@ def katib_sweep(
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
         code: URI of code in which the commands run, packed by podium; empty for what the image has.
         install_requirements: Whether each pod installs the code's requirements.txt first.
+        predict: Command that predicts where a trainer leaves neither model.onnx nor model.json; see pipelines.
         job_kind: What trials run as: pytorchjob, trainjob, job, or auto for their own kind where the cluster has it.
     """
     from podium.steps.sweep import LaunchTarget, SweepSettings, sweep
@@ -59,7 +61,8 @@ def katib_sweep(
     settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
         trial_epochs=epochs, trial_workers=workers, network=network, seed=seed, job_kind=job_kind)  # fmt: skip
     target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
-        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements)  # fmt: skip
+        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements,
+        predict=predict)  # fmt: skip
     result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=target)
     trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

@@ -26,6 +26,7 @@ def train_distributed(
     pods: dict = {},  # noqa: B006
     code: str = "",
     install_requirements: bool = False,
+    predict: list = [],  # noqa: B006
     job_kind: str = "auto",
 ) -> NamedTuple("Outputs", [("model", str)]):  # type: ignore[valid-type]
     """Train as the best trial was, or with a command; returns the URI of the model directory.
@@ -48,6 +49,7 @@ def train_distributed(
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
         code: URI of code in which the commands run, packed by podium; empty for what the image has.
         install_requirements: Whether each pod installs the code's requirements.txt first.
+        predict: Command that predicts where a trainer leaves neither model.onnx nor model.json; see pipelines.
         job_kind: What the training runs as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
     from podium.steps.train import LaunchTarget, TrainSettings, train
@@ -55,7 +57,8 @@ def train_distributed(
     settings = TrainSettings(recipe=recipe, command=command, hyperparameters=hyperparameters, network=network,
                              epochs=epochs, workers=workers, seed=seed, job_kind=job_kind)  # fmt: skip
     target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
-        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements)  # fmt: skip
+        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements,
+        predict=predict)  # fmt: skip
     result = train(data.uri, task=metrics.uri, settings=settings, target=target)
     metrics.metadata.update(result.metrics)
     return (result.model,)

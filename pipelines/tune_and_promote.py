@@ -38,6 +38,7 @@ def tune_and_promote(
     pods: dict = {},  # noqa: B006
     code: str = "",
     install_requirements: bool = False,
+    predict: list = [],  # noqa: B006
     job_kind: str = "auto",
 ) -> None:
     """Find the best hyperparameters, train with them, promote the better model.
@@ -76,12 +77,15 @@ def tune_and_promote(
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
         code: Directory with code of your own, packed and brought into every pod; empty for what the image has.
         install_requirements: Whether each pod installs the code's requirements.txt first.
+        predict: Command that predicts with what your trainer leaves if it knows nothing of podium, as in
+            ["python", "predict.py"]; files of the code that it names become part of the model.
         job_kind: What trials and training run as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
     launch = {"storage": storage, "cluster": cluster, "pods": pods}
     job = {
         **launch, "network": network, "seed": seed, "gpus_per_worker": gpus_per_worker, "image": trainer_image,
-        "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "job_kind": job_kind,
+        "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "predict": predict,
+        "job_kind": job_kind,
     }  # fmt: skip
 
     source_data = {

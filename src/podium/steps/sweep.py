@@ -15,7 +15,6 @@ from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, news
 from podium.manifests.experiment.adapt import locate, with_pods_retained
-from podium.prediction.directory import require_model
 from podium.steps.step import step
 from podium.sweeps import connect
 from podium.text import brief, duration
@@ -24,6 +23,7 @@ from podium.training.follow import show_log
 from podium.training.handover import TrialTable
 from podium.training.launch import launched
 from podium.training.origin import Origin
+from podium.training.own_files import complete
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
 from podium.training.target import LaunchTarget, local_path, say_kind, storage_url
@@ -214,7 +214,7 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
 
 def _result(best: Trial, recipe: Recipe, table: TrialTable, run: RunIdentity, target: LaunchTarget) -> SweepResult:
     url = next(row.model for row in table.trials if row.name == best.name)
-    require_model(url)
+    complete(url, target)
     origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
                     experiment=table.experiment, image=next(iter(best.workload.images), ""),
                     code=target.code, install_requirements=target.install_requirements)  # fmt: skip

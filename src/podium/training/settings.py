@@ -13,9 +13,9 @@ from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
 from podium.manifests.workload import Workload, uses_builtin_trainer
-from podium.prediction.directory import require_model
 from podium.training.base import require_at_least, require_seed
 from podium.training.origin import Origin
+from podium.training.own_files import complete
 from podium.training.recipe import TRAINER, Recipe
 from podium.training.target import LaunchTarget, local_path
 from podium.training.trained import TrainedMetrics
@@ -224,7 +224,7 @@ class PlannedTraining:
         Raises:
             NotFound: The job left no model.
         """
-        require_model(self.output)
+        complete(self.output, target)
         trained = TrainedMetrics.read(self.output)
         if not trained.metrics and epochs:
             TrainedMetrics.write(self.output, epochs)

@@ -1,7 +1,7 @@
 """Where a step launches its jobs and keeps their models."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -70,8 +70,15 @@ class LaunchTarget:
     install_requirements: bool = False
     """Whether each pod installs the code's requirements.txt."""
 
+    predict: Sequence[str] = ()
+    """Command that predicts with what a trainer leaves that knows nothing of podium, see podium.training.own_files."""
+
     def __post_init__(self) -> None:
         require_at_least(self, gpus_per_worker=0)
+        if not all(isinstance(word, str) for word in self.predict):
+            raise InvalidInput(f"predict is a list of words, but got {self.predict!r}", '["python", "predict.py"]')
+        if not self.code and (files := [word for word in self.predict[1:] if _is_own_file(word)]):
+            raise InvalidInput(f"predict names {files[0]}, but no code is given", "name its directory: code=.")
         if self.code:
             Code.parse(self.code)
         if self.install_requirements and not self.code:
@@ -136,6 +143,10 @@ class LaunchTarget:
         """
         coded = with_code(resource, self.code, install_requirements=self.install_requirements, container=container)
         return place(coded, Pods.read(self.pods))
+
+
+def _is_own_file(word: str) -> bool:
+    return word.endswith((".py", ".sh")) and not word.startswith("/")
 
 
 def say_kind(own: Workload, launched: Workload) -> None:
