@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-kserve test-slow minio lint check pins golden docs clean
+.PHONY: help install demo images images-load deploy test test-cluster test-kserve test-libraries test-slow minio lint check pins golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,19 @@ test-kserve: $(STAMP) ## the protocol of `podium serve` with kserve's own client
 	@test -d $(KSERVE) || $(BIN)/uv venv -q -p $(BIN)/python $(KSERVE)
 	@$(BIN)/uv pip install -q -p $(KSERVE)/bin/python -r benchmarks/rivals/kserve.txt
 	@$(BIN)/pytest -rs tests/serving/test_kserve_client.py
+
+LIBRARIES := build/libraries
+
+# An environment of its own that sees the packages of .venv, so that PyTorch is not installed twice.
+$(LIBRARIES)/.installed: $(STAMP) tests/libraries/requirements.txt
+	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(LIBRARIES)
+	@$(BIN)/python -c "import site; print(f'import site; site.addsitedir({site.getsitepackages()[0]!r})')" \
+	  >$$($(LIBRARIES)/bin/python -c "import site; print(site.getsitepackages()[0])")/podium.pth
+	@$(BIN)/uv pip install -q --python $(LIBRARIES)/bin/python --no-deps -r tests/libraries/requirements.txt
+	@touch $@
+
+test-libraries: $(LIBRARIES)/.installed ## scripts of other libraries as they are: Hugging Face, Lightning, Keras, XGBoost …
+	@$(BIN)/pytest tests/libraries
 
 MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
 

@@ -256,7 +256,7 @@ print(sys.argv[1])
 
 def test_the_hint_for_a_library_is_a_command_that_works(podium: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(XGBOOST)
-    words = "tune train.py --eta 0.1,0.2 --algorithm grid --trials 2 --objective min:logloss --param note=\"it's\""
+    words = 'tune train.py --eta 0.1,0.2 --algorithm grid --trials 2 --objective min:logloss --param note="it\'s"'
     hint = podium(words, code=1).err.partition("hint: podium ")[2].partition(";")[0]
     assert hint.endswith("--prints xgboost --objective eval-logloss")
     said = podium(hint)

@@ -81,5 +81,3 @@ def test_a_log_that_reports_the_objective_needs_no_format() -> None:
 )
 def test_other_lines_are_nobodys(line: str) -> None:
     assert printed_by(line) is None
-
-

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 os.environ["KERAS_BACKEND"] = "torch"
-import keras  # noqa: E402
-import numpy as np  # noqa: E402
+import keras
+import numpy as np
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.1)

@@ -39,7 +39,8 @@ class Classifier(lightning.LightningModule):
 
 
 class Kept(Callback):
-    values: list[float] = []
+    def __init__(self) -> None:
+        self.values: list[float] = []
 
     def on_validation_epoch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
         if not trainer.sanity_checking:
@@ -48,18 +49,17 @@ class Kept(Callback):
 
 x = torch.randn(320, 4)
 y = (x[:, 0] > 0).long()
-train, validation = (
-    DataLoader(TensorDataset(x[part], y[part]), 32) for part in (slice(256), slice(256, None))
-)
+train, validation = (DataLoader(TensorDataset(x[part], y[part]), 32) for part in (slice(256), slice(256, None)))
+kept = Kept()
 trainer = lightning.Trainer(
     max_epochs=3,
     accelerator="cpu",
     logger=False,
     enable_checkpointing=False,
-    callbacks=[Kept(), *([TQDMProgressBar()] if args.bar == "tqdm" else [])],
+    callbacks=[kept, *([TQDMProgressBar()] if args.bar == "tqdm" else [])],
 )
 model = Classifier()
 trainer.fit(model, train, validation)
 trainer.validate(model, validation)
 trainer.save_checkpoint(args.checkpoint)
-Path(args.results).write_text(json.dumps({"val_acc": Kept.values}))
+Path(args.results).write_text(json.dumps({"val_acc": kept.values}))

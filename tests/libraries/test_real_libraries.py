@@ -1,0 +1,81 @@
+"""Scripts of other libraries, tuned as they are with the real libraries: `make test-libraries` installs these."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from podium.libraries import LIBRARIES
+from podium.metrics import less_is_better
+
+ROOT = Path(__file__).parents[2]
+PYTHON = ROOT / "build" / "libraries" / "bin" / "python"
+ENTRY = "import sys; from podium.cli import main; sys.argv[0] = 'podium'; sys.exit(main())"
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.timeout(1500),
+    pytest.mark.skipif(not PYTHON.exists(), reason="the libraries are not installed: make test-libraries"),
+]
+
+TUNED = {
+    "huggingface": ("eval_accuracy", "--learning_rate 0.01,1e-5 --output_dir ${podium.output} --eval_strategy epoch "
+                    "--num_train_epochs 2 --report_to none --use_cpu true", "model.safetensors"),
+    "lightning": ("val_acc", "--lr 0.1,1e-6 --checkpoint ${podium.output}/model.ckpt", "model.ckpt"),
+    "lightning tqdm": ("val_acc", "--lr 0.1,1e-6 --bar tqdm --checkpoint ${podium.output}/model.ckpt", "model.ckpt"),
+    "keras": ("val_accuracy", "--lr 0.1,1e-6 --model ${podium.output}/model.keras", "model.keras"),
+    "xgboost": ("eval-logloss", "--eta 0.3,0.001 --model ${podium.output}/model.ubj", "model.ubj"),
+    "lightgbm": ("valid_1's auc", "--learning_rate 0.1,0.01 --model ${podium.output}/model.txt", "model.txt"),
+    "catboost": ("test", "--rate 0.1,0.01 --model ${podium.output}/model.cbm", "model.cbm"),
+    "sklearn": ("accuracy", "--alpha 0.001,10 --model ${podium.output}/model.joblib", "model.joblib"),
+    "colon": ("Test accuracy", "--alpha 0.001,10 --model ${podium.output}/model.joblib", "model.joblib"),
+}  # fmt: skip
+"""Objective, flags and the model's file by library; all scripts write what their library's own objects hold."""
+
+
+def _podium(folder: Path, *words: str) -> str:
+    environment = {**os.environ, "PODIUM_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment["PATH"] = f"{PYTHON.parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [PYTHON, "-c", ENTRY, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=1200
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", TUNED)
+def test_an_unchanged_script_is_tuned_by_its_own_metric(name: str, tmp_path: Path) -> None:
+    (objective, flags, model), library = TUNED[name], name.partition(" ")[0]
+    script = "train_sklearn.py" if library == "colon" else f"train_{library}.py"
+    shutil.copy(Path(__file__).parent / script, tmp_path)
+    words = [*flags.split(), "--results", "${podium.output}/results.json", "--objective", objective]
+    _podium(tmp_path, "tune", script, *words, "--prints", library, "--algorithm", "grid", "--trials", "2")
+    best = json.loads(_podium(tmp_path, "experiment", "best", script[:-3].replace("_", "-"), "--json"))
+    chosen = min if less_is_better(objective) else max
+    held = [chosen(json.loads(file.read_text())[objective]) for file in tmp_path.glob("home/trials/*/results.json")]
+    assert len(set(held)) == 2
+    rounded = 0.005 if library == "sklearn" else 0.0  # its report has two digits
+    assert best["value"] == pytest.approx(chosen(held), rel=1e-3, abs=rounded)
+    assert len(list(tmp_path.glob(f"home/trials/*/{model}"))) == 2
+
+
+def test_every_library_is_tuned() -> None:
+    assert {library.key for library in LIBRARIES} == {name.partition(" ")[0] for name in TUNED}
+
+
+def test_the_best_adapter_is_kept_evaluated_and_promoted(tmp_path: Path) -> None:
+    folder = tmp_path / "lora"
+    shutil.copytree(ROOT / "examples" / "lora", folder)
+    subprocess.run([PYTHON, "make_data.py"], cwd=folder, check=True, timeout=300)
+    outcome = json.loads(_podium(folder, "run", "--json", "max_trials=4"))
+    assert outcome["decision"]["outcome"] == "promoted"
+    assert outcome["test"]["metrics"]["accuracy"] > 0.6
+    (version,) = (folder / "home" / "store" / "models" / "lora" / "versions").iterdir()
+    kept = {file.name for file in version.iterdir()}
+    assert {"adapter_model.safetensors", "predict.py", "base", "model.json"} <= kept
+    assert not [name for name in kept if name.startswith("checkpoint")]
+    predicted = _podium(folder, "predict", "my lamp is broken. the courier was friendly this time.", "--model", "lora")
+    assert any(topic in predicted for topic in ("delivery", "fault", "payment", "question"))
