@@ -172,6 +172,8 @@ def test_every_way_to_write_a_space_becomes_a_parameter() -> None:
         ("max:loss", "maximize loss"),
         ("min:score", "minimize score"),
         ("rmse", "minimize rmse"),
+        ("eval-logloss", "minimize eval-logloss"),
+        ("cell2", "maximize cell2"),
     ],
 )
 def test_the_name_of_an_objective_says_its_direction(text: str, shown: str) -> None:
@@ -232,6 +234,21 @@ def test_a_sweep_that_succeeds_names_its_failed_trials(home: Path, capsys: pytes
     said = capsys.readouterr().err
     assert "warning: 1 of 3 trials failed\ntrial only-large-" in said
     assert "  | ValueError: too small\n  hint: podium.open_sweep('only-large').logs('only-large-" in said
+
+
+def boosted(x: float) -> None:
+    print(f"[0]\ttrain-auc:{1.0:.5f}\teval-auc:{x:.5f}")
+
+
+def test_a_functions_metrics_are_read_as_a_library_prints_them(home: Path) -> None:
+    with pytest.raises(Failed) as caught:
+        podium.tune(boosted, {"x": [0.25, 0.5]}, objective="auc", algorithm="grid", trials=2)
+    hint = (caught.value.hint or "").partition(";")[0]
+    assert hint == 'podium.tune(…, prints="xgboost", objective="eval-auc")'
+    sweep = podium.tune(boosted, {"x": [0.25, 0.5]}, objective="eval-auc", prints="xgboost", algorithm="grid", trials=2)
+    assert sweep.best.value == 0.5
+    with pytest.raises(InvalidInput, match=r"prints is one of huggingface, .*, not 'xgbost'"):
+        podium.tune(boosted, {"x": [0.25, 0.5]}, prints="xgbost")
 
 
 def silent(x: float) -> None:

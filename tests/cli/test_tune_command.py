@@ -179,6 +179,8 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 --param seed", "--param takes NAME=SPACE, not"),
         ("tune train.py --lr 1..2 --no-run", "--no-run runs nothing"),
         ("tune train.py --lr 1..2 --trials 0", "`trials >= 1` must hold"),
+        ("tune train.py --lr 1..2 --from '${podium.data}'", "names ${podium.data}, but no data is given"),
+        ("tune train.py --lr 1..2 --prints tensorflow", "'tensorflow' is not one of 'huggingface', 'lightning'"),
         ("tune train.py --lr 1..2 --objective a:b", "an objective is the name of a metric"),
         ("tune train.py --lr 1..2 --algorithm oracle", "oracle"),
         ("tune train.py --lr 1..2 --stop asha", "podium tune train.py --lr 1e-4..1e-1 --epochs 1..27 --stop asha"),

@@ -286,7 +286,8 @@ class Sweep(Launched):
         if self.status == "Failed":
             opened = f"podium.open_sweep({self.name!r})"
             raise failure(self.cluster, self.name, trials=f"{opened}.trials", logs=f"{opened}.logs('TRIAL')",
-                          objective='objective="NAME"', ask=_ask)  # fmt: skip
+                          objective='objective="NAME"',
+                          ask='podium.tune(…, prints="{}", objective="{}")'.format)  # fmt: skip
 
     def __repr__(self) -> str:
         trials = self.cluster.trials(self.name)
@@ -298,10 +299,6 @@ class Sweep(Launched):
         experiment, trials = self.experiment, self.results
         title = f"{self.name}: {self.status}, {len(trials)} trials, {experiment.objective}"
         return leaderboard_of(leaderboard(trials), experiment).html(title=title, most=SHOWN)
-
-
-def _ask(library: str, metric: str) -> str:
-    return f'podium.tune(…, prints="{library}", objective="{metric}")'
 
 
 def sweep(

@@ -348,6 +348,8 @@ def plan(
         root = _remote(storage)
         program = program.packed(root)
     given, output = absolute(data) if data else None, f"{root}/trials"
+    if not given and any(DATA in word for word in program.words):
+        raise InvalidInput(f"the command names {DATA}, but no data is given", "--data DIRECTORY, or data=")
     experiment = experiment_of(program, searched, settings, stops=stops, name=name, data=given, output=output)
     flags = (f"--data={given}",) if given and program.takes_data else ()
     library, metric = settings.prints, settings.goal.metric

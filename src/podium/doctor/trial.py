@@ -32,7 +32,7 @@ def why_unavailable(
     if reader.collector.kind != "StdOut":  # it read a file that nobody has any more
         return [], ""
     name, log = reader.objective, scan(lines, reader)
-    if not log.seen and _calls_a_function(experiment):
+    if not log.seen and not log.libraries and _calls_a_function(experiment):
         return ["the function returned nothing, and printed no metric"], f'return {{"{name}": 0.98}}'
     found = [finding for finding in apply(rules_for(reader), log) if finding.level == "fail" or finding.rule == LIBRARY]
     misses = [finding for finding in found if finding.rule != "objective-missing"] or found
