@@ -60,10 +60,9 @@ def katib_sweep(
 
     settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
         trial_epochs=epochs, trial_workers=workers, network=network, seed=seed, job_kind=job_kind)  # fmt: skip
-    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
-        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements,
-        predict=predict)  # fmt: skip
-    result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=target)
+    job = LaunchTarget(trainer_image=image, gpus_per_worker=gpus_per_worker, install_requirements=install_requirements,
+        podium_image=podium_image, cluster=cluster, storage=storage, code=code, pods=pods, predict=predict)  # fmt: skip
+    result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=job)
     trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     return result.hyperparameters, result.recipe, result.trial, result.model

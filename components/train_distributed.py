@@ -56,9 +56,8 @@ def train_distributed(
 
     settings = TrainSettings(recipe=recipe, command=command, hyperparameters=hyperparameters, network=network,
                              epochs=epochs, workers=workers, seed=seed, job_kind=job_kind)  # fmt: skip
-    target = LaunchTarget(trainer_image=image, podium_image=podium_image, cluster=cluster, storage=storage, code=code,
-        gpus_per_worker=gpus_per_worker, pods=pods, install_requirements=install_requirements,
-        predict=predict)  # fmt: skip
-    result = train(data.uri, task=metrics.uri, settings=settings, target=target)
+    job = LaunchTarget(trainer_image=image, gpus_per_worker=gpus_per_worker, install_requirements=install_requirements,
+        podium_image=podium_image, cluster=cluster, storage=storage, code=code, pods=pods, predict=predict)  # fmt: skip
+    result = train(data.uri, task=metrics.uri, settings=settings, target=job)
     metrics.metadata.update(result.metrics)
     return (result.model,)

@@ -298,13 +298,13 @@ def test_a_metric_of_training_data_gets_a_warning(podium: Callable[..., Any], tm
 def test_a_scripts_own_flag_gets_the_place_of_its_model(podium: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(
         "import os, pathlib, sys\n"
-        "folder = pathlib.Path(sys.argv[1].partition('=')[2])\n"
-        "assert folder == pathlib.Path(os.environ['PODIUM_OUTPUT'])\n"
-        "folder.joinpath('weights.txt').write_text(sys.argv[2])\n"
+        "file = pathlib.Path(sys.argv[1].partition('=')[2])\n"
+        "assert file.parent == pathlib.Path(os.environ['PODIUM_OUTPUT'])\n"
+        "file.write_text(sys.argv[2])\n"
         "print('accuracy=0.5')\n"
     )
-    said = podium("tune train.py --lr 1,2 --output_dir '${podium.output}' --algorithm grid --trials 2")
-    assert "train with them: python train.py --output_dir=output --lr=1" in said.out
+    said = podium("tune train.py --lr 1,2 --model '${podium.output}/weights.txt' --algorithm grid --trials 2")
+    assert "train with them: python train.py --model=output/weights.txt --lr=1" in said.out
     kept = {file.read_text() for file in tmp_path.glob("podium-home/trials/*/weights.txt")}
     assert kept == {"--lr=1", "--lr=2"}
 

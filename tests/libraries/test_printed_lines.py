@@ -100,6 +100,6 @@ def test_each_example_of_a_metric_is_one_of_validation_data() -> None:
         ("Mean Squared Error = 12.5", "Mean Squared Error", "12.5"),
     ],
 )
-def test_lines_with_a_colon_are_read_by_the_words_before_it(line: str, metric: str, value: str) -> None:
+def test_the_words_before_a_colon_are_a_name(line: str, metric: str, value: str) -> None:
     readings = read_text([line], [metric], library_of("colon").patterns)
     assert [reading.value for reading in readings] == [value]

@@ -39,7 +39,7 @@ def require_model(url: str) -> None:
     names = model_files(url)
     if not set(MODELS) & set(names):
         raise NotFound(f"{url} has neither {' nor '.join(MODELS)}, only {', '.join(names):.200}",
-                       "a trainer writes one of them to its output")  # fmt: skip
+                       'a trainer writes one, or the pipeline has predict=\'["python", "predict.py"]\'')  # fmt: skip
 
 
 def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, Entry]:

@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from podium.cluster.local.processes.client import Command, Process
 from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.errors import PodiumError
 from podium.manifests.conditions import timestamp
-from podium.storage import local_path
 
 BACKOFF = 0.5
 """Seconds before the second restart; doubled each time. A kubelet begins at 10: a cluster has to be protected."""
@@ -183,12 +181,11 @@ class RunningPod:
         translate = translator((where, here) for where, here in mounts if str(here) != where)
         env = container_environment(container, setting.identity, setting.forced, setting.threads, translate)
         self._log(container).parent.mkdir(parents=True, exist_ok=True)
-        output = local_path(env.get("PODIUM_OUTPUT", ""))
-        if output and output.is_absolute():  # scripts write files there, and think the directory is
-            with suppress(OSError):
-                output.mkdir(parents=True, exist_ok=True)
         argv = tuple(container.image.resolve(translate(expand(word, env))) for word in container.argv)
         container.image.furnish(setting.work, argv)
+        output = env.get("PODIUM_OUTPUT", "")
+        if output.startswith("/") and any(f"{output}/" in word for word in argv):
+            Path(output).mkdir(parents=True, exist_ok=True)  # who names a file in it thinks that it is there
         return Command(
             argv=argv,
             env=env,
