@@ -20,6 +20,9 @@ RUNS = {
     "sklearn": ("scikit-learn", []),
 }  # fmt: skip
 
+NOISE = ("site-packages", "Tip: ", "  super().__init__(loader)")
+"""Words of lines about this machine's installation, and of advertisements."""
+
 
 def main() -> None:
     for name, (package, flags) in RUNS.items():
@@ -31,7 +34,7 @@ def main() -> None:
             )  # fmt: skip
             results = Path(scratch, "results.json").read_text()
         text = done.stdout.decode().replace(str(Path(sys.prefix).parent), "…")
-        lines = [line for line in text.split("\n") if "site-packages" not in line and not line.startswith("  ret")]
+        lines = [line for line in text.split("\n") if not any(word in line for word in NOISE)]
         for old in HERE.glob(f"printed/{name}-[0-9]*"):
             old.unlink()
         target = HERE / "printed" / f"{name}-{version(package)}"
