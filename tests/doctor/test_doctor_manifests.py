@@ -373,6 +373,7 @@ def drop(path: str) -> Change:
         ("only-podium-knows-it", "warn",
          [put("spec.algorithm", {"algorithmName": "asha", "algorithmSettings": ASHA})]),
         ("budget-without-podium", "warn", [put("metadata.annotations", {"podium.dev/max-time": "2h"})]),
+        ("deterministic-without-podium", "warn", [put("metadata.annotations", {"podium.dev/deterministic": "16"})]),
         ("name-with-a-dot", "fail", [put("metadata.name", "a.b")]),
         ("collector-without-image", "warn", [put("spec.metricsCollectorSpec.collector.kind", "PrometheusMetric")]),
         ("no-pod-is-primary", "fail", [put("spec.trialTemplate.primaryPodLabels", {"role": "chief"})]),
