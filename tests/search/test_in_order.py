@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "bayesianoptimization": {"n_initial_points": 5},
     "cmaes with restarts": {"restart_strategy": "ipop"},
 }
-BEHIND, TRIALS = 6, 30
+BEHIND, TRIALS = 6, {"bayesianoptimization": 11}  # whose suggestions take long
 
 
 def loss(point: dict[str, str]) -> float | None:
@@ -45,7 +45,7 @@ class Sweep:
         self.folder, self.luck, self.workers, self.kill = folder, random.Random(luck), workers, kill
         self.algorithm, self.settings = algorithm.partition(" ")[0], SETTINGS.get(algorithm, {})
         self.trials: dict[str, PastTrial] = {}
-        self.starts = 0
+        self.starts, self.most = 0, TRIALS.get(algorithm, 30)
 
     def begin(self) -> Search:
         self.starts += 1
@@ -62,7 +62,7 @@ class Sweep:
                 search = self.begin()
             running = [past for past in self.trials.values() if past.running]
             name = f"trial-{self.luck.randrange(10**9)}"
-            if len(running) < self.workers and len(self.trials) < TRIALS and (point := search.ask(name)):
+            if len(running) < self.workers and len(self.trials) < self.most and (point := search.ask(name)):
                 if self.luck.random() < self.kill:  # between the point and its trial
                     search = self.begin()
                     continue
