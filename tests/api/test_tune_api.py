@@ -4,9 +4,11 @@ import importlib
 import shutil
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import podium
@@ -116,6 +118,24 @@ def divide(x: int) -> float:
 
 def needs_more(x: float, y: float) -> float:
     return x + y
+
+
+def test_a_closure_is_tuned_as_cloudpickle_writes_it(home: Path) -> None:
+    values = np.array([0.25, 0.5])
+
+    def gain(x: float) -> dict[str, float]:
+        return {"gain": float(values @ [x, 1.0])}
+
+    for train in (gain, lambda x: float(values @ [x, 1.0])):
+        sweep = podium.tune(train, {"x": [1.0, 2.0]}, objective="gain", algorithm="grid", trials=2, pickle=True)
+        assert (sweep.best.parameters, sweep.best.value) == ({"x": 2.0}, 1.0)
+
+
+def test_what_cannot_be_pickled_is_named(home: Path) -> None:
+    lock = threading.Lock()
+    with pytest.raises(InvalidInput, match=r"uses what cannot be pickled: TypeError: .*lock") as caught:
+        podium.tune(lambda x: x * lock.locked(), {"x": (0.0, 1.0)}, pickle=True)
+    assert caught.value.hint == "make it inside the function"
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ other module are imported by their name.
 """
 
 import ast
+import base64
 import builtins
 import dis
 import inspect
@@ -24,6 +25,17 @@ from podium.errors import InvalidInput
 
 MODULE = "podium_function"
 """Module that the collected source becomes."""
+
+PICKLED = """\
+import base64, sys
+
+if (here := "{{}}.{{}}".format(*sys.version_info)) != "{python}":
+    raise SystemExit("error: the function was pickled by Python {python}, but this is " + here)
+import cloudpickle
+
+{name} = cloudpickle.loads(base64.b64decode("{content}"))
+"""
+"""A module with a pickled function."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,11 +57,11 @@ def source_of(function: Callable[..., Any]) -> Source:
 
     Raises:
         InvalidInput: It cannot be imported there: a lambda, a nested function, a method, or one that uses a value
-            which has no source.
+            which has no source. Such a one goes with ``pickled``.
     """
     name = getattr(function, "__qualname__", repr(function))
     if not isinstance(function, FunctionType) or name != function.__name__ or not name.isidentifier():
-        hint = "define it with def at the top of a module, a script or a notebook's cell"
+        hint = "define it with def at the top of a module, a script or a notebook's cell; or pickle=True"
         raise InvalidInput(f"{name} is not a plain function, so a process of its own cannot import it", hint)
     module = sys.modules.get(function.__module__)
     if function.__module__ != "__main__" and module is not None:
@@ -57,6 +69,32 @@ def source_of(function: Callable[..., Any]) -> Source:
     collected = _Collected()
     collected.add_definition(name, function, function.__globals__)
     return Source(module=MODULE, function=name, text=collected.text(), roots=tuple(dict.fromkeys(collected.roots)))
+
+
+def pickled(function: Callable[..., Any]) -> Source:
+    """Return a function as cloudpickle writes it: also a lambda, a closure, and what only this process has.
+
+    A process of its own needs the same version of Python, and the packages whose objects are in it.
+
+    Raises:
+        InvalidInput: cloudpickle is not installed, or cannot write it.
+    """
+    try:
+        import cloudpickle
+    except ModuleNotFoundError:
+        raise InvalidInput("pickle=True needs cloudpickle", "pip install cloudpickle") from None
+    name = getattr(function, "__name__", "")
+    name = name if name.isidentifier() else "function"
+    try:
+        content = base64.b64encode(cloudpickle.dumps(function)).decode()
+    except Exception as error:  # whatever an object raises that does not want to be copied
+        hint = "make it inside the function"
+        raise InvalidInput(f"{name} uses what cannot be pickled: {type(error).__name__}: {error}", hint) from None
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    text = PICKLED.format(name=name, content=content, python=python)
+    module = sys.modules.get(getattr(function, "__module__", None) or "")
+    roots = tuple(_root(module)) if module and module.__name__ != "__main__" else ()
+    return Source(module=MODULE, function=name, text=text, roots=roots)
 
 
 @dataclass

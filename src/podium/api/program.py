@@ -10,7 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from podium.api.function_source import MODULE, source_of
+from podium.api.function_source import MODULE, Source, pickled, source_of
 from podium.api.space import Choice, Dimension, Float, Value
 from podium.code.bundle import pack, store
 from podium.code.call import Call
@@ -90,19 +90,22 @@ class Program:
         return replace(self, code=store(pack(self.root, files), storage)) if files or self.root else self
 
 
-def program_of(train: Train, searched: Mapping[str, Dimension], fixed: Mapping[str, Value], metric: str) -> Program:
+def program_of(
+    train: Train, searched: Mapping[str, Dimension], fixed: Mapping[str, Value], metric: str, *, pickle: bool = False
+) -> Program:
     """Return what runs in each trial.
 
     Args:
         train: A function, the path of a script, or a command.
         fixed: Other arguments, the same in all trials.
         metric: What a number that a function returns is the value of.
+        pickle: Whether a function is handed on as cloudpickle writes it, not as source.
 
     Raises:
         InvalidInput: There is no such script, or the function does not take these parameters.
     """
     if callable(train):
-        return _function(train, searched, fixed, metric)
+        return _function(train, pickled(train) if pickle else source_of(train), searched, fixed, metric)
     if not isinstance(train, str | Path | Sequence):
         problem = f"a function, a script or a command is tuned, but got {train!r:.60}"
         raise InvalidInput(problem, 'a function, "train.py", or ["python", "-m", "my.train"]')
@@ -117,9 +120,12 @@ def program_of(train: Train, searched: Mapping[str, Dimension], fixed: Mapping[s
 
 
 def _function(
-    train: Callable[..., Any], searched: Mapping[str, Dimension], fixed: Mapping[str, Value], metric: str
+    train: Callable[..., Any],
+    source: Source,
+    searched: Mapping[str, Dimension],
+    fixed: Mapping[str, Value],
+    metric: str,
 ) -> Program:
-    source = source_of(train)
     names = {name.replace("-", "_") for name in (*searched, *fixed)}
     takes = inspect.signature(train).parameters
     passed = {name: variable for name, variable in FROM_RUN.items() if name in takes and name not in names}

@@ -94,6 +94,9 @@ class TuneSettings:
     pods: Pods = field(default_factory=Pods)
     """Settings of the trials' pods, such as their queue."""
 
+    pickle: bool = False
+    """Whether a function goes to its trials as cloudpickle writes it."""
+
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the Experiment: its budget, and whether it gives the same trials each time."""
 
@@ -228,6 +231,7 @@ def tune(
     max_cost: float | None = None,
     price: float | None = None,
     deterministic: int | None = None,
+    pickle: bool = False,
     name: str | None = None,
     wait: bool = True,
 ) -> Sweep:
@@ -262,6 +266,8 @@ def tune(
         price: Price of a pod for an hour.
         deterministic: The same trials each time, by the seed alone: each follows from the results of those so many
             trials back, twice as many as run at a time or more.
+        pickle: Hand the function on as cloudpickle writes it, not as source: lambdas and closures too, and values that
+            only this process has. Trials need the same version of Python.
         name: Name of the sweep; the function's or script's if None.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
 
@@ -279,6 +285,7 @@ def tune(
     library = library_of(prints) if prints else None
     given = TuneSettings(goal=Goal.read(objective, library), metrics=metrics, prints=library, trials=trials,
                          parallel=parallel, image=image, algorithm=algorithm, settings=settings, stop=stop, seed=seed,
+                         pickle=pickle,
                          pods=Pods(queue=queue, queue_priority=queue_priority),
                          annotations={**annotations(max_time, max_cost, price), **counted(deterministic)})  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
@@ -340,7 +347,7 @@ def plan(
     """
     searched, fixed = split(space)
     stops = stopping(settings.stop, settings.algorithm, settings.settings or {}, searched, fixed, settings.goal.metric)
-    program = program_of(train, searched, fixed, settings.goal.metric)
+    program = program_of(train, searched, fixed, settings.goal.metric, pickle=settings.pickle)
     home = Settings.from_environment().home
     if traits_of(spec.url).shares_files:
         program, root = program.here(home), absolute(storage) if storage else str(home)
