@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from podium.errors import PodiumError
+from podium.metrics import RESUMED
 from podium.trainer.config import TrainConfig, check_torch, parse
 
 try:
@@ -115,6 +116,8 @@ def start(training: Training, state: dict[str, Any] | None) -> None:
         remove = f"remove {checkpoint.KEY} there to start again"
         with checkpoint.fitting(f"the checkpoint in --output {config.output} is of another version", remove):
             training.resume(state)
+        if world.rank == 0:
+            say_resumed(training)
     elif (parent := world.broadcast(lambda: checkpoint.load_parent(config))) is not None:
         hint = "inherit from trainings of the same network"
         with checkpoint.fitting(f"--inherit {config.inherit} holds no weights of this network", hint):
@@ -125,6 +128,14 @@ def start(training: Training, state: dict[str, Any] | None) -> None:
     if world.rank == 0:
         warn_of_few_steps(config, training.steps * config.epochs)
     world.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])
+
+
+def say_resumed(training: Training) -> None:
+    """Say after which step it goes on, and repeat the metrics so far: each log is whole."""
+    progress = training.progress
+    say(f"{RESUMED}epoch {progress.epoch} after step {progress.step} of {training.steps}")
+    for record in progress.history:
+        say(training.objective.line(record))
 
 
 def warn_of_few_steps(config: TrainConfig, steps: int) -> None:

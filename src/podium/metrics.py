@@ -33,6 +33,10 @@ UNAVAILABLE = "unavailable"
 PACE = "pace: "
 """Begins the line in which podium's trainer says how fast it is; no metric is in it."""
 
+RESUMED = "resumed: "
+"""Begins the line in which podium's trainer says where it goes on. The metric lines of the epochs before follow it
+again: what an earlier pod printed may be gone with it."""
+
 _LESS = {
     "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
     "logloss", "mlogloss", "merror", "rmsle", "mape", "l1", "l2", "wer", "cer",

@@ -112,7 +112,7 @@ def test_without_completions_the_first_success_ends_the_queue(cluster: LocalSwee
         ({"backoffLimit": -1}, "backoffLimit >= 0"),
         ({"backoffLimit": "two"}, "an integer"),
         ({"completionMode": "Indexed", "parallelism": 2}, "spec.completions: must be given"),
-        ({"podFailurePolicy": {"rules": []}}, "cannot honor it"),
+        ({"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {}}]}}, r"rules\[0\]: .* cannot honor it"),
     ],
 )
 def test_what_breaks_a_rule_or_cannot_be_honored_is_refused(cluster: LocalSweeps, change: Any, words: str) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from podium.manifests.conditions import Manifest
+from podium.manifests.job_editor import DISRUPTED
 from podium.manifests.labels import ISTIO_INJECT
 
 
@@ -17,7 +18,7 @@ def job_manifest(
     active_deadline_seconds: int,
     ttl_seconds_after_finished: int,
 ) -> Manifest:
-    """Write the manifest of a Job that is tried once.
+    """Write the manifest of a Job that is tried once, and again where its pod was evicted or preempted.
 
     Args:
         labels: For the job and its pod.
@@ -31,6 +32,7 @@ def job_manifest(
         "metadata": {"name": name, "labels": dict(labels), **({"ownerReferences": [dict(owner)]} if owner else {})},
         "spec": {
             "backoffLimit": 0,
+            "podFailurePolicy": {"rules": [dict(DISRUPTED)]},
             "activeDeadlineSeconds": active_deadline_seconds,
             "ttlSecondsAfterFinished": ttl_seconds_after_finished,
             "template": {

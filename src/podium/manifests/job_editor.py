@@ -10,6 +10,10 @@ from podium.manifests.fields import items, mapping, present, text, unshared
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
 
+DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
+"""Rule of a Job's podFailurePolicy: a pod that was evicted or preempted is replaced and is no failure."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class JobEditor:
     """A copy of a job's manifest to be altered; nothing in it is shared with the original.
@@ -90,6 +94,16 @@ class JobEditor:
         if self.body.get("kind") != TRAINJOB:
             policy["ttlSecondsAfterFinished"] = kept
             policy |= present(backoffLimit=tries)
+        self.replace_disrupted()
+
+    def replace_disrupted(self) -> None:
+        """Let another pod go on where a Job's was evicted or preempted, once that one has ended.
+
+        A Job that has a podFailurePolicy keeps it; one whose pods restart in place may have none.
+        """
+        for _, template in self.templates if self.body.get("kind") == "Job" else ():
+            if template["spec"].get("restartPolicy") == "Never":
+                self.body["spec"].setdefault("podFailurePolicy", {"rules": [unshared(DISRUPTED)]})
 
     def set_workers(self, workers: int) -> None:
         """Set how many pods a PyTorchJob or TrainJob has beside its first one.

@@ -11,7 +11,7 @@ from typing import Any
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput
 from podium.manifests.experiment.experiment import Experiment
-from podium.metrics import DEFAULT_FORMAT, Reading, compile_format, in_order, number
+from podium.metrics import DEFAULT_FORMAT, RESUMED, Reading, compile_format, in_order, number
 
 
 class MedianStop:
@@ -71,12 +71,16 @@ class RuleWatch:
         formats: Sequence[str] | None,
         as_json: bool = False,
     ) -> None:
-        self._rules = list(rules)
-        self._steps = {rule["name"]: rule.get("startStep") or 0 for rule in rules}
+        self._given = rules
         self._objective = objective
         self._maximize = maximize
         self._formats = formats
         self._as_json = as_json
+        self._begin()
+
+    def _begin(self) -> None:
+        self._rules = list(self._given)
+        self._steps = {rule["name"]: rule.get("startStep") or 0 for rule in self._given}
         self._best: float | None = None
 
     def sees(self, line: str) -> bool:
@@ -86,6 +90,8 @@ class RuleWatch:
             Failed: A line that holds a rule's metric holds a value that is not a number: Katib's collector ends there,
                 and the trial with it.
         """
+        if line.startswith(RESUMED):
+            self._begin()  # the values so far are printed again
         if not any(rule["name"] in line for rule in self._rules):
             return False
         readings = self._read_object(line) if self._as_json else _read_matches(line, self._formats)

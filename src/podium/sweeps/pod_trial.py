@@ -19,7 +19,7 @@ from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, POOL, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.workload import Workload, role_of
-from podium.metrics import Reading, read_json, read_text
+from podium.metrics import RESUMED, Reading, read_json, read_text
 from podium.sweeps.base import TrialIO
 from podium.sweeps.metrics_collector import observe
 from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
@@ -114,7 +114,7 @@ class PodTrial(TrialIO):
         """Tell whether a line of the log may hold a metric; no other is kept in memory."""
         if self._experiment.collector.reads_json or self._experiment.collector.kind == "TensorFlowEvent":
             return bool(line)
-        return any(name in line for name in self._experiment.objective.metrics)
+        return line.startswith(RESUMED) or any(name in line for name in self._experiment.objective.metrics)
 
     def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
         """Yield the lines of a replica's log until the job has ended."""
@@ -200,6 +200,7 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
     owner = {"apiVersion": trial.api_version, "kind": "Trial", "name": trial.name, "uid": trial.uid}
     owners = [{**owner, "controller": True, "blockOwnerDeletion": True}] if served else [*experiment.owners]
     merge(editor.body, ("metadata",), present(ownerReferences=owners))
+    editor.replace_disrupted()
     editor.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job, but has to read it first
     reporting = experiment.wrapped_roles(job)
     for role, container in editor.containers(experiment.template.primary_container):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from podium.cluster.base import Cluster
 from podium.errors import Failed, PodiumError
 from podium.manifests.conditions import State
-from podium.metrics import PACE, number, parse_line
+from podium.metrics import PACE, RESUMED, number, parse_line
 from podium.training.base import say
 
 
@@ -74,6 +74,8 @@ def show_log(
             elif line.startswith(PACE):
                 say(whose + line.removeprefix(PACE))
             else:
+                if line.startswith(RESUMED):
+                    epochs.clear()  # those that finished are printed again
                 print(line, flush=True)
     except PodiumError as error:
         # Only the job's state decides whether the step failed.

@@ -8,6 +8,7 @@ from podium.cluster.local.pods import PodPlan
 from podium.cluster.local.running_pod import backoff
 from podium.errors import InvalidInput
 from podium.manifests.conditions import timestamp
+from podium.manifests.fields import mapping, objects
 from podium.manifests.labels import COMPLETION_INDEX
 from podium.manifests.workload import Workload
 
@@ -17,6 +18,7 @@ _KNOWN = {
     "completionMode",
     "backoffLimit",
     "activeDeadlineSeconds",
+    "podFailurePolicy",
     "ttlSecondsAfterFinished",
     "suspend",
     "template",
@@ -50,6 +52,10 @@ class JobController(Controller):
         fields = {name for name, value in job.spec.items() if value is not None}
         for name in sorted(fields - _KNOWN):
             raise InvalidInput(f"spec.{name}: this machine cannot honor it", "remove it, or run the Job on a cluster")
+        for number, rule in enumerate(objects(mapping(job.spec.get("podFailurePolicy")).get("rules"))):
+            if "onPodConditions" not in rule:  # nothing evicts a process, so a rule about that changes nothing here
+                where = f"spec.podFailurePolicy.rules[{number}]"
+                raise InvalidInput(f"{where}: this machine cannot honor it", "remove it, or run the Job on a cluster")
 
     def reconcile(self, now: float) -> None:
         """Go once through the Job controller's loop."""

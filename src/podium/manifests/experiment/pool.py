@@ -6,7 +6,7 @@ from typing import Any
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.fields import items, mapping, present
-from podium.manifests.job_editor import JobEditor, merge, set_env
+from podium.manifests.job_editor import DISRUPTED, JobEditor, merge, set_env
 from podium.manifests.labels import (
     EXPERIMENT,
     ISTIO_INJECT,
@@ -136,7 +136,7 @@ def pool_job(
             "completionMode": "Indexed", "completions": size, "parallelism": size,
             "backoffLimitPerIndex": TRIES, "podReplacementPolicy": "Failed",
             "podFailurePolicy": {"rules": [
-                {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]},
+                DISRUPTED,
                 {"action": "Ignore", "onExitCodes": {"operator": "In", "values": [TERMINATED]}},
             ]},
             "template": template,
