@@ -10,18 +10,22 @@ import subprocess
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import pytest
 from datasets import synthetic_part, write_pictures
 from livekubeflow import NAMESPACE, until
 from pytorchjobs import write_pytorchjob
+from queues import GROUP, VERSION, queue_objects
 from sweep_manifests import job, space, write_experiment
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.store_access import AccessByReference, grant_access
+from podium.errors import PodiumError
 from podium.manifests.conditions import Manifest
+from podium.manifests.job_editor import DISRUPTED
+from podium.manifests.placement import Pods, place
 from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 from podium.metrics import RESUMED
@@ -58,15 +62,26 @@ def command(folder: str, output: str) -> list[str]:
     ]  # fmt: skip
 
 
-def write(kind: str, folder: str, output: str, workers: int = 0, *flags: str, restart: str = "ExitCode") -> Workload:
-    """Write a training as a job of this kind; a Job is tried once, and podium says what is no try."""
+def write(
+    kind: str,
+    folder: str,
+    output: str,
+    workers: int = 0,
+    *flags: str,
+    restart: str = "ExitCode",
+    outlives: bool = False,
+) -> Workload:
+    """Write a training as a job of this kind; a Job is tried once.
+
+    Args:
+        outlives: Whether an eviction of a Job's pod is no try.
+    """
     name, words = f"test-{uuid.uuid4().hex[:8]}", [*command(folder, output), *flags]
     if kind == "PyTorchJob":
         manifest = write_pytorchjob(
             name=name, image=IMAGE, command=words, workers=workers, resources=LITTLE, restart_policy=restart
         )
     elif kind == "TrainJob":
-        words = ["torchrun", *words[1:]] if workers else words
         trainer = {"numNodes": workers + 1, "image": IMAGE, "command": words, "resourcesPerNode": {"requests": LITTLE}}
         spec: Manifest = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
         manifest = {
@@ -74,6 +89,7 @@ def write(kind: str, folder: str, output: str, workers: int = 0, *flags: str, re
         }  # fmt: skip
     else:
         manifest = {**job(words, image=IMAGE, resources={"requests": LITTLE}), "metadata": {"name": name}}
+        manifest["spec"] |= {"podFailurePolicy": {"rules": [DISRUPTED]}} if outlives else {}
     return grant_access(Workload.parse(manifest), AccessByReference())
 
 
@@ -191,14 +207,23 @@ def undisturbed(cluster: KubernetesCluster, folder: str) -> Callable[[int], tupl
 @pytest.mark.parametrize("disturb", [evict, drain])
 @pytest.mark.parametrize(
     ("kind", "workers", "replica"),
-    [("Job", 0, ""), ("PyTorchJob", 0, "master-0"), ("PyTorchJob", 1, "worker-0"), ("PyTorchJob", 1, "master-0")],
+    [
+        ("Job", 0, ""),
+        ("PyTorchJob", 0, "master-0"),
+        ("PyTorchJob", 1, "worker-0"),
+        ("PyTorchJob", 1, "master-0"),
+        ("TrainJob", 0, "node-0-0"),
+        ("TrainJob", 1, "node-0-1"),
+    ],
 )
 def test_an_evicted_training_goes_on_to_the_same_bytes(
     cluster: KubernetesCluster, folder: str, undisturbed: Any, disturb: Any, kind: str, workers: int, replica: str
 ) -> None:
     output = f"{disturb.__name__}-{kind}-{workers}-{replica}".lower()
+    if not cluster.api.serves(kind):
+        pytest.skip(f"this cluster does not know the kind {kind}")
     restart = "ExitCode" if disturb is evict else "OnFailure"
-    with running(cluster, write(kind, folder, output, workers, restart=restart)) as seen:
+    with running(cluster, write(kind, folder, output, workers, restart=restart, outlives=True)) as seen:
         seen.reach(epoch=2)
         disturb(seen, replica)
         went_on(seen)
@@ -234,3 +259,41 @@ def test_an_evicted_trial_goes_on_and_counts_once(cluster: KubernetesCluster, fo
         assert {how: float(loss[how]) for how in expected} == pytest.approx(expected, rel=1e-3)
     finally:
         cluster.delete("Experiment", trial.name)
+
+
+@pytest.fixture
+def queue(cluster: KubernetesCluster) -> Iterator[str]:
+    """A queue of Kueue in the tests' namespace with room for one training, and a priority of the same name."""
+    name, custom = f"podium-test-{uuid.uuid4().hex[:8]}", cluster.api.custom
+    try:
+        cluster.api.call("look for Kueue", custom.list_cluster_custom_object, GROUP, VERSION, "clusterqueues")
+    except PodiumError:
+        pytest.skip("this cluster has no Kueue")
+    stamped = {"apiVersion": f"{GROUP}/{VERSION}", "metadata": {"name": name}}
+    objects = queue_objects(name, namespace=NAMESPACE, quota=LITTLE)
+    with ExitStack() as made:
+        for plural, item in objects.items():
+            custom.create_cluster_custom_object(GROUP, VERSION, plural, {**stamped, **item})
+            made.callback(custom.delete_cluster_custom_object, GROUP, VERSION, plural, name)
+        local = {**stamped, "kind": "LocalQueue", "spec": {"clusterQueue": name}}
+        custom.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "localqueues", local)
+        made.callback(custom.delete_namespaced_custom_object, GROUP, VERSION, NAMESPACE, "localqueues", name)
+        yield name
+
+
+@pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
+def test_a_preempted_training_goes_on_to_the_same_bytes(
+    cluster: KubernetesCluster, folder: str, undisturbed: Any, queue: str, kind: str
+) -> None:
+    output = f"preempted-{kind}"
+    training = place(write(kind, folder, output), Pods(queue=queue))
+    ahead = Pods(queue=queue, queue_priority=queue)
+    brief = job(["sleep", "5"], image=IMAGE, resources={"requests": LITTLE})
+    urgent = place(Workload.parse({**brief, "metadata": {"name": f"urgent-{queue}"}}), ahead)
+    with running(cluster, training) as seen:
+        seen.reach(epoch=2)
+        cluster.create(urgent)
+        until(lambda: cluster.get("Job", urgent.name).state.phase == "Succeeded", 120)
+        went_on(seen)
+    cluster.delete("Job", urgent.name)
+    assert result(folder, output) == undisturbed(0)

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 import pytest
 from livekubeflow import has_katib, podium, until
 from pytorchjobs import write_pytorchjob
+from queues import GROUP, VERSION, queue_objects
 from sweep_manifests import space, write_experiment
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -23,25 +24,8 @@ from podium.manifests.workload import Workload
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600)]
 IMAGE = os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
-GROUP, VERSION = "kueue.x-k8s.io", "v1beta1"
 QUOTA = {"cpu": "50m", "memory": "256Mi"}
 CLUSTER_WIDE = ("clusterqueues", "resourceflavors", "workloadpriorityclasses")
-
-
-def queue_objects(name: str) -> dict[str, Manifest]:
-    """Write a queue with room for one job, and a priority above the others'."""
-    resources = [{"name": resource, "nominalQuota": amount} for resource, amount in QUOTA.items()]
-    group = {"coveredResources": list(QUOTA), "flavors": [{"name": name, "resources": resources}]}
-    queue = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}},
-        "preemption": {"withinClusterQueue": "LowerPriority"},
-        "resourceGroups": [group],
-    }
-    return {
-        "resourceflavors": {"kind": "ResourceFlavor"},
-        "workloadpriorityclasses": {"kind": "WorkloadPriorityClass", "value": 100},
-        "clusterqueues": {"kind": "ClusterQueue", "spec": queue},
-    }
 
 
 @pytest.fixture(scope="module")
@@ -57,7 +41,7 @@ def cluster() -> Iterator[KubernetesCluster]:
         labels = {"kueue-managed": "true", "katib.kubeflow.org/metrics-collector-injection": "enabled"}
         core.create_namespace({"metadata": {"name": name, "labels": labels}})
         try:
-            for plural, item in queue_objects(name).items():
+            for plural, item in queue_objects(name, namespace=name, quota=QUOTA).items():
                 stamped = {"apiVersion": f"{GROUP}/{VERSION}", "metadata": {"name": name}, **item}
                 custom.create_cluster_custom_object(GROUP, VERSION, plural, stamped)
             local = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "LocalQueue", "metadata": {"name": "team"}}
