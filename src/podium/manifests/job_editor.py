@@ -9,7 +9,6 @@ from podium.manifests import trainjob
 from podium.manifests.fields import items, mapping, present, text, unshared
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
-
 DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
 """Rule of a Job's podFailurePolicy: a pod that was evicted or preempted is replaced and is no failure."""
 
