@@ -9,6 +9,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.manifests.conditions import Manifest, status_of
+from podium.manifests.job_editor import DISRUPTED
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
@@ -69,6 +70,11 @@ def test_each_try_under_never_is_a_pod_of_its_own(cluster: LocalSweeps) -> None:
     assert reasons(last)[-1] == ("Failed", "BackoffLimitExceeded", message)
     assert last["status"]["failed"] == 2
     assert len(set(logs(cluster, 2))) == 2
+
+
+def test_a_rule_about_evictions_changes_nothing_here(cluster: LocalSweeps) -> None:
+    last = run(cluster, job("exit 1", backoffLimit=0, podFailurePolicy={"rules": [DISRUPTED]}))
+    assert status_of(last).reason == "BackoffLimitExceeded"
 
 
 def test_on_failure_restarts_the_same_pod_until_the_limit(cluster: LocalSweeps) -> None:

@@ -82,3 +82,9 @@ def test_without_a_start_step_every_value_is_judged(start: int | None, stopped: 
     rule = {"name": "time", "value": "10", "comparison": "greater", "startStep": start}
     watched = RuleWatch([rule], "loss", maximize=False, formats=None)
     assert [watched.sees(f"time={value}") for value in (9, 10, 11)] == stopped
+
+
+def test_values_that_are_printed_again_count_once() -> None:
+    watched = watch(0.5, "greater", 3, maximize=False)
+    lines = ["loss=0.9", "loss=0.8", "resumed: epoch 3 after step 0 of 9", "loss=0.9", "loss=0.8", "loss=0.7"]
+    assert [watched.sees(line) for line in lines] == [False, False, False, False, False, True]

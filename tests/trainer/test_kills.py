@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import sys
@@ -98,6 +99,8 @@ def test_a_killed_process_resumes_to_the_same_bits(
     assert main(argv) == 0
     out = capsys.readouterr().out
     assert "Train Epoch: 1 " not in out  # the first epoch is not repeated
+    assert out.startswith("resumed: epoch 2 after step ")
+    assert len(re.findall(r"^\S+Z accuracy=", out, re.MULTILINE)) == 2  # but its metrics are printed again
     assert ("Train Epoch: 2 [0/400" in out) == (kill == signal.SIGKILL)  # SIGTERM loses not even a step
     assert results(tmp_path) == results(unbroken)
     assert (tmp_path / "model.onnx").read_bytes() == (unbroken / "model.onnx").read_bytes()
