@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class Plots:
-    """``sweep.plot.history()``, ``.importance()`` and ``.parallel()``.
+    """``sweep.plot.history()``, ``.importance()``, ``.parallel()`` and ``.front()``.
 
     Args:
         table: Returns the sweep as the report's figures read it.
@@ -28,6 +28,20 @@ class Plots:
     def parallel(self) -> "Figure":
         """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
         return _drawn(plots.coordinates(self._with_results(1)))
+
+    def front(self, *pair: str) -> "Figure":
+        """Return each trial by two of its objectives, the first two unless others are named, with the Pareto front.
+
+        Raises:
+            InvalidInput: These are not two objectives.
+        """
+        table = self._with_results(1)
+        known = list(plots.objectives(table))
+        chosen = list(pair or known[:2])
+        if len(set(chosen)) != 2 or not set(chosen) <= set(known):
+            what = f"a front is drawn by two of the objectives ({', '.join(known)}), not by {', '.join(chosen)}"
+            raise InvalidInput(what, "plot.history() draws one")
+        return _drawn(plots.pareto(table, *chosen))
 
     def importance(self) -> "Figure":
         """Return how much each parameter mattered for being among the best trials (PED-ANOVA), with 90 % intervals.

@@ -25,7 +25,7 @@ from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
-from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard
+from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard, no_best, pareto_front
 from podium.manifests.experiment.budget import Budget, forecast
 from podium.manifests.experiment.status import BUDGET_REACHED
 from podium.manifests.names import named
@@ -102,7 +102,15 @@ class Sweep(Launched):
         Raises:
             NotFound: There is none yet.
         """
-        trial = self.best_trial
+        return self._of_trial(self.best_trial)
+
+    @property
+    def front(self) -> list[Best]:
+        """The Pareto front, best in the first objective first: no other trial is better in one objective, and as good
+        in the others. With one objective it is the best trial; empty as long as there is no result."""
+        return [self._of_trial(trial) for trial in pareto_front(self.cluster.trials(self.name))]
+
+    def _of_trial(self, trial: Trial) -> Best:
         values = {name: number(value) for name, value in trial.assignments.items()}
         metrics = {name: number(value) for name, value in measured(trial, self.experiment).items() if value}
         assert trial.value is not None
@@ -115,14 +123,15 @@ class Sweep(Launched):
         Raises:
             NotFound: There is none yet.
         """
-        best = best_trial(self.cluster.trials(self.name))
+        trials = self.cluster.trials(self.name)
+        best = best_trial(trials)
         if best is None:
-            raise NotFound(f"no trial of {self.name} has a result", "sweep.logs(TRIAL) shows what a trial printed")
+            raise NotFound(f"no trial of {self.name} {no_best(trials)}", "sweep.logs(TRIAL) shows what a trial printed")
         return best
 
     @property
     def plot(self) -> Plots:
-        """Figures: ``plot.history()``, ``plot.importance()``, ``plot.parallel()``."""
+        """Figures: ``plot.history()``, ``plot.importance()``, ``plot.parallel()``, ``plot.front()``."""
         return Plots(self._table)
 
     def _table(self) -> dict[str, Any]:
@@ -345,7 +354,7 @@ def sweep(
             Job of its own.
         **changes: Other changes: ``algorithm`` (``"auto"``: podium's choice), ``seed``, ``goal``, ``image``,
             ``workers``, ``resume_policy``, ``max_time``, ``max_cost``, ``price``,
-            ``deterministic``.
+            ``deterministic``, ``objectives``, ``constraints``.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.

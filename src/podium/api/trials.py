@@ -8,7 +8,7 @@ from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
-from podium.manifests.experiment import Experiment, Trial, best_trial, news
+from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
 from podium.manifests.experiment.budget import forecast
 from podium.manifests.experiment.experiment import Metrics
 from podium.metrics import fold, read_text
@@ -105,17 +105,32 @@ def _printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Metrics:
     return {name: values for name, values in folded.items() if values["latest"] != "unavailable"}
 
 
-def leaderboard_of(trials: Sequence[Trial], experiment: Experiment) -> Leaderboard:
-    """Return trials as a table, in their order."""
-    rows = [
-        TrialRow(name=trial.name, state=trial.phase, parameters=trial.assignments, metrics=measured(trial, experiment),
-                 seconds=trial.seconds)
-        for trial in trials
-    ]  # fmt: skip
-    names, best = list(dict.fromkeys(name for trial in trials for name in trial.assignments)), best_trial(trials)
+def leaderboard_of(
+    trials: Sequence[Trial], experiment: Experiment, among: Sequence[Trial] | None = None
+) -> Leaderboard:
+    """Return trials as a table, in their order.
+
+    Args:
+        among: All trials of the Experiment, where others than the shown ones decide which of them are on the front.
+    """
+    on, best = fronts_of(among or trials), best_trial(among or trials)
+    rows = [row_of(trial, experiment, on) for trial in trials]
+    names = list(dict.fromkeys(name for trial in trials for name in trial.assignments))
     return Leaderboard(
         rows=rows, parameters=names, metrics=experiment.objective.metrics, best=best.name if best else ""
     )
+
+
+def row_of(trial: Trial, experiment: Experiment, on: Mapping[str, int], number: int | None = None) -> TrialRow:
+    """Return a trial as a row of a table.
+
+    Args:
+        on: Number of the Pareto front by trial.
+        number: Its place in the order of starts.
+    """
+    return TrialRow(name=trial.name, state=trial.phase, parameters=trial.assignments, seconds=trial.seconds,
+                    metrics=measured(trial, experiment), front=on.get(trial.name), infeasible=bool(trial.infeasible),
+                    number=number)  # fmt: skip
 
 
 def measured(trial: Trial, experiment: Experiment) -> dict[str, str]:

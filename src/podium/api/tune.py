@@ -21,6 +21,8 @@ from podium.manifests.experiment.auto import annotations as algorithm_annotation
 from podium.manifests.experiment.auto import katib_name
 from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
+from podium.manifests.experiment.criteria import Goal, recorded
+from podium.manifests.experiment.criteria import annotations as criteria_annotations
 from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
@@ -28,7 +30,7 @@ from podium.manifests.fields import present
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
-from podium.metrics import STRICT_FORMAT, less_is_better
+from podium.metrics import STRICT_FORMAT
 from podium.notebook import say
 from podium.search.auto import AUTO
 from podium.settings import Settings
@@ -39,39 +41,16 @@ CONTAINER = "training"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Goal:
-    """What is tuned for."""
-
-    metric: str
-    maximize: bool
-
-    @classmethod
-    def read(cls, text: str, prints: Library | None = None) -> "Goal":
-        """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
-
-        Args:
-            prints: Whose lines are read; None for podium's own.
-
-        Raises:
-            InvalidInput: The name is empty, or has characters that no metric line can have.
-        """
-        prefix, colon, rest = text.partition(":")
-        name = rest if colon and prefix in ("min", "max") else text
-        if not re.fullmatch(r"[\w /@'.-]+" if prints else r"[\w-]+", name) or not re.search(r"\w", name):
-            raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss")
-        if colon:
-            return cls(metric=name, maximize=prefix == "max")
-        return cls(metric=name, maximize=not less_is_better(name))
-
-    def __str__(self) -> str:
-        return f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
-
-
-@dataclass(frozen=True, kw_only=True)
 class TuneSettings:
     """How a program is tuned."""
 
     goal: Goal
+    further: Sequence[str] = ()
+    """Objectives beside the goal: ``min:latency_ms``."""
+
+    constraints: Sequence[str] = ()
+    """Bounds of metrics: ``latency_ms<=20``."""
+
     metrics: Sequence[str] = ()
     """Other metrics to record."""
 
@@ -134,11 +113,13 @@ def experiment_of(
     goal = settings.goal
     stops = stops or Stopping(algorithm=settings.algorithm, settings=settings.settings or {})
     given = {**stops.settings, **present(random_state=settings.seed)}
+    judged = criteria_annotations(settings.further, settings.constraints)
+    objective = {
+        "type": "maximize" if goal.maximize else "minimize", "objectiveMetricName": goal.metric,
+        **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
+    }  # fmt: skip
     spec = {
-        "objective": {
-            "type": "maximize" if goal.maximize else "minimize", "objectiveMetricName": goal.metric,
-            **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
-        },
+        "objective": recorded(objective, judged),
         "algorithm": {
             "algorithmName": katib_name(stops.algorithm),
             "algorithmSettings": [{"name": key, "value": str(value)} for key, value in given.items()],
@@ -164,7 +145,7 @@ def experiment_of(
                               unbuffered=stops.reads_along),
         },
     }  # fmt: skip
-    asked = {**settings.annotations, **algorithm_annotations(stops.algorithm)}
+    asked = {**settings.annotations, **algorithm_annotations(stops.algorithm), **judged}
     metadata = {"name": name or slug(program.name), **present(annotations=asked or None)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
     wrapped = with_code(Experiment.parse(manifest), program.code.uri if program.code else "", container=CONTAINER)
@@ -212,7 +193,8 @@ def tune(
     train: Train,
     space: Mapping[str, Any],
     *,
-    objective: str = "accuracy",
+    objective: str | Sequence[str] = "accuracy",
+    constraints: Sequence[str] = (),
     metrics: Sequence[str] = (),
     prints: str | None = None,
     trials: int = 20,
@@ -243,7 +225,9 @@ def tune(
             place for its model. Or the path of a script, or a command as words: they get ``--name=value``.
         space: ``(low, high)``, ``[…]`` for choices, ``range(1, 5)``, Float, Int, Choice, or a value that is the same in
             all trials. Floats whose range spans two decades or more are searched on a log scale.
-        objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides.
+        objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides. Or several,
+            of which the first decides about the best trial: ``["accuracy", "min:latency_ms"]``.
+        constraints: Bounds that the best trial keeps, ``["latency_ms<=20"]``.
         metrics: Other metrics to record.
         prints: The library whose lines hold the metrics, as it prints them: ``huggingface``, ``lightning``, ``keras``,
             ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``; ``colon`` for lines such as ``Accuracy: 0.93``.
@@ -282,10 +266,11 @@ def tune(
         >>> len(sweep.results)
         5
     """
+    first, *further = [objective] if isinstance(objective, str) else objective
     library = library_of(prints) if prints else None
-    given = TuneSettings(goal=Goal.read(objective, library), metrics=metrics, prints=library, trials=trials,
-                         parallel=parallel, image=image, algorithm=algorithm, settings=settings, stop=stop, seed=seed,
-                         pickle=pickle,
+    given = TuneSettings(goal=Goal.read(first, any_name=bool(prints)), further=further, constraints=constraints,
+                         metrics=metrics, prints=library, trials=trials, parallel=parallel, image=image,
+                         algorithm=algorithm, settings=settings, stop=stop, seed=seed, pickle=pickle,
                          pods=Pods(queue=queue, queue_priority=queue_priority),
                          annotations={**annotations(max_time, max_cost, price), **counted(deterministic)})  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
@@ -362,7 +347,9 @@ def plan(
     library, metric = settings.prints, settings.goal.metric
     if library and library.training.fullmatch(metric):
         say(f"warning: {library.name} measures {metric} on training data; {library.metric} is one of validation data")
-    say(f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
+    goals = [settings.goal, *(Goal.read(text, any_name=library is not None) for text in settings.further)]
+    judged = ", ".join(map(str, [*goals, *settings.constraints]))
+    say(f"{judged}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
     words = tuple(word.replace(OUTPUT, "output") for word in (*program.words, *flags))

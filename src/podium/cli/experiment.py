@@ -53,6 +53,13 @@ _OPTIONS = [
     click.option("--pool", type=int, help="Pods of a cluster that run the trials one after another."),
     click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
     click.option("--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."),
+    click.option(
+        "--objective",
+        "objectives",
+        multiple=True,
+        metavar="NAME",
+        help="An objective beside spec.objective: NAME, min:NAME or max:NAME; may be repeated.",
+    ),
     click.option("--algorithm", metavar="NAME", help="Search algorithm (spec.algorithm); auto: podium's choice."),
     click.option("--seed", type=int, help="Seed of the search algorithm (random_state)."),
     click.option(
@@ -241,14 +248,22 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 
 def show_status(sweep: "Sweep", as_json: bool) -> None:
     """Print an Experiment's progress."""
+    from podium.manifests.experiment.criteria import Criteria
+
     experiment = sweep.experiment
     waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
-    summary = {**experiment.summary(), "status": experiment.status}
+    criteria = Criteria.of(experiment.objective, experiment.annotations)
+    front = {"front": [trial.name for trial in sweep.front]} if criteria.several else {}
+    summary = {**experiment.summary(), "status": experiment.status, **front}
     if as_json:
         echo_json(summary)
         return
     counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
     echo(f"{sweep.name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
+    if criteria.several or criteria.constraints:
+        echo(f"objectives: {criteria}")
+    for names in front.values():
+        echo(f"Pareto front: {', '.join(names) or 'no trial yet'}")
     if experiment.choice:
         echo(f"algorithm: {experiment.choice}")
     if summary["message"]:
@@ -280,14 +295,17 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment trials random
     """
     from podium.api.trials import leaderboard_of
-    from podium.manifests.experiment import leaderboard
+    from podium.manifests.experiment import fronts_of, leaderboard
     from podium.tables import screen_width
 
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         experiment, ranked = sweep.experiment, leaderboard(sweep.cluster.trials(name))
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:EXPLAINED]
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
+    on = fronts_of(ranked)
     rows = [trial.summary() | {"reason": "\n".join(reasons.get(trial.name, ()))} for trial in ranked]
+    rows = [row | {"front": on.get(row["name"])} for row in rows] if on else rows
+    reasons |= {trial.name: trial.infeasible for trial in ranked if trial.infeasible}
     output(as_json, rows, lambda: leaderboard_of(ranked, experiment).text(width=screen_width(), reasons=reasons))
 
 
@@ -463,7 +481,7 @@ def follow_to_end(
 
 
 def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
-    """Print an Experiment's best trial, and return it."""
+    """Print an Experiment's best trial, and of several objectives the Pareto front; return the best trial."""
     try:
         best = sweep.best_trial
     except NotFound as error:
@@ -473,5 +491,12 @@ def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
     lines = [f"best trial: {best.name}", *(f"  {name} = {value}" for name, value in best.assignments.items())]
     for metric, values in best.metrics.items():
         lines.append(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
-    output(as_json, {"experiment": sweep.name, **best.summary()}, lambda: "\n".join(lines))
+    found = {"experiment": sweep.name, **best.summary()}
+    if best.criteria.several:
+        found["front"] = [asdict(trial) for trial in sweep.front]
+        lines.append(f"Pareto front, {best.criteria}:")
+        for trial in found["front"]:
+            metrics = (f"{metric} {value}" for metric, value in trial["metrics"].items())
+            lines.append(f"  {trial['name']}: {', '.join(metrics)}")
+    output(as_json, found, lambda: "\n".join(lines))
     return best

@@ -56,4 +56,4 @@ class ExperimentView(View):
         if said:
             title += f"; {said}"
         shown = [trial for trial in trials if trial.name not in hidden]
-        return leaderboard_of(shown, experiment).text(width=width, title=title)
+        return leaderboard_of(shown, experiment, trials).text(width=width, title=title)

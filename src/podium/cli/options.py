@@ -173,8 +173,15 @@ def queue_options(command: F) -> F:
 
 
 def loop_options(command: F) -> F:
-    """Add --max-time, --max-cost and --price, and --deterministic."""
+    """Add --max-time, --max-cost and --price, --deterministic, and --constraint."""
     for option in (
+        click.option(
+            "--constraint",
+            "constraints",
+            multiple=True,
+            metavar="METRIC<=N",
+            help="A bound that the best trial keeps: <=, <, >= or >; may be repeated.",
+        ),
         click.option(
             "--deterministic",
             type=int,

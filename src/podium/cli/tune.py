@@ -44,7 +44,14 @@ SIMPLE = ", ".join([AUTO, *(name for name, algorithm in ALGORITHMS.items() if no
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] --NAME SPACE...")
 @click.option("--trials", default=20, show_default=True, help="How many.")
 @click.option("--parallel", default=2, show_default=True, help="How many at a time.")
-@click.option("--objective", default="accuracy", show_default=True, help="Metric: NAME, min:NAME or max:NAME.")
+@click.option(
+    "--objective",
+    "objectives",
+    multiple=True,
+    default=["accuracy"],
+    show_default=True,
+    help="Metric: NAME, min:NAME or max:NAME; may be repeated, the first decides about the best trial.",
+)
 @click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
 @click.option("--prints", type=click.Choice(KEYS), help="The library that prints the metrics, in lines of its own.")
 @click.option("--algorithm", default=AUTO, show_default=True, help=f"{SIMPLE}.")
@@ -94,6 +101,7 @@ def tune(
       podium tune ./train.sh --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4
       podium tune train.py --lr 1e-4..1e-1 --trials 40 --stop median
       podium tune train.py --lr 1e-4..1e-1 --trials 500 --max-time 2h
+      podium tune train.py --width 8..256 --objective accuracy --objective min:latency_ms --constraint "size_mb<5"
       podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --epochs 1 --data podium-work/data/mnist
       podium tune train.py --learning_rate 1e-5..1e-3 --prints huggingface --objective eval_accuracy
       podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
@@ -127,7 +135,7 @@ OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.
 
 
 def _settings(
-    *, objective: str, prints: str | None, image: str, queue: str, queue_priority: str, **options: Any
+    *, objectives: Sequence[str], prints: str | None, image: str, queue: str, queue_priority: str, **options: Any
 ) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.experiment.budget import annotations
@@ -138,9 +146,12 @@ def _settings(
     pods = Pods(queue=queue, queue_priority=queue_priority)
     given = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
     given |= counted(options.pop("deterministic"))
+    first, *further = objectives
     library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
-    goal = Goal.read(objective, library)
-    return TuneSettings(goal=goal, prints=library, image=image, pods=pods, annotations=given, **options)
+    goal = Goal.read(first, any_name=library is not None)
+    return TuneSettings(
+        goal=goal, further=further, prints=library, image=image, pods=pods, annotations=given, **options
+    )
 
 
 def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:

@@ -126,6 +126,12 @@ MAX_COST = "podium.dev/max-cost"
 PRICE = "podium.dev/price-per-pod-hour"
 """Annotation of an Experiment: the price of a pod for an hour, in the currency of the cost."""
 
+OBJECTIVES = "podium.dev/objectives"
+"""Annotation of an Experiment and its trials: objectives beside Katib's, ``min:latency_ms``, separated by commas."""
+
+CONSTRAINTS = "podium.dev/constraints"
+"""Annotation of an Experiment and its trials: bounds of metrics, ``latency_ms<=20``, separated by commas."""
+
 DETERMINISTIC = "podium.dev/deterministic"
 """Annotation of an Experiment: its trials follow from the seed alone, each from results as many trials back."""
 

@@ -24,6 +24,12 @@ class TrialRow:
     """Value by metric, of one that ended by the Experiment's strategies."""
 
     seconds: float | None
+    front: int | None = None
+    """Number of its Pareto front, where there are several objectives."""
+
+    infeasible: bool = False
+    """Whether it breaks a constraint, or lacks what it is judged by."""
+
     number: int | None = None
     """Place in the order of starts, from 1; shown where it is known."""
 
@@ -43,26 +49,48 @@ class Leaderboard:
     @classmethod
     def read(cls, document: Mapping[str, Any]) -> "Leaderboard":
         """Read the table of trials that the sweep step of a pipeline writes."""
-        metric = document["objective"]["metric"]
+        metric, judged = document["objective"]["metric"], document.get("judged", {})
         rows = [
             TrialRow(name=row["name"], state=row["state"], parameters=row["parameters"],
-                     metrics={metric: row["value"]}, seconds=row["seconds"], number=row.get("number"))
+                     metrics={metric: row["value"], **row.get("judged", {})}, seconds=row["seconds"],
+                     number=row.get("number"), front=row.get("front"), infeasible=bool(row.get("infeasible")))
             for row in document["trials"]
         ]  # fmt: skip
         names = [parameter["name"] for parameter in document["parameters"]]
-        return cls(rows=rows, parameters=names, metrics=[metric], best=document.get("best") or "")
+        return cls(rows=rows, parameters=names, metrics=[metric, *judged], best=document.get("best") or "")
 
     @property
     def ranks(self) -> list[int | None]:
-        """Rank of each row, the best 1; none for a trial without a result, wherever its row is."""
+        """Rank of each row, the best 1; none for a trial without a result, or an infeasible one, wherever its row is.
+
+        With several objectives it is the number of its front, on which none is better than another.
+        """
         objective, at = self.metrics[0], count(1)
-        return [next(at) if row.state in GOOD and row.metrics.get(objective) is not None else None for row in self.rows]
+        if self.several:
+            return [row.front for row in self.rows]
+        return [
+            next(at) if row.state in GOOD and row.metrics.get(objective) is not None and not row.infeasible else None
+            for row in self.rows
+        ]
+
+    @property
+    def several(self) -> bool:
+        """Whether the trials have several objectives, and a result."""
+        return any(row.front for row in self.rows)
 
     @property
     def heads(self) -> list[str]:
         """Heads of the columns; one that begins with > is of numbers."""
         started = [">STARTED"] * any(row.number for row in self.rows)
-        return [*started, "TRIAL", "STATE", *(f">{name}" for name in (*self.parameters, *self.metrics)), ">SECONDS"]
+        front = [">FRONT"] * self.several
+        return [
+            *started,
+            *front,
+            "TRIAL",
+            "STATE",
+            *(f">{name}" for name in (*self.parameters, *self.metrics)),
+            ">SECONDS",
+        ]
 
     def cells(self, row: TrialRow, *, longest: int = 20) -> list[str]:
         """Return a trial's cells, one for each head; values that are not numbers are cut to so many characters."""
@@ -70,7 +98,9 @@ class Leaderboard:
         values = [row.parameters.get(name, "") for name in self.parameters]
         values += ["" if row.metrics.get(name) is None else str(row.metrics[name]) for name in self.metrics]
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
-        return [*started, row.name, row.state, *(short(value, longest) for value in values), seconds]
+        front = [str(row.front or "")] * self.several
+        state = "Infeasible" if row.infeasible else row.state
+        return [*started, *front, row.name, state, *(short(value, longest) for value in values), seconds]
 
     def text(self, *, width: int | None, title: str = "", reasons: Mapping[str, Sequence[str]] = {}) -> Styled:
         """Draw it; where it is narrow without the last parameters, lesser metrics and the state.
@@ -81,7 +111,12 @@ class Leaderboard:
             reasons: Lines under a trial, by its name.
         """
         rows = [
-            Row(phase=row.state, cells=self.cells(row), bold=row.name == self.best, below=reasons.get(row.name, ()))
+            Row(
+                phase=row.state,
+                cells=self.cells(row),
+                bold=row.front == 1 or row.name == self.best,
+                below=reasons.get(row.name, ()),
+            )
             for row in self.rows
         ]
         lesser = [f">{name}" for name in (*self.parameters, *self.metrics[1:])]

@@ -51,6 +51,9 @@ class SweepPage:
     cluster: str
     """URL."""
 
+    no_best: str = "has a result"
+    """What no trial does, if there is no best one."""
+
     why: str = ""
     """Why podium chose the algorithm, if it did."""
 
@@ -190,7 +193,7 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
     """
     notes = {name: json.loads(text)["layout"].get("meta", {}).get("note", "") for name, text in figures.items()}
     return _environment().get_template(template).render(
-        **shown, most_rows=MOST_ROWS, most_classes=MOST_CLASSES,
+        **shown, front_note=plots.FRONT_NOTE, most_rows=MOST_ROWS, most_classes=MOST_CLASSES,
         figures=_embedded(figures), drawn=figures.keys(), notes=notes, plotly=_plotly(),
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
     )  # fmt: skip

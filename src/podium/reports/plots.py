@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import resources
+from itertools import combinations
 from random import Random
 from typing import Any, Literal
 
@@ -41,6 +42,9 @@ FAR, FEWEST = 3.0, 8
 
 RESAMPLES, MOST_RESAMPLED, SEED = 30, 300, 1
 """How often trials are drawn anew for the interval of an importance, at most how many at a time, and what begins it."""
+
+
+FRONT_NOTE = "No trial is better in one objective than a trial of the front without being worse in another."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +101,54 @@ def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
 
 def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures history and coordinates of a sweep as plotly JSON."""
-    return {"history": as_json(history(sweep)), "coordinates": as_json(coordinates(sweep))}
+    return {**of_fronts(sweep), "history": as_json(history(sweep)), "coordinates": as_json(coordinates(sweep))}
+
+
+def of_fronts(sweep: Mapping[str, Any]) -> dict[str, str]:
+    """Return a figure ``front-N`` for each pair of objectives, as plotly JSON; nothing for a single one."""
+    pairs = combinations(objectives(sweep), 2)
+    return {f"front-{number}": as_json(pareto(sweep, *pair)) for number, pair in enumerate(pairs, 1)}
+
+
+def objectives(sweep: Mapping[str, Any]) -> dict[str, bool]:
+    """Return the objectives of a sweep, the first one first: whether more is better, by metric."""
+    further = {name: more for name, more in sweep.get("judged", {}).items() if more is not None}
+    return {sweep["objective"]["metric"]: sweep["objective"]["maximize"], **further}
+
+
+def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
+    """Return each trial by two of its objectives, with the Pareto front.
+
+    Of two objectives the front is a line, with what it dominates on one side; of more it is its trials alone, for in
+    the picture of two of them one may lie behind another.
+    """
+    goals, own = objectives(sweep), sweep["objective"]["metric"]
+    rows = [{"x": row["judged"].get(second), "y": row["value"] if first == own else row["judged"].get(first), **row}
+            for row in sweep["trials"] if row["value"] is not None]  # fmt: skip
+    rows = sorted((row for row in rows if None not in (row["x"], row["y"])), key=lambda row: (row["x"], row["y"]))
+    groups: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
+        "infeasible": ([row for row in rows if row["infeasible"]], {"color": GRAY, "size": 8, "symbol": "x"}),
+        "trial": ([row for row in rows if row["front"] not in (None, 1)], {"color": BLUE, "size": 9}),
+        "Pareto front": ([row for row in rows if row["front"] == 1], {"color": GOLD, "size": 11, "symbol": "diamond"}),
+    }
+    line = {"mode": "lines+markers", "line": {"color": GOLD, "width": 2, "shape": "vh" if goals[second] else "hv"}}
+    drawn = [
+        {"type": "scatter", "name": name, "mode": "markers", "marker": marker,
+         "x": [row["x"] for row in shown], "y": [row["y"] for row in shown],
+         "text": [_said(row) for row in shown] if len(rows) <= MOST_TEXTS else [],
+         "hovertemplate": "%{y:.4g}, %{x:.4g}<br>%{text}<extra>" + name + "</extra>",
+         **(line if marker["color"] == GOLD and len(goals) == 2 else {})}
+        for name, (shown, marker) in groups.items() if shown
+    ]  # fmt: skip
+    axes = {name: f"{name} ({'more' if goals[name] else 'less'} is better)" for name in (first, second)}
+    upright = window([row["y"] for row in rows], maximize=goals[first])
+    across = window([row["x"] for row in rows], maximize=goals[second])
+    xaxis = titled(noted(axes[second], upright), **({"range": [across.low, across.high]} if across else {}))
+    return figure_of(drawn, height=400, showlegend=True, xaxis=xaxis, **windowed(axes[first], upright))
+
+
+def _said(row: Mapping[str, Any]) -> str:
+    return ", ".join([*(f"{name}={value}" for name, value in row["parameters"].items()), *row["infeasible"]])
 
 
 def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
@@ -156,9 +207,10 @@ def history(sweep: Mapping[str, Any]) -> Figure:
     """Return the objective of each trial in start order, and the best so far."""
     metric, maximize = sweep["objective"]["metric"], sweep["objective"]["maximize"]
     rows = [row for row in sorted(sweep["trials"], key=lambda row: row["number"]) if row["value"] is not None]
-    best: list[float] = []
+    best: list[float | None] = []
     for row in rows:
-        best.append((max if maximize else min)([row["value"], *best[-1:]]))
+        known = [value for value in (*best[-1:], None if row.get("infeasible") else row["value"]) if value is not None]
+        best.append((max if maximize else min)(known, default=None))
     numbers = [row["number"] for row in rows]
     texts = [", ".join(f"{name}={value}" for name, value in row["parameters"].items()) for row in rows]
     texts = texts if len(rows) <= MOST_TEXTS else []

@@ -148,6 +148,9 @@ class Algorithm:
     history: int | None = None
     """How many trials its sampler sees at most; None: all."""
 
+    takes_several: bool = False
+    """Whether it searches for several objectives, and learns what breaks a constraint or uses no results at all."""
+
     explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: parameter
     """What a parameter's values may be, where they are more than the space's."""
 

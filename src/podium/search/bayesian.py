@@ -46,6 +46,7 @@ TPE = Algorithm(
     },
     distributions=("logUniform", "normal", "logNormal"),
     warm_trials=1,
+    takes_several=True,
     sampler=_tpe,
     history=1000,
 )
@@ -54,6 +55,7 @@ MULTIVARIATE_TPE = Algorithm(
     settings={"n_startup_trials": COUNT_0, "n_ei_candidates": COUNT, "random_state": SEED},
     distributions=("logUniform",),
     warm_trials=1,
+    takes_several=True,
     sampler=partial(_tpe, multivariate=True),
     history=4000,
 )
@@ -68,6 +70,7 @@ BAYESIAN_OPTIMIZATION = Algorithm(
     },
     always_log=True,
     warm_trials=1,
+    takes_several=True,
     sampler=_gaussian_process,
     history=400,
 )

@@ -7,6 +7,8 @@ import random
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from podium.search.pareto import Value, fronts, tell
+
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
@@ -62,12 +64,9 @@ class History:
 
     def tell(self, number: int, value: float | None) -> None:
         """Report the end of a trial; None: it failed."""
-        from optuna.trial import TrialState
-
         if (place := self._places.get(number)) is None:
             return  # it ended before, and is out of sight
-        state = TrialState.FAIL if value is None else TrialState.COMPLETE
-        self._study.tell(place, value, state=state, skip_if_finished=True)
+        tell(self._study, place, value)
 
     def _fill(self) -> None:
         import optuna
@@ -77,15 +76,19 @@ class History:
         trials = self._record.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.RUNNING))
         seen = trials if len(trials) < self._limit else self._choose(trials)
         sampler = self._sampler(seed, len(trials) - len(seen))
-        self._study = optuna.create_study(direction=self._record.direction, sampler=sampler)
+        self._study = optuna.create_study(directions=self._record.directions, sampler=sampler)
         self._study.add_trials(seen)
         self._places = {trial.number: place for place, trial in enumerate(seen)}
 
     def _choose(self, trials: "list[FrozenTrial]") -> "list[FrozenTrial]":
         running = [trial for trial in trials if not trial.state.is_finished()]
         ended = [trial for trial in trials if trial.state.is_finished()]
-        maximize = self._record.direction.name == "MAXIMIZE"
-        ended.sort(key=lambda trial: trial.value or 0.0, reverse=maximize)
+        maximize = [direction.name == "MAXIMIZE" for direction in self._record.directions]
+        known = [(trial, value) for trial in ended if (value := Value.read(trial)) is not None]
+        costs = [value.costs(maximize) for _, value in known]
+        ranks = fronts(costs) if len(maximize) > 1 else costs
+        ranked = sorted(zip(known, ranks, strict=True), key=lambda row: (not row[0][1].feasible, row[1]))
+        ended = [trial for (trial, _), _ in ranked]
         others = ended[BEST:]
         sample = self._draw.sample(others, min(self._limit // 2 - BEST, len(others)))
         return sorted(ended[:BEST] + sample + running, key=lambda trial: trial.number)

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 from podium.errors import InvalidInput
 from podium.search.algorithm import PastTrial, Plan, Point
 from podium.search.distributions import column, decode, encode
+from podium.search.pareto import tell
 from podium.search.space import Parameter
 
 if TYPE_CHECKING:
     from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
+    from optuna.study import StudyDirection
     from optuna.trial import FrozenTrial
 
 NUMBER = "number"
@@ -27,6 +29,7 @@ class Sampled(Plan):
     """A plan whose points Optuna's sampler gives, with a seed of its own for each of them.
 
     Args:
+        directions: Of the objectives, the first one that of the plan.
         sampler: Makes a sampler for a seed.
         keeps: Whether the sampler keeps something of its own from point to point, beside the trials.
         earlier: Trials of other sweeps, which it learns from.
@@ -39,6 +42,7 @@ class Sampled(Plan):
         maximize: bool,
         *,
         distributions: "Mapping[str, BaseDistribution]",
+        directions: "Sequence[StudyDirection]",
         sampler: "Callable[[int], BaseSampler]",
         keeps: bool,
         earlier: "Sequence[FrozenTrial]",
@@ -47,7 +51,7 @@ class Sampled(Plan):
 
         super().__init__(space, settings, maximize)
         self._distributions, self._sampler, self._keeps = dict(distributions), sampler, keeps
-        self._study = optuna.create_study(direction="maximize" if maximize else "minimize")
+        self._study = optuna.create_study(directions=directions)
         self._study.add_trials(earlier)
         self._numbers: dict[str, int] = {}
 
@@ -72,10 +76,7 @@ class Sampled(Plan):
 
     def tell(self, trial: str, value: float | None) -> None:
         """Learn what became of a trial."""
-        from optuna.trial import TrialState
-
-        state = TrialState.FAIL if value is None else TrialState.COMPLETE
-        self._study.tell(self._numbers[trial], value, state=state)
+        tell(self._study, self._numbers[trial], value)
 
     def _begun(self, trial: str, number: int) -> None:
         self._numbers[trial] = number

@@ -18,6 +18,7 @@ from podium.search.distributions import column, decode, distribution, encode
 from podium.search.history import History
 from podium.search.in_order import InOrder, Sampled
 from podium.search.journal import JOURNAL, open_journal
+from podium.search.pareto import Value, tell
 from podium.search.space import Parameter
 from podium.search.warm_start import Earlier
 
@@ -33,6 +34,7 @@ class Search:
         algorithm: A name in ALGORITHMS.
         settings: The algorithm's, checked.
         maximize: Whether more is better.
+        further: The same of further objectives; the algorithm must be one that takes several.
         directory: Holds the journal; an existing study is continued.
         earlier: Finished trials of other sweeps, in this space; a continued study has them already.
         begun: The trials there are; those that the study lacks are added to it. A point that was asked for before a
@@ -48,6 +50,7 @@ class Search:
         settings: Mapping[str, Any],
         *,
         maximize: bool,
+        further: Sequence[bool] = (),
         directory: Path,
         name: str,
         earlier: Sequence[Earlier] = (),
@@ -66,7 +69,7 @@ class Search:
             self._study = optuna.create_study(
                 storage=storage,
                 study_name=name,
-                direction="maximize" if maximize else "minimize",
+                directions=["maximize" if more else "minimize" for more in (maximize, *further)],
                 load_if_exists=True,
             )
         attributes = [trial.user_attrs for trial in self._study.get_trials(deepcopy=False)]
@@ -103,13 +106,14 @@ class Search:
         behind: int,
     ) -> Plan:
         """Return a plan whose points do not depend on which trial ends first."""
-        maximize = self._study.direction.name == "MAXIMIZE"
+        maximize = self._study.directions[0].name == "MAXIMIZE"
         plan = chosen.plan(space, settings, maximize) if chosen.plan else None
         if not plan:
             assert chosen.sampler
             make = partial(chosen.sampler, settings, warm)
             plan = Sampled(self._space, settings, maximize, distributions=self._distributions, earlier=warm,
-                           sampler=lambda seed: make(seed, 0), keeps=chosen.history is None)  # fmt: skip
+                           directions=self._study.directions, keeps=chosen.history is None,
+                           sampler=lambda seed: make(seed, 0))  # fmt: skip
         return InOrder(plan, behind)
 
     def _sample(
@@ -172,10 +176,8 @@ class Search:
         """Report the end of a trial.
 
         Args:
-            value: The objective; None if it failed or reported no number.
+            value: The objective, a Value if there is more to it; None if it failed or reported no number.
         """
-        import optuna
-
         number = self._numbers.get(trial)
         if number is None:
             return
@@ -183,8 +185,7 @@ class Search:
             self._plan.tell(trial, value)
         if self._history:
             self._history.tell(number, value)
-        state = optuna.trial.TrialState.FAIL if value is None else optuna.trial.TrialState.COMPLETE
-        self._study.tell(number, value, state=state, skip_if_finished=True)
+        tell(self._study, number, value)
 
     def _past(self, known: "Sequence[FrozenTrial]") -> list[PastTrial]:
         """Return the trials of the study that an earlier process began."""
@@ -192,7 +193,7 @@ class Search:
             PastTrial(
                 trial=trial.user_attrs["trial"],
                 point={each.name: decode(each, trial.params[column(each)]) for each in self._space},
-                value=trial.value if trial.state.is_finished() else None,
+                value=Value.read(trial),
                 running=not trial.state.is_finished(),
                 tags=trial.user_attrs.get("tags", {}),
             )
@@ -229,12 +230,14 @@ class Search:
         from optuna.trial import TrialState, create_trial
 
         ended = TrialState.FAIL if value is None else TrialState.COMPLETE
+        known = None if value is None or running else Value.of(value)
         self._study.add_trial(
             create_trial(
                 state=TrialState.RUNNING if running else ended,
                 params=params,
                 distributions=self._distributions,
-                value=None if running else value,
+                values=None if known is None else known.objectives,
+                constraints=None if known is None else dict(known.broken),
                 user_attrs=attributes,
             )
         )

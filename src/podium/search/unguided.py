@@ -69,6 +69,7 @@ RANDOM = Algorithm(
     settings={"random_state": SEED},
     distributions=("logUniform", "normal", "logNormal"),
     sampler=_random_sampler,
+    takes_several=True,
 )
 GRID = Algorithm(
     name="grid",
@@ -77,5 +78,8 @@ GRID = Algorithm(
     is_finite=True,
     needs_steps=True,
     plan=Grid,
+    takes_several=True,
 )
-SOBOL = Algorithm(name="sobol", settings={"random_state": SEED}, drops_unknown_settings=True, plan=Sobol)
+SOBOL = Algorithm(
+    name="sobol", settings={"random_state": SEED}, drops_unknown_settings=True, plan=Sobol, takes_several=True
+)

@@ -13,7 +13,7 @@ from podium.data import artifact
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
-from podium.manifests.experiment import Experiment, Trial, best_trial, news
+from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
 from podium.manifests.experiment.adapt import locate, with_pods_retained
 from podium.steps.step import step
 from podium.sweeps import connect
@@ -92,7 +92,8 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
             if not adapted.uses_builtin_trainer:
                 say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
             _watch(cluster, adapted, logs)
-            ended, ended_trials = cluster.experiment(name), cluster.trials(name)
+            ended = cluster.experiment(name)
+            ended_trials = [trial.judged_as(ended) for trial in cluster.trials(name)]
             best = _best(cluster, ended, ended_trials)
             note = other_choice(ended, ended_trials, best)
             table = TrialTable.of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name, note)
@@ -176,9 +177,9 @@ def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
         raise _failure(cluster, experiment, failed) if failed else cluster.failure("Experiment", experiment.name)
     best = best_trial(trials)
     if best is None:
-        raise Failed(
-            f"no trial of Experiment {experiment.name} reported {experiment.objective.metric}", "see the trials' logs"
-        )
+        infeasible = any(trial.infeasible for trial in trials)
+        what = no_best(trials) if infeasible else f"reported {experiment.objective.metric}"
+        raise Failed(f"no trial of Experiment {experiment.name} {what}", "see the trials' logs")
     return best
 
 
@@ -207,7 +208,10 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
     optimal = experiment.optimal_trial
     if optimal in ("", best.name):
         return None
-    value = next((trial.value for trial in trials if trial.name == optimal), None)
+    other = next((trial for trial in trials if trial.name == optimal), None)
+    if other and other.infeasible:
+        return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {optimal} is infeasible"
+    value = other.value if other else None
     why = "both reached the same objective, and it ended first" if value == best.value else "its objective is better"
     return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {why}"
 

@@ -16,6 +16,7 @@ from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.budget import Budget
+from podium.manifests.experiment.criteria import Criteria
 from podium.manifests.experiment.deterministic import behind
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
@@ -155,11 +156,13 @@ class ExperimentController:
         self.experiment = self.experiment.with_metadata(stored.metadata)
         self._records.begin()
         trials = self._records.trials()
+        criteria = Criteria.of(self.experiment.objective, self.experiment.annotations)
         self._search = Search(
             self.experiment.space,
             self.experiment.search.name,
             self.experiment.search.settings,
-            maximize=self.experiment.objective.maximize,
+            maximize=criteria.maximize[0],
+            further=criteria.maximize[1:],
             directory=self._records.directory,
             name=self.name,
             earlier=self._earlier,
@@ -218,7 +221,7 @@ class ExperimentController:
 
     def _count(self) -> None:
         self._summaries.update((name, TrialSummary.of(trial)) for name, trial in self._trials.items())
-        summarize(self._status, self._summaries.values(), self.experiment.objective)
+        summarize(self._status, self._summaries.values())
 
     def _take_up(self, trial: Trial) -> None:
         self._trials[trial.name], self._summaries[trial.name] = trial, TrialSummary.of(trial)
@@ -363,7 +366,7 @@ class ExperimentController:
 
 def _past(trial: Trial) -> PastTrial:
     """Return what a search that has forgotten a trial is told of it."""
-    value = trial.value if trial.phase in ("Succeeded", "EarlyStopped") else None
+    value = trial.reached if trial.is_good else None
     tags = {tag: trial.labels[label] for tag, label in _LABELS.items() if label in trial.labels}
     return PastTrial(
         trial=trial.name, point=trial.assignments, value=value, running=not trial.state.finished, tags=tags,

@@ -2,6 +2,7 @@
 
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput
+from podium.manifests.experiment.criteria import Criteria
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import WARM_START
@@ -59,6 +60,7 @@ def _check_objective(experiment: Experiment, other: Experiment) -> None:
 
 
 def _usable(trial: Trial, experiment: Experiment) -> Earlier | None:
-    if not trial.is_good or trial.value is None or not fits(trial.assignments, experiment.space):
+    value = Criteria.of(experiment.objective, experiment.annotations).value(trial.metrics)
+    if not trial.is_good or value is None or not fits(trial.assignments, experiment.space):
         return None
-    return Earlier(trial=trial.name, assignments=trial.assignments, value=trial.value)
+    return Earlier(trial=trial.name, assignments=trial.assignments, value=value)

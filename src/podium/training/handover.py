@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.documents import parse, read_json
 from podium.errors import InvalidInput
-from podium.manifests.experiment import Experiment, Trial, leaderboard
+from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
+from podium.manifests.experiment.criteria import Criteria
 from podium.training.examples import Example, Points
 from podium.training.origin import Origin
 from podium.training.pictures import Picture
@@ -236,6 +237,12 @@ class TrialRow:
     value: float | None
     seconds: float | None
     message: str
+    judged: dict[str, float | None] = field(default_factory=dict)
+    """Value by metric of what else it is judged by, that of the Experiment's strategies."""
+    infeasible: list[str] = field(default_factory=list)
+    """The constraints it breaks, and the metrics it lacks."""
+    front: int | None = None
+    """Number of its Pareto front, from 1, where there are several objectives."""
     number: int
     """Position among all trials, the oldest first, from 1."""
     model: str
@@ -261,6 +268,8 @@ class TrialTable:
     """Best first."""
     note: str | None = None
     """Why the best trial is another than Katib's, if it is."""
+    judged: dict[str, bool | None] = field(default_factory=dict)
+    """Metrics that trials are judged by beside the objective: whether more is better, None of a constraint alone."""
 
     @classmethod
     def of(
@@ -274,15 +283,19 @@ class TrialTable:
             model_of: Returns the URI of a trial's model directory; empty for none.
         """
         numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
-        objective = experiment.objective
+        objective, on = experiment.objective, fronts_of(trials)
+        criteria = Criteria.of(objective, experiment.annotations)
+        more = {goal.metric: goal.maximize for goal in criteria.goals}
+        judged = {name: more.get(name) for name in criteria.metrics[1:]}
         return cls(
             experiment=experiment.name, algorithm=experiment.search.name,
             objective=_Objective(metric=objective.metric, maximize=objective.maximize),
             parameters=[parse(_Parameter, entry, "parameters") for entry in experiment.spec.get("parameters") or []],
-            best=best, note=note,
+            best=best, note=note, judged=judged,
             trials=[
                 TrialRow(**trial.summary(), number=numbers[trial.name], model=url, epochs=_curve(url) if url else [],
-                         started=trial.started or None, ended=trial.completed or None)
+                         judged={name: criteria.measured(trial.metrics).get(name) for name in judged},
+                         front=on.get(trial.name), started=trial.started or None, ended=trial.completed or None)
                 for trial in leaderboard(trials)
                 for url in [model_of(trial)]
             ],

@@ -6,14 +6,15 @@ from dataclasses import asdict
 from importlib import import_module
 
 from podium.api.sweep_report import command_of, epochs_printed
-from podium.api.trials import lines_of, measured, trials_of, with_printed
+from podium.api.trials import lines_of, measured, row_of, trials_of, with_printed
 from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound
-from podium.manifests.experiment import Experiment, Trial, best_trial, leaderboard
+from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, leaderboard
+from podium.manifests.experiment.criteria import Criteria
 from podium.manifests.labels import BY_HAND
 from podium.reports import plots
-from podium.reports.leaderboard import Leaderboard, TrialRow
+from podium.reports.leaderboard import Leaderboard
 from podium.sweeps.resume import is_stopped
 from podium.training.handover import TrialTable
 from podium.ui.view import LINES, View
@@ -80,11 +81,11 @@ class FollowedSweep:
             NotFound: There is no such Experiment.
         """
         experiment, trials = self.read()
-        ranked, best = leaderboard(trials), best_trial(trials)
+        ranked, best, on = leaderboard(trials), best_trial(trials), fronts_of(trials)
         numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
         shown = ranked if every else _shown(ranked)
         board = Leaderboard(
-            rows=[_row(trial, experiment, numbers[trial.name]) for trial in shown],
+            rows=[row_of(trial, experiment, on, numbers[trial.name]) for trial in shown],
             parameters=[parameter.name for parameter in experiment.space], metrics=experiment.objective.metrics,
             best=best.name if best else "",
         )  # fmt: skip
@@ -95,10 +96,12 @@ class FollowedSweep:
             figures=self._drawn(experiment, trials, ranked, best),
             shown={"experiment": experiment, "state": state, "counts": counts, "board": board, "best": best,
                    "path": path, "count": len(trials), "hidden": len(ranked) - len(shown), "every": every,
-                   "goal": f"{experiment.objective.direction} {experiment.objective.metric}",
+                   "goal": str(Criteria.of(experiment.objective, experiment.annotations)),
+                   "front_note": plots.FRONT_NOTE,
                    "metrics": {} if best is None else measured(best, experiment),
                    "command": command_of(best, experiment.template.primary_container) if best else "",
-                   "rank": {trial.name: at for at, trial in enumerate(ranked, 1) if trial.value is not None}},
+                   "rank": {trial.name: at for at, trial in enumerate(ranked, 1)
+                            if trial.value is not None and not trial.infeasible}},
         )  # fmt: skip
 
     def _drawn(
@@ -171,8 +174,3 @@ def load_figures() -> None:
 def _shown(ranked: Sequence[Trial]) -> list[Trial]:
     """Return the best trials, and all that run."""
     return [trial for at, trial in enumerate(ranked) if at < MOST_ROWS or not has_ended(trial)]
-
-
-def _row(trial: Trial, experiment: Experiment, number: int) -> TrialRow:
-    return TrialRow(name=trial.name, state=trial.phase, parameters=trial.assignments, seconds=trial.seconds,
-                    metrics=measured(trial, experiment), number=number)  # fmt: skip

@@ -9,6 +9,8 @@ from podium.errors import InvalidInput, require
 from podium.manifests.experiment.auto import annotations as algorithm_annotations
 from podium.manifests.experiment.auto import katib_name
 from podium.manifests.experiment.budget import annotations as budget_annotations
+from podium.manifests.experiment.criteria import annotations as criteria_annotations
+from podium.manifests.experiment.criteria import recorded
 from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
@@ -81,6 +83,12 @@ class Changes(TypedDict, total=False):
     deterministic: int | None
     """The same trials each time: each follows from the results of those so many trials back. podium's own."""
 
+    objectives: Sequence[str] | None
+    """Objectives beside spec.objective, ``min:latency_ms``. podium's own."""
+
+    constraints: Sequence[str] | None
+    """Bounds that the best trial keeps, ``latency_ms<=20``. podium's own."""
+
 
 def customize(
     experiment: Experiment,
@@ -124,9 +132,10 @@ def customize(
         same = counted(changes.get("deterministic"))
         if algorithm := changes.get("algorithm"):
             _set_algorithm(manifest, experiment, algorithm)
+        criteria = criteria_annotations(changes.get("objectives"), changes.get("constraints"))
         budget = budget_annotations(changes.get("max_time"), changes.get("max_cost"), changes.get("price"))
         for field, values in (
-            ("annotations", {**(annotations or {}), **pool, **budget, **same}),
+            ("annotations", {**(annotations or {}), **pool, **budget, **same, **criteria}),
             ("labels", changes.get("labels")),
         ):
             if values:
@@ -134,6 +143,8 @@ def customize(
         merge(manifest, ("spec",), present(resumePolicy=changes.get("resume_policy")))
         _set_search(manifest["spec"], changes.get("goal"), changes.get("seed"))
         _set_counts(manifest["spec"], changes)
+        if criteria:
+            manifest["spec"]["objective"] = recorded(manifest["spec"].get("objective") or {}, criteria)
         if given:
             _drop_unused(manifest)
 

@@ -29,7 +29,7 @@ from podium.manifests.fields import (
 )
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, DETERMINISTIC, WARM_START
+from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, DETERMINISTIC, OBJECTIVES, WARM_START
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
@@ -115,15 +115,6 @@ class Objective(ManifestView):
         if value is None or self.goal is None:
             return False
         return value >= self.goal if self.maximize else value <= self.goal
-
-    def rank(self, name: str, value: float | None, order: float) -> tuple[Any, ...]:
-        """Return a trial's sort key: best first, of equals that of the least order, then by name; no number last.
-
-        Args:
-            value: Its objective; trials with None keep their order.
-            order: As order_of returns it.
-        """
-        return (True,) if value is None else (False, -value if self.maximize else value, order, name)
 
     def __str__(self) -> str:
         return f"{self.direction} {self.metric} ({self.strategy})"
@@ -323,7 +314,8 @@ class Experiment(Resource):
         """
         same = DETERMINISTIC in self.annotations
         parallel = 1 if same else self.limits.parallel
-        return choose(self.space, self.limits.max_trials, parallel, modeled=modeled and not same)
+        several = OBJECTIVES in self.annotations
+        return choose(self.space, self.limits.max_trials, parallel, modeled=modeled and not same, several=several)
 
     @property
     def search(self) -> AlgorithmSpec:

@@ -9,7 +9,7 @@ from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.fields import mapping
-from podium.manifests.labels import DETERMINISTIC, MAX_COST, MAX_TIME
+from podium.manifests.labels import CONSTRAINTS, DETERMINISTIC, MAX_COST, MAX_TIME, OBJECTIVES
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
 from podium.metrics import is_share, number, parse_line
@@ -171,6 +171,17 @@ def deterministic_without_podium(experiment: Experiment) -> Iterator[Violation]:
     if DETERMINISTIC in experiment.annotations:
         what = f"podium's own engine alone gives the same trials each time ({DETERMINISTIC})"
         yield Violation(what, "metadata.annotations", "leave the annotation out where Katib runs it")
+
+
+@refused("warn", "Katib optimizes spec.objective alone, and any trial may be its best.")
+def criteria_without_podium(experiment: Experiment) -> Iterator[Violation]:
+    if given := [
+        f"{name}: {experiment.annotations[name]}"
+        for name in (OBJECTIVES, CONSTRAINTS)
+        if name in experiment.annotations
+    ]:
+        what = f"podium's own engine alone heeds further objectives and constraints ({', '.join(given)})"
+        yield Violation(what, "metadata.annotations", "leave the annotations out where Katib runs it")
 
 
 @refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.manifests.conditions import Conditions, timestamp
-from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment, Limits, Objective
-from podium.manifests.experiment.trial import Trial, order_of
+from podium.manifests.experiment.criteria import judged_by
+from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment, Limits
+from podium.manifests.experiment.trial import Trial
+from podium.manifests.fields import present
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.workload import Workload
+from podium.search.pareto import Value
 
 BUDGET_REACHED = "ExperimentBudgetReached"
 """Reason of an Experiment whose budget has no room for another trial; podium's own."""
@@ -28,11 +31,11 @@ class TrialSummary:
     phase: str
     """``Created``, ``Running``, ``Succeeded`` …"""
 
-    value: float | None
-    """The objective by its strategy; None unless it is a finite number."""
+    value: Value | None
+    """The objective with all else it is judged by; None if one of them is no finite number."""
 
-    order: float
-    """As order_of returns it."""
+    rank: tuple[Any, ...]
+    """Sort key, the best trial's the least."""
 
     optimal: Mapping[str, Any]
     """What the Experiment's status says if it is the best."""
@@ -43,8 +46,8 @@ class TrialSummary:
         return cls(
             name=trial.name,
             phase=trial.state.phase,
-            value=trial.value,
-            order=order_of(trial),
+            value=trial.reached,
+            rank=trial.rank,
             optimal={
                 "bestTrialName": trial.name,
                 "parameterAssignments": trial.spec.get("parameterAssignments"),
@@ -106,7 +109,8 @@ def new_trial(
     }
     spec |= {field: value for field, value in optional.items() if value}
     owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "name": experiment.name, "controller": True}
-    metadata = {
+    metadata: dict[str, Any] = {
+        **present(annotations=judged_by(experiment) or None),
         "name": name,
         "namespace": experiment.namespace,
         "labels": {**experiment.labels, EXPERIMENT: experiment.name, **labels},
@@ -117,7 +121,7 @@ def new_trial(
     )
 
 
-def summarize(status: Status, trials: Iterable[TrialSummary], objective: Objective) -> None:
+def summarize(status: Status, trials: Iterable[TrialSummary]) -> None:
     """Bring an Experiment's counts, lists and currentOptimalTrial up to date with its trials, oldest first."""
     for names, count in TRIAL_LISTS.values():
         status.pop(names, None)
@@ -131,8 +135,8 @@ def summarize(status: Status, trials: Iterable[TrialSummary], objective: Objecti
         status[count] = len(status[names])
     if status["trials"] == 0:
         del status["trials"]
-    measured = [trial for trial in known if trial.value is not None]
-    best = min(measured, key=lambda trial: objective.rank(trial.name, trial.value, trial.order), default=None)
+    measured = [trial for trial in known if trial.value is not None and trial.value.feasible]
+    best = min(measured, key=lambda trial: trial.rank, default=None)
     status["currentOptimalTrial"] = {"observation": {}} if best is None else dict(best.optimal)
 
 
@@ -160,7 +164,8 @@ def completion_condition(
     failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
     done = count("trialsSucceeded", 0) + count("trialsEarlyStopped", 0) + count("trialsKilled", 0) + failed
     why = "Experiment has succeeded because"
-    if any(experiment.objective.is_reached(trial.value) for trial in trials):
+    values = (trial.value for trial in trials if trial.value is not None and trial.value.feasible)
+    if any(map(experiment.objective.is_reached, values)):
         return "Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached"
     budget = "Succeeded", BUDGET_REACHED, f"{why} no other trial fits into its budget. Budget used: {spent}"
     if overrun:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.budget import Budget
+from podium.manifests.experiment.criteria import check_criteria
 from podium.manifests.experiment.deterministic import behind
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
@@ -188,19 +189,12 @@ def references(experiment: Experiment) -> Iterator[Violation]:
 
 
 @not_run
-def budget(experiment: Experiment) -> Iterator[Violation]:
-    try:
-        Budget.of(experiment)
-    except InvalidInput as error:
-        yield Violation(error.message, "metadata.annotations", error.hint)
-
-
-@not_run
-def deterministic(experiment: Experiment) -> Iterator[Violation]:
-    try:
-        behind(experiment)
-    except InvalidInput as error:
-        yield Violation(error.message, "metadata.annotations", error.hint)
+def annotations(experiment: Experiment) -> Iterator[Violation]:
+    for read in (Budget.of, behind, check_criteria):
+        try:
+            read(experiment)
+        except InvalidInput as error:
+            yield Violation(error.message, "metadata.annotations", error.hint)
 
 
 @stuck

@@ -7,11 +7,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from podium.manifests.experiment.experiment import Collector, Metrics, Objective, read_metrics
+from podium.manifests.experiment.criteria import Criteria, judged_by
+from podium.manifests.experiment.experiment import Collector, Experiment, Metrics, Objective, read_metrics
 from podium.manifests.fields import Attribute, mapping, objects, text, true
 from podium.manifests.labels import EXPERIMENT, NUMBER
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
+from podium.search.pareto import Value, fronts
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -74,6 +76,36 @@ class Trial(Resource):
         """The objective by its strategy; None unless it is a finite number."""
         return self.objective.value(self.metrics)
 
+    @cached_property
+    def criteria(self) -> Criteria:
+        """What it is judged by; its annotations have what its Experiment adds to the objective."""
+        return Criteria.of(self.objective, self.annotations)
+
+    @cached_property
+    def reached(self) -> Value | None:
+        """All that it is judged by; None if one of these metrics is no number."""
+        return self.criteria.value(self.metrics)
+
+    @property
+    def infeasible(self) -> list[str]:
+        """Why it is never the best though it has the objective: the constraints it breaks, the metrics it lacks."""
+        return self.criteria.flaws(self.metrics) if self.is_good else []
+
+    def judged_as(self, experiment: Experiment) -> "Trial":
+        """Return it with what its Experiment adds to the objective; Katib leaves that out of trials that it makes."""
+        added = judged_by(experiment)
+        return self.with_metadata({**self.metadata, "annotations": {**self.annotations, **added}}) if added else self
+
+    @property
+    def is_candidate(self) -> bool:
+        """Whether it ended with all that it is judged by, and keeps the constraints."""
+        return self.is_good and self.reached is not None and self.reached.feasible
+
+    @property
+    def rank(self) -> tuple[Any, ...]:
+        """Sort key among the trials of its Experiment, as Criteria.rank returns it."""
+        return self.criteria.rank(self.name, self.reached, order_of(self))
+
     @property
     def started(self) -> str:
         """Start, RFC3339; empty before."""
@@ -120,6 +152,7 @@ class Trial(Resource):
             "value": self.value,
             "seconds": self.seconds,
             "message": self.message,
+            **({"infeasible": self.infeasible} if self.infeasible else {}),
         }
 
 
@@ -137,18 +170,44 @@ def order_of(trial: Trial) -> float:
 def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials, best first; of equals that of the least order, then by name.
 
-    Those without a number come last, in the order given.
+    Where there are several objectives, one Pareto front comes after the other. Those that break a constraint come
+    after the others, and those without a number last, in the order given.
     """
-    return sorted(trials, key=lambda trial: trial.objective.rank(trial.name, trial.value, order_of(trial)))
+    given = list(trials)
+    on = fronts_of(given)
+    return sorted(given, key=lambda trial: (on.get(trial.name, math.inf), trial.rank))
+
+
+def fronts_of(trials: Iterable[Trial]) -> dict[str, int]:
+    """Return of each candidate the number of the Pareto front it is on, 1 the best; nothing for a single objective."""
+    known = [(trial, trial.reached) for trial in trials if trial.criteria.several and trial.is_candidate]
+    costs = [reached.costs(trial.criteria.maximize) for trial, reached in known if reached is not None]
+    return {trial.name: number for (trial, _), number in zip(known, fronts(costs), strict=True)}
+
+
+def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
+    """Return the trials that no other dominates, best in the first objective first; for a single one the best."""
+    ranked = leaderboard(trials)
+    on = fronts_of(ranked)
+    return (
+        [trial for trial in ranked if on.get(trial.name) == 1] if on else [best] if (best := best_trial(ranked)) else []
+    )
+
+
+def no_best(trials: Iterable[Trial]) -> str:
+    """Say what no trial among some does, since there is no best one."""
+    broken = [trial for trial in trials if trial.infeasible]
+    if not broken:
+        return "has a result"
+    return f"is feasible, though {len(broken)} have a result: of {broken[0].name} {broken[0].infeasible[0]}"
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
-    """Return the best trial that succeeded or was stopped early, of equals the one that ended first.
+    """Return the best trial that succeeded or was stopped early and is feasible, of equals the one that ended first.
 
     Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no number; this never does.
     """
-    good = [trial for trial in leaderboard(trials) if trial.is_good and trial.value is not None]
-    return good[0] if good else None
+    return min((trial for trial in trials if trial.is_candidate), key=lambda trial: trial.rank, default=None)
 
 
 def news(trial: Trial, before: str) -> list[str]:

@@ -1,0 +1,91 @@
+"""Trials that are judged by more than one number: what is told of each, and which of them no other dominates."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from optuna.study import Study
+    from optuna.trial import FrozenTrial
+
+
+class Value(float):
+    """A trial's objective with what else it is judged by; a float, for most algorithms work on the objective alone."""
+
+    further: tuple[float, ...]
+    """Further objectives."""
+
+    broken: Mapping[str, float]
+    """By how much it breaks each constraint, above 0; 0 or less if it keeps it."""
+
+    def __new__(cls, value: float, further: Sequence[float] = (), broken: Mapping[str, float] | None = None) -> "Value":
+        made = super().__new__(cls, value)
+        made.further, made.broken = tuple(further), dict(broken or {})
+        return made
+
+    @classmethod
+    def of(cls, value: float) -> "Value":
+        """Return a number as a value."""
+        return value if isinstance(value, Value) else cls(value)
+
+    @classmethod
+    def read(cls, trial: "FrozenTrial") -> "Value | None":
+        """Return what a study knows of a trial; None if it has no result."""
+        return cls(trial.values[0], trial.values[1:], trial.constraints) if trial.values else None
+
+    @property
+    def objectives(self) -> tuple[float, ...]:
+        """All of them, the first one first."""
+        return (float(self), *self.further)
+
+    @property
+    def feasible(self) -> bool:
+        """Whether it keeps every constraint."""
+        return all(by <= 0 for by in self.broken.values())
+
+    def costs(self, maximize: Sequence[bool]) -> tuple[float, ...]:
+        """Return its objectives, so that less is better in each of them."""
+        return tuple(-value if more else value for value, more in zip(self.objectives, maximize, strict=True))
+
+
+def tell(study: "Study", number: int, value: float | None) -> None:
+    """Tell a study, which is alone in its storage, the end of a trial; None: it failed."""
+    from optuna.exceptions import UpdateFinishedTrialError
+    from optuna.trial import Trial, TrialState
+
+    if value is None:
+        study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
+        return
+    known = Value.of(value)
+    with suppress(UpdateFinishedTrialError):
+        for name, by in known.broken.items():
+            Trial(study, number).set_constraint(name, by)  # alone in a storage, a study's numbers are its ids
+    study.tell(number, known.objectives, skip_if_finished=True)
+
+
+def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    """Tell whether costs are nowhere above others, and somewhere below."""
+    return all(mine <= theirs for mine, theirs in zip(one, other, strict=True)) and tuple(one) != tuple(other)
+
+
+def fronts(costs: Sequence[tuple[float, ...]]) -> list[int]:
+    """Return the number of the front that each is on: 1 if nothing dominates it, 2 if only those on 1 do, and so on.
+
+    By efficient non-dominated sort (Zhang, Tian, Cheng and Jin 2015): only those that come before it in the order can
+    dominate one, and a front is found by bisection.
+    """
+    known: list[list[tuple[float, ...]]] = []
+    numbers = [0] * len(costs)
+    for at in sorted(range(len(costs)), key=costs.__getitem__):
+        low, high = 0, len(known)
+        while low < high:
+            middle = (low + high) // 2
+            if any(dominates(one, costs[at]) for one in reversed(known[middle])):
+                low = middle + 1
+            else:
+                high = middle
+        if low == len(known):
+            known.append([])
+        known[low].append(costs[at])
+        numbers[at] = low + 1
+    return numbers
