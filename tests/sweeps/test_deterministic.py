@@ -65,8 +65,9 @@ def test_a_stopped_sweep_goes_on_to_the_same_end(tmp_path: Path) -> None:
     with closing(podium.sweep(experiment(tmp_path, 4), cluster=tmp_path / "whole")) as sweep:
         expected = outcome(sweep)
     begun = podium.sweep(experiment(tmp_path, 4), cluster=tmp_path / "broken", wait=False)
-    for _ in range(2):
-        time.sleep(0.6)
+    for least in (5, 13):  # more than there are at a time have ended, and others run
+        while len(begun.finished) < least:
+            time.sleep(0.02)
         begun.stop()
         begun.resume(wait=False)
     begun.wait()

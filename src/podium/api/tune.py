@@ -21,7 +21,7 @@ from podium.manifests.experiment.auto import annotations as algorithm_annotation
 from podium.manifests.experiment.auto import katib_name
 from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
-from podium.manifests.experiment.criteria import Goal, recorded
+from podium.manifests.experiment.criteria import Criteria, Goal, recorded
 from podium.manifests.experiment.criteria import annotations as criteria_annotations
 from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.shell import takes_script
@@ -45,12 +45,6 @@ class TuneSettings:
     """How a program is tuned."""
 
     goal: Goal
-    further: Sequence[str] = ()
-    """Objectives beside the goal: ``min:latency_ms``."""
-
-    constraints: Sequence[str] = ()
-    """Bounds of metrics: ``latency_ms<=20``."""
-
     metrics: Sequence[str] = ()
     """Other metrics to record."""
 
@@ -77,7 +71,7 @@ class TuneSettings:
     """Whether a function goes to its trials as cloudpickle writes it."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of the Experiment: its budget, and whether it gives the same trials each time."""
+    """Of the Experiment: its budget, further objectives, constraints, whether it gives the same trials each time."""
 
     def __post_init__(self) -> None:
         require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
@@ -113,13 +107,12 @@ def experiment_of(
     goal = settings.goal
     stops = stops or Stopping(algorithm=settings.algorithm, settings=settings.settings or {})
     given = {**stops.settings, **present(random_state=settings.seed)}
-    judged = criteria_annotations(settings.further, settings.constraints)
     objective = {
         "type": "maximize" if goal.maximize else "minimize", "objectiveMetricName": goal.metric,
         **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
     }  # fmt: skip
     spec = {
-        "objective": recorded(objective, judged),
+        "objective": recorded(objective, settings.annotations),
         "algorithm": {
             "algorithmName": katib_name(stops.algorithm),
             "algorithmSettings": [{"name": key, "value": str(value)} for key, value in given.items()],
@@ -145,7 +138,7 @@ def experiment_of(
                               unbuffered=stops.reads_along),
         },
     }  # fmt: skip
-    asked = {**settings.annotations, **algorithm_annotations(stops.algorithm), **judged}
+    asked = {**settings.annotations, **algorithm_annotations(stops.algorithm)}
     metadata = {"name": name or slug(program.name), **present(annotations=asked or None)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
     wrapped = with_code(Experiment.parse(manifest), program.code.uri if program.code else "", container=CONTAINER)
@@ -268,11 +261,11 @@ def tune(
     """
     first, *further = [objective] if isinstance(objective, str) else objective
     library = library_of(prints) if prints else None
-    given = TuneSettings(goal=Goal.read(first, any_name=bool(prints)), further=further, constraints=constraints,
-                         metrics=metrics, prints=library, trials=trials, parallel=parallel, image=image,
-                         algorithm=algorithm, settings=settings, stop=stop, seed=seed, pickle=pickle,
-                         pods=Pods(queue=queue, queue_priority=queue_priority),
-                         annotations={**annotations(max_time, max_cost, price), **counted(deterministic)})  # fmt: skip
+    given = TuneSettings(goal=Goal.read(first, any_name=library is not None), metrics=metrics, prints=library,
+                         trials=trials, parallel=parallel, image=image, algorithm=algorithm, settings=settings,
+                         stop=stop, seed=seed, pickle=pickle, pods=Pods(queue=queue, queue_priority=queue_priority),
+                         annotations={**annotations(max_time, max_cost, price), **counted(deterministic),
+                                      **criteria_annotations(further, constraints)})  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
     return _waited(begun) if wait else begun
 
@@ -347,9 +340,8 @@ def plan(
     library, metric = settings.prints, settings.goal.metric
     if library and library.training.fullmatch(metric):
         say(f"warning: {library.name} measures {metric} on training data; {library.metric} is one of validation data")
-    goals = [settings.goal, *(Goal.read(text, any_name=library is not None) for text in settings.further)]
-    judged = ", ".join(map(str, [*goals, *settings.constraints]))
-    say(f"{judged}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
+    goals = Criteria.of(experiment.objective, experiment.annotations)
+    say(f"{goals}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
     words = tuple(word.replace(OUTPUT, "output") for word in (*program.words, *flags))

@@ -139,19 +139,18 @@ def _settings(
 ) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.experiment.budget import annotations
+    from podium.manifests.experiment.criteria import annotations as criteria_annotations
     from podium.manifests.experiment.deterministic import counted
     from podium.manifests.placement import Pods
     from podium.training.target import TRAINER_IMAGE
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
     given = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
-    given |= counted(options.pop("deterministic"))
     first, *further = objectives
+    given |= counted(options.pop("deterministic")) | criteria_annotations(further, options.pop("constraints"))
     library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
     goal = Goal.read(first, any_name=library is not None)
-    return TuneSettings(
-        goal=goal, further=further, prints=library, image=image, pods=pods, annotations=given, **options
-    )
+    return TuneSettings(goal=goal, prints=library, image=image, pods=pods, annotations=given, **options)
 
 
 def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:

@@ -47,8 +47,9 @@ def choose(
         return Choice(GRID.name, f"the space has {points} points, all of which fit into {trials} trials")
     if trials and trials <= parallel:
         return Choice(SOBOL.name, f"all {trials} trials run at once and cannot learn from each other")
-    if trials not in (MODELED_SEVERAL if several else MODELED):
-        few = trials and trials < MODELED.start and not several
+    numbers = MODELED_SEVERAL if several else MODELED
+    if trials not in numbers:
+        few = trials and trials < numbers.start
         why = f"as good as any with few trials ({trials})" if few else "quick however many trials there are"
         return Choice(MULTIVARIATE_TPE.name, why)
     if not modeled:

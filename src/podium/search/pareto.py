@@ -1,7 +1,6 @@
 """Trials that are judged by more than one number: what is told of each, and which of them no other dominates."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -50,16 +49,15 @@ class Value(float):
 
 def tell(study: "Study", number: int, value: float | None) -> None:
     """Tell a study, which is alone in its storage, the end of a trial; None: it failed."""
-    from optuna.exceptions import UpdateFinishedTrialError
     from optuna.trial import Trial, TrialState
 
     if value is None:
         study.tell(number, state=TrialState.FAIL, skip_if_finished=True)
         return
     known = Value.of(value)
-    with suppress(UpdateFinishedTrialError):
-        for name, by in known.broken.items():
-            Trial(study, number).set_constraint(name, by)  # alone in a storage, a study's numbers are its ids
+    told = study.get_trials(deepcopy=False)[number].constraints if known.broken else {}
+    for name in known.broken.keys() - told:
+        Trial(study, number).set_constraint(name, known.broken[name])  # alone in a storage, its numbers are its ids
     study.tell(number, known.objectives, skip_if_finished=True)
 
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
 from podium.interrupts import Background
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
@@ -369,6 +370,6 @@ def _past(trial: Trial) -> PastTrial:
     value = trial.reached if trial.is_good else None
     tags = {tag: trial.labels[label] for tag, label in _LABELS.items() if label in trial.labels}
     return PastTrial(
-        trial=trial.name, point=trial.assignments, value=value, running=not trial.state.finished, tags=tags,
+        trial=trial.name, point=trial.assignments, value=value, running=not has_ended(trial), tags=tags,
         by_hand=BY_HAND in trial.labels,
     )  # fmt: skip

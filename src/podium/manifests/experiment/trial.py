@@ -18,7 +18,10 @@ from podium.search.pareto import Value, fronts
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Trial(Resource):
-    """A Katib Trial, Katib's or of podium's own engine."""
+    """A Katib Trial, Katib's or of podium's own engine.
+
+    One class, because they are fields of one manifest, and what follows from them.
+    """
 
     @property
     def experiment(self) -> str:
