@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE
+from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE
 from podium.search.space import Parameter, count_points
 from podium.search.unguided import GRID, SOBOL
 
@@ -15,10 +15,10 @@ NEAREST = MULTIVARIATE_TPE.name
 MODELED = range(50, 101)
 """Numbers of trials for which a Gaussian process is chosen: with fewer it finds less, and each makes it slower."""
 
-MODELED_SEVERAL = range(20, 101)
+MODELED_SEVERAL = range(40, 101)
 """The same with several objectives, where it is ahead of TPE earlier."""
 
-CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE))
+CHOICES = tuple(known.name for known in (GRID, SOBOL, BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE))
 
 
 class Choice(NamedTuple):
@@ -47,11 +47,11 @@ def choose(
         return Choice(GRID.name, f"the space has {points} points, all of which fit into {trials} trials")
     if trials and trials <= parallel:
         return Choice(SOBOL.name, f"all {trials} trials run at once and cannot learn from each other")
-    numbers = MODELED_SEVERAL if several else MODELED
+    tpe, numbers = (TPE.name, MODELED_SEVERAL) if several else (MULTIVARIATE_TPE.name, MODELED)
     if trials not in numbers:
         few = trials and trials < numbers.start
         why = f"as good as any with few trials ({trials})" if few else "quick however many trials there are"
-        return Choice(MULTIVARIATE_TPE.name, why)
+        return Choice(tpe, why)
     if not modeled:
-        return Choice(MULTIVARIATE_TPE.name, "there is no Gaussian process without torch")
+        return Choice(tpe, "there is no Gaussian process without torch")
     return Choice(BAYESIAN_OPTIMIZATION.name, f"a Gaussian process finds more in {trials} trials")

@@ -56,8 +56,9 @@ def tell(study: "Study", number: int, value: float | None) -> None:
         return
     known = Value.of(value)
     told = study.get_trials(deepcopy=False)[number].constraints if known.broken else {}
-    for name in known.broken.keys() - told:
-        Trial(study, number).set_constraint(name, known.broken[name])  # alone in a storage, its numbers are its ids
+    for name, by in known.broken.items():
+        if name not in told:
+            Trial(study, number).set_constraint(name, by)  # alone in its storage, a study's numbers are its ids
     study.tell(number, known.objectives, skip_if_finished=True)
 
 
