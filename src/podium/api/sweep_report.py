@@ -1,6 +1,7 @@
 """A sweep as one HTML page."""
 
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -104,7 +105,7 @@ def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:
 def epochs_printed(
     cluster: Cluster, trial: Trial, experiment: Experiment, lines: Sequence[str] | None = None
 ) -> list[dict[str, float]]:
-    """Return the metrics of each line that has any; nothing for a trial that printed one such line.
+    """Return the metrics of each line that has any; nothing for a trial that printed each metric once.
 
     Args:
         lines: Its log, where that is known.
@@ -112,4 +113,5 @@ def epochs_printed(
     names, formats = experiment.objective.metrics, experiment.collector.filters
     printed = lines_of(cluster, trial) if lines is None else lines
     read = [values for line in printed if (values := read_metrics(line, names, formats))]
-    return read if len(read) > 1 else []
+    counts = Counter(name for values in read for name in values)
+    return read if max(counts.values(), default=0) > 1 else []
