@@ -83,14 +83,8 @@ class Leaderboard:
         """Heads of the columns; one that begins with > is of numbers."""
         started = [">STARTED"] * any(row.number for row in self.rows)
         front = [">FRONT"] * self.several
-        return [
-            *started,
-            *front,
-            "TRIAL",
-            "STATE",
-            *(f">{name}" for name in (*self.parameters, *self.metrics)),
-            ">SECONDS",
-        ]
+        values = (f">{name}" for name in (*self.parameters, *self.metrics))
+        return [*started, *front, "TRIAL", "STATE", *values, ">SECONDS"]
 
     def cells(self, row: TrialRow, *, longest: int = 20) -> list[str]:
         """Return a trial's cells, one for each head; values that are not numbers are cut to so many characters."""
@@ -111,12 +105,7 @@ class Leaderboard:
             reasons: Lines under a trial, by its name.
         """
         rows = [
-            Row(
-                phase=row.state,
-                cells=self.cells(row),
-                bold=row.front == 1 or row.name == self.best,
-                below=reasons.get(row.name, ()),
-            )
+            Row(phase=row.state, cells=self.cells(row), bold=row.name == self.best, below=reasons.get(row.name, ()))
             for row in self.rows
         ]
         lesser = [f">{name}" for name in (*self.parameters, *self.metrics[1:])]

@@ -191,10 +191,8 @@ def fronts_of(trials: Iterable[Trial]) -> dict[str, int]:
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials that no other dominates, best in the first objective first; for a single one the best."""
     ranked = leaderboard(trials)
-    on = fronts_of(ranked)
-    return (
-        [trial for trial in ranked if on.get(trial.name) == 1] if on else [best] if (best := best_trial(ranked)) else []
-    )
+    on, best = fronts_of(ranked), best_trial(ranked)
+    return [trial for trial in ranked if on.get(trial.name) == 1 or (not on and trial is best)]
 
 
 def no_best(trials: Iterable[Trial]) -> str:
