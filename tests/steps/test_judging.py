@@ -173,6 +173,9 @@ def test_an_evaluation_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     assert [written.pop(name) for name in ("data", "trained_with", "evaluated_with", "pictures")] == [None, {}, {}, []]
     times = [row.pop(name) for row in written["sweep"]["trials"] for name in ("started", "ended")]
     assert set(times) == {None}
+    assert written["sweep"].pop("judged") == {}
+    for row in written["sweep"]["trials"]:
+        assert [row.pop(name) for name in ("judged", "infeasible", "front")] == [{}, [], None]
     assert written == json.loads(golden.read_text())
 
 
