@@ -1,6 +1,5 @@
 """Tune any function, script or command: no YAML."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
