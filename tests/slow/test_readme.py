@@ -18,6 +18,7 @@ ELSEWHERE = {
     "python make_data.py": "test_projects",
     "podium run": "test_projects",
     "podium predict data.csv": "test_projects",
+    "podium ui": "test_in_a_browser",
     "podium data prepare": "test_real_sources",
     "podium run tune_and_promote max_trials=8 epochs=5 dataset=fashion-mnist": "test_whole_pipeline",
     "podium run train_and_promote workers=2 network=fast storage=s3://models": "test_whole_pipeline",
