@@ -272,9 +272,10 @@ def with_whole_numbers(value: Any) -> Any:
     """Return a JSON value in which every whole float is an int.
 
     Kubeflow Pipelines passes 32 on as 32 (observed), kfp.local as 32.0, for protobuf's Struct knows doubles alone.
+    From 1e21 on Go's JSON has an exponent, and such a number stays a float.
     """
     if isinstance(value, dict):
         return {key: with_whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
         return [with_whole_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
+    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value

@@ -243,7 +243,7 @@ def tune(
         deterministic: The same trials each time, by the seed alone: each follows from the results of those so many
             trials back, twice as many as run at a time or more.
         pickle: Hand the function on as cloudpickle writes it, not as source: lambdas and closures too, and values that
-            only this process has. Trials need the same version of Python.
+            only this process has. Trials need cloudpickle and the same version of Python.
         name: Name of the sweep; the function's or script's if None.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
 
