@@ -52,8 +52,9 @@ def test_the_page_shows_the_log_of_what_failed(visitor: TestClient, world: KfpWo
     assert visitor.get("/server/run-1?log=steps/absent").status_code == 404
 
 
-def test_a_storage_out_of_reach_leaves_the_rest(visitor: TestClient, world: KfpWorld) -> None:
-    begin(world, "minio://only-pods-reach-it/podium")
+@pytest.mark.parametrize("storage", ["minio://only-pods-reach-it/podium", "nothing://podium"])
+def test_a_storage_out_of_reach_leaves_the_rest(visitor: TestClient, world: KfpWorld, storage: str) -> None:
+    begin(world, storage)
     page = visitor.get("/server/run-1")
     assert page.status_code == 200
     assert "Its logs are out of reach from here" in page.text

@@ -470,3 +470,14 @@ def test_a_replaced_version_frees_its_memory_at_once(numbers: Model, tmp_path: P
         asyncio.run(swap())
     finally:
         gc.enable()
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe", "schlüssel".encode()])
+def test_a_file_without_a_token_is_refused(
+    store: Path, tmp_path: Path, typed: Callable[..., Any], content: bytes
+) -> None:
+    file = tmp_path / "token"
+    file.write_bytes(content)
+    done = typed("serve", "rows", "--storage", str(store), "--port", "0", "--token-file", str(file))
+    assert (done.returncode, "Traceback" in done.stderr) == (2, False)
+    assert str(file) in done.stderr

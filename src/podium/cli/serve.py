@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import STORAGE, listen
+from podium.cli.options import STORAGE, listen, read_token
 from podium.errors import InvalidInput, PodiumError
 from podium.heartbeat import paused
 from podium.terminal import echo
@@ -119,7 +119,7 @@ def _run(server: "uvicorn.Server", listening: socket.socket, models: "Sequence[S
 
 
 def _read_token(file: Path | None) -> str:
-    token = file.read_text().strip() if file else ""
+    token = read_token(file) if file else ""
     if file and not token:
         raise InvalidInput(f"there is no token in {file}", "openssl rand -hex 32 makes one")
     return token

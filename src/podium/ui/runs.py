@@ -102,13 +102,11 @@ def server_view(run: "ServerRun", path: str, storage: str, log: str) -> View:
         kept = KeptLogs(storage, run.id)
         names = kept.names()
         shown = log or _telling(names, run)
-        if shown and shown not in names:
-            raise NotFound(f"no log {shown!r} is kept with run {run.id}")
-        lines = [harmless(line) for line in kept.read(shown).splitlines()] if shown else []
-    except NotFound:
-        raise
-    except PodiumError as error:  # a storage that only pods reach
+        lines = [harmless(line) for line in kept.read(shown).splitlines()] if shown in names else []
+    except PodiumError as error:  # a storage that only pods reach, or a bucket that is gone
         trouble = f"{error.message}; {error.hint}" if error.hint else error.message
+    if log and not trouble and log not in names:
+        raise NotFound(f"no log {log!r} is kept with run {run.id}")
     return View(
         template="server_run.html.jinja", title=run.id, over=run.state.upper() in OVER,
         shown={"run": run, "path": path, "logs": names, "log": shown, "lines": lines[-LINES:],
