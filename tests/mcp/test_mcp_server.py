@@ -227,6 +227,17 @@ def test_a_begun_sweep_goes_on_to_its_end(ask: Ask) -> None:
     assert "nothing.py" in refused.content[0].text
 
 
+def test_a_sweep_by_a_tool_knows_bounds_and_foreign_lines(ask: Ask) -> None:
+    Path("train.py").write_text("import sys\nx = int(sys.argv[1][4:])\nprint(f'Score: {x}')\nprint(f'Size: {x * x}')\n")
+    ask("tune", allow_changes=True, program=["train.py"], space={"x": "1..3"}, objective=["max:Score", "min:Size"],
+        prints="colon", constraints=["Size<5"], algorithm="grid", trials=3, name="bounded")  # fmt: skip
+    until = time.monotonic() + 60
+    while podium.open_sweep("bounded").status != "Succeeded":
+        assert time.monotonic() < until
+        time.sleep(0.2)
+    assert podium.open_sweep("bounded").best.parameters == {"x": 2}
+
+
 def test_without_the_extra_the_error_names_it(tmp_path: Path) -> None:
     script = """if True:
         import sys

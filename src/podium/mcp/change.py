@@ -5,8 +5,8 @@ from contextlib import closing
 from typing import Any, Literal
 
 import podium
-from podium.mcp.detached import begin
 from podium.mcp.look import Answer, Look
+from podium.runner.detached import begin
 
 
 class Change:
@@ -29,18 +29,24 @@ class Change:
         return begin("run", {"pipeline": pipeline, "parameters": parameters or {}})
 
     def tune(
-        self, program: list[str], space: dict[str, Any], objective: str = "accuracy", trials: int = 20,
-        parallel: int = 2, algorithm: str = "auto", name: str = "", data: str = "",
+        self, program: list[str], space: dict[str, Any], objective: str | list[str] = "accuracy", trials: int = 20,
+        parallel: int = 2, algorithm: str = "auto", name: str = "", data: str = "", prints: str = "",
+        constraints: list[str] | None = None, stop: Literal["", "median", "asha"] = "", max_time: str = "",
     ) -> Answer:  # fmt: skip
         """Begin a sweep over the flags of a script or command. This changes something: it runs that program many times.
 
         It returns at once with the sweep's name, and the sweep goes on when this server ends; show_sweep tells how far
         it is. program: ["train.py"], or a command as words. The program gets --NAME=VALUE and prints lines such as
         accuracy=0.98. space: by name a range "1e-4..1e-1" or "1..8", choices [32, 64], or a fixed value.
-        objective: NAME, min:NAME or max:NAME.
+        objective: NAME, min:NAME or max:NAME, or several, of which the first decides. constraints: bounds that the best
+        trial keeps, ["latency_ms<=20"]. prints: the library whose lines hold the metrics of a script that needs no
+        change: huggingface, lightning, keras, xgboost, lightgbm, catboost, sklearn, colon. stop: keeps bad trials
+        short. max_time: how long the trials may take in all, "2h".
         """
         settings = {"objective": objective, "trials": trials, "parallel": parallel, "algorithm": algorithm,
-                    "name": name or None, "data": data or None, "cluster": self._look.spec.url}  # fmt: skip
+                    "name": name or None, "data": data or None, "prints": prints or None,
+                    "constraints": constraints or [], "stop": stop or None, "max_time": max_time or None,
+                    "cluster": self._look.spec.url}  # fmt: skip
         return begin("tune", {"program": program, "space": space, "settings": settings})
 
     def promote(self, model: str, version: str, rule: str = "", reason: str = "") -> Answer:

@@ -1,26 +1,16 @@
 """What a page changes, each by the library call that shell and notebook make; returned is what to tell."""
 
-import subprocess
-import sys
-import tempfile
-import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import podium
 from podium.api.sweep import Sweep
-from podium.errors import Failed, InvalidInput
+from podium.errors import InvalidInput
 from podium.kfp.runs import find_run, terminate
 from podium.models.promotion import NotPromoted
+from podium.runner.detached import begin
 from podium.serving.raw import predict_raw, read_raw
 from podium.ui.house import House
-
-START_SECONDS = 60.0
-"""A command that has neither begun nor refused within this time is waited for to its end."""
-
-LOOK_SECONDS = 0.2
-"""Between two looks whether it has begun."""
 
 
 def stop_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
@@ -31,8 +21,7 @@ def stop_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
 
 def resume_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
     """Let a run go on in a process of its own, which outlives the page."""
-    known = podium.runs()[run]
-    begin(["runs", "resume", known.id], lambda: podium.runs()[known.id].state == "running")
+    begin("resume_run", {"run": run})
     return f"run {run} goes on"
 
 
@@ -58,8 +47,7 @@ def resume_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str
         Sweep(house.spec, name, cluster).resume(wait=False)
     else:
         cluster.experiment(name)  # there is one
-        words = ["experiment", "resume", name, "--cluster", house.url(run)]
-        begin(words, lambda: not cluster.experiment(name).state.finished)
+        begin("resume_sweep", {"name": name, "cluster": house.url(run)})
     return f"sweep {name} goes on"
 
 
@@ -83,34 +71,8 @@ def add_trial(house: House, fields: Mapping[str, Any], *, name: str, run: str = 
     values = {parameter: str(value) for parameter, value in fields.items()}
     if not cluster.experiment(name).state.finished:
         return f"trial {cluster.add_trial(name, values)} begins"
-    words = ["experiment", "add", name, *map("=".join, values.items()), "--cluster", house.url(run)]
-    begin(words, lambda: not cluster.experiment(name).state.finished)
+    begin("add_trial", {"name": name, "cluster": house.url(run), "values": values})
     return f"sweep {name} goes on with one more trial"
-
-
-def begin(words: Sequence[str], has_begun: Callable[[], bool]) -> None:
-    """Begin a podium command that outlives this process; return when it is under way.
-
-    Args:
-        has_begun: Tells whether what it is to do has begun.
-
-    Raises:
-        Failed: It refused; the message is what it printed.
-    """
-    with tempfile.TemporaryFile() as printed:
-        command = subprocess.Popen(
-            [sys.executable, "-P", "-c", "from podium.cli import main; raise SystemExit(main())", *words],
-            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=printed, start_new_session=True,
-        )  # fmt: skip
-        until = time.monotonic() + START_SECONDS
-        while command.poll() is None and time.monotonic() < until:
-            if has_begun():
-                threading.Thread(target=command.wait, daemon=True).start()  # so that it leaves no zombie
-                return
-            time.sleep(LOOK_SECONDS)
-        if command.wait():
-            printed.seek(0)
-            raise Failed(printed.read().decode(errors="replace").strip().removeprefix("error: ")[-2000:])
 
 
 def promote(house: House, fields: Mapping[str, Any], *, name: str) -> str:

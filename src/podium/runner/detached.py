@@ -1,4 +1,7 @@
-"""Runs and sweeps in processes of their own, which go on when the server has ended: python -m podium.mcp.detached."""
+"""Runs and sweeps in processes of their own, which go on when the page or the server that began them has ended.
+
+Each is one of ``BEGINNERS`` in ``python -m podium.runner.detached``.
+"""
 
 import json
 import os
@@ -31,7 +34,7 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
     Raises:
         PodiumError: It was refused, or broke off; the message says why.
     """
-    command = [sys.executable, "-P", "-m", "podium.mcp.detached", what]
+    command = [sys.executable, "-P", "-m", "podium.runner.detached", what]
     with tempfile.TemporaryFile() as printed:
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed,
                                    start_new_session=True)  # fmt: skip
@@ -59,13 +62,36 @@ def _run(*, pipeline: str, parameters: Mapping[str, Any]) -> Begun:
     return {"run": run.id, "state": run.state}, run.wait
 
 
+def _resume_run(*, run: str) -> Begun:
+    resumed = podium.runs()[run].resume(wait=False)
+    return {"run": resumed.id, "state": resumed.state}, resumed.wait
+
+
 def _tune(*, program: list[str], space: Mapping[str, Any], settings: Mapping[str, Any]) -> Begun:
     read = {name: from_text(name, value) if isinstance(value, str) else value for name, value in space.items()}
-    sweep = podium.tune(program[0] if len(program) == 1 else program, read, wait=False, **settings)
+    return _begun(podium.tune(program[0] if len(program) == 1 else program, read, wait=False, **settings))
+
+
+def _resume_sweep(*, name: str, cluster: str) -> Begun:
+    sweep = podium.open_sweep(name, cluster=cluster).resume(wait=False)
+    if sweep.experiment.state.finished:
+        sweep.wait()  # which says why it cannot go on
+    return _begun(sweep)
+
+
+def _add_trial(*, name: str, cluster: str, values: Mapping[str, str]) -> Begun:
+    sweep = podium.open_sweep(name, cluster=cluster)
+    sweep.add_trial(values, wait=False)
+    return _begun(sweep)
+
+
+def _begun(sweep: "podium.Sweep") -> Begun:
     return {"sweep": sweep.name, "state": sweep.status.lower()}, sweep.wait
 
 
-BEGINNERS: Mapping[str, Callable[..., Begun]] = {"run": _run, "tune": _tune}
+BEGINNERS: Mapping[str, Callable[..., Begun]] = {
+    "run": _run, "resume_run": _resume_run, "tune": _tune, "resume_sweep": _resume_sweep, "add_trial": _add_trial,
+}  # fmt: skip
 
 
 def main() -> int:
