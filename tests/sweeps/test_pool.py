@@ -15,6 +15,8 @@ from test_engine import PROGRAM, experiment, finished, until
 from test_population import PROGRAM as MEMBER
 from test_population import experiment as population
 
+from podium.errors import NotFound
+from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import PBT_PARENT, POOL, POOL_STATE
 from podium.manifests.typed import typed
 from podium.sweeps import connect
@@ -222,6 +224,19 @@ def test_a_deleted_experiment_takes_its_pool_along(
     cluster.delete("Experiment", "sweep")
     until(lambda: not cluster.list("Job"))
     until(lambda: not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()])
+
+
+def test_a_worker_that_comes_late_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROGRAM", "unused.py")
+    (tmp_path / "left").mkdir()
+    (tmp_path / "left" / "model.bin").write_bytes(b"model")
+    store = PoolStore(f"file://{tmp_path}/storage")
+    store.write_experiment(Experiment.parse(pooled(trials=1)))
+    store.clear(whole=True)
+    store.keep_files("sweep-1", tmp_path / "left")
+    with pytest.raises(NotFound, match="sweep-1 was deleted"):
+        store.put_end("sweep-1", "uid", TrialEnd(status={}, readings=[]), b"printed")
+    assert not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()]
 
 
 def test_a_population_hands_its_files_on_through_the_storage(

@@ -100,9 +100,17 @@ class PoolStore:
         self._storage.delete(f"slots/{uid}")
 
     def put_end(self, trial: str, uid: str, end: TrialEnd, log: bytes) -> None:
-        """Leave how a trial ended, and what it printed."""
+        """Leave how a trial ended, and what it printed.
+
+        Raises:
+            NotFound: The Experiment was deleted, and nothing of the trial is left.
+        """
         self._storage.put(f"logs/{trial}", log)
         self._storage.put(f"inbox/{trial}/{uid}", _json(asdict(end)))
+        if self._storage.head(EXPERIMENT) is None:  # nobody clears up after this any more
+            self._storage.delete(f"logs/{trial}")
+            self._remove(f"inbox/{trial}/", f"files/{trial}/")
+            raise NotFound(f"the Experiment of trial {trial} was deleted")
 
     def inbox(self) -> list[tuple[str, str]]:
         """Return trial and uid of what workers left and nobody has taken in."""
@@ -166,7 +174,12 @@ class PoolStore:
 
     def clear(self, *, whole: bool) -> None:
         """Remove what workers and engine left for one another; the trials and their logs too if it is the whole."""
-        for prefix in ("",) if whole else ("slots/", "inbox/"):
+        if whole:
+            self._storage.delete(EXPERIMENT)  # first: from here on a worker that comes late clears up after itself
+        self._remove(*("",) if whole else ("slots/", "inbox/"))
+
+    def _remove(self, *prefixes: str) -> None:
+        for prefix in prefixes:
             for entry in list(self._storage.list(prefix)):
                 self._storage.delete(entry.key)
 

@@ -80,6 +80,8 @@ class Worker:
                 self._store.put_end(trial.name, self._uid, end, log)
                 print(f"trial {trial.name}: {trial.with_status(end.status).phase}", flush=True)
                 return
+            except NotFound:
+                return  # the Experiment is gone, and this pod will be
             except PodiumError as error:
                 print(f"waiting for the storage: {error.message}", flush=True)
                 self._stopping.wait(AWAY_SECONDS)
