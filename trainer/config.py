@@ -24,6 +24,13 @@ CHOICES = {
 }
 """Words that a flag takes; track and augment take several."""
 
+TAKEN_BY = {
+    "width": (1.0, ("fast", "best", "mlp")),
+    "depth": (2, ("mlp",)),
+    "dropout": (0.0, ("tutorial", "fast", "best", "mlp")),
+}
+"""Flags of some networks: the value that all others have, and which take another."""
+
 # These change neither weights nor metrics, so a checkpoint may be resumed with other values of them.
 FREE = frozenset(
     {
@@ -202,10 +209,9 @@ class TrainConfig:
             known = (*networks.OWN, *networks.TORCHVISION)
             raise InvalidInput(f"--model {self.model} is not one of {', '.join(networks.OWN)} or a network of "
                                "torchvision.models", suggestion(self.model, known))  # fmt: skip
-        layered = [name for name in networks.OWN if name != "linear"]
-        for name, fixed in (("width", 1.0), ("dropout", 0.0)):
-            if self.model not in layered and getattr(self, name) != fixed:
-                raise InvalidInput(f"--{name} is for {', '.join(layered)}; {self.model} keeps its own",
+        for name, (fixed, takers) in TAKEN_BY.items():
+            if self.model not in takers and getattr(self, name) != fixed:
+                raise InvalidInput(f"--{name} is for {', '.join(takers)}; {self.model} keeps its own",
                                    f"leave --{name} out")  # fmt: skip
 
     def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:
