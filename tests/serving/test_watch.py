@@ -3,10 +3,16 @@
 import csv
 import json
 import re
-from collections.abc import Callable
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from handmade import save
@@ -291,6 +297,64 @@ def test_the_dashboard_asks_for_what_the_server_says(churn: Model) -> None:
     assert {name for query in asked for name in re.findall(r"podium_\w+", query)} >= {
         "podium_serve_bin_items_total", "podium_serve_bin_training_share", "podium_serve_seconds_bucket",
     }  # fmt: skip
+
+
+@contextmanager
+def prometheus(target: str, folder: Path) -> Iterator[Callable[[str], list[dict[str, Any]]]]:
+    """Run a Prometheus that reads a server each second; yield what asks it."""
+    (folder / "prometheus.yml").write_text(
+        "global: {scrape_interval: 1s}\n"
+        f"scrape_configs: [{{job_name: podium, static_configs: [{{targets: ['{target.removeprefix('http://')}']}}]}}]\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    process = subprocess.Popen(
+        ["prometheus", "--config.file=prometheus.yml", "--storage.tsdb.path=tsdb", f"--web.listen-address={address}"],
+        cwd=folder, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+
+    def query(expression: str) -> list[dict[str, Any]]:
+        try:
+            answer = httpx.get(f"http://{address}/api/v1/query", params={"query": expression}, timeout=30).json()
+        except httpx.TransportError:
+            return []  # it is starting
+        assert answer["status"] == "success", (expression, answer)
+        return list(answer["data"]["result"])
+
+    try:
+        yield query
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus (Debian's package prometheus)")
+def test_a_prometheus_draws_the_drift_that_the_command_finds(churn: Model, typed: Typed, tmp_path: Path) -> None:
+    board = json.loads((Path(__file__).parents[2] / "deploy/monitoring/serving.json").read_text())
+    with serving("churn", "--watch") as server, prometheus(server.url, tmp_path) as query:
+        until = time.monotonic() + 60
+        while not query('podium_serve_bin_training_share{name="age"}'):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        for seed in range(4):
+            ask(server, customers(500, seed, older=5))
+            time.sleep(1)
+        while not query("podium_serve_watched_items_total == 2000") or not query("rate(podium_serve_seconds_sum[5m])"):
+            assert time.monotonic() < until
+            time.sleep(0.1)
+        for panel in board["panels"]:
+            for target in panel["targets"]:
+                asked = target["expr"]
+                for name, value in {"model": "churn", "input": "age", "window": "1h"}.items():
+                    asked = asked.replace(f"${name}", value)
+                shown = query(asked)
+                assert shown or "failures" in asked, (panel["title"], asked)
+                if panel["title"] == "PSI":
+                    drawn = {one["metric"]["name"]: float(one["value"][1]) for one in shown}
+        said = told(typed, "--metrics", f"{server.url}/metrics")[1]
+    found = {shift["name"]: shift["psi"] for shift in said["shifts"]}
+    assert found["age"] > 0.2 > found["plan"]
+    assert drawn == pytest.approx(found, rel=0.02, abs=0.002)
 
 
 COMMAND = """
