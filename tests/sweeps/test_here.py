@@ -17,8 +17,10 @@ from test_engine import PROGRAM, experiment, until
 import podium
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, InvalidInput
-from podium.manifests.labels import POOL, RUN, RUN_NAMESPACE
+from podium.manifests.experiment import Experiment
+from podium.manifests.labels import MAX_TIME, POOL, RUN, RUN_NAMESPACE
 from podium.manifests.typed import typed
+from podium.steps.sweep import announce
 from podium.storage import connect as open_storage
 from podium.sweeps import connect
 from podium.sweeps.here import NamespaceSweeps
@@ -88,6 +90,18 @@ def test_a_budget_is_kept_where_the_loop_runs_here(server: ApiServer) -> None:
     assert sweep.experiment.state.reason == "ExperimentMaxTrialsReached"
     with pytest.raises(InvalidInput, match="podium's own engine alone keeps within a budget"):
         podium.sweep(experiment(trials=3), cluster="kubernetes://team?engine=cluster", max_time="1h")
+
+
+def test_a_step_says_what_an_engine_elsewhere_may_not_keep(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = experiment(trials=2)
+    made["metadata"]["annotations"] = {MAX_TIME: "1h"}
+    announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
+    assert "budget" not in capsys.readouterr().out
+    server.world.plurals |= {"experiments", "trials"}
+    announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
+    assert "podium's own engine alone keeps within a budget (podium.dev/max-time: 1h)" in capsys.readouterr().out
 
 
 def test_who_runs_experiments_follows_from_the_url_or_the_server(server: ApiServer) -> None:

@@ -171,20 +171,6 @@ def with_store(resource: R, url: str, say: Say) -> R:
     return grant_access(resource, access)
 
 
-def warnings_of(experiment: Experiment) -> list[str]:
-    """Return what works on this machine and may not on another cluster, each with a hint."""
-    from podium.manifests.experiment.katib_rules import TRAP
-    from podium.manifests.experiment.rules import findings_of
-    from podium.manifests.rules import KATIB
-
-    warnings = []
-    for finding in findings_of(experiment):
-        if finding.level == "fail" or finding.refuses or finding.rule == TRAP:
-            text = f"on a cluster {finding.what}" if finding.runner == KATIB else finding.text
-            warnings.append(f"warning: {text}\n  hint: {finding.hint}")
-    return warnings
-
-
 def free_name(cluster: Cluster, kind: str, name: str) -> str:
     """Return the name, with a number behind it if an object of the cluster has it."""
     free, count = name, 1

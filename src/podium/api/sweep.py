@@ -27,6 +27,7 @@ from podium.frames import data_frame, number
 from podium.heartbeat import doing
 from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard, no_best, pareto_front
 from podium.manifests.experiment.budget import Budget, forecast
+from podium.manifests.experiment.rules import warnings_of
 from podium.manifests.experiment.status import BUDGET_REACHED
 from podium.manifests.names import named
 from podium.notebook import LiveCell, Log, in_notebook, say
@@ -426,7 +427,7 @@ def begin(
     except BaseException:
         cluster.close()
         raise
-    for warning in experiments.warnings_of(experiment):
+    for warning in warnings_of(experiment):
         say(warning)
     if earlier and (said := forecast(experiment, earlier)):
         say(f"{said}, as in {known}")

@@ -15,6 +15,7 @@ from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
 from podium.manifests.experiment.adapt import locate, with_pods_retained
+from podium.manifests.experiment.rules import warnings_of
 from podium.steps.step import step
 from podium.sweeps import connect
 from podium.text import brief, duration
@@ -88,9 +89,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
             launched(cluster, located if cluster.traits.keeps_logs else with_pods_retained(located)),
             trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
         ):
-            say(f"Experiment {name}: {settings.max_trials} trials, {adapted.limits.parallel} at a time")
-            if not adapted.uses_builtin_trainer:
-                say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
+            announce(cluster, adapted)
             _watch(cluster, adapted, logs)
             ended = cluster.experiment(name)
             ended_trials = [trial.judged_as(ended) for trial in cluster.trials(name)]
@@ -101,6 +100,15 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         say(note)
     table.write(Path(trials))
     return _result(best, Recipe.of_trial(adapted, best), table, run, target)
+
+
+def announce(cluster: Cluster, experiment: Experiment) -> None:
+    """Say what begins, and what of it others may not keep where they run the Experiment."""
+    say(f"Experiment {experiment.name}: {experiment.limits.max_trials} trials, {experiment.limits.parallel} at a time")
+    if not experiment.uses_builtin_trainer:
+        say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
+    for warning in warnings_of(experiment) if cluster.outlives_client("Experiment") else ():
+        say(warning)
 
 
 def _watch(cluster: Cluster, experiment: Experiment, logs: TrialLogs | None) -> None:

@@ -6,14 +6,14 @@ from typing import Any
 
 from podium.manifests.admission import refusals
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.katib_rules import EXPERIMENT_RULES
+from podium.manifests.experiment.katib_rules import EXPERIMENT_RULES, TRAP
 from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.experiment.stuck_rules import OTHER_SWEEPS, SEARCH, STUCK
 from podium.manifests.experiment.trial_rules import TRAINER_RULES, TRIAL_RULES, sample_trial
 from podium.manifests.experiment.webhook_rules import KIND, WEBHOOK
 from podium.manifests.job_rules import JOB_RULES, workers_outlive_the_master
 from podium.manifests.names import is_dns_1035
-from podium.manifests.rules import PODIUM, BrokenRules, Finding, apply, raise_for, worst_first
+from podium.manifests.rules import KATIB, PODIUM, BrokenRules, Finding, apply, raise_for, worst_first
 
 STAGES = (KIND, WEBHOOK, OTHER_SWEEPS, STUCK, SEARCH)
 """Where a stage finds something, the next ones are not applied: their rules build on it."""
@@ -39,6 +39,16 @@ def examine(manifest: Mapping[str, Any]) -> list[Finding]:
         return findings_of(Experiment.parse(manifest))
     except BrokenRules as error:  # fields of wrong types: nothing else can be said about them
         return list(error.findings)
+
+
+def warnings_of(experiment: Experiment) -> list[str]:
+    """Return what works on this machine and may not on another cluster, each with a hint."""
+    warnings = []
+    for finding in findings_of(experiment):
+        if finding.level == "fail" or finding.refuses or finding.rule == TRAP:
+            text = f"on a cluster {finding.what}" if finding.runner == KATIB else finding.text
+            warnings.append(f"warning: {text}\n  hint: {finding.hint}")
+    return warnings
 
 
 def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
