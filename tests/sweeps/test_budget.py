@@ -204,6 +204,22 @@ def test_a_resumed_sweep_has_what_is_left(experiment: Callable[..., Any]) -> Non
     assert float(used) == pytest.approx(sum(trial.seconds or 0.0 for trial in sweep.results), abs=0.3)
 
 
+def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
+    sweep = podium.sweep(experiment(after=0.2, maxTrialCount=500), max_cost=3, price=3600)
+    first = {trial.name for trial in sweep.results}
+    with pytest.raises(InvalidInput, match="has used its budget, a cost of 3") as caught:
+        sweep.resume(600)
+    assert caught.value.hint == "give it more, with --max-time or --max-cost"
+    sweep.resume(max_cost=5)
+    assert sweep.experiment.state.reason == "ExperimentBudgetReached"
+    assert " of 5; " in sweep.experiment.state.message
+    assert first < {trial.name for trial in sweep.results}
+    assert sum(trial.seconds or 0.0 for trial in sweep.results) <= 5.25, "what was used before counts"
+    with pytest.raises(InvalidInput, match="max-time is a duration, not 'soon'"):
+        sweep.resume(max_time="soon")
+    assert " of 5; " in sweep.experiment.state.message, "a refused change changes nothing"
+
+
 def test_a_sweep_that_fits_ends_as_without_a_budget(experiment: Callable[..., Any]) -> None:
     sweep = podium.sweep(experiment(), max_time="2h", max_cost=100, price=1)
     assert sweep.experiment.state.reason == "ExperimentMaxTrialsReached"

@@ -26,7 +26,7 @@ from podium.errors import InvalidInput, NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
 from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard, no_best, pareto_front
-from podium.manifests.experiment.budget import Budget, forecast
+from podium.manifests.experiment.budget import Budget, annotations, forecast
 from podium.manifests.experiment.rules import warnings_of
 from podium.manifests.experiment.status import BUDGET_REACHED
 from podium.manifests.names import named
@@ -237,14 +237,17 @@ class Sweep(Launched):
         return trial
 
     def resume(
-        self, trials: int | None = None, *, parallel: int | None = None, failures: int | None = None, wait: bool = True
-    ) -> Self:
-        """Go on after a stop, or with more trials; what finished is not repeated.
+        self, trials: int | None = None, *, parallel: int | None = None, failures: int | None = None,
+        max_time: str | float | None = None, max_cost: float | None = None, wait: bool = True,
+    ) -> Self:  # fmt: skip
+        """Go on after a stop, or with more trials or a higher budget; what finished is not repeated.
 
         Args:
             trials: New number of trials in all; a finished sweep needs one above the trials there are.
             parallel: New number of trials at a time.
             failures: New number of failed trials that end it.
+            max_time: New time that the trials may take in all, those there are included: ``"4h"`` or seconds.
+            max_cost: What they may cost in all, at the price they have.
             wait: Whether to return at the end.
 
         Raises:
@@ -253,7 +256,8 @@ class Sweep(Launched):
         """
         reported = self.finished
         given = {"maxTrialCount": trials, "parallelTrialCount": parallel, "maxFailedTrialCount": failures}
-        self.cluster.resume("Experiment", self.name, {key: value for key, value in given.items() if value is not None})
+        counts = {key: value for key, value in given.items() if value is not None}
+        self.cluster.resume("Experiment", self.name, {**counts, **annotations(max_time, max_cost, None)})
         self.session.keep_open("Experiment", self.name)
         return self.wait(reported=reported) if wait else self
 

@@ -142,23 +142,27 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, det
 @click.option("--max-trials", "trials", type=int, help="Trials in all, more than there are (spec.maxTrialCount).")
 @click.option("--parallel-trials", "parallel", type=int, help="Trials at a time (spec.parallelTrialCount).")
 @click.option("--max-failed-trials", "failures", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
+@click.option("--max-time", metavar="DURATION", help="How long the trials may take in all, those there are included.")
+@click.option("--max-cost", type=float, help="What they may cost in all.")
 @cluster_options
 @process_options()
 @json_option
-def resume(name: str, spec: "ClusterSpec", as_json: bool, **counts: int | None) -> None:
-    """Resume an Experiment that was stopped or killed, or with more trials than it had.
+def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
+    """Resume an Experiment that was stopped or killed, or with more trials or a higher budget than it had.
 
-    A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in Katib.
+    A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in Katib; one that has
+    used its budget needs a higher one.
 
     \b
     Examples:
       podium experiment resume random
       podium experiment resume random --max-trials 12
+      podium experiment resume tpe --max-time 4h
     """
     known = podium.open_sweep(name, cluster=spec)
     with closing(known):
         reported = known.finished
-        known.resume(**counts, wait=False)
+        known.resume(**more, wait=False)
         follow_to_end(known, as_json, reported)
 
 

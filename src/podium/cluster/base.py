@@ -162,13 +162,14 @@ class Cluster(ABC):
         raise InvalidInput(f"trials by hand are for sweeps whose loop podium runs itself, not for {self.url}", hint)
 
     @abstractmethod
-    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+    def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         """Let a stopped object go on.
 
         Args:
             kind: A kind of job, or Experiment.
-            changes: For an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount; with a higher
-                maxTrialCount a finished one may go on too, as Katib allows it.
+            changes: For an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount, or the annotations
+                of its budget; with a higher maxTrialCount a finished one may go on too, as Katib allows it, and with a
+                higher budget one that has used it.
 
         Raises:
             NotFound: There is none.

@@ -151,7 +151,7 @@ class NamespaceSweeps(KubernetesCluster):
         own = self._own("Experiment")
         return own.add_trial(experiment, values) if own else super().add_trial(experiment, values)
 
-    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+    def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         own = self._own(kind)
         own.resume(kind, name, changes) if own else super().resume(kind, name, changes)
 
@@ -252,7 +252,7 @@ class Loops(LocalSweeps):
         if self._scratch:
             shutil.rmtree(self._scratch, ignore_errors=True)
 
-    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+    def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         if kind == "Experiment" and not self.store.is_supervised(kind, name):
             self._leads[name] = self.lead(self.experiment(name), self._patience)
             self.copy.read()  # what another process wrote since this one looked

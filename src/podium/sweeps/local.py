@@ -20,7 +20,7 @@ class LocalSweeps(LocalCluster):
 
     creates = (*LocalCluster.creates, "Experiment")
 
-    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+    def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         """Resume an Experiment in this process; a job cannot be resumed."""
         if kind != "Experiment":
             return super().resume(kind, name, changes)

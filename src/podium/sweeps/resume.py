@@ -7,25 +7,30 @@ from typing import TYPE_CHECKING
 from podium.cluster.local.store import LOST, is_resumable
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import Conditions
+from podium.manifests.experiment.budget import Budget
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
-from podium.manifests.experiment.status import restarted
+from podium.manifests.experiment.status import BUDGET_REACHED, restarted
+from podium.manifests.labels import MAX_COST, MAX_TIME
 
 if TYPE_CHECKING:
     from podium.sweeps.local import LocalSweeps
 
 
-def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
-    """Return an Experiment with other counts, by the rules of Katib's webhook.
+def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment:
+    """Return an Experiment with other counts, by the rules of Katib's webhook, or with another budget.
 
     Args:
-        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount.
+        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount; annotations of the budget.
 
     Raises:
         InvalidInput: It has ended and may not be restarted, or the counts make no sense.
     """
-    edited = experiment.with_counts(changes)
-    if edited.limits == experiment.limits:
+    notes = {name: str(value) for name, value in changes.items() if name in (MAX_TIME, MAX_COST)}
+    edited = experiment.with_counts({name: int(value) for name, value in changes.items() if name not in notes})
+    edited = edited.with_metadata({**edited.metadata, "annotations": {**edited.annotations, **notes}})
+    other_budget = Budget.of(edited) != Budget.of(experiment)
+    if edited.limits == experiment.limits and not other_budget:
         return experiment
     most, count = edited.limits.max_trials, experiment.trial_count
     if is_resumable(experiment):  # as of one that runs, its counts may be any that its trials leave room for
@@ -36,7 +41,13 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
                 f"give {count} or more",
             )
         return check(edited)
-    if experiment.state.finished and not restartable(experiment):
+    spent = experiment.state.reason == BUDGET_REACHED
+    if spent and not other_budget:
+        raise InvalidInput(
+            f"Experiment {experiment.name} has used its budget, {Budget.of(experiment)}",
+            "give it more, with --max-time or --max-cost",
+        )
+    if experiment.state.finished and not spent and not restartable(experiment):
         raise InvalidInput(
             "a finished Experiment is resumed only if it reached maxTrialCount and has resumePolicy LongRunning or "
             f"FromVolume, but this one has resumePolicy {experiment.resume_policy} and ended with "
@@ -51,11 +62,11 @@ def edit(experiment: Experiment, changes: Mapping[str, int]) -> Experiment:
     return check(edited)
 
 
-def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int] | None = None) -> Experiment:
+def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int | str] | None = None) -> Experiment:
     """Resume a stored Experiment in this process: one whose engine was stopped, or a finished one with more trials.
 
     Args:
-        changes: New maxTrialCount, parallelTrialCount, maxFailedTrialCount.
+        changes: As ``edit`` takes them.
 
     Raises:
         NotFound: There is none.
@@ -78,7 +89,8 @@ def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int] | None 
             edited = restarted(edited)
         supervisor = cluster.supervisor(edited)
         cluster.store.claim("Experiment", name)
-        written = {"status": dict(edited.status), "spec": dict(edited.spec)}
+        parts = {"status": edited.status, "spec": edited.spec, "metadata": edited.metadata}
+        written = {name: dict(part) for name, part in parts.items()}
         resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(written))
     cluster.supervise("Experiment", name, supervisor)
     return replace(edited, manifest=resumed)

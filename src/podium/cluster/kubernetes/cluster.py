@@ -197,7 +197,7 @@ class KubernetesCluster(Cluster):
         if not self.queues.set_active(self.workload(kind, name), False):
             self.api.patch(kind, name, _SUSPEND[kind](True))
 
-    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+    def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         """As the interface says; Katib's webhook judges the changes to an Experiment.
 
         Raises:
@@ -210,6 +210,9 @@ class KubernetesCluster(Cluster):
         self.experiment(name)
         if not changes:
             raise InvalidInput(f"Katib goes on with Experiment {name} by itself", "give it a higher --max-trials")
+        if notes := [change for change in changes if "/" in change]:
+            problem = f"Experiment {name} is run by its cluster, which may be Katib: it knows no {', '.join(notes)}"
+            raise InvalidInput(problem, "give it a higher --max-trials")
         self.api.patch(kind, name, {"spec": dict(changes)})
 
     def _resume_job(self, job: Workload) -> None:

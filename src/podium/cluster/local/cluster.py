@@ -145,7 +145,7 @@ class LocalCluster(Cluster):
             raise InvalidInput(f"{kind} {name} does not run: it has {state.phase.lower()}", "there is nothing to stop")
         self.store.ask_to_stop(kind, name)
 
-    def resume(self, kind: str, name: str, changes: Mapping[str, int] | None = None) -> None:
+    def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
         """Refuse: the processes of a job that was stopped are gone, and with them what they knew."""
         self.get(kind, name)
         raise InvalidInput(f"{kind} {name} cannot be resumed on this machine", "run its YAML again")
