@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-kserve test-libraries test-slow minio lint check pins golden docs clean
+.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-slow minio lint check pins golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -42,6 +42,9 @@ test-kserve: $(STAMP) ## the protocol of `podium serve` with kserve's own client
 	@test -d $(KSERVE) || $(BIN)/uv venv -q -p $(BIN)/python $(KSERVE)
 	@$(BIN)/uv pip install -q -p $(KSERVE)/bin/python -r benchmarks/rivals/kserve.txt
 	@$(BIN)/pytest -rs tests/serving/test_kserve_client.py
+
+test-hub: $(STAMP) ## podium models export --to hub, with the server of Kubeflow's Model Registry at PODIUM_TEST_HUB
+	@$(BIN)/pytest -rs -m "" tests/models/test_hub.py
 
 LIBRARIES := build/libraries
 

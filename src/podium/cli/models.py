@@ -13,7 +13,7 @@ from podium.cli.model_deploy import deploy
 from podium.cli.model_drift import drift
 from podium.cli.model_metrics import metrics
 from podium.cli.model_upkeep import COMMANDS
-from podium.cli.options import Commands, open_registry, registry_options
+from podium.cli.options import Commands, open_registry, read_token, registry_options
 from podium.errors import InvalidInput
 from podium.heartbeat import doing
 from podium.settings import STORAGE
@@ -171,18 +171,24 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
 @click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="DIRECTORY, as an option.")
-@click.option("--to", "form", type=click.Choice(["mlflow", "triton", "oci"]), help="The form; its files if missing.")
+@click.option(
+    "--to", "form", type=click.Choice(["mlflow", "triton", "oci", "hub"]), help="The form; its files if missing."
+)
 @click.option("--tracking", default="", metavar="URL", help="MLflow in whose model registry it is registered, too.")
+@click.option("--hub", default="", metavar="URL", help="Kubeflow's Model Registry, for --to hub.")
+@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+              help="File with the hub's bearer token; in a pod the pod's own if missing.")  # fmt: skip
 @registry_options
 def export(
-    name: str, ref: str, directory: Path | None, target: Path | None, form: str | None, tracking: str,
-    storage: str | None, as_json: bool,
+    name: str, ref: str, directory: Path | None, target: Path | None, form: str | None, tracking: str, hub: str,
+    token_file: Path | None, storage: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Download a version into a new directory; every file is verified before the directory appears.
 
     VERSION is a version or an alias; the champion if missing. With --to the directory is what another program takes: a
     model of MLflow, a model repository of Triton Inference Server, or an OCI image layout with the files below
-    /models.
+    /models. --to hub writes no directory: it registers the version in Kubeflow's Model Registry (Hub) by the URI that
+    its files have in the storage, and brings up to date what is there.
 
     \b
     Examples:
@@ -190,11 +196,22 @@ def export(
       podium models export mnist --to triton -o repository
       podium models export mnist --to mlflow -o mlflow-model --tracking http://127.0.0.1:5000
       podium models export mnist champion --to oci -o image
+      podium models export mnist --to hub --hub http://127.0.0.1:8080
     """
     from podium.models.export import export as write_export
     from podium.models.export_mlflow import register
     from podium.models.mlflow import check_tracking
 
+    if (form == "hub") != bool(hub) or (token_file and not hub):
+        raise InvalidInput("--to hub and --hub URL go together",
+                           f"podium models export {name} {ref} --to hub --hub http://127.0.0.1:8080")  # fmt: skip
+    if hub:
+        if directory or target or tracking:
+            raise InvalidInput(
+                "--to hub writes no directory and nothing to MLflow", "leave DIRECTORY and --tracking out"
+            )
+        _export_to_hub(name, ref, hub, read_token(token_file) if token_file else None, storage, as_json)
+        return
     if (directory is None) == (target is None):
         raise InvalidInput("export needs one directory to write to", f"podium models export {name} {ref} -o DIRECTORY")
     if tracking and form != "mlflow":
@@ -217,6 +234,19 @@ def export(
         alias = ", alias champion" if champion else "; not champion here, so the alias champion has not moved"
         echo(f"MLflow: {name} version {value['mlflow_version']}{alias}", err=True)
     output(as_json, value, lambda: str(place))
+
+
+def _export_to_hub(name: str, ref: str, hub: str, token: str | None, storage: str | None, as_json: bool) -> None:
+    from podium.models.export_hub import check_address, register
+
+    check_address(hub)
+    model = open_registry(storage)[name]
+    version, held = model.version(ref), model.aliases().get("champion")
+    champion = held.points_at if held else None
+    with doing(f"registering {version.title} at {hub}"):
+        number = register(version, hub, champion=champion, token=token)
+    echo(f"hub: {version.title} is version {number} at {hub}, champion {champion or 'none'}", err=True)
+    output(as_json, {"hub": hub, "hub_version": number, **version.document()}, lambda: number)
 
 
 @models.command()

@@ -117,6 +117,15 @@ class ReportFacts:
 class Origin:
     """Where the files of a version came from."""
 
+    kind: str | None = None
+    """trial, training or upload."""
+
+    name: str | None = None
+    """Of the trial or the training."""
+
+    experiment: str | None = None
+    """The Experiment of the trial."""
+
     uri: str | None = None
 
 
