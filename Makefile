@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-slow minio lint check pins golden docs clean
+.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-slow minio lint check pins sbom golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -94,6 +94,21 @@ pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
 	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-serve.txt
 	@$(COMPILE) --group sbom -o scripts/sbom/requirements-sbom.txt
 	@$(COMPILE) -c requirements-dev.txt --group docs -o requirements-docs.txt
+
+CYCLONEDX := build/cyclonedx
+
+# In an environment of its own, so that it does not list itself.
+$(CYCLONEDX)/.installed: $(STAMP) scripts/sbom/requirements-sbom.txt
+	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(CYCLONEDX)
+	@$(BIN)/uv pip install -q --python $(CYCLONEDX)/bin/python --no-deps --require-hashes -r scripts/sbom/requirements-sbom.txt
+	@touch $@
+
+sbom: $(CYCLONEDX)/.installed ## write what runs beside podium, as CycloneDX with licenses, and check these: build/sbom/podium-ml.cdx.json
+	@mkdir -p build/sbom
+	@$(CYCLONEDX)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o $(CYCLONEDX)/environment.json $(BIN)/python
+	@$(BIN)/python scripts/sbom/runtime $(CYCLONEDX)/environment.json build/sbom/podium-ml.cdx.json \
+	  requirements.txt requirements-steps.txt requirements-serve.txt
+	@echo build/sbom/podium-ml.cdx.json
 
 # Any builder with the options of `docker build`: podman build, buildah bud.
 BUILD ?= docker build

@@ -1,4 +1,4 @@
-"""How well-known libraries print metrics, and the metricsFormats that read their lines where Katib's own does not."""
+"""How well-known libraries print metrics, the metricsFormats that read what Katib's own does not; names of packages."""
 
 import re
 from collections.abc import Sequence
@@ -6,6 +6,13 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from podium.errors import InvalidInput, suggestion
+
+PACKAGES = {
+    "podium": "pkg:pypi/podium-ml",
+    "python": "pkg:generic/python",
+    **{name: f"pkg:pypi/{name}" for name in ("torch", "torchvision", "onnxruntime", "onnx", "numpy", "scikit-learn")},
+}
+"""Package URLs by the names under which a training records versions, the most telling first."""
 
 _NUMBER = r"([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 

@@ -8,10 +8,8 @@ import re
 import uuid
 from typing import Any
 
+from podium.libraries import PACKAGES
 from podium.models.version import Version
-
-PACKAGES = ("torch", "torchvision", "numpy", "onnx", "onnxruntime", "scikit-learn")
-"""Names by which a training records a package of PyPI."""
 
 _MODEL, _DATA, _IMAGE = "model", "data:training", "image:training"
 
@@ -77,15 +75,10 @@ def _data(version: Version) -> list[dict[str, Any]]:
 
 def _packages(version: Version) -> list[dict[str, Any]]:
     recorded = version.facts.environment
-    known = {name: f"pkg:pypi/{name}@{recorded[name]}" for name in PACKAGES if name in recorded}
-    if "podium" in recorded:
-        known["podium"] = f"pkg:pypi/podium-ml@{recorded['podium']}"
-    if "python" in recorded:
-        known["python"] = f"pkg:generic/python@{recorded['python']}"
     return [
         {"type": "library", "bom-ref": f"package:{name}", "name": name, "version": str(recorded[name]),
-         "purl": purl.replace("+", "%2B")}
-        for name, purl in known.items()
+         "purl": f"{purl}@{recorded[name]}".replace("+", "%2B")}
+        for name, purl in PACKAGES.items() if name in recorded
     ]  # fmt: skip
 
 

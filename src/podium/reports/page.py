@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from podium import __version__
+from podium.libraries import PACKAGES
 from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
 from podium.text import brief, counted, duration, figure
@@ -89,8 +90,6 @@ MOST_ROWS = 500
 
 SHOWN_MEDIA = ("image/png", "image/jpeg")
 """Pictures that cannot hold scripts."""
-
-PACKAGES = ("podium", "python", "torch", "onnxruntime", "numpy")
 
 SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
 """Where complete() puts them into the report that the last step wrote."""
