@@ -1,0 +1,79 @@
+"""What `podium tune` costs beside the trials themselves: a script that sleeps, against a loop of Optuna's.
+
+    python benchmarks/tune.py --rounds 5
+
+Both run the same script in a process of its own for each trial, two at a time, with TPE. podium's takes in the command
+from the shell, the leaderboard, the study that can be resumed and the HTML report; Optuna's prints the best value. The
+rounds alternate; prints medians of seconds and of CPU seconds, children included.
+"""
+
+import argparse
+import os
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from machine import describe
+
+SCRIPT = """
+import sys, time
+time.sleep({seconds})
+print(f"loss={{(float(sys.argv[1][4:]) - 1) ** 2}}")
+"""
+
+OPTUNA = """
+import subprocess, sys, optuna
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+def objective(trial):
+    command = [sys.executable, "trial.py", f"--x={trial.suggest_float('x', -5, 5)}"]
+    return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("=")[2])
+study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=1))
+study.optimize(objective, n_trials=int(sys.argv[1]), n_jobs=2)
+print(study.best_value)
+"""
+
+
+def run(command: list[str], **environ: str) -> tuple[float, float]:
+    """Run a command, and return its seconds and its CPU seconds."""
+    before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True, env=os.environ | environ)
+    took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
+    return took, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5, help="default: 5")
+    parser.add_argument("--seconds", type=float, default=0.02, help="that a trial sleeps; default: 0.02")
+    args = parser.parse_args()
+    print(describe())
+    podium = str(Path(sys.executable).with_name("podium"))
+    with tempfile.TemporaryDirectory() as scratch:
+        os.chdir(scratch)
+        Path("trial.py").write_text(SCRIPT.format(seconds=args.seconds))
+        Path("loop.py").write_text(OPTUNA)
+        for trials in ("16", "100"):
+            tune = [podium, "tune", "trial.py", "--x", "-5.0..5.0", "--objective", "min:loss", "--seed", "1"]
+            loops = {
+                "podium tune": [*tune, "--trials", trials, "--algorithm", "tpe"],
+                "Optuna": [sys.executable, "loop.py", trials],
+            }
+            took: dict[str, list[tuple[float, float]]] = {name: [] for name in loops}
+            for number in range(args.rounds + 1):
+                for name, command in loops.items():
+                    one = run(command, PODIUM_HOME=f"home-{number}")
+                    if number:  # the first round writes bytecode
+                        took[name].append(one)
+            medians = {name: list(map(statistics.median, zip(*each, strict=True))) for name, each in took.items()}
+            print(f"{trials} trials of {args.seconds:g} s")
+            for name, (seconds, cpu) in medians.items():
+                print(f"  {name}: {seconds:.2f} s, {seconds / medians['Optuna'][0]:.1f} times; CPU {cpu:.2f} s")
+
+
+if __name__ == "__main__":
+    main()
