@@ -51,8 +51,9 @@ class Plots:
         """
         table = self._with_results(plots.ENOUGH)
         if not (shares := plots.importance(table)):
-            name = table["parameters"][0]["name"] if table["parameters"] else "none"
-            raise InvalidInput(f"importance compares parameters, but the sweep has one: {name}", "plot.history()")
+            names = ", ".join(parameter["name"] for parameter in table["parameters"])
+            what = f"importance compares parameters that count in all trials; there are not two among {names}"
+            raise InvalidInput(what, "plot.history()")
         return _drawn(plots.bars(shares))
 
     def _with_results(self, least: int) -> Mapping[str, Any]:

@@ -112,7 +112,7 @@ class Sweep(Launched):
         return [self._of_trial(trial) for trial in pareto_front(self.cluster.trials(self.name))]
 
     def _of_trial(self, trial: Trial) -> Best:
-        values = {name: number(value) for name, value in trial.assignments.items()}
+        values = {name: number(value) for name, value in trial.parameters.items()}
         metrics = {name: number(value) for name, value in measured(trial, self.experiment).items() if value}
         assert trial.value is not None
         return Best(name=trial.name, parameters=values, metrics=metrics, value=trial.value, model=model_of(trial))

@@ -67,7 +67,7 @@ def failure(
     whole = f"{logs.replace('TRIAL', bad.name)} prints all it said"
     if best:
         good = len(ended) - len(failed(ended))
-        values = ", ".join(f"{name}={value}" for name, value in best.assignments.items())
+        values = ", ".join(f"{name}={value}" for name, value in best.parameters.items())
         said.append(f"{good} of {len(ended)} trials have a result, the best is {best.name}: {best.value} with {values}")
         whole = f"{whole}; {trials} shows them all"
     return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
@@ -128,7 +128,7 @@ def row_of(trial: Trial, experiment: Experiment, on: Mapping[str, int], number: 
         on: Number of the Pareto front by trial.
         number: Its place in the order of starts.
     """
-    return TrialRow(name=trial.name, state=trial.phase, parameters=trial.assignments, seconds=trial.seconds,
+    return TrialRow(name=trial.name, state=trial.phase, parameters=trial.parameters, seconds=trial.seconds,
                     metrics=measured(trial, experiment), front=on.get(trial.name), infeasible=bool(trial.infeasible),
                     number=number)  # fmt: skip
 
@@ -186,7 +186,7 @@ class TrialProgress:
 
 
 def _line(trial: Trial, phase: str, experiment: Experiment) -> str:
-    words = " ".join(f"{name}={short(value)}" for name, value in trial.assignments.items())
+    words = " ".join(f"{name}={short(value)}" for name, value in trial.parameters.items())
     if phase == "Running":
         return f"{trial.name} Running {words}"
     if phase == "Waiting":

@@ -20,13 +20,14 @@ from podium.manifests.experiment.auto import annotations as algorithm_annotation
 from podium.manifests.experiment.auto import katib_name
 from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
+from podium.manifests.experiment.conditional import annotations as condition_annotations
 from podium.manifests.experiment.criteria import Criteria, Goal, recorded
 from podium.manifests.experiment.criteria import annotations as criteria_annotations
 from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.fields import present
-from podium.manifests.labels import ISTIO_INJECT
+from podium.manifests.labels import CONDITIONS, ISTIO_INJECT
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT
@@ -70,7 +71,7 @@ class TuneSettings:
     """Whether a function goes to its trials as cloudpickle writes it."""
 
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of the Experiment: its budget, further objectives, constraints, whether it gives the same trials each time."""
+    """Of the Experiment: its budget, further objectives, constraints, conditions, whether it is the same each time."""
 
     def __post_init__(self) -> None:
         require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
@@ -187,6 +188,7 @@ def tune(
     *,
     objective: str | Sequence[str] = "accuracy",
     constraints: Sequence[str] = (),
+    conditions: Sequence[str] = (),
     metrics: Sequence[str] = (),
     prints: str | None = None,
     trials: int = 20,
@@ -220,6 +222,8 @@ def tune(
         objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides. Or several,
             of which the first decides about the best trial: ``["accuracy", "min:latency_ms"]``.
         constraints: Bounds that the best trial keeps, ``["latency_ms<=20"]``.
+        conditions: Where a part of the space counts, ``["momentum if optimizer=sgd"]``; elsewhere it is not searched,
+            and a trial is given its first value.
         metrics: Other metrics to record.
         prints: The library whose lines hold the metrics, as it prints them: ``huggingface``, ``lightning``, ``keras``,
             ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``; ``colon`` for lines such as ``Accuracy: 0.93``.
@@ -264,7 +268,8 @@ def tune(
                          trials=trials, parallel=parallel, image=image, algorithm=algorithm, settings=settings,
                          stop=stop, seed=seed, pickle=pickle, pods=Pods(queue=queue, queue_priority=queue_priority),
                          annotations={**annotations(max_time, max_cost, price), **counted(deterministic),
-                                      **criteria_annotations(further, constraints)})  # fmt: skip
+                                      **criteria_annotations(further, constraints),
+                                      **condition_annotations(conditions)})  # fmt: skip
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
     return _waited(begun) if wait else begun
 
@@ -341,6 +346,8 @@ def plan(
         say(f"warning: {library.name} measures {metric} on training data; {library.metric} is one of validation data")
     goals = Criteria.of(experiment.objective, experiment.annotations)
     say(f"{goals}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
+    if conditions := experiment.annotations.get(CONDITIONS):
+        say(f"searched only where they count: {conditions}")
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
     words = tuple(word.replace(OUTPUT, "output") for word in (*program.words, *flags))

@@ -492,7 +492,7 @@ def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
         trials = next_command(f"experiment trials {sweep.name}", sweep.cluster)
         logs = next_command("job logs TRIAL", sweep.cluster)
         raise NotFound(error.message, f"{trials} names them; {logs} | podium doctor - says why") from None
-    lines = [f"best trial: {best.name}", *(f"  {name} = {value}" for name, value in best.assignments.items())]
+    lines = [f"best trial: {best.name}", *(f"  {name} = {value}" for name, value in best.parameters.items())]
     for metric, values in best.metrics.items():
         lines.append(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
     found = {"experiment": sweep.name, **best.summary()}

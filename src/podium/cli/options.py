@@ -173,7 +173,7 @@ def queue_options(command: F) -> F:
 
 
 def loop_options(command: F) -> F:
-    """Add --max-time, --max-cost and --price, --deterministic, and --constraint."""
+    """Add --max-time, --max-cost and --price, --deterministic, --condition and --constraint."""
     for option in (
         click.option(
             "--constraint",
@@ -181,6 +181,13 @@ def loop_options(command: F) -> F:
             multiple=True,
             metavar="METRIC<=N",
             help="A bound that the best trial keeps: <=, <, >= or >; may be repeated.",
+        ),
+        click.option(
+            "--condition",
+            "conditions",
+            multiple=True,
+            metavar="TEXT",
+            help="Where a parameter counts: 'momentum if optimizer=sgd'; may be repeated.",
         ),
         click.option(
             "--deterministic",

@@ -139,6 +139,7 @@ def _settings(
 ) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.experiment.budget import annotations
+    from podium.manifests.experiment.conditional import annotations as condition_annotations
     from podium.manifests.experiment.criteria import annotations as criteria_annotations
     from podium.manifests.experiment.deterministic import counted
     from podium.manifests.placement import Pods
@@ -148,6 +149,7 @@ def _settings(
     given = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
     first, *further = objectives
     given |= counted(options.pop("deterministic")) | criteria_annotations(further, options.pop("constraints"))
+    given |= condition_annotations(options.pop("conditions"))
     library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
     goal = Goal.read(first, any_name=library is not None)
     return TuneSettings(goal=goal, prints=library, image=image, pods=pods, annotations=given, **options)
@@ -157,7 +159,7 @@ def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:
     if as_json:
         return
     with suppress(NotFound):  # no trial has a result
-        flags = [f"--{name}={value}" for name, value in sweep.best_trial.assignments.items()]
+        flags = [f"--{name}={value}" for name, value in sweep.best_trial.parameters.items()]
         echo(f"train with them: {shlex.join([*planned.words, *flags])}")
 
 

@@ -132,6 +132,9 @@ OBJECTIVES = "podium.dev/objectives"
 CONSTRAINTS = "podium.dev/constraints"
 """Annotation of an Experiment and its trials: bounds of metrics, ``latency_ms<=20``, separated by commas."""
 
+CONDITIONS = "podium.dev/conditions"
+"""Annotation of an Experiment and its trials: where a parameter counts, ``momentum if optimizer=sgd; …``."""
+
 DETERMINISTIC = "podium.dev/deterministic"
 """Annotation of an Experiment: its trials follow from the seed alone, each from results as many trials back."""
 

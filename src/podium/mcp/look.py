@@ -160,7 +160,7 @@ def _row(run: Run) -> Answer:
 
 
 def _trial(trial: Trial, metrics: Mapping[str, str]) -> Answer:
-    return {"trial": trial.name, "state": trial.phase.lower(), "parameters": trial.assignments, "metrics": metrics,
+    return {"trial": trial.name, "state": trial.phase.lower(), "parameters": trial.parameters, "metrics": metrics,
             "seconds": trial.seconds, "message": trial.message}  # fmt: skip
 
 

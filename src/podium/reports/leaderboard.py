@@ -89,7 +89,7 @@ class Leaderboard:
     def cells(self, row: TrialRow, *, longest: int = 20) -> list[str]:
         """Return a trial's cells, one for each head; values that are not numbers are cut to so many characters."""
         started = [str(row.number or "")] * any(row.number for row in self.rows)
-        values = [row.parameters.get(name, "") for name in self.parameters]
+        values = [row.parameters.get(name, "-") for name in self.parameters]
         values += ["" if row.metrics.get(name) is None else str(row.metrics[name]) for name in self.metrics]
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
         front = [str(row.front or "")] * self.several

@@ -233,7 +233,9 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
     rows, left_out = rows[:MOST_TEXTS], len(rows[MOST_TEXTS:])
     said = [*([shown.said] if shown else []), *([f"the best {MOST_TEXTS:,} trials are shown"] if left_out else [])]
     parameters = sweep["parameters"]
-    axes = [_axis(parameter, [row["parameters"][parameter["name"]] for row in rows]) for parameter in parameters]
+    axes = [
+        _axis_of_some(parameter, [row["parameters"].get(parameter["name"]) for row in rows]) for parameter in parameters
+    ]
     values = [row["value"] for row in rows]
     metric = sweep["objective"]["metric"]
     color = {"color": values, "colorscale": [[0, GRAY], [0.6, BLUE], [1, GOLD]], "showscale": False,
@@ -252,6 +254,20 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
     }
     return figure_of([trace], height=360, margin={"l": 70, "r": 60, "t": 60, "b": 50}, annotations=[note],
                      meta={"note": note["text"]})  # fmt: skip
+
+
+def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) -> dict[str, Any]:
+    """Return one axis, with a place below all others for trials in which the parameter does not count."""
+    axis = _axis(parameter, [value for value in values if value is not None])
+    drawn, counts = iter(axis["values"]), [value is not None for value in values]
+    if all(counts):
+        return axis
+    low, high = axis.get("range") or (min(axis["values"], default=0.0), max(axis["values"], default=1.0))
+    ticks = axis.get("tickvals") or [low + (high - low) * part / 4 for part in range(5)]
+    below = low - ((high - low) / 8 or 1.0)
+    return {"label": axis["label"], "values": [next(drawn) if known else below for known in counts],
+            "range": [below, max(high, *ticks)], "tickvals": [below, *ticks],
+            "ticktext": ["-", *axis.get("ticktext", (f"{tick:.3g}" for tick in ticks))]}  # fmt: skip
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
@@ -274,19 +290,22 @@ def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]
 
 
 def importance(sweep: Mapping[str, Any]) -> dict[str, Share]:
-    """Return the importance of each parameter by PED-ANOVA, the largest first; empty with too few trials.
+    """Return the importance of each parameter that counts in all trials, by PED-ANOVA, the largest first.
+
+    It is empty with too few trials, or fewer than two such parameters.
 
     Its interval goes from the 5th to the 95th percentile of what resamples of the trials say (bootstrap), and holds the
     value itself: a resample repeats trials, which makes PED-ANOVA surer than it should be. Of more trials than
     MOST_RESAMPLED, which would take long, that many are drawn, so that the interval is rather too wide.
     """
     rows = [row for row in sweep["trials"] if row["value"] is not None]
-    if len(rows) < ENOUGH or len(sweep["parameters"]) < 2:
+    parameters = [known for known in sweep["parameters"] if all(known["name"] in row["parameters"] for row in rows)]
+    if len(rows) < ENOUGH or len(parameters) < 2:
         return {}
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.WARNING)
-    spaces = {parameter["name"]: _distribution(parameter) for parameter in sweep["parameters"]}
+    spaces = {parameter["name"]: _distribution(parameter) for parameter in parameters}
     trials = []
     for row in rows:
         values = {name: _value(spaces[name], row["parameters"][name]) for name in spaces}

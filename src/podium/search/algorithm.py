@@ -151,6 +151,9 @@ class Algorithm:
     takes_several: bool = False
     """Whether it searches for several objectives, and learns what breaks a constraint or uses no results at all."""
 
+    takes_conditions: bool = False
+    """Whether it leaves out of a point what does not count there, so that it learns nothing from such values."""
+
     explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: parameter
     """What a parameter's values may be, where they are more than the space's."""
 

@@ -43,10 +43,12 @@ def choose(
         several: Whether there is more than one objective.
     """
     countable = all(parameter.step or not parameter.numeric for parameter in space)
-    if trials and countable and (points := count_points(space)) <= trials:
+    if trials and countable and (points := count_points(space, beyond=trials)) <= trials:
         return Choice(GRID.name, f"the space has {points} points, all of which fit into {trials} trials")
     if trials and trials <= parallel:
         return Choice(SOBOL.name, f"all {trials} trials run at once and cannot learn from each other")
+    if any(parameter.when for parameter in space):
+        return Choice(MULTIVARIATE_TPE.name, "it models together the parameters that count together, by the conditions")
     tpe, numbers = (TPE.name, MODELED_SEVERAL) if several else (MULTIVARIATE_TPE.name, MODELED)
     if trials not in numbers:
         few = trials and trials < numbers.start

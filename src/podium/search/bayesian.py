@@ -26,7 +26,8 @@ def _tpe(
         share = settings["gamma"]
         given["gamma"] = lambda count: min(math.ceil(share * math.sqrt(unseen + count)), BEST)
     given = {name: value for name, value in given.items() if value is not None}
-    return TPESampler(seed=seed, multivariate=multivariate, **given)
+    group = multivariate and settings.get("group", False)
+    return TPESampler(seed=seed, multivariate=multivariate, group=group, **given)
 
 
 def _gaussian_process(settings: Mapping[str, Any], warm: Any, seed: int, unseen: int) -> "BaseSampler":
@@ -47,6 +48,7 @@ TPE = Algorithm(
     distributions=("logUniform", "normal", "logNormal"),
     warm_trials=1,
     takes_several=True,
+    takes_conditions=True,
     sampler=_tpe,
     history=1000,
 )
@@ -56,6 +58,7 @@ MULTIVARIATE_TPE = Algorithm(
     distributions=("logUniform",),
     warm_trials=1,
     takes_several=True,
+    takes_conditions=True,
     sampler=partial(_tpe, multivariate=True),
     history=4000,
 )

@@ -1,10 +1,11 @@
 """How a search parameter becomes a column of an Optuna study, and numbers between 0 and 1 become its values."""
 
 import math
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
-from podium.search.space import LOG, Parameter
+from podium.search.space import LOG, Parameter, parents_first
 
 if TYPE_CHECKING:
     import optuna
@@ -69,6 +70,43 @@ def encode(parameter: Parameter, text: str) -> Any:
         if number >= parameter.points or not near:
             raise ValueError(text)
     return round(value) if parameter.kind == "int" else value
+
+
+def encoded(space: Sequence[Parameter], point: Mapping[str, str]) -> dict[str, Any]:
+    """Return the columns of a point: none for a parameter that does not count there.
+
+    Raises:
+        ValueError: A value lies outside of the space, or between its steps.
+    """
+    return {column(each): encode(each, point[each.name]) for each in space if each.counts(point)}
+
+
+def decoded(space: Sequence[Parameter], columns: Mapping[str, Any]) -> dict[str, str]:
+    """Return the point of such columns."""
+    return {each.name: decode(each, columns[column(each)]) if column(each) in columns else each.idle for each in space}
+
+
+def distributions(
+    space: Sequence[Parameter], columns: Mapping[str, Any]
+) -> "dict[str, optuna.distributions.BaseDistribution]":
+    """Return what Optuna searches, of the columns that a trial has."""
+    return {column(each): distribution(each) for each in space if column(each) in columns}
+
+
+def suggest(study: "optuna.Study", space: Sequence[Parameter]) -> "optuna.Trial":
+    """Ask for a trial with a value for each parameter that counts, in Optuna's way of defining a space by running."""
+    from optuna.distributions import CategoricalDistribution, IntDistribution
+
+    trial, point = study.ask(), dict[str, str]()
+    for each in (parameter for parameter in parents_first(space) if parameter.counts(point)):
+        known: Any = distribution(each)
+        if isinstance(known, CategoricalDistribution):
+            value: Any = trial.suggest_categorical(column(each), known.choices)
+        else:
+            draw: Any = trial.suggest_int if isinstance(known, IntDistribution) else trial.suggest_float
+            value = draw(column(each), known.low, known.high, step=known.step, log=known.log)
+        point[each.name] = decode(each, value)
+    return trial
 
 
 def from_quantile(parameter: Parameter, quantile: float) -> float:

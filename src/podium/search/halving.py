@@ -7,7 +7,7 @@ from typing import Any
 
 from podium.search.algorithm import SEED, Algorithm, PastTrial, Plan, Point, Setting
 from podium.search.distributions import at
-from podium.search.space import Parameter
+from podium.search.space import Parameter, settled
 
 
 class Hyperband(Plan):
@@ -123,7 +123,7 @@ def _explored(parameter: Parameter, settings: Mapping[str, Any]) -> Parameter:
 
 
 def _sample(space: Sequence[Parameter], draw: random.Random) -> Point:
-    return {parameter.name: at(parameter, draw.random()) for parameter in space}
+    return settled(space, {parameter.name: at(parameter, draw.random()) for parameter in space})
 
 
 def _hyperband_rungs(most: float, eta: int) -> list[tuple[int, int, bool]]:
@@ -167,6 +167,7 @@ HYPERBAND = Algorithm(
     at_once=_first_rung,
     plan=Hyperband,
     explored=_explored,
+    takes_conditions=True,
 )
 ASHA = Algorithm(
     name="asha",
@@ -176,4 +177,5 @@ ASHA = Algorithm(
     in_katib=False,
     plan=Asha,
     explored=_explored,
+    takes_conditions=True,
 )

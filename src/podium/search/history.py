@@ -4,13 +4,14 @@ The record on disk stays whole; only what is modeled is bounded.
 """
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from podium.search.distributions import distributions, suggest
 from podium.search.pareto import Value, fronts, tell
+from podium.search.space import Parameter
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
     from optuna.study import Study
     from optuna.trial import FrozenTrial
@@ -36,12 +37,12 @@ class History:
         self,
         record: "Study",
         limit: int,
-        distributions: "Mapping[str, BaseDistribution]",
+        space: Sequence[Parameter],
         draw: random.Random,
         sampler: "Callable[[int, int], BaseSampler]",
     ) -> None:
         self._record, self._limit, self._draw = record, limit, draw
-        self._distributions = dict(distributions)
+        self._space = space
         self._sampler = sampler
         self._fill()
 
@@ -49,7 +50,7 @@ class History:
         """Return the values of the trial that gets this number."""
         if len(self._places) >= self._limit:
             self._fill()
-        asked = self._study.ask(fixed_distributions=self._distributions)
+        asked = suggest(self._study, self._space)
         self._places[number] = asked.number
         return asked.params
 
@@ -59,7 +60,9 @@ class History:
 
         self._places[number] = len(self._study.get_trials(deepcopy=False))
         self._study.add_trial(
-            create_trial(state=TrialState.RUNNING, params=dict(values), distributions=self._distributions)
+            create_trial(
+                state=TrialState.RUNNING, params=dict(values), distributions=distributions(self._space, values)
+            )
         )
 
     def tell(self, number: int, value: float | None) -> None:

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput
 from podium.search.algorithm import PastTrial, Plan, Point
-from podium.search.distributions import column, decode, encode
+from podium.search.distributions import decoded, distributions, encoded, suggest
 from podium.search.pareto import tell
 from podium.search.space import Parameter
 
 if TYPE_CHECKING:
-    from optuna.distributions import BaseDistribution
     from optuna.samplers import BaseSampler
     from optuna.study import StudyDirection
     from optuna.trial import FrozenTrial
@@ -41,7 +40,6 @@ class Sampled(Plan):
         settings: Mapping[str, Any],
         maximize: bool,
         *,
-        distributions: "Mapping[str, BaseDistribution]",
         directions: "Sequence[StudyDirection]",
         sampler: "Callable[[int], BaseSampler]",
         keeps: bool,
@@ -50,7 +48,7 @@ class Sampled(Plan):
         import optuna
 
         super().__init__(space, settings, maximize)
-        self._distributions, self._sampler, self._keeps = dict(distributions), sampler, keeps
+        self._sampler, self._keeps = sampler, keeps
         self._study = optuna.create_study(directions=directions)
         self._study.add_trials(earlier)
         self._numbers: dict[str, int] = {}
@@ -59,9 +57,9 @@ class Sampled(Plan):
         """Return the next point."""
         draw = random.Random(f"{self.settings['random_state']}/{self.given}")
         self._study.sampler = self._sampler(draw.getrandbits(31))
-        asked = self._study.ask(fixed_distributions=self._distributions)
+        asked = suggest(self._study, self.space)
         self._begun(trial, asked.number)
-        return {each.name: decode(each, asked.params[column(each)]) for each in self.space}
+        return decoded(self.space, asked.params)
 
     def again(self, past: PastTrial) -> Point:
         """Return the point of a trial that an earlier process began, as if it were the next."""
@@ -69,9 +67,10 @@ class Sampled(Plan):
             return self.next(past.trial)
         from optuna.trial import TrialState, create_trial
 
-        params = {column(each): encode(each, past.point[each.name]) for each in self.space}
+        params = encoded(self.space, past.point)
         self._begun(past.trial, len(self._study.get_trials(deepcopy=False)))
-        self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=self._distributions))
+        known = distributions(self.space, params)
+        self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=known))
         return past.point
 
     def tell(self, trial: str, value: float | None) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import Algorithm, PastTrial, Plan
 from podium.search.algorithms import ALGORITHMS
-from podium.search.distributions import column, decode, distribution, encode
+from podium.search.distributions import decoded, distributions, encoded, suggest
 from podium.search.history import History
 from podium.search.in_order import InOrder, Sampled
 from podium.search.journal import JOURNAL, open_journal
@@ -62,7 +62,8 @@ class Search:
         optuna.logging.set_verbosity(optuna.logging.ERROR)
         chosen = ALGORITHMS[algorithm]
         self._space = [chosen.explored(parameter, settings) for parameter in space]
-        self._distributions = {column(parameter): distribution(parameter) for parameter in self._space}
+        if any(parameter.when for parameter in self._space):
+            settings = {**settings, "group": True}  # for a joint model of what counts together
         directory.mkdir(parents=True, exist_ok=True)
         with _quiet():
             storage = optuna.storages.JournalStorage(open_journal(directory / JOURNAL))
@@ -111,9 +112,8 @@ class Search:
         if not plan:
             assert chosen.sampler
             make = partial(chosen.sampler, settings, warm)
-            plan = Sampled(self._space, settings, maximize, distributions=self._distributions, earlier=warm,
-                           directions=self._study.directions, keeps=chosen.history is None,
-                           sampler=lambda seed: make(seed, 0))  # fmt: skip
+            plan = Sampled(self._space, settings, maximize, earlier=warm, directions=self._study.directions,
+                           keeps=chosen.history is None, sampler=lambda seed: make(seed, 0))  # fmt: skip
         return InOrder(plan, behind)
 
     def _sample(
@@ -122,7 +122,7 @@ class Search:
         # A resumed search must not draw its first points again.
         draw = random.Random(None if seed is None else f"{seed}/{known}")
         if chosen.history:
-            self._history = History(self._study, chosen.history, self._distributions, draw, make)
+            self._history = History(self._study, chosen.history, self._space, draw, make)
         else:
             self._study.sampler = make(draw.getrandbits(31), 0)
 
@@ -133,13 +133,13 @@ class Search:
                 point = self._plan.next(trial)
             if point is None:
                 return None
-            values = self._encoded(point)
+            values = encoded(self._space, point)
         elif self._history:
             with _quiet():
                 values = self._history.ask(self._count)
         else:
             with _quiet():
-                asked = self._study.ask(fixed_distributions=self._distributions)
+                asked = suggest(self._study, self._space)
             asked.set_user_attr("trial", trial)
             values = asked.params
         if self._plan or self._history:
@@ -147,7 +147,7 @@ class Search:
             self._store({"trial": trial, **({"tags": tags} if tags else {})}, values, running=True)
         self._numbers[trial] = self._count
         self._count += 1
-        return {parameter.name: decode(parameter, values[column(parameter)]) for parameter in self._space}
+        return decoded(self._space, values)
 
     def give(self, trial: str, point: Mapping[str, str]) -> None:
         """Take in a trial that begins with values which a person has chosen.
@@ -155,7 +155,7 @@ class Search:
         Args:
             point: A value of the space for each parameter.
         """
-        values = self._encoded(point)
+        values = encoded(self._space, point)
         self._store({"trial": trial, "by hand": True}, values, running=True)
         if self._history:
             self._history.give(self._count, values)
@@ -192,7 +192,7 @@ class Search:
         return [
             PastTrial(
                 trial=trial.user_attrs["trial"],
-                point={each.name: decode(each, trial.params[column(each)]) for each in self._space},
+                point=decoded(self._space, trial.params),
                 value=Value.read(trial),
                 running=not trial.state.is_finished(),
                 tags=trial.user_attrs.get("tags", {}),
@@ -212,17 +212,14 @@ class Search:
                 self._study.tell(trial.number, state=TrialState.FAIL)
         return kept
 
-    def _encoded(self, point: Mapping[str, str]) -> dict[str, Any]:
-        return {column(parameter): encode(parameter, point[parameter.name]) for parameter in self._space}
-
     def _add(self, earlier: Earlier) -> None:
-        self._store({"from": earlier.trial}, self._encoded(earlier.assignments), earlier.value)
+        self._store({"from": earlier.trial}, encoded(self._space, earlier.assignments), earlier.value)
 
     def _add_past(self, past: PastTrial) -> None:
         """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are all that is left."""
         own = {"tags": past.tags or None, "by hand": past.by_hand or None}
         attributes = {"trial": past.trial, **{name: value for name, value in own.items() if value}}
-        self._store(attributes, self._encoded(past.point), past.value, running=past.running)
+        self._store(attributes, encoded(self._space, past.point), past.value, running=past.running)
 
     def _store(
         self, attributes: dict[str, Any], params: dict[str, Any], value: float | None = None, *, running: bool = False
@@ -235,7 +232,7 @@ class Search:
             create_trial(
                 state=TrialState.RUNNING if running else ended,
                 params=params,
-                distributions=self._distributions,
+                distributions=distributions(self._space, params),
                 values=None if known is None else known.objectives,
                 constraints=None if known is None else dict(known.broken),
                 user_attrs=attributes,

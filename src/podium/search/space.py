@@ -1,12 +1,37 @@
-"""A search space: parameters with bounds or choices."""
+"""A search space: parameters with bounds or choices, some of which count only where others have certain values."""
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 DISTRIBUTIONS = ("uniform", "logUniform", "normal", "logNormal")
 LOG = ("logUniform", "logNormal")
+
+_COMPARES = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Premise:
+    """What a condition asks of another parameter: ``optimizer=adam,adamw`` or ``layers>=3``."""
+
+    name: str
+    sign: str
+    """``=``, ``<=``, ``>=``, ``<`` or ``>``."""
+
+    values: tuple[str, ...]
+    """One of them is enough."""
+
+    def holds(self, text: str) -> bool:
+        """Tell whether it is true of a value of that parameter."""
+        compare = _COMPARES[self.sign]
+        return any(
+            (self.sign == "=" and text == value) or compare(_number(text), _number(value)) for value in self.values
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name}{self.sign}{','.join(self.values)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +58,18 @@ class Parameter:
 
     choices: tuple[str, ...] = ()
     """Values of a discrete or categorical parameter, as given."""
+
+    when: tuple[Premise, ...] = ()
+    """What must hold for it to count, and for the parameters that this asks about; nothing: it always counts."""
+
+    def counts(self, point: Mapping[str, str]) -> bool:
+        """Tell whether it counts beside the other values of a point."""
+        return all(premise.holds(point.get(premise.name, "")) for premise in self.when)
+
+    @property
+    def idle(self) -> str:
+        """The value that a trial is given where it does not count: its least, or the first of its list."""
+        return self.text(self.low) if self.numeric else self.choices[0]
 
     @property
     def numeric(self) -> bool:
@@ -61,9 +98,42 @@ class Parameter:
         return repr(float(f"{value:.12g}")) if self.step else repr(float(value))
 
 
-def count_points(space: Sequence[Parameter]) -> int:
-    """Return how many points a grid over the space has."""
-    return math.prod(parameter.points for parameter in space)
+def parents_first(space: Sequence[Parameter]) -> list[Parameter]:
+    """Return parameters so that each comes behind those that its conditions ask about."""
+    return sorted(space, key=lambda parameter: len(parameter.when))  # it has theirs, and its own
+
+
+def settled(space: Sequence[Parameter], point: Mapping[str, str]) -> dict[str, str]:
+    """Return a point with a fixed value for what does not count, so that equal trials have equal points."""
+    return {each.name: point[each.name] if each.counts(point) else each.idle for each in space}
+
+
+def branches(space: Sequence[Parameter]) -> Iterator[tuple[dict[str, str], list[Parameter]]]:
+    """Yield the parts of a stepped or listed space: values of what conditions ask about, and what else counts there."""
+    asked = {premise.name for parameter in space for premise in parameter.when}
+
+    def walk(point: dict[str, str], left: Sequence[Parameter]) -> Iterator[dict[str, str]]:
+        if not left:
+            yield point
+            return
+        first, *others = left
+        for value in map(first.nth, range(first.points)) if first.counts(point) else [first.idle]:
+            yield from walk({**point, first.name: value}, others)
+
+    for point in walk({}, parents_first([parameter for parameter in space if parameter.name in asked])):
+        rest = [parameter for parameter in space if parameter.name not in asked]
+        idle = {parameter.name: parameter.idle for parameter in rest if not parameter.counts(point)}
+        yield {**point, **idle}, [parameter for parameter in rest if parameter.name not in idle]
+
+
+def count_points(space: Sequence[Parameter], beyond: float = math.inf) -> int:
+    """Return how many points a grid over the space has; of more than ``beyond`` maybe not all."""
+    count = 0
+    for _, free in branches(space):
+        count += math.prod(parameter.points for parameter in free)
+        if count > beyond:
+            break
+    return count
 
 
 def first_values(parameter: Parameter, count: int = 3) -> list[str]:
@@ -71,3 +141,10 @@ def first_values(parameter: Parameter, count: int = 3) -> list[str]:
     if not parameter.numeric:
         return list(parameter.choices)
     return list(islice(dict.fromkeys([parameter.text(parameter.low), parameter.text(parameter.high)]), count))
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan

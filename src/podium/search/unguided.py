@@ -2,12 +2,14 @@
 
 import math
 import random
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from podium.search.algorithm import SEED, Algorithm, Plan, Point
 from podium.search.distributions import at
-from podium.search.space import Parameter, count_points
+from podium.search.space import Parameter, branches, settled
 
 if TYPE_CHECKING:
     from optuna.samplers import BaseSampler
@@ -18,7 +20,9 @@ class Grid(Plan):
 
     def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
         super().__init__(space, settings, maximize)
-        self.count = count_points(space)
+        self.branches = list(branches(space))
+        self.ends = list(accumulate((math.prod(each.points for each in free) for _, free in self.branches), initial=0))
+        self.count = self.ends[-1]
         draw = random.Random(settings.get("random_state", 0))
         self.start = draw.randrange(self.count)
         # A stride without common divisor with the count visits every point, and needs no list of them.
@@ -34,11 +38,14 @@ class Grid(Plan):
             return None
         number = (self.start + self.given * self.stride) % self.count
         self.given += 1
-        point = {}
-        for parameter in self.space:
+        branch = bisect_right(self.ends, number) - 1
+        fixed, free = self.branches[branch]
+        number -= self.ends[branch]
+        point = dict(fixed)
+        for parameter in free:
             number, step = divmod(number, parameter.points)
             point[parameter.name] = parameter.nth(step)
-        return point
+        return {parameter.name: point[parameter.name] for parameter in self.space}
 
 
 class Sobol(Plan):
@@ -55,7 +62,8 @@ class Sobol(Plan):
             engine.fast_forward(past)  # not by 0: it would raise OverflowError
         self.given += 1
         unit = engine.random(1)[0]
-        return {parameter.name: at(parameter, float(u)) for parameter, u in zip(self.space, unit, strict=True)}
+        point = {each.name: at(each, float(u)) for each, u in zip(self.space, unit, strict=True)}
+        return settled(self.space, point)
 
 
 def _random_sampler(settings: Mapping[str, Any], warm: Any, seed: int, unseen: int) -> "BaseSampler":
@@ -70,6 +78,7 @@ RANDOM = Algorithm(
     distributions=("logUniform", "normal", "logNormal"),
     sampler=_random_sampler,
     takes_several=True,
+    takes_conditions=True,
 )
 GRID = Algorithm(
     name="grid",
@@ -79,7 +88,13 @@ GRID = Algorithm(
     needs_steps=True,
     plan=Grid,
     takes_several=True,
+    takes_conditions=True,
 )
 SOBOL = Algorithm(
-    name="sobol", settings={"random_state": SEED}, drops_unknown_settings=True, plan=Sobol, takes_several=True
+    name="sobol",
+    settings={"random_state": SEED},
+    drops_unknown_settings=True,
+    plan=Sobol,
+    takes_several=True,
+    takes_conditions=True,
 )

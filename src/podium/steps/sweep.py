@@ -169,7 +169,7 @@ def _say_news(trials: Sequence[Trial], seen: dict[str, str], logs: TrialLogs | N
 
 def describe(trial: Trial, phase: str) -> str:
     """Describe a trial's state in a line."""
-    parameters = " ".join(f"{name}={brief(value)}" for name, value in trial.assignments.items())
+    parameters = " ".join(f"{name}={brief(value)}" for name, value in trial.parameters.items())
     if phase == "Running":
         return f"trial {trial.name} started: {parameters}"
     if phase == "Waiting":
@@ -227,13 +227,13 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
 def _result(best: Trial, recipe: Recipe, table: TrialTable, run: RunIdentity, target: LaunchTarget) -> SweepResult:
     url = next(row.model for row in table.trials if row.name == best.name)
     complete(url, target)
-    origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.assignments),
+    origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.parameters),
                     experiment=table.experiment, image=next(iter(best.workload.images), ""),
                     code=target.code, install_requirements=target.install_requirements)  # fmt: skip
     origin.write()
     assert best.value is not None
     metrics = {table.objective.metric: best.value, "trials": float(len(table.trials))}
-    metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.assignments.items()}}
+    metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.parameters.items()}}
     say(f"best trial {best.name}: {table.objective.metric} {best.value:.4f}")
     return SweepResult(hyperparameters=dict(recipe.hyperparameters), recipe=recipe.to_text(), trial=best.name,
                        model=url, metrics=metrics, metadata=metadata)  # fmt: skip

@@ -10,14 +10,14 @@ from podium.drafts import appearing
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.labels import DETERMINISTIC
-from podium.search.space import Parameter
+from podium.search.space import Parameter, settled
 
 ASKED = "asked"
 """Folder in an Experiment's directory with a file for each trial that somebody has asked for."""
 
 
 def check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[str, str]:
-    """Return the values of a trial as text, in the order of the space.
+    """Return the values of a trial as text, in the order of the space; what does not count there has its fixed one.
 
     Raises:
         InvalidInput: One is missing, is not of the space, or lies outside of it: the search could not learn from it;
@@ -30,9 +30,10 @@ def check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[s
     for name in values:
         if name not in known:
             raise InvalidInput(f"{experiment.name} does not search over {name!r}", suggestion(name, known))
-    if missing := [name for name in known if name not in values]:
+    given = {name: _checked(known[name], str(value)) for name, value in values.items()}
+    if missing := [name for name, parameter in known.items() if name not in given and parameter.counts(given)]:
         raise InvalidInput(f"no value is given for {', '.join(missing)}", f"{missing[0]}=VALUE; --like TRIAL fills in")
-    return {name: _checked(parameter, str(values[name])) for name, parameter in known.items()}
+    return settled(experiment.space, given)
 
 
 def _checked(parameter: Parameter, text: str) -> str:

@@ -9,6 +9,7 @@ from podium.errors import InvalidInput, require
 from podium.manifests.experiment.auto import annotations as algorithm_annotations
 from podium.manifests.experiment.auto import katib_name
 from podium.manifests.experiment.budget import annotations as budget_annotations
+from podium.manifests.experiment.conditional import annotations as condition_annotations
 from podium.manifests.experiment.criteria import annotations as criteria_annotations
 from podium.manifests.experiment.criteria import recorded
 from podium.manifests.experiment.deterministic import counted
@@ -89,6 +90,9 @@ class Changes(TypedDict, total=False):
     constraints: Sequence[str] | None
     """Bounds that the best trial keeps, ``latency_ms<=20``. podium's own."""
 
+    conditions: Sequence[str] | None
+    """Where a parameter counts, ``momentum if optimizer=sgd``. podium's own."""
+
 
 def customize(
     experiment: Experiment,
@@ -135,7 +139,17 @@ def customize(
         criteria = criteria_annotations(changes.get("objectives"), changes.get("constraints"))
         budget = budget_annotations(changes.get("max_time"), changes.get("max_cost"), changes.get("price"))
         for field, values in (
-            ("annotations", {**(annotations or {}), **pool, **budget, **same, **criteria}),
+            (
+                "annotations",
+                {
+                    **(annotations or {}),
+                    **pool,
+                    **budget,
+                    **same,
+                    **criteria,
+                    **condition_annotations(changes.get("conditions")),
+                },
+            ),
             ("labels", changes.get("labels")),
         ):
             if values:

@@ -8,7 +8,7 @@ from typing import Any
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment, Metrics, Objective
-from podium.manifests.labels import CONSTRAINTS, OBJECTIVES
+from podium.manifests.labels import CONDITIONS, CONSTRAINTS, OBJECTIVES
 from podium.metrics import less_is_better, number, objective_value
 from podium.search.algorithms import ALGORITHMS
 from podium.search.pareto import Value
@@ -186,7 +186,8 @@ def check_criteria(experiment: Experiment) -> None:
 
 def judged_by(experiment: Experiment) -> dict[str, str]:
     """Return the annotations of an Experiment that its trials have too."""
-    return {name: text for name, text in experiment.annotations.items() if name in (OBJECTIVES, CONSTRAINTS)}
+    own = (OBJECTIVES, CONSTRAINTS, CONDITIONS)
+    return {name: text for name, text in experiment.annotations.items() if name in own}
 
 
 def annotations(objectives: Sequence[str] | None, constraints: Sequence[str] | None) -> dict[str, str]:

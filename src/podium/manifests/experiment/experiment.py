@@ -9,6 +9,7 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.algorithm import AlgorithmSpec
+from podium.manifests.experiment.conditional import conditional
 from podium.manifests.experiment.defaults import set_defaults
 from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels
 from podium.manifests.experiment.source import load
@@ -36,6 +37,7 @@ from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics import objective_value
 from podium.search.auto import AUTO, Choice, choose
+from podium.search.space import Parameter
 
 SHAPE = Rules[Mapping[str, Any]]()
 
@@ -292,8 +294,10 @@ class Experiment(Resource):
     written_objective = Attribute("manifest.spec.objective", Objective.parse)
     """Without Katib's defaults."""
 
-    space = Attribute("spec.parameters", read_space)
-    """Parameters that break a rule are left out."""
+    @cached_property
+    def space(self) -> tuple[Parameter, ...]:
+        """What is searched, each parameter with its conditions; parameters that break a rule are left out."""
+        return conditional(read_space(self.spec.get("parameters")), self.annotations)
 
     algorithm = Attribute("spec.algorithm", AlgorithmSpec.parse)
     """Katib's."""

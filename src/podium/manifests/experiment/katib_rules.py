@@ -9,7 +9,7 @@ from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.fields import mapping
-from podium.manifests.labels import CONSTRAINTS, DETERMINISTIC, MAX_COST, MAX_TIME, OBJECTIVES
+from podium.manifests.labels import CONDITIONS, CONSTRAINTS, DETERMINISTIC, MAX_COST, MAX_TIME, OBJECTIVES
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
 from podium.metrics import is_share, number, parse_line
@@ -182,6 +182,13 @@ def criteria_without_podium(experiment: Experiment) -> Iterator[Violation]:
     ]:
         what = f"podium's own engine alone heeds further objectives and constraints ({', '.join(given)})"
         yield Violation(what, "metadata.annotations", "leave the annotations out where Katib runs it")
+
+
+@rule("note", "Katib knows no conditions: it searches all parameters in each trial.", runner=KATIB)
+def conditions_without_podium(experiment: Experiment) -> Iterator[Violation]:
+    if given := experiment.annotations.get(CONDITIONS):
+        what = f"podium's own engine alone searches parameters only where they count ({given})"
+        yield Violation(what, "metadata.annotations", "Katib runs it as well, with more trials for the same result")
 
 
 @refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.budget import Budget
+from podium.manifests.experiment.conditional import check_conditions
 from podium.manifests.experiment.criteria import check_criteria
 from podium.manifests.experiment.deterministic import behind
 from podium.manifests.experiment.experiment import Experiment
@@ -190,7 +191,7 @@ def references(experiment: Experiment) -> Iterator[Violation]:
 
 @not_run
 def annotations(experiment: Experiment) -> Iterator[Violation]:
-    for read in (Budget.of, behind, check_criteria):
+    for read in (Budget.of, behind, check_criteria, check_conditions):
         try:
             read(experiment)
         except InvalidInput as error:
@@ -248,7 +249,7 @@ def steps(experiment: Experiment) -> Iterator[Violation]:
     bare = [parameter.name for parameter in experiment.space if parameter.numeric and parameter.step is None]
     if algorithm.needs_steps and bare:
         yield broken("spec.parameters", f"must each have a step for {algorithm.name}", bare, "give feasibleSpace.step")
-    elif algorithm.is_finite and most is not None and most > (points := count_points(experiment.space)):
+    elif algorithm.is_finite and most is not None and most > (points := count_points(experiment.space, beyond=most)):
         what = f"maxTrialCount <= points of the {algorithm.name}"
         yield broken("spec.maxTrialCount", what, f"{most} > {points}", f"set maxTrialCount to {points} or less")
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
+from podium.manifests.experiment.conditional import counting
 from podium.manifests.experiment.criteria import Criteria, judged_by
 from podium.manifests.experiment.experiment import Collector, Experiment, Metrics, Objective, read_metrics
 from podium.manifests.fields import Attribute, mapping, objects, text, true
@@ -34,6 +35,11 @@ class Trial(Resource):
     def assignments(self) -> dict[str, str]:
         """Value by search parameter."""
         return read_assignments(self.spec.get("parameterAssignments"))
+
+    @cached_property
+    def parameters(self) -> dict[str, str]:
+        """Value by search parameter, of those that count in this trial."""
+        return counting(self.assignments, self.annotations)
 
     @cached_property
     def workload(self) -> Workload:
@@ -150,7 +156,7 @@ class Trial(Resource):
         return {
             "name": self.name,
             "state": self.phase,
-            "parameters": self.assignments,
+            "parameters": self.parameters,
             "metrics": self.metrics,
             "value": self.value,
             "seconds": self.seconds,

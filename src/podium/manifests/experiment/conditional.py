@@ -1,0 +1,128 @@
+"""Parameters that count only where others have certain values: in an annotation, for Katib has no field for it."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING
+
+from podium.errors import InvalidInput, suggestion
+from podium.manifests.labels import CONDITIONS
+from podium.search.algorithms import ALGORITHMS
+from podium.search.distributions import encode
+from podium.search.space import Parameter, Premise, first_values
+
+if TYPE_CHECKING:
+    from podium.manifests.experiment.experiment import Experiment
+
+Conditions = Mapping[str, tuple[Premise, ...]]
+"""What must hold for a parameter to count, by its name; nothing for one that always does."""
+
+_PREMISE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|=|<|>)\s*([^\s=<>](?:.*\S)?)\s*")
+
+
+def annotations(conditions: Sequence[str] | None) -> dict[str, str]:
+    """Return the annotation of conditions; nothing for none."""
+    return {CONDITIONS: "; ".join(conditions)} if conditions else {}
+
+
+def read(text: str) -> Conditions:
+    """Read ``momentum if optimizer=sgd; beta2 if optimizer=adam,adamw and layers>=2``.
+
+    Raises:
+        InvalidInput: It is something else.
+    """
+    conditions: dict[str, tuple[Premise, ...]] = {}
+    for part in filter(None, map(str.strip, text.split(";"))):
+        name, _, asked = part.partition(" if ")
+        matches = [_PREMISE.fullmatch(premise) for premise in asked.split(" and ")]
+        given = [(match[1], match[2], match[3]) for match in matches if match]
+        if len(given) < len(matches):
+            what = f"a condition is a parameter, if, and what values of others it asks for, not {part!r}"
+            raise InvalidInput(what, "momentum if optimizer=sgd,rmsprop; =, <=, >=, < and > are known")
+        premises = [Premise(name=other, sign=sign, values=_values(sign, value)) for other, sign, value in given]
+        conditions[name.strip()] = (*conditions.get(name.strip(), ()), *premises)
+    return conditions
+
+
+def _values(sign: str, text: str) -> tuple[str, ...]:
+    return tuple(map(str.strip, text.split(","))) if sign == "=" else (text,)
+
+
+@cache
+def _closed(text: str) -> Conditions:
+    """Return the conditions with those of the parameters that they ask about; none if they cannot be read."""
+
+    def above(name: str, below: tuple[str, ...] = ()) -> tuple[Premise, ...]:
+        own, seen = conditions.get(name, ()), (*below, name)
+        return own + tuple(each for one in own if one.name not in seen for each in above(one.name, seen))
+
+    conditions: Conditions = {}
+    with suppress(InvalidInput):  # a rule says so
+        conditions = read(text)
+    return {name: above(name) for name in conditions}
+
+
+def conditional(space: Sequence[Parameter], annotations: Mapping[str, str]) -> tuple[Parameter, ...]:
+    """Return a space whose parameters know when they count."""
+    conditions = _closed(annotations.get(CONDITIONS, ""))
+    return tuple(replace(each, when=conditions[each.name]) if each.name in conditions else each for each in space)
+
+
+def counting(assignments: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the values of a trial that count."""
+    conditions = _closed(annotations.get(CONDITIONS, ""))
+
+    def counts(name: str) -> bool:
+        return all(premise.holds(assignments.get(premise.name, "")) for premise in conditions.get(name, ()))
+
+    return {name: value for name, value in assignments.items() if counts(name)}
+
+
+def check_conditions(experiment: "Experiment") -> None:
+    """Check the conditions of an Experiment.
+
+    Raises:
+        InvalidInput: They cannot be read, name a parameter or a value that is not searched, ask in a circle, or the
+            algorithm does not know of conditions.
+    """
+    conditions = read(experiment.annotations.get(CONDITIONS, ""))
+    known = {parameter.name: parameter for parameter in experiment.space}
+    for name, premises in conditions.items():
+        for each in (name, *(premise.name for premise in premises)):
+            if each not in known:
+                what = f"a condition names {each}, which is not searched ({CONDITIONS})"
+                raise InvalidInput(what, suggestion(each, known))
+        for premise in premises:
+            _check_values(premise, known[premise.name])
+        if name in (premise.name for premise in known[name].when):
+            asked = " and ".join(map(str, premises))
+            what = f"whether {name} counts depends on itself: {name} if {asked} ({CONDITIONS})"
+            raise InvalidInput(what, f"leave one of the conditions between {name} and {premises[0].name} out")
+    if conditions:
+        asked_about = {premise.name for parameter in experiment.space for premise in parameter.when}
+        _check_algorithm(experiment, {*conditions, *asked_about})
+
+
+def _check_values(premise: Premise, parameter: Parameter) -> None:
+    values = ", ".join(parameter.choices) or f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
+    for value in premise.values if premise.sign == "=" else ():
+        try:
+            encode(parameter, value)
+        except ValueError:
+            hint = suggestion(value, parameter.choices) if parameter.choices else f"its values are {values}"
+            raise InvalidInput(f"{value} of the condition {premise} is not a value of {premise.name}", hint) from None
+    if premise.sign != "=" and not any(map(premise.holds, first_values(parameter))):
+        raise InvalidInput(f"the condition {premise} never holds", f"the values of {premise.name} are {values}")
+
+
+def _check_algorithm(experiment: "Experiment", concerned: set[str]) -> None:
+    algorithm = experiment.search
+    if algorithm.name in ALGORITHMS and not algorithm.facts.takes_conditions:
+        able = ", ".join(known.name for known in ALGORITHMS.values() if known.takes_conditions)
+        what = f"{algorithm.name} searches all parameters in each trial, and {CONDITIONS} has conditions"
+        raise InvalidInput(what, f"set the algorithm to one of {able}")
+    if (resource := algorithm.settings.get("resource_name")) in concerned:
+        what = f"{resource} says how long a trial of {algorithm.name} runs, so that no condition can be about it"
+        raise InvalidInput(what, f"leave the condition about {resource} out")
