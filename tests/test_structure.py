@@ -76,7 +76,7 @@ ALLOWED: dict[str, set[str]] = {
     "manifests": {"metrics", "search", "trainer"},
     "notify": set(),
     "search": set(),
-    "models": {"data", "prediction", "scoring", "storage"},
+    "models": {"data", "metrics", "prediction", "scoring", "storage"},
     "prediction": {"data", "scoring", "storage"},
     "projects": {"models"},
     "serving": {"data", "models", "prediction", "scoring"},

@@ -11,6 +11,7 @@ values stay text, and ``min``, ``max`` and ``latest`` are computed from them at 
 
 import math
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -44,6 +45,7 @@ _LESS = {
 _SHARE = re.compile(r"acc|precision|recall|f1|auc|iou", re.IGNORECASE)
 _NO_TIME = datetime.min.replace(tzinfo=UTC)
 _RFC3339 = re.compile(r"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:[.,](\d+))?(Z|[+-]\d\d:\d\d)", re.ASCII)
+_CONSTRAINT = re.compile(r"\s*([\w /@'.-]*?\w)\s*(<=|>=|<|>)\s*(\S+)\s*")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([Ee][+-]?\d+)?", re.ASCII)
 
 
@@ -57,6 +59,40 @@ class Reading:
 
     time: datetime = _NO_TIME
     """The time on the line; without one the earliest time there is."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Constraint:
+    """A bound that a metric of a trial has to keep."""
+
+    metric: str
+    sign: str
+    """``<=``, ``<``, ``>=`` or ``>``."""
+
+    limit: float
+
+    @classmethod
+    def read(cls, text: str) -> "Constraint":
+        """Read ``latency_ms<=20``.
+
+        Raises:
+            InvalidInput: It is something else.
+        """
+        match = _CONSTRAINT.fullmatch(text)
+        limit = number(match[3]) if match else None
+        if match is None or limit is None:
+            raise InvalidInput(
+                f"a constraint is a metric, <=, <, >= or >, and a number, not {text!r}", "latency_ms<=20"
+            )
+        return cls(metric=match[1], sign=match[2], limit=limit)
+
+    def broken_by(self, value: float) -> float:
+        """Return by how much a value breaks it, as a share of the limit so that constraints weigh alike."""
+        beyond = (value - self.limit if "<" in self.sign else self.limit - value) / (abs(self.limit) or 1.0)
+        return sys.float_info.min if beyond == 0 and "=" not in self.sign else beyond
+
+    def __str__(self) -> str:
+        return f"{self.metric}{self.sign}{self.limit:g}"
 
 
 def less_is_better(name: str) -> bool:

@@ -5,6 +5,7 @@ import pytest
 
 from podium.errors import InvalidInput
 from podium.models import PromotionRule, decide
+from podium.models.version import TrialFacts
 from podium.scoring import METRICS
 from podium.scoring.comparison import mcnemar
 
@@ -93,6 +94,10 @@ def test_a_rule_reads_back_as_it_is_written() -> None:
     assert PromotionRule.parse(str(rule)) == rule
     zero = PromotionRule(minimum=0.0, max_class_drop=0.0, signed=True)
     assert PromotionRule.parse(str(zero)) == zero
+    bounded = PromotionRule.parse("not-worse, trial.latency_ms<=20,trial.size_mb < 5, minimum=0.5")
+    assert list(map(str, bounded.trial)) == ["latency_ms<=20", "size_mb<5"]
+    assert str(bounded) == "minimum=0.5,criterion=not-worse,p=0.05,trial.latency_ms<=20,trial.size_mb<5"
+    assert PromotionRule.parse(str(bounded)) == bounded
     assert PromotionRule.parse("") == PromotionRule()
     assert PromotionRule.parse("not-worse") == PromotionRule(criterion="not-worse")
     assert PromotionRule.parse(" significant , p = 0.01 ") == PromotionRule(criterion="significant", p=0.01)
@@ -111,6 +116,11 @@ def test_a_rule_reads_back_as_it_is_written() -> None:
         "p=nan",
         "max_class_drop=2",
         "signed=no",
+        "trial.latency_ms=20",
+        "trial.latency_ms",
+        "trial.<=20",
+        "trial=20",
+        "latency_ms<=20",
     ],
 )
 def test_a_rule_that_makes_no_sense_is_refused(text: str) -> None:
@@ -204,3 +214,28 @@ def test_a_rule_may_name_its_metric() -> None:
 def test_an_undefined_metric_is_refused() -> None:
     with pytest.raises(InvalidInput, match="roc_auc is not defined for these 3 items"):
         decide(PromotionRule(), METRICS["roc_auc"], np.zeros(3, int), np.full((3, 2), 0.5), None)
+
+
+@pytest.mark.parametrize(
+    ("metrics", "promote", "reason"),
+    [
+        ({"ms": 20.0, "mb": 4.9}, True, "ok: ms 20 of its trial t-1 keeps trial.ms<=20"),
+        ({"ms": 20.1, "mb": 4.9}, False, "no: ms 20.1 of its trial t-1 breaks trial.ms<=20"),
+        ({"ms": 19.0, "mb": 5.0}, False, "no: mb 5 of its trial t-1 breaks trial.mb<5"),
+        ({"mb": 1.0}, False, "no: its trial t-1 has no ms (trial.ms<=20)"),
+    ],
+)
+def test_a_rule_bounds_what_the_trial_reported(metrics: dict[str, float], promote: bool, reason: str) -> None:
+    rule = PromotionRule.parse("better,trial.ms<=20,trial.mb<5")
+    better = decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
+    decided = rule.of_trial(better, TrialFacts(name="t-1", metrics=metrics))
+    assert decided.promote is promote
+    assert reason in decided.reasons
+    assert set(better.reasons) < set(decided.reasons)
+
+
+def test_a_version_without_a_trial_keeps_no_bound() -> None:
+    rule = PromotionRule.parse("trial.ms<=20")
+    decided = rule.of_trial(decide(rule, ACCURACY, LABELS, wrong_at(1), None), TrialFacts())
+    assert not decided.promote
+    assert decided.reasons[0] == "no: the version, which is of no trial, has no ms (trial.ms<=20)"

@@ -19,6 +19,10 @@ from podium.training import dataset
 
 LATER = [
     ("tune_and_promote", "rule=beter", "one of better, not-worse, ladder, significant"),
+    ("tune_and_promote", "rule=better,trial.ms<=20", "the rule has trial.ms<=20, but no trial will report ms"),
+    ("tune_and_promote", "rule=trial.ms<=20", r"additionalMetricNames: .ms. in spec.objective"),
+    ("train_and_promote", "rule=trial.ms<=20", "leave it out; it goes with podium run tune_and_promote"),
+    ("tune_and_promote", "rule=trial.ms=20", "a constraint is a metric, <=, <, >= or >, and a number"),
     ("tune_and_promote", "metric=acuracy", "did you mean accuracy"),
     ("tune_and_promote", "metric=rmse", "rmse measures regression, but the dataset is classification"),
     ("train_and_promote", "metric=shop:revenue", "write max:shop:revenue or min:shop:revenue"),

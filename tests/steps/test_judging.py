@@ -173,7 +173,7 @@ def test_an_evaluation_of_an_earlier_version_is_read(tmp_path: Path) -> None:
     assert [written.pop(name) for name in ("data", "trained_with", "evaluated_with", "pictures")] == [None, {}, {}, []]
     times = [row.pop(name) for row in written["sweep"]["trials"] for name in ("started", "ended")]
     assert set(times) == {None}
-    assert written["sweep"].pop("judged") == {}
+    assert [written["sweep"].pop(name) for name in ("judged", "strategies", "constraints")] == [{}, {}, []]
     for row in written["sweep"]["trials"]:
         assert [row.pop(name) for name in ("judged", "infeasible", "front")] == [{}, [], None]
     assert written == json.loads(golden.read_text())
@@ -412,3 +412,55 @@ def test_a_winner_that_is_not_a_candidate_is_refused(
     (tmp_path / "evaluation").write_text(json.dumps(document))
     with pytest.raises(InvalidInput, match=r"evaluation: .*is not one of the candidates"):
         uploaded(tmp_path)
+
+
+@pytest.fixture
+def measured_table(sweep_table: Path) -> Path:
+    """The table of a sweep whose trials report their latency, too; the weak candidate is one of them."""
+    table = json.loads(sweep_table.read_text())
+    for number, row in enumerate(table["trials"]):
+        folds = {"min": f"{number + 1}.5", "max": "99", "latest": f"{number + 10}"}
+        row["metrics"] = {"ms": folds, "accuracy": {"min": "0.1", "max": "0.9", "latest": "unavailable"}}
+    table["trials"][5]["name"], table["strategies"] = "sweep-1-aaaa", {"accuracy": "max", "ms": "latest"}
+    sweep_table.write_text(json.dumps(table))
+    return sweep_table
+
+
+@pytest.mark.parametrize(("winner", "trial", "latency"), [("weak", 5, 15.0), ("strong", 0, 10.0)])
+def test_a_version_has_the_metrics_of_its_trial(
+    tiny_dataset: Path, candidates: dict[str, Path], measured_table: Path, tmp_path: Path, winner: str, trial: int,
+    latency: float,
+) -> None:  # fmt: skip
+    judge(tiny_dataset, tmp_path, candidates[winner], trials=measured_table)
+    version = open_registry(tmp_path / "store").model("tiny").version(uploaded(tmp_path, winner=winner))
+    name = json.loads(measured_table.read_text())["trials"][trial]["name"]
+    assert version.facts.trial.name == name, "of a training the best trial's, whose hyperparameters it has"
+    assert version.facts.trial.metrics == {"ms": latency, "accuracy": 0.9}
+    assert "ms" not in version.facts.metrics
+    assert version.facts.metrics["accuracy"] != 0.9
+
+
+@pytest.mark.parametrize(
+    ("rule", "outcome", "reason"),
+    [("trial.ms<=10", "promoted", "ok: ms 10 of its trial .* keeps trial.ms<=10"),
+     ("better,trial.ms<10", "kept", "no: ms 10 of its trial .* breaks trial.ms<10"),
+     ("trial.mb<10", "kept", "no: its trial .* has no mb \\(trial.mb<10\\)")],
+)  # fmt: skip
+def test_the_promotion_holds_a_bound_of_the_trial(
+    tiny_dataset: Path, candidates: dict[str, Path], measured_table: Path, tmp_path: Path, rule: str, outcome: str,
+    reason: str,
+) -> None:  # fmt: skip
+    judge(tiny_dataset, tmp_path, candidates["strong"], trials=measured_table)
+    ended, decision = challenge(tiny_dataset, tmp_path, uploaded(tmp_path), rule)
+    assert ended.outcome == outcome
+    assert any(re.fullmatch(reason, said) for said in decision["reasons"]), decision["reasons"]
+    assert (open_registry(tmp_path / "store").model("tiny").find_champion() is not None) == (outcome == "promoted")
+
+
+def test_a_version_without_a_sweep_keeps_no_bound(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
+    judge(tiny_dataset, tmp_path, candidates["strong"])
+    ended, decision = challenge(tiny_dataset, tmp_path, uploaded(tmp_path), "trial.ms<=20")
+    assert ended.outcome == "kept"
+    assert decision["reasons"][0] == "no: the version, which is of no trial, has no ms (trial.ms<=20)"

@@ -17,9 +17,10 @@ import podium
 from podium.cli.experiment import experiment as commands
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Experiment, Trial, check, customize, fronts_of, leaderboard
-from podium.manifests.experiment.criteria import Constraint, Criteria
+from podium.manifests.experiment.criteria import Criteria
 from podium.manifests.labels import CONSTRAINTS, DETERMINISTIC, NUMBER, OBJECTIVES
 from podium.manifests.rules import RUNNERS
+from podium.metrics import Constraint
 from podium.search.pareto import Value, fronts
 from podium.search.search import Search
 from podium.search.space import Parameter
@@ -347,3 +348,13 @@ def test_tune_takes_several_objectives_and_constraints(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="asha searches for one objective"):
         podium.tune(script, {"x": (0.0, 1.0)}, objective=["accuracy", "min:latency_ms"], algorithm="asha",
                     settings={"r_l": 2, "resource_name": "x"}, cluster=tmp_path / "cluster")  # fmt: skip
+
+
+def test_a_front_shows_the_limit_of_a_constraint(tmp_path: Path) -> None:
+    manifest = zdt1(tmp_path, 8, objectives="min:other", constraints="other<=4, loss>=0.1, size<1")
+    with closing(podium.sweep(manifest, algorithm="random", cluster=tmp_path / "cluster")) as sweep:
+        lines = {line.label.text: line for line in sweep.plot.front().layout.shapes}
+        assert set(lines) == {"other<=4", "loss>=0.1"}, "size is on no axis"
+        assert (lines["other<=4"].x0, lines["other<=4"].x1, lines["other<=4"].yref) == (4, 4, "paper")
+        assert (lines["loss>=0.1"].y0, lines["loss>=0.1"].y1, lines["loss>=0.1"].xref) == (0.1, 0.1, "paper")
+        assert "other\\u003c=4" in sweep.report().read_text() or "other<=4" in sweep.report().read_text()

@@ -97,6 +97,7 @@ def version(of: "Version", aliases: Mapping[str, "Record"], later: "Record | Non
         "measured later": _later(later) if later else None,
         "chosen by": _words(_by_part(metadata, "validation_")),
         "reported": _words(metadata.get("reported")),
+        "its trial": _words(_mapping(metadata.get("trial")).get("metrics")),
         "settings": _words(metadata.get("hyperparameters")),
         "code": _words({"podium": metadata.get("code_version"), "python": environment.get("python"),
                         "torch": environment.get("torch"), "image": metadata.get("image"),

@@ -130,11 +130,23 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     rule = PromotionRule.parse(values.get("rule") or "")
     if rule.signed and here:
         require_key()
+    _check_bounds(rule, experiment)
     check_tracking(values.get("tracking") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)
     if "model_name" in values:
         check_name("model name", values["model_name"])
     return settings
+
+
+def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> None:
+    """Refuse a bound of what a trial reports where no trial will report it."""
+    recorded = experiment.objective.metrics if experiment else ()
+    for bound in rule.trial:
+        if bound.metric not in recorded:
+            hint = "leave it out; it goes with podium run tune_and_promote"
+            if experiment:
+                hint = f"additionalMetricNames: [{bound.metric}] in spec.objective, or leave it out"
+            raise InvalidInput(f"the rule has trial.{bound}, but no trial will report {bound.metric}", hint)
 
 
 def _check_metric(

@@ -359,7 +359,7 @@ def judge(
                           seen.predicted[1] if champion else None, seen.groups, uses)  # fmt: skip
         for note in seen.notes:
             decision = decision.noting(note)
-        return signature.judge(decision, challenger)
+        return signature.judge(rule.of_trial(decision, challenger.facts.trial), challenger)
 
     return decide_between
 

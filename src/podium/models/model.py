@@ -132,8 +132,8 @@ class Model:
         Args:
             files: Content by file name; files are streamed, stored objects copied.
             metadata: Plain JSON. The registry itself reads ``run_id``, ``metric`` (``name``, ``maximize``), ``metrics``
-                (the value of that name), ``dataset`` (``digest``, ``test_digest``, ``kind``) and ``report``
-                (``classes``, ``confusion``).
+                (the value of that name), ``trial`` (``name``, ``metrics``), ``dataset`` (``digest``, ``test_digest``,
+                ``kind``) and ``report`` (``classes``, ``confusion``).
             version: Its id; metadata["run_id"] if None, else a name derived from the content.
             progress: Called with the size of every chunk.
 

@@ -6,14 +6,19 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
+from podium.metrics import Constraint
 from podium.text import figure, p_words
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from podium.models.version import TrialFacts
     from podium.scoring import Comparison, Metric
 
 SPENT = ("", "nights")
+
+TRIAL = "trial."
+"""Begins a bound of what the challenger's trial reported."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +90,9 @@ class PromotionRule:
     """Refuse a challenger without a valid signature of the key of PODIUM_PUBLIC_KEY, and every one if that is not set.
     Where it is set, an unsigned challenger is refused under any rule."""
 
+    trial: tuple[Constraint, ...] = ()
+    """``trial.latency_ms<=20``: bounds of what the challenger's trial reported; one it did not report is not kept."""
+
     def __post_init__(self) -> None:
         if self.criterion not in CRITERIA:
             raise InvalidInput(
@@ -132,13 +140,16 @@ class PromotionRule:
 
         Args:
             text: ``better``, ``significant,p=0.01``, ``better,signed`` or
-                ``criterion=not-worse,metric=rmse,minimum=12``; empty for the defaults.
+                ``criterion=not-worse,metric=rmse,minimum=12,trial.latency_ms<=20``; empty for the defaults.
 
         Raises:
             InvalidInput: A word is unknown, or a value out of range.
         """
         given: dict[str, Any] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
+            if item.startswith(TRIAL):
+                given["trial"] = (*given.get("trial", ()), Constraint.read(item.removeprefix(TRIAL)))
+                continue
             name, equals, value = (part.strip() for part in item.partition("="))
             if name == "signed":
                 require(not equals, "signed stands alone", "better,signed", signed=value)
@@ -152,12 +163,26 @@ class PromotionRule:
     def __str__(self) -> str:
         """Return the notation that parse reads."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
-        given = {name: value for name, value in named.items() if value not in (None, "") and value is not False}
-        return ",".join(name if value is True else f"{name}={value}" for name, value in given.items())
+        given = {name: value for name, value in named.items() if value not in (None, "", ()) and value is not False}
+        bounds = [f"{TRIAL}{bound}" for bound in given.pop("trial", ())]
+        return ",".join([*(name if value is True else f"{name}={value}" for name, value in given.items()), *bounds])
+
+    def of_trial(self, decision: "Decision", trial: "TrialFacts") -> "Decision":
+        """Return a decision with what the rule says of the challenger's trial."""
+        for bound in self.trial:
+            value = trial.metrics.get(bound.metric)
+            whose = f"its trial {trial.name}" if trial.name else "the version, which is of no trial,"
+            if value is None:
+                decision = decision.refused(f"{whose} has no {bound.metric} ({TRIAL}{bound})")
+            elif bound.broken_by(value) > 0:
+                decision = decision.refused(f"{bound.metric} {value:g} of {whose} breaks {TRIAL}{bound}")
+            else:
+                decision = decision.noting(f"{bound.metric} {value:g} of {whose} keeps {TRIAL}{bound}")
+        return decision
 
 
 def _number(name: str, value: str) -> float:
-    names = [field.name for field in fields(PromotionRule)]
+    names = [field.name for field in fields(PromotionRule) if field.name != "trial"] + [f"{TRIAL}METRIC<=N"]
     if name not in names:
         raise InvalidInput(f"a promotion rule has no {name!r}, only {', '.join(names)}", "try significant,p=0.01")
     try:

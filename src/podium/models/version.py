@@ -130,6 +130,15 @@ class Origin:
 
 
 @dataclass(frozen=True, kw_only=True)
+class TrialFacts:
+    """The trial of a sweep that a version is, or that gave its training the hyperparameters."""
+
+    name: str | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    """What it reported, on what its trainer measured: nothing of it is of the test part."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Facts:
     """The part of the metadata that podium reads; all of it may be missing."""
 
@@ -143,6 +152,7 @@ class Facts:
     hyperparameters: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     origin: Origin = Origin()
+    trial: TrialFacts = TrialFacts()
     image: str | None = None
     code_version: str | None = None
 

@@ -144,7 +144,17 @@ def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
     upright = window([row["y"] for row in rows], maximize=goals[first])
     across = window([row["x"] for row in rows], maximize=goals[second])
     xaxis = titled(noted(axes[second], upright), **({"range": [across.low, across.high]} if across else {}))
-    return figure_of(drawn, height=400, showlegend=True, xaxis=xaxis, **windowed(axes[first], upright))
+    limits = [_limit_line(bound, upright=bound["metric"] == second) for bound in sweep.get("constraints", ())
+              if bound["metric"] in (first, second)]  # fmt: skip
+    return figure_of(drawn, height=400, showlegend=True, xaxis=xaxis, shapes=limits, **windowed(axes[first], upright))
+
+
+def _limit_line(bound: Mapping[str, Any], *, upright: bool) -> dict[str, Any]:
+    """Return the limit of a constraint as a line across a figure: beyond it trials are infeasible."""
+    own, other = ("x", "y") if upright else ("y", "x")
+    return {"type": "line", f"{own}0": bound["limit"], f"{own}1": bound["limit"], f"{other}0": 0, f"{other}1": 1,
+            f"{other}ref": "paper", "line": {"color": RED, "width": 2, "dash": "dash"},
+            "label": {"text": f"{bound['metric']}{bound['sign']}{bound['limit']:g}"}}  # fmt: skip
 
 
 def _said(row: Mapping[str, Any]) -> str:

@@ -78,11 +78,20 @@ def _metadata(files: Mapping[str, Content], measured: Evaluation) -> dict[str, A
         "predictions": PREDICTIONS,
         "dataset": written["dataset"],
         "origin": {key: getattr(winner, key) for key in ("kind", "name", "experiment", "uri", "why")},
+        "trial": _trial(measured),
         "image": winner.image or None,
         "code": _code(winner),
         "code_version": code_version(),
         "environment": environment and load_json(environment.read_bytes(), "environment.json"),
     }  # fmt: skip
+
+
+def _trial(measured: Evaluation) -> dict[str, Any] | None:
+    """Describe the trial that the winner is, or that gave its training the hyperparameters."""
+    if not (sweep := measured.sweep):
+        return None
+    name = measured.winner.name if measured.winner.kind == "trial" else sweep.best
+    return {"name": name, "experiment": sweep.experiment, "metrics": sweep.measured(name)}
 
 
 def _code(winner: Origin) -> dict[str, Any] | None:

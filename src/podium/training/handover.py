@@ -10,6 +10,7 @@ from podium.documents import parse, read_json
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
 from podium.manifests.experiment.criteria import Criteria
+from podium.metrics import Constraint, objective_value
 from podium.training.examples import Example, Points
 from podium.training.origin import Origin
 from podium.training.pictures import Picture
@@ -270,6 +271,16 @@ class TrialTable:
     """Why the best trial is another than Katib's, if it is."""
     judged: dict[str, bool | None] = field(default_factory=dict)
     """Metrics that trials are judged by beside the objective: whether more is better, None of a constraint alone."""
+    strategies: dict[str, str] = field(default_factory=dict)
+    """``min``, ``max`` or ``latest`` by metric: which of a trial's values counts."""
+    constraints: list[Constraint] = field(default_factory=list)
+    """Bounds that the best trial keeps."""
+
+    def measured(self, trial: str) -> dict[str, float]:
+        """Return what a trial reported, by the Experiment's strategies; nothing of one that is not among them."""
+        metrics = next((row.metrics for row in self.trials if row.name == trial), {})
+        known = {name: objective_value(each, self.strategies.get(name, "latest")) for name, each in metrics.items()}
+        return {name: value for name, value in known.items() if value is not None}
 
     @classmethod
     def of(
@@ -291,7 +302,8 @@ class TrialTable:
             experiment=experiment.name, algorithm=experiment.search.name,
             objective=_Objective(metric=objective.metric, maximize=objective.maximize),
             parameters=[parse(_Parameter, entry, "parameters") for entry in experiment.spec.get("parameters") or []],
-            best=best, note=note, judged=judged,
+            best=best, note=note, judged=judged, strategies=dict(objective.strategies),
+            constraints=list(criteria.constraints),
             trials=[
                 TrialRow(**trial.summary(), number=numbers[trial.name], model=url, epochs=_curve(url) if url else [],
                          judged={name: criteria.measured(trial.metrics).get(name) for name in judged},

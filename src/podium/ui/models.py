@@ -104,7 +104,8 @@ def version_view(version: Version, path: str) -> View:
     return View(
         template="version.html.jinja", title=version.title,
         shown={"version": version, "path": path, "metadata": metadata,
-               "facts": {name: metadata.get(name) for name in ("run_id", "origin", "dataset", "environment", "code")}},
+               "facts": {name: metadata.get(name)
+                         for name in ("run_id", "origin", "trial", "dataset", "environment", "code")}},
     )  # fmt: skip
 
 

@@ -1,7 +1,6 @@
 """What trials are judged by beside Katib's objective, in annotations: further objectives, and constraints."""
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,11 +8,9 @@ from typing import Any
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment, Metrics, Objective
 from podium.manifests.labels import CONDITIONS, CONSTRAINTS, OBJECTIVES
-from podium.metrics import less_is_better, number, objective_value
+from podium.metrics import Constraint, less_is_better, objective_value
 from podium.search.algorithms import ALGORITHMS
 from podium.search.pareto import Value
-
-_CONSTRAINT = re.compile(r"\s*([\w /@'.-]*?\w)\s*(<=|>=|<|>)\s*(\S+)\s*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,40 +40,6 @@ class Goal:
 
     def __str__(self) -> str:
         return f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Constraint:
-    """A bound that a metric of a trial has to keep."""
-
-    metric: str
-    sign: str
-    """``<=``, ``<``, ``>=`` or ``>``."""
-
-    limit: float
-
-    @classmethod
-    def read(cls, text: str) -> "Constraint":
-        """Read ``latency_ms<=20``.
-
-        Raises:
-            InvalidInput: It is something else.
-        """
-        match = _CONSTRAINT.fullmatch(text)
-        limit = number(match[3]) if match else None
-        if match is None or limit is None:
-            raise InvalidInput(
-                f"a constraint is a metric, <=, <, >= or >, and a number, not {text!r}", "latency_ms<=20"
-            )
-        return cls(metric=match[1], sign=match[2], limit=limit)
-
-    def broken_by(self, value: float) -> float:
-        """Return by how much a value breaks it, as a share of the limit so that constraints weigh alike."""
-        beyond = (value - self.limit if "<" in self.sign else self.limit - value) / (abs(self.limit) or 1.0)
-        return sys.float_info.min if beyond == 0 and "=" not in self.sign else beyond
-
-    def __str__(self) -> str:
-        return f"{self.metric}{self.sign}{self.limit:g}"
 
 
 @dataclass(frozen=True, kw_only=True)
