@@ -375,6 +375,8 @@ def drop(path: str) -> Change:
         ("budget-without-podium", "warn", [put("metadata.annotations", {"podium.dev/max-time": "2h"})]),
         ("deterministic-without-podium", "warn", [put("metadata.annotations", {"podium.dev/deterministic": "4"})]),
         ("criteria-without-podium", "warn", [put("metadata.annotations", {"podium.dev/constraints": "size_mb<5"})]),
+        ("conditions-without-podium", "note",
+         [put("metadata.annotations", {"podium.dev/conditions": "momentum if optimizer=sgd"})]),
         ("name-with-a-dot", "fail", [put("metadata.name", "a.b")]),
         ("collector-without-image", "warn", [put("spec.metricsCollectorSpec.collector.kind", "PrometheusMetric")]),
         ("no-pod-is-primary", "fail", [put("spec.trialTemplate.primaryPodLabels", {"role": "chief"})]),

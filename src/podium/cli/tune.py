@@ -135,7 +135,14 @@ OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.
 
 
 def _settings(
-    *, objectives: Sequence[str], prints: str | None, image: str, queue: str, queue_priority: str, **options: Any
+    *,
+    objectives: Sequence[str],
+    conditions: Sequence[str],
+    prints: str | None,
+    image: str,
+    queue: str,
+    queue_priority: str,
+    **options: Any,
 ) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.experiment.budget import annotations
@@ -149,7 +156,7 @@ def _settings(
     given = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
     first, *further = objectives
     given |= counted(options.pop("deterministic")) | criteria_annotations(further, options.pop("constraints"))
-    given |= condition_annotations(options.pop("conditions"))
+    given |= condition_annotations(conditions)
     library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
     goal = Goal.read(first, any_name=library is not None)
     return TuneSettings(goal=goal, prints=library, image=image, pods=pods, annotations=given, **options)

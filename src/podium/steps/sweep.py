@@ -187,7 +187,8 @@ def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
     if best is None:
         infeasible = any(trial.infeasible for trial in trials)
         what = no_best(trials) if infeasible else f"reported {experiment.objective.metric}"
-        raise Failed(f"no trial of Experiment {experiment.name} {what}", "see the trials' logs")
+        hint = "loosen the constraint, or give the sweep more trials" if infeasible else "see the trials' logs"
+        raise Failed(f"no trial of Experiment {experiment.name} {what}", hint)
     return best
 
 

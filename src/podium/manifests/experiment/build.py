@@ -133,23 +133,13 @@ def customize(
         identity = present(name=name, namespace=changes.get("namespace"), ownerReferences=owners)
         merge(manifest, ("metadata",), identity)
         pool = present(**{POOL: None if changes.get("pool") is None else str(changes["pool"])})
-        same = counted(changes.get("deterministic"))
+        same, conditions = counted(changes.get("deterministic")), condition_annotations(changes.get("conditions"))
         if algorithm := changes.get("algorithm"):
             _set_algorithm(manifest, experiment, algorithm)
         criteria = criteria_annotations(changes.get("objectives"), changes.get("constraints"))
         budget = budget_annotations(changes.get("max_time"), changes.get("max_cost"), changes.get("price"))
         for field, values in (
-            (
-                "annotations",
-                {
-                    **(annotations or {}),
-                    **pool,
-                    **budget,
-                    **same,
-                    **criteria,
-                    **condition_annotations(changes.get("conditions")),
-                },
-            ),
+            ("annotations", {**(annotations or {}), **pool, **budget, **same, **criteria, **conditions}),
             ("labels", changes.get("labels")),
         ):
             if values:
