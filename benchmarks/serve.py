@@ -28,8 +28,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import numpy as np
+import uvloop
 from machine import describe
 
 from podium.models import open_registry
@@ -37,6 +39,7 @@ from podium.scoring import OnnxModel
 
 HERE = Path(__file__).parent / "rivals"
 NAMES = {"uint8": "UINT8", "float32": "FP32"}
+LENGTH = re.compile(rb"\ncontent-length: (\d+)", re.IGNORECASE)
 CLI = "from podium.cli import main; main()"
 
 
@@ -135,24 +138,69 @@ def bare(model: Path, seconds: float) -> float:
     return count / seconds
 
 
+class Client(asyncio.Protocol):
+    """Sends one request after the other over a connection, and takes little of the clients' core for it.
+
+    Args:
+        server: To ask.
+        end: When it is over, by time.monotonic().
+        took: Gets the seconds of each answer.
+        pause: Seconds between an answer and the next request.
+    """
+
+    def __init__(self, server: Server, end: float, took: list[float], pause: float = 0.0) -> None:
+        self.request, self.end, self.took, self.pause = server.head + server.body, end, took, pause
+        self.loop = asyncio.get_running_loop()
+        self.over = self.loop.create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Send the first request."""
+        self.transport = cast(asyncio.Transport, transport)
+        self.send()
+
+    def send(self) -> None:
+        """Send a request."""
+        self.answer, self.began = b"", time.monotonic()
+        self.transport.write(self.request)
+
+    def data_received(self, data: bytes) -> None:
+        """Send the next request once the answer is whole."""
+        self.answer += data
+        if not whole(self.answer):
+            return
+        now = time.monotonic()
+        self.took.append(now - self.began)
+        if not self.answer.startswith(b"HTTP/1.1 200"):
+            self.over.set_exception(SystemExit(f"an answer is {self.answer!r:.500}"))
+        elif now >= self.end:
+            self.over.set_result(None)
+        elif self.pause:
+            self.loop.call_later(self.pause, self.send)
+        else:
+            self.send()
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """Fail if the server has closed the connection."""
+        if not self.over.done():
+            self.over.set_exception(error or SystemExit("a connection was closed"))
+
+
+def whole(answer: bytes) -> bool:
+    """Return whether an answer is there with all of its body."""
+    head = answer.find(b"\r\n\r\n")
+    if head < 0:
+        return False
+    if found := LENGTH.search(answer, 0, head):
+        return len(answer) >= head + 4 + int(found[1])
+    return answer.endswith(b"\r\n0\r\n\r\n")  # in chunks
+
+
 async def ask(server: Server, end: float, took: list[float], pause: float = 0.0) -> None:
-    """Send one request after the other over a connection, as a client does."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
-    while time.monotonic() < end:
-        began = time.monotonic()
-        writer.write(server.head + server.body)
-        answer = await reader.readuntil(b"\r\n\r\n")
-        assert answer.startswith(b"HTTP/1.1 200"), answer
-        if found := re.search(rb"\r\ncontent-length: (\d+)", answer, re.IGNORECASE):
-            await reader.readexactly(int(found[1]))
-        else:  # in chunks
-            while length := int(await reader.readuntil(b"\r\n"), 16):
-                await reader.readexactly(length + 2)
-            await reader.readuntil(b"\r\n")
-        took.append(time.monotonic() - began)
-        if pause:
-            await asyncio.sleep(pause)
-    writer.close()
+    """Let a client ask until the end."""
+    loop = asyncio.get_running_loop()
+    transport, client = await loop.create_connection(lambda: Client(server, end, took, pause), "127.0.0.1", server.port)
+    await client.over
+    transport.close()
 
 
 def bodies(graph: OnnxModel) -> tuple[bytes, int, bytes]:
@@ -217,9 +265,9 @@ def main() -> None:
 def measure(server: Server, clients: int, seconds: float) -> tuple[float, float, float]:
     """Let clients ask for some seconds; return requests a second, the 95th percentile and CPU seconds a request."""
     took: list[float] = []
-    asyncio.run(clients_of(server, clients, 0.5, []))
+    uvloop.run(clients_of(server, clients, 0.5, []))
     used = server.cpu()
-    asyncio.run(clients_of(server, clients, seconds, took))
+    uvloop.run(clients_of(server, clients, seconds, took))
     return len(took) / seconds, sorted(took)[int(0.95 * len(took))], (server.cpu() - used) / len(took)
 
 
@@ -242,7 +290,7 @@ def soak(directory: Path, minutes: float) -> None:
         with running("podium", command, port, "soak", binary, size) as server:
             took: list[float] = []
             for number in range(max(2, round(minutes * 6))):
-                asyncio.run(slowly(server, 10.0, took))
+                uvloop.run(slowly(server, 10.0, took))
                 model.promote(f"v{2 - number % 2}")
                 memory, files, threads = server.held()
                 if number % 6 == 0 or number < 3:

@@ -419,7 +419,7 @@ def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:
     opening.start()
     server = Server([model], token="", limits=Limits(), follow=0.05)
     body = {"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]}
-    with TestClient(server.app) as http:
+    with TestClient(server) as http:
         assert http.get("/v2/health/live").status_code == 200
         answer = http.get("/v2/health/ready")
         assert (answer.status_code, answer.json()) == (503, {"ready": False})

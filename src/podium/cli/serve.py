@@ -76,7 +76,7 @@ def serve(
     served = find_models(models, storage, (sample or 1.0) if watch else None)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
-    config = uvicorn.Config(server.app, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
+    config = uvicorn.Config(server, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
                             ssl_certfile=tls_cert, ssl_keyfile=tls_key,
                             timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
     listening = listen(host, port)  # who reads the next line may connect at once

@@ -82,12 +82,13 @@ class OnnxModel:
         Raises:
             InvalidInput: A name, dtype or shape differs; the message says what either side has.
         """
-        there = ", ".join(f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items()) or "no inputs"
         if not self.inputs:
             raise InvalidInput(f"{self.name} takes no inputs", CONTRACT)
         for wanted in self.inputs:
             array = inputs.get(wanted.name)
             if array is None or not _fits(wanted, array):
+                given = ", ".join(f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items())
+                there = given or "no inputs"
                 raise InvalidInput(f"{self.name} takes {wanted}, but the dataset has {there}", _hint(wanted, array))
         if len({len(array) for array in inputs.values()}) > 1:
             counts = ", ".join(f"{name} {len(array)}" for name, array in inputs.items())

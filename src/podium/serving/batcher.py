@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -15,36 +15,35 @@ from podium.scoring.families import Array
 Outputs = dict[str, Array]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
+@dataclass(slots=True, kw_only=True, eq=False)
 class _Waiting:
     inputs: Mapping[str, Array]
+    rows: int
+    form: list[tuple[str, tuple[int, ...], "np.dtype[Any]"]]
+    """What has to be equal for two requests to be one batch."""
+
     done: "asyncio.Future[Outputs]"
-
-    @cached_property
-    def rows(self) -> int:
-        return len(next(iter(self.inputs.values())))
-
-    @cached_property
-    def form(self) -> tuple[tuple[str, tuple[int, ...], "np.dtype[Any]"], ...]:
-        """What has to be equal for two requests to be one batch."""
-        return tuple((name, self.inputs[name].shape[1:], self.inputs[name].dtype) for name in sorted(self.inputs))
 
 
 class Batcher:
-    """Runs a model in a thread of its own, so that the event loop always answers.
+    """Runs a model in threads of its own, so that the event loop always answers.
 
-    Nobody waits for a batch to fill: a request that finds the model idle runs at once.
+    Nobody waits for a batch to fill: requests that find the model idle run at once.
 
     Args:
         run: The model.
         most_rows: Rows of a batch at most; a larger request is a batch alone.
+        threads: Batches that run at once.
     """
 
-    def __init__(self, run: Callable[[Mapping[str, Array]], Outputs], most_rows: int) -> None:
-        self._run, self._most_rows = run, most_rows
+    def __init__(self, run: Callable[[Mapping[str, Array]], Outputs], most_rows: int, threads: int = 1) -> None:
+        self._run, self._most_rows, self._most_running = run, most_rows, threads
         self._waiting: list[_Waiting] = []
-        self._thread = ThreadPoolExecutor(1, "podium-model")
-        self._working: asyncio.Task[None] | None = None
+        self._threads = ThreadPoolExecutor(threads, "podium-model")
+        self._running = 0
+        self._starting = False
+        self._quiet = asyncio.Event()
+        self._quiet.set()
         self.batches = self.rows = 0
 
     async def ask(self, inputs: Mapping[str, Array]) -> Outputs:
@@ -54,34 +53,51 @@ class Batcher:
             InvalidInput: The model takes other inputs.
             Failed: The model fails on them.
         """
-        waiting = _Waiting(inputs=inputs, done=asyncio.get_running_loop().create_future())
+        loop = asyncio.get_running_loop()
+        form = [(name, inputs[name].shape[1:], inputs[name].dtype) for name in sorted(inputs)]
+        rows = len(next(iter(inputs.values())))
+        waiting = _Waiting(inputs=inputs, rows=rows, form=form, done=loop.create_future())
         self._waiting.append(waiting)
-        if self._working is None:
-            self._working = asyncio.create_task(self._work())
+        if not self._starting:  # behind the requests that the loop has already read, which are then of this batch
+            self._starting = True
+            self._quiet.clear()
+            loop.call_soon(self._start, loop)
         return await waiting.done
 
     async def close(self) -> None:
         """Wait until everything that was asked is answered."""
-        while self._working:
-            await self._working
-        self._thread.shutdown(wait=False)
+        await self._quiet.wait()
+        self._threads.shutdown()
 
-    async def _work(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            batch = self._take()
-            try:
-                results = await loop.run_in_executor(self._thread, self._answer, batch)
-            except Exception as error:
-                results = [error] * len(batch)
-            for waiting, result in zip(batch, results, strict=True):
-                if waiting.done.done():  # its client is gone
-                    continue
-                if isinstance(result, Exception):
-                    waiting.done.set_exception(result)
-                else:
-                    waiting.done.set_result(result)
-        self._working = None
+    def _start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._starting = False
+        while self._waiting and self._running < self._most_running:
+            if batch := self._take():
+                self._running += 1
+                self._threads.submit(self._work, batch, loop)
+        if not self._running:
+            self._quiet.set()
+
+    def _work(self, batch: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
+        """Run a batch, in a thread, and hand all of its results to the loop at once."""
+        try:
+            results = self._answer(batch)
+        except Exception as error:
+            results = [error] * len(batch)
+        loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
+
+    def _hand_out(
+        self, batch: list[_Waiting], results: list[Outputs | Exception], loop: asyncio.AbstractEventLoop
+    ) -> None:
+        for waiting, result in zip(batch, results, strict=True):
+            if waiting.done.done():  # its client is gone
+                continue
+            if isinstance(result, Exception):
+                waiting.done.set_exception(result)
+            else:
+                waiting.done.set_result(result)
+        self._running -= 1
+        self._start(loop)
 
     def _take(self) -> list[_Waiting]:
         """Take the oldest request and those of its form that fit beside it."""
@@ -108,7 +124,7 @@ class Batcher:
             outputs = self._run(together)
         except Exception:  # one of them may be at fault: the others are answered
             return [self._one(waiting) for waiting in batch]
-        ends = np.cumsum([waiting.rows for waiting in batch])
+        ends = list(accumulate(waiting.rows for waiting in batch))
         if any(array.ndim == 0 or len(array) != ends[-1] for array in outputs.values()):
             return [self._one(waiting) for waiting in batch]
         starts = [0, *ends[:-1]]

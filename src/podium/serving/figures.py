@@ -1,6 +1,7 @@
 """What a server has done, as Prometheus asks for it."""
 
 import time
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable
 
@@ -23,7 +24,7 @@ class Figures:
     def note(self, model: str, status: int, seconds: float) -> None:
         """Count a request that was answered."""
         self._answers[model, status] += 1
-        self._buckets[model, next(bound for bound in BOUNDS if seconds <= bound)] += 1
+        self._buckets[model, BOUNDS[bisect_left(BOUNDS, seconds)]] += 1
         self._seconds[model] = self._seconds.get(model, 0.0) + seconds
 
     def page(self, models: Iterable[Served], under_way: int) -> str:
