@@ -11,6 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from typing import TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -27,6 +28,7 @@ from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.tensors import read_request, write_response
 
+T = TypeVar("T")
 _INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/infer")
 
 
@@ -58,6 +60,16 @@ class Refused(Exception):
         self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
 
 
+def _told(error: Exception) -> Response:
+    """Return the answer that says what was raised."""
+    if isinstance(error, ClientDisconnect):
+        return Response(status_code=499)
+    if isinstance(error, Refused):
+        return JSONResponse({"error": str(error)}, error.status, error.headers)
+    status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
+    return JSONResponse({"error": str(error)}, status)
+
+
 class Server:
     """Answers for some models.
 
@@ -75,23 +87,29 @@ class Server:
         self.draining = False
         """Whether it is about to end: it is not ready, and each answer is the last on its connection."""
         self._figures = Figures()
-        self._inferring = self._answering(self._infer)
         self._rest = Starlette(routes=self._routes(), lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as an ASGI application; inference without Starlette's layers, which take as long as a small model."""
-        found = _INFER.fullmatch(scope["path"]) if scope["type"] == "http" and scope["method"] == "POST" else None
+        """Answer as an ASGI application; inference without Starlette's layers, which take longer than a small model."""
+        found = _INFER.fullmatch(scope["path"]) if scope["type"] == "http" else None
         if not found:
             return await self._rest(scope, receive, send)
-        scope["path_params"] = found.groupdict()
-        response = await self._inferring(Asked(scope, receive))
-        await response(scope, receive, send)
+        try:
+            if scope["method"] != "POST":
+                raise Refused(405, f"{scope['path']} takes POST, not {scope['method']}", allow="POST")
+            content, headers = await self._infer(found, dict(scope["headers"]), receive)
+        except (PodiumError, Refused, ClientDisconnect) as error:
+            return await self._closing(_told(error))(scope, receive, send)
+        named = [*headers, (b"content-length", b"%d" % len(content))]
+        named += [(b"connection", b"close")] if self.draining else []
+        await send({"type": "http.response.start", "status": 200, "headers": named})
+        await send({"type": "http.response.body", "body": content})
 
     def _routes(self) -> list[Route]:
         paths: dict[str, tuple[str, Callable[[Asked], Awaitable[Response]]]] = {}  # tried in this order
         for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            paths |= {f"{where}/infer": ("POST", self._infer), f"{where}/predict": ("POST", self._predict),
-                      where: ("GET", self._model), f"{where}/ready": ("GET", self._model_ready)}  # fmt: skip
+            paths |= {f"{where}/predict": ("POST", self._predict), where: ("GET", self._model),
+                      f"{where}/ready": ("GET", self._model_ready)}  # fmt: skip
         paths |= {
             "/v2/health/live": ("GET", self._live),
             "/v2/health/ready": ("GET", self._ready),
@@ -124,32 +142,23 @@ class Server:
         """Return a handler that turns what is raised into an answer."""
 
         async def handle(asked: Asked) -> Response:
-            response = await answered(asked)
-            if self.draining:
-                response.headers["Connection"] = "close"
-            return response
-
-        async def answered(asked: Asked) -> Response:
             try:
-                self._check_token(asked)
-                return await answer(asked)
-            except Refused as refused:
-                return JSONResponse({"error": str(refused)}, refused.status, refused.headers)
-            except NotFound as error:
-                return JSONResponse({"error": str(error)}, 404)
-            except InvalidInput as error:
-                return JSONResponse({"error": str(error)}, 400)
-            except ClientDisconnect:
-                return Response(status_code=499)
-            except PodiumError as error:
-                return JSONResponse({"error": str(error)}, 500)
+                if not asked.url.path.startswith("/v2/health/"):
+                    self._check_token(asked.headers.get("authorization", "").encode("latin-1"))
+                return self._closing(await answer(asked))
+            except (PodiumError, Refused, ClientDisconnect) as error:
+                return self._closing(_told(error))
 
         return handle
 
-    def _check_token(self, asked: Asked) -> None:
-        given = asked.headers.get("authorization", "").removeprefix("Bearer ").encode()
-        needed = bool(self._token) and not asked.url.path.startswith("/v2/health/")
-        if needed and not hmac.compare_digest(given, self._token.encode()):
+    def _closing(self, response: Response) -> Response:
+        if self.draining:
+            response.headers["Connection"] = "close"
+        return response
+
+    def _check_token(self, authorization: bytes) -> None:
+        given = authorization.removeprefix(b"Bearer ")
+        if self._token and not hmac.compare_digest(given, self._token.encode()):
             raise Refused(401, "a bearer token is needed, and none or another one came", www_authenticate="Bearer")
 
     async def _live(self, asked: Asked) -> Response:
@@ -163,8 +172,7 @@ class Server:
     async def _server(self, asked: Asked) -> Response:
         return JSONResponse({"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]})
 
-    def _served(self, asked: Asked) -> tuple[Served, Loaded]:
-        name, version = asked.path_params["name"], asked.path_params.get("version")
+    def _served(self, name: str, version: str | None = None) -> tuple[Served, Loaded]:
         model = self._models.get(name)
         if model is None:
             raise NotFound(f"no model {name!r} is served", suggestion(name, self._models))
@@ -176,41 +184,42 @@ class Server:
         return model, now
 
     async def _model(self, asked: Asked) -> Response:
-        model, now = self._served(asked)
+        model, now = self._served(**asked.path_params)
         return JSONResponse({"name": model.name, "versions": [now.version], **now.metadata})
 
     async def _model_ready(self, asked: Asked) -> Response:
-        model, _ = self._served(asked)
+        model, _ = self._served(**asked.path_params)
         return JSONResponse({"name": model.name, "ready": True})
 
-    async def _infer(self, asked: Asked) -> Response:
-        model, _ = self._served(asked)
+    async def _infer(
+        self, path: re.Match[str], headers: dict[bytes, bytes], receive: Receive
+    ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+        """Return the answer to a request for inference and its headers."""
+        self._check_token(headers.get(b"authorization", b""))
+        model, _ = self._served(**path.groupdict())
 
-        async def answer(body: bytes) -> Response:
-            _, now = self._served(asked)  # only now: a version that is replaced while the body comes takes no request
-            request = read_request(body, asked.headers.get("inference-header-content-length"))
+        async def answer(body: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
+            # Only now: a version that is replaced while the body comes takes no request.
+            _, now = self._served(**path.groupdict())
+            request = read_request(body, headers.get(b"inference-header-content-length"))
             outputs = await now.batcher.ask(request.inputs)
-            head = {
-                "model_name": model.name,
-                "model_version": now.version,
-                "id": request.id or f"{random.getrandbits(128):032x}",
-            }
-            content, headers = write_response(head, outputs, request)
-            return Response(content, headers=headers)
+            called = request.id or f"{random.getrandbits(128):032x}"
+            head = {"model_name": model.name, "model_version": now.version, "id": called}
+            return write_response(head, outputs, request)
 
-        return await self._limited(model, asked, answer)
+        return await self._limited(model, receive, answer)
 
     async def _predict(self, asked: Asked) -> Response:
-        model, now = self._served(asked)
+        model, now = self._served(**asked.path_params)
 
         async def answer(body: bytes) -> Response:
             media, content = read_raw(body, asked.headers.get("content-type", ""))
             said = await asyncio.to_thread(predict_raw, now.predictor, content, media)
             return JSONResponse({"model_name": model.name, "model_version": now.version, "predictions": said})
 
-        return await self._limited(model, asked, answer)
+        return await self._limited(model, asked.receive, answer)
 
-    async def _limited(self, model: Served, asked: Asked, answer: Callable[[bytes], Awaitable[Response]]) -> Response:
+    async def _limited(self, model: Served, receive: Receive, answer: Callable[[bytes], Awaitable[T]]) -> T:
         """Answer a request within the limits, and count it."""
         began, status = time.monotonic(), 500
         if self._under_way >= self._limits.requests:
@@ -219,9 +228,9 @@ class Server:
         self._under_way += 1
         try:
             async with asyncio.timeout(self._limits.seconds):
-                response = await answer(await self._body(asked))
-            status = response.status_code
-            return response
+                said = await answer(await self._body(receive))
+            status = 200
+            return said
         except TimeoutError:
             status = 504
             raise Refused(504, f"there was no answer within {self._limits.seconds:g} s") from None
@@ -235,14 +244,18 @@ class Server:
             self._under_way -= 1
             self._figures.note(model.name, status, time.monotonic() - began)
 
-    async def _body(self, asked: Asked) -> bytes:
+    async def _body(self, receive: Receive) -> bytes:
         most = self._limits.body
-        pieces, size = list[bytes](), 0
-        async for piece in asked.stream():
-            size += len(piece)
+        pieces, size, more = list[bytes](), 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                raise ClientDisconnect
+            pieces.append(message.get("body", b""))
+            more = message.get("more_body", False)
+            size += len(pieces[-1])
             if size > most:
                 raise Refused(413, f"a request has at most {most} bytes")
-            pieces.append(piece)
         return b"".join(pieces)
 
     async def _page(self, asked: Asked) -> Response:

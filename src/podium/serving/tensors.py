@@ -48,7 +48,7 @@ class Request:
     """Whether outputs that nothing is said of come as bytes."""
 
 
-def read_request(body: bytes, header: str | None) -> Request:
+def read_request(body: bytes, header: bytes | None) -> Request:
     """Read an inference request.
 
     Args:
@@ -90,9 +90,10 @@ def _load(text: bytes) -> Any:
         return load_json(text, "the request", limit=MOST_JSON)
 
 
-def _size(header: str, most: int) -> int:
-    if not header.isascii() or not header.isdigit() or int(header) > most:
-        raise InvalidInput(f"Inference-Header-Content-Length is {header!r}, but the body has {most} bytes")
+def _size(header: bytes, most: int) -> int:
+    if not header.isdigit() or int(header) > most:
+        given = header.decode("latin-1")
+        raise InvalidInput(f"Inference-Header-Content-Length is {given!r}, but the body has {most} bytes")
     return int(header)
 
 
@@ -144,7 +145,7 @@ def _from_json(data: Any, name: str, shape: Sequence[int], dtype: "np.dtype[Any]
 
 def write_response(
     head: Mapping[str, Any], outputs: Mapping[str, Array], request: Request
-) -> tuple[bytes, dict[str, str]]:
+) -> tuple[bytes, list[tuple[bytes, bytes]]]:
     """Write the answer to a request; return the body and its headers.
 
     Args:
@@ -173,7 +174,7 @@ def write_response(
         tensors.append(tensor)
     text = orjson.dumps({**head, "outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
     if not pieces:
-        return text, {"content-type": "application/json"}
-    return b"".join([text, *pieces]), {
-        "content-type": "application/octet-stream", "inference-header-content-length": str(len(text)),
-    }  # fmt: skip
+        return text, [(b"content-type", b"application/json")]
+    return b"".join([text, *pieces]), [
+        (b"content-type", b"application/octet-stream"), (b"inference-header-content-length", b"%d" % len(text)),
+    ]  # fmt: skip
