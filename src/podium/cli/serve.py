@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 @click.option("--max-body", type=click.IntRange(1), default=64, show_default=True, help="MiB of a request.")
 @click.option("--max-requests", type=click.IntRange(1), default=256, show_default=True, help="Requests under way.")
 @click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds for an answer.")
+@click.option("--processes", type=click.IntRange(1),
+              help="Of a model that is a command, at once; as many as cores if not given, at most 4.")  # fmt: skip
 @click.option("--drain", type=click.FloatRange(0), default=0.0, show_default=True,
               help="Seconds that it goes on after SIGTERM, while a proxy sends clients elsewhere.")  # fmt: skip
 @click.option("--watch", is_flag=True, help="Count items and predictions in bins of the training part, at /metrics.")
@@ -40,8 +42,8 @@ if TYPE_CHECKING:
 @click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
 def serve(
     models: tuple[str, ...], host: str, port: int, follow: float, token_file: Path | None, tls_cert: str | None,
-    tls_key: str | None, max_body: int, max_requests: int, timeout: float, drain: float, watch: bool,
-    sample: float | None, storage: str | None,
+    tls_key: str | None, max_body: int, max_requests: int, timeout: float, processes: int | None,
+    drain: float, watch: bool, sample: float | None, storage: str | None,
 ) -> None:  # fmt: skip
     """Answer over HTTP with the champion, or with any version, file or directory, until it is stopped.
 
@@ -67,13 +69,15 @@ def serve(
         from podium.serving.drain import DrainingServer
     except ImportError as error:
         raise PodiumError(f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'") from None
+    from podium.prediction.pool import Processes
     from podium.serving.served import find_models
 
     _check_certificate(tls_cert, tls_key)
     token = _read_token(token_file)
     if sample is not None and not watch:
         raise InvalidInput(f"--sample {sample:g} is a share of what --watch counts", "add --watch")
-    served = find_models(models, storage, (sample or 1.0) if watch else None)
+    pool = Processes(count=processes or Processes.count, seconds=timeout)
+    served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
     config = uvicorn.Config(server, log_level="warning", access_log=False, proxy_headers=False, server_header=False,

@@ -10,10 +10,13 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Thread
+from typing import IO, TYPE_CHECKING, Any
 
 from podium.documents import MAX_JSON, load_json, parse
 from podium.errors import Failed, InvalidInput, PodiumError
@@ -35,6 +38,10 @@ class PredictCommand:
 
     predict: list[str]
     """The command; relative files in it are in the model directory."""
+
+    serve: list[str] = field(default_factory=list)
+    """A command that stays while the model is served, started with ``--model DIR``. Each line of its stdin is a JSON
+    object with ``inputs`` and ``output``; it prints the path of the output, alone on a line, once that is written."""
 
     uris: bool = False
     """Whether the command itself takes URIs for --model, --inputs and --output: its image needs no podium then."""
@@ -140,33 +147,83 @@ def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
     return array.astype(np.float32)
 
 
-def run_here(command: Sequence[str], model: Path, inputs: Path, output: Path, *, stdout: int | None = None) -> None:
+def run_here(
+    command: Sequence[str], model: Path, inputs: Path, output: Path, *, stdout: int | None = None,
+    seconds: float | None = None,
+) -> None:  # fmt: skip
     """Run a predict command in its model directory, in this process's environment; nothing that it starts outlives it.
 
     Args:
-        stdout: File descriptor for what it prints; None for this process's own stdout.
+        stdout: File descriptor for what it prints; None for this process's own stdout. ``subprocess.PIPE``: it goes to
+            this process's stderr, and the last lines are in the error.
+        seconds: When it is ended; None waits.
 
     Raises:
-        Failed: It cannot be started, or exits with another code than 0.
+        Failed: It cannot be started, exits with another code than 0, or takes too long.
     """
     words = [*command, "--model", str(model), "--inputs", str(inputs), "--output", str(output)]
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
-    program = str(model / command[0]) if "/" in command[0] else command[0]
-    if shutil.which(program, path=environment["PATH"]) is None:
-        raise Failed(f"the predict command {command[0]!r} cannot be started: there is no such program",
-                     "model.json names it: is it in the model directory, or installed here?")  # fmt: skip
-    supervised = [sys.executable, "-P", "-m", "podium.cluster.local.processes.supervised", *words]
-    with subprocess.Popen(
-        supervised, cwd=model, env=environment, stdin=subprocess.PIPE, stdout=stdout, start_new_session=True
-    ) as process:
+    with supervised(words, model, stdout=stdout) as process:
         assert process.stdin is not None
+        said = LastLines(process.stdout) if process.stdout else None
         try:
-            code = process.wait()
+            code = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            raise Failed(f"the predict command {' '.join(command)} did not end within {seconds:g} s and was ended",
+                         "podium serve --timeout allows more") from None  # fmt: skip
         finally:
             process.stdin.close()  # ends whatever it started
             process.wait()
+            last = f":\n{said}" if said else ""
     if code:
-        raise Failed(f"the predict command {' '.join(command)} exited with {code}", "what it printed says why")
+        raise Failed(f"the predict command {' '.join(command)} exited with {code}{last}", "what it printed says why")
+
+
+def supervised(
+    words: Sequence[str], model: Path, *, stdout: int | None, stderr: int | None = None, reads: bool = False
+) -> "subprocess.Popen[bytes]":
+    """Start a command in its model directory; it ends, with all that it started, when stdin is closed.
+
+    Args:
+        words: The command and its options.
+        stdout: As run_here takes it; if it is ``subprocess.PIPE`` and no stderr is given, stderr goes there too.
+        reads: Whether what is written to stdin is for the command.
+
+    Raises:
+        Failed: There is no such program.
+    """
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    program = str(model / words[0]) if "/" in words[0] else words[0]
+    if shutil.which(program, path=environment["PATH"]) is None:
+        raise Failed(f"the predict command {words[0]!r} cannot be started: there is no such program",
+                     "model.json names it: is it in the model directory, or installed here?")  # fmt: skip
+    keeper = [sys.executable, "-P", "-m", "podium.cluster.local.processes.supervised", *(["--stdin"] if reads else [])]
+    if stdout == subprocess.PIPE and stderr is None:
+        stderr = subprocess.STDOUT
+    return subprocess.Popen([*keeper, *words], cwd=model, env=environment,
+                            stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, start_new_session=True)  # fmt: skip
+
+
+class LastLines:
+    """Passes on to stderr what a process prints, and keeps the last lines, which are what it is as text.
+
+    Args:
+        stream: What it prints.
+    """
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream, self._lines = stream, deque[str](maxlen=8)
+        self._thread = Thread(target=self._copy, daemon=True)
+        self._thread.start()
+
+    def _copy(self) -> None:
+        for line in iter(partial(self._stream.readline, 4096), b""):
+            text = line.decode(errors="replace")
+            sys.stderr.write(text)
+            self._lines.append(text.rstrip()[:500])
+
+    def __str__(self) -> str:
+        self._thread.join(2)  # it has ended when the process and all it started has
+        return "\n".join(line for line in self._lines if line)
 
 
 def predict_here(

@@ -133,7 +133,7 @@ class Server:
         with suppress(asyncio.CancelledError):
             await following
         for model in self._open():
-            await model.now.batcher.close()
+            await model.now.close()
 
     def _open(self) -> list[Served]:
         return [model for model in self._models.values() if model.opened]
@@ -210,9 +210,10 @@ class Server:
         return await self._limited(model, receive, answer)
 
     async def _predict(self, asked: Asked) -> Response:
-        model, now = self._served(**asked.path_params)
+        model, _ = self._served(**asked.path_params)
 
         async def answer(body: bytes) -> Response:
+            _, now = self._served(**asked.path_params)  # as for inference
             media, content = read_raw(body, asked.headers.get("content-type", ""))
             said = await asyncio.to_thread(predict_raw, now.predictor, content, media)
             return JSONResponse({"model_name": model.name, "model_version": now.version, "predictions": said})

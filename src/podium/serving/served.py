@@ -12,6 +12,7 @@ from podium.errors import InvalidInput, PodiumError
 from podium.models import Model, open_registry
 from podium.models.signature import check_directory, public_key
 from podium.prediction import Predictor, open_model
+from podium.prediction.pool import CommandPool, Processes
 from podium.scoring import OnnxModel
 from podium.scoring.families import Array
 from podium.serving.batcher import Batcher
@@ -33,11 +34,14 @@ class Loaded:
     batcher: Batcher
 
     @classmethod
-    def of(cls, version: str, predictor: Predictor, watch: Watch | None = None) -> "Loaded":
+    def of(
+        cls, version: str, predictor: Predictor, watch: Watch | None = None, processes: Processes | None = None
+    ) -> "Loaded":
         """Open a version; it has answered nothing yet.
 
         Args:
             watch: Counts what it is given and what it says.
+            processes: Of a command.
 
         Raises:
             PodiumError: It cannot be opened.
@@ -45,10 +49,19 @@ class Loaded:
         model = predictor.model
         predictor.seen = watch.note if watch else None
         if not isinstance(model, OnnxModel):
-            run: Callable[[Mapping[str, Array]], dict[str, Array]] = partial(_commanded, predictor)
+            settings = processes or Processes()
+            predictor.model = CommandPool(name=model.name, fetch=model.fetch, processes=settings)
+            batcher = Batcher(partial(_commanded, predictor), MOST_ROWS, settings.count)
         else:
             run = partial(_watched, model, predictor.classes, watch) if watch else model.run
-        return cls(version=version, predictor=predictor, batcher=Batcher(run, MOST_ROWS))
+            batcher = Batcher(run, MOST_ROWS)
+        return cls(version=version, predictor=predictor, batcher=batcher)
+
+    async def close(self) -> None:
+        """Wait until everything that was asked is answered, and end the processes of a command."""
+        await self.batcher.close()
+        if isinstance(self.predictor.model, CommandPool):
+            await asyncio.to_thread(self.predictor.model.close)
 
     @cached_property
     def metadata(self) -> dict[str, Any]:
@@ -92,12 +105,14 @@ class Served:
         name: In URLs.
         find: Returns the id of the version that should answer, and what opens it.
         share: Of calls of the model that are counted in bins; None for none.
+        processes: Of a model that is a command.
     """
 
     def __init__(
-        self, name: str, find: Callable[[], tuple[str, Callable[[], Predictor]]], share: float | None = None
-    ) -> None:
-        self.name, self._find, self._share = name, find, share
+        self, name: str, find: Callable[[], tuple[str, Callable[[], Predictor]]], share: float | None = None,
+        processes: Processes | None = None,
+    ) -> None:  # fmt: skip
+        self.name, self._find, self._share, self._processes = name, find, share, processes
         self.watches: dict[str, Watch] = {}
         """By version, the last few that answered."""
 
@@ -140,7 +155,7 @@ class Served:
         if self._now and self._now.version == version:
             return None
         predictor = opened()
-        return Loaded.of(version, predictor, self._watch(version, predictor))
+        return Loaded.of(version, predictor, self._watch(version, predictor), self._processes)
 
     def _watch(self, version: str, predictor: Predictor) -> Watch | None:
         """Return what counts a version's items; None where nobody asked for it, or its training part is not known."""
@@ -165,10 +180,12 @@ class Served:
             before, self._now = self._now, loaded
             if before:
                 self.swaps += 1
-                await before.batcher.close()
+                await before.close()
 
 
-def find_models(words: Sequence[str], storage: str | None, share: float | None = None) -> list[Served]:
+def find_models(
+    words: Sequence[str], storage: str | None, share: float | None = None, processes: Processes | None = None
+) -> list[Served]:
     """Return what is to be served.
 
     Args:
@@ -176,6 +193,7 @@ def find_models(words: Sequence[str], storage: str | None, share: float | None =
             file; none stands for all models of the registry that have a champion.
         storage: URL of the registry.
         share: Of calls of each model that are counted in bins; None for none.
+        processes: Of a model that is a command.
 
     Raises:
         InvalidInput: There is nothing to serve, or two have one name.
@@ -191,10 +209,11 @@ def find_models(words: Sequence[str], storage: str | None, share: float | None =
         if "/" in word or Path(word).exists():
             path = Path(word)
             name = (path.parent if path.is_file() else path).resolve().name
-            model = Served(name, lambda word=word: ("1", lambda: _of_a_directory(word)), share)  # type: ignore[misc]
+            find = partial(lambda word: ("1", lambda: _of_a_directory(word)), word)
+            model = Served(name, find, share, processes)
         else:
             name, _, ref = word.partition("@")
-            model = _registered(registry[name], ref or "champion", share)
+            model = Served(name, partial(_find_version, registry[name], ref or "champion"), share, processes)
         if name in served:
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model
@@ -213,9 +232,6 @@ def _of_a_directory(word: str) -> Predictor:
     return open_model(word)
 
 
-def _registered(model: Model, ref: str, share: float | None) -> Served:
-    def find() -> tuple[str, Callable[[], Predictor]]:
-        version = model.version(ref)
-        return version.version, version.open
-
-    return Served(model.name, find, share)
+def _find_version(model: Model, ref: str) -> tuple[str, Callable[[], Predictor]]:
+    version = model.version(ref)
+    return version.version, version.open
