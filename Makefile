@@ -80,7 +80,7 @@ COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-
 NOT_IN_STEPS = sqlalchemy alembic setuptools pygments markdown-it-py google-cloud-storage narwhals
 
 # A server reads a registry and runs models: no pipelines, no cluster, no search, no reports.
-NOT_IN_SERVE = kfp kfp-kubernetes kubernetes optuna cmaes cronsim google-re2 safetensors plotly setuptools pygments \
+NOT_IN_SERVE = kfp kfp-kubernetes kubernetes optuna cmaes scipy cronsim google-re2 safetensors plotly setuptools pygments \
   markdown-it-py
 
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml

@@ -105,5 +105,5 @@ def test_the_steps_image_has_what_search_algorithms_load() -> None:
 
 def test_the_serve_image_has_no_pipelines_and_no_torch() -> None:
     pinned = {line.partition("==")[0] for line in (ROOT / "requirements-serve.txt").read_text().splitlines()}
-    assert {"starlette", "uvicorn", "onnxruntime", "minio", "pyarrow", "pillow", "cryptography"} <= pinned
-    assert not pinned & {"kfp", "kubernetes", "torch", "optuna", "plotly"}
+    assert {"starlette", "uvicorn", "onnxruntime", "minio", "pyarrow", "pillow", "cryptography", "orjson"} <= pinned
+    assert not pinned & {"kfp", "kubernetes", "torch", "optuna", "plotly", "scipy"}

@@ -82,18 +82,52 @@ def _ink(difference: Floats) -> tuple[Floats, float]:
 
 def _strokes(ink: Floats, peak: float, noise: float) -> NDArray[np.bool_]:
     """Select the connected strokes of the digit: no specks, no page edges."""
-    from scipy import ndimage
-
-    labels, count = ndimage.label(ink > max(0.25 * peak, 3 * noise), np.ones((3, 3)))
+    labels, count = label_regions(ink > max(0.25 * peak, 3 * noise))
     numbers = np.arange(1, count + 1)
-    mass, top = ndimage.sum_labels(ink, labels, numbers), ndimage.maximum(ink, labels, numbers)
+    mass = np.bincount(labels.ravel(), weights=ink.ravel(), minlength=count + 1)[1:]
+    top = np.zeros(count + 1)
+    np.maximum.at(top, labels.ravel(), ink.ravel())
     edge = np.unique(np.concatenate([labels[0], labels[-1], labels[:, 0], labels[:, -1]]))
     inside = ~np.isin(numbers, edge)
-    good = np.asarray(top) > 0.5 * peak
+    good = top[1:] > 0.5 * peak
     if mass[good & inside].sum() > 0.2 * mass[good].sum():
         good &= inside
     good &= mass > 0.05 * mass[good].max()
-    return np.asarray(ndimage.binary_dilation(np.isin(labels, numbers[good]), np.ones((3, 3))))
+    return dilate(np.isin(labels, numbers[good]))
+
+
+def label_regions(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
+    """Number the regions of true pixels, which touch at sides or corners, from 1; return the numbers and how many.
+
+    It is what scipy.ndimage.label does, which is too large for the image of the server.
+    """
+    width = mask.shape[1] + 2
+    edges = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8), axis=1)
+    rows, starts = np.nonzero(edges == 1)  # runs of true pixels, row by row
+    ends = np.nonzero(edges == -1)[1]
+    first = np.searchsorted(rows * width + ends, (rows + 1) * width + starts)  # of the runs below that touch one
+    last = np.searchsorted(rows * width + starts, (rows + 1) * width + ends, side="right")
+    parents = list(range(len(rows)))
+
+    def root(run: int) -> int:
+        while parents[run] != run:
+            parents[run] = run = parents[parents[run]]
+        return run
+
+    for run, (low, high) in enumerate(zip(first.tolist(), last.tolist(), strict=True)):
+        for below in range(low, high):
+            parents[root(below)] = root(run)
+    roots, regions = np.unique([root(run) for run in parents], return_inverse=True)
+    labels = np.zeros(mask.shape, np.int64)
+    labels[mask] = np.repeat(regions + 1, ends - starts)
+    return labels, len(roots)
+
+
+def dilate(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Return where a pixel or one of its eight neighbors is true."""
+    padded = np.pad(mask, 1)
+    wide = padded[:-2] | padded[1:-1] | padded[2:]
+    return wide[:, :-2] | wide[:, 1:-1] | wide[:, 2:]
 
 
 def place(values: Floats) -> NDArray[np.uint8]:
