@@ -156,6 +156,19 @@ def test_other_requests_are_refused_in_words(server: Running) -> None:
         assert sentence in answer.json()["error"]
 
 
+def test_inference_takes_no_other_verb_than_post(server: Running) -> None:
+    answer = server.http.get("/v2/models/shapes/infer")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+    assert answer.json() == {"error": "/v2/models/shapes/infer takes POST, not GET"}
+
+
+def test_numbers_in_an_answer_are_those_of_the_model(server: Running) -> None:
+    table = np.array([[0.1, 1], [1e-7, 0], [12345.678, 1]], np.float32)
+    (output,) = server.infer("rows", {"inputs": [tensor(table, "table", "FP32")]}).json()["outputs"]
+    said = np.array(output["data"], np.float32).reshape(output["shape"])
+    assert said.tobytes() == np.stack([-table[:, 0] + 0.0, table[:, 0] + 100 * table[:, 1]], 1).tobytes()
+
+
 def test_a_text_is_never_read_as_a_path(server: Running, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("a secret")
     answer = server.http.post("/v2/models/rows/predict", json={"texts": [str(tmp_path / "secret.txt")]})
@@ -273,6 +286,10 @@ def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
                 server.http.get("/v2/models/trained", headers={"authorization": f"Bearer {given}"}).status_code
                 == status
             )
+            answer = server.http.post("/v2/models/trained/infer", json={}, headers={"authorization": f"Bearer {given}"})
+            assert answer.status_code == {200: 400, 401: 401}[status]
+        refused = server.http.post("/v2/models/trained/infer", json={})
+        assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
 
 def slow(seconds_of_work: int) -> bytes:

@@ -196,11 +196,12 @@ class Server:
     ) -> tuple[bytes, list[tuple[bytes, bytes]]]:
         """Return the answer to a request for inference and its headers."""
         self._check_token(headers.get(b"authorization", b""))
-        model, _ = self._served(**path.groupdict())
+        named = path.groupdict()
+        model, _ = self._served(**named)
 
         async def answer(body: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
             # Only now: a version that is replaced while the body comes takes no request.
-            _, now = self._served(**path.groupdict())
+            _, now = self._served(**named)
             request = read_request(body, headers.get(b"inference-header-content-length"))
             outputs = await now.batcher.ask(request.inputs)
             called = request.id or f"{random.getrandbits(128):032x}"

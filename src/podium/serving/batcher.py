@@ -58,16 +58,20 @@ class Batcher:
         rows = len(next(iter(inputs.values())))
         waiting = _Waiting(inputs=inputs, rows=rows, form=form, done=loop.create_future())
         self._waiting.append(waiting)
-        if not self._starting:  # behind the requests that the loop has already read, which are then of this batch
-            self._starting = True
-            self._quiet.clear()
-            loop.call_soon(self._start, loop)
+        self._quiet.clear()
+        self._start_soon(loop)
         return await waiting.done
 
     async def close(self) -> None:
         """Wait until everything that was asked is answered."""
         await self._quiet.wait()
         self._threads.shutdown()
+
+    def _start_soon(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Start behind what the loop has to do already: requests that it has read join, and answers are written first."""
+        if not self._starting:
+            self._starting = True
+            loop.call_soon(self._start, loop)
 
     def _start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._starting = False
@@ -97,7 +101,7 @@ class Batcher:
             else:
                 waiting.done.set_result(result)
         self._running -= 1
-        self._start(loop)
+        self._start_soon(loop)
 
     def _take(self) -> list[_Waiting]:
         """Take the oldest request and those of its form that fit beside it."""
