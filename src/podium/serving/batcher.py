@@ -68,7 +68,7 @@ class Batcher:
         self._threads.shutdown()
 
     def _start_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start behind what the loop has to do already: requests that it has read join, and answers are written first."""
+        """Start behind what the loop has to do already: requests that came join, and answers are written first."""
         if not self._starting:
             self._starting = True
             loop.call_soon(self._start, loop)
