@@ -232,9 +232,9 @@ def test_a_model_that_never_ends_ends_at_ctrl_c(tmp_path: Path) -> None:
         model = OnnxModel(Path(sys.argv[1]), threads=1)
         signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         class Inputs(dict):
-            def items(self):  # asked for twice before the batch is run; the second time sets the alarm anew
+            def values(self):  # asked for twice before the batch is run; the second time sets the alarm anew
                 signal.setitimer(signal.ITIMER_REAL, .5)
-                return super().items()
+                return super().values()
         model.predict(Inputs(x=np.ones((1, 2), np.float32)), classes=2)
     """
     words = [sys.executable, "-c", code, str(tmp_path / "model.onnx")]
