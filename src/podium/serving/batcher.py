@@ -93,6 +93,8 @@ class Batcher:
     def _hand_out(
         self, batch: list[_Waiting], results: list[Outputs | Exception], loop: asyncio.AbstractEventLoop
     ) -> None:
+        self.batches += 1
+        self.rows += sum(waiting.rows for waiting in batch)
         for waiting, result in zip(batch, results, strict=True):
             if waiting.done.done():  # its client is gone
                 continue
@@ -118,8 +120,6 @@ class Batcher:
         return batch
 
     def _answer(self, batch: list[_Waiting]) -> list[Outputs | Exception]:
-        self.batches += 1
-        self.rows += sum(waiting.rows for waiting in batch)
         if len(batch) == 1:
             return [self._one(batch[0])]
         names = batch[0].inputs
