@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import accumulate
+from queue import SimpleQueue
+from threading import Thread
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,11 @@ class Batcher:
     def __init__(self, run: Callable[[Mapping[str, Array]], Outputs], most_rows: int, threads: int = 1) -> None:
         self._run, self._most_rows, self._most_running = run, most_rows, threads
         self._waiting: list[_Waiting] = []
-        self._threads = ThreadPoolExecutor(threads, "podium-model")
+        self._batches: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
+        """None ends a thread."""
+        self._threads = [Thread(target=self._work, name="podium-model", daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
         self._running = 0
         self._starting = False
         self._quiet = asyncio.Event()
@@ -65,7 +70,8 @@ class Batcher:
     async def close(self) -> None:
         """Wait until everything that was asked is answered."""
         await self._quiet.wait()
-        self._threads.shutdown()
+        for _ in self._threads:
+            self._batches.put(None)
 
     def _start_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start behind what the loop has to do already: requests that came join, and answers are written first."""
@@ -78,17 +84,19 @@ class Batcher:
         while self._waiting and self._running < self._most_running:
             if batch := self._take():
                 self._running += 1
-                self._threads.submit(self._work, batch, loop)
+                self._batches.put(batch)
         if not self._running:
             self._quiet.set()
 
-    def _work(self, batch: list[_Waiting], loop: asyncio.AbstractEventLoop) -> None:
-        """Run a batch, in a thread, and hand all of its results to the loop at once."""
-        try:
-            results = self._answer(batch)
-        except Exception as error:
-            results = [error] * len(batch)
-        loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
+    def _work(self) -> None:
+        """Run batches, in a thread, and hand all results of each to the loop at once."""
+        while (batch := self._batches.get()) is not None:
+            try:
+                results = self._answer(batch)
+            except Exception as error:
+                results = [error] * len(batch)
+            loop = batch[0].done.get_loop()
+            loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
 
     def _hand_out(
         self, batch: list[_Waiting], results: list[Outputs | Exception], loop: asyncio.AbstractEventLoop
