@@ -42,7 +42,7 @@ class Batcher:
         self._waiting: list[_Waiting] = []
         self._batches: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         """None ends a thread."""
-        self._threads = [Thread(target=self._work, name="podium-model", daemon=True) for _ in range(threads)]
+        self._threads = [Thread(target=self._serve, name="podium-model", daemon=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
         self._running = 0
@@ -72,6 +72,8 @@ class Batcher:
         await self._quiet.wait()
         for _ in self._threads:
             self._batches.put(None)
+        for thread in self._threads:
+            await asyncio.to_thread(thread.join)
 
     def _start_soon(self, loop: asyncio.AbstractEventLoop) -> None:
         """Start behind what the loop has to do already: requests that came join, and answers are written first."""
@@ -88,15 +90,20 @@ class Batcher:
         if not self._running:
             self._quiet.set()
 
-    def _work(self) -> None:
-        """Run batches, in a thread, and hand all results of each to the loop at once."""
+    def _serve(self) -> None:
+        """Run batches, in a thread, until the end."""
         while (batch := self._batches.get()) is not None:
-            try:
-                results = self._answer(batch)
-            except Exception as error:
-                results = [error] * len(batch)
-            loop = batch[0].done.get_loop()
-            loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
+            self._work(batch)
+            del batch  # an idle thread keeps no rows
+
+    def _work(self, batch: list[_Waiting]) -> None:
+        """Run a batch, and hand all of its results to the loop at once."""
+        try:
+            results = self._answer(batch)
+        except Exception as error:
+            results = [error] * len(batch)
+        loop = batch[0].done.get_loop()
+        loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
 
     def _hand_out(
         self, batch: list[_Waiting], results: list[Outputs | Exception], loop: asyncio.AbstractEventLoop
