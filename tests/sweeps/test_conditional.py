@@ -119,6 +119,9 @@ def test_a_premise_holds_by_text_or_number(premise: str, true: str, false: str) 
         ("momentum if layers=7", "tpe", "7 of the condition layers=7 is not a value of layers", "1 to 4"),
         ("momentum if layers>4", "tpe", "the condition layers>4 never holds", "1 to 4"),
         ("momentum if optimizer>2", "tpe", "the condition optimizer>2 never holds", "sgd, adam, adamw"),
+        ("momentum if layers>3.5 and layers<4", "tpe", "the condition layers>3.5 and layers<4 never holds", "1 to 4"),
+        ("momentum if optimizer=sgd; momentum if optimizer=adam", "tpe", "optimizer=adam never holds", "sgd,adam"),
+        ("momentum if optimizer=sgd; beta2 if momentum>0 and optimizer=adam", "tpe", "never holds", "for either"),
         ("momentum if layers>=2; layers if momentum>0", "tpe", "whether momentum counts depends on itself", "leave one"),
         ("layers if layers>=2", "tpe", "whether layers counts depends on itself", "leave one"),
         (OURS, "cmaes", "cmaes searches all parameters in each trial", "random, grid, tpe"),
@@ -137,6 +140,24 @@ def test_conditions_that_cannot_hold_are_refused(
     with pytest.raises(InvalidInput, match=message) as caught:
         check(Experiment.parse(manifest))
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    ("asked", "holds"),
+    [("momentum=0.5", False), ("momentum=0.5,0.25", False), ("momentum<=0", False), ("momentum>=1", False),
+     ("momentum<1", True), ("momentum>0.2 and momentum<0.3", True), ("momentum>=0.5 and momentum<=0.5", False),
+     ("width3>48", True), ("width3>48 and width3<64", False), ("width3=48,64 and width3>48", True)],
+)  # fmt: skip
+def test_a_single_point_of_a_continuum_is_no_condition(tmp_path: Path, asked: str, holds: bool) -> None:
+    manifest = sweep_of(tmp_path, **{CONDITIONS: f"nesterov if {asked}"})
+    free = space("momentum", min="0", max="1")
+    manifest["spec"]["parameters"] = [free if each["name"] == "momentum" else each for each in PARAMETERS]
+    if holds:
+        check(Experiment.parse(manifest))
+        return
+    with pytest.raises(InvalidInput, match=f"the condition {asked} never holds") as caught:
+        check(Experiment.parse(manifest))
+    assert ("hardly ever has just this one: ask with <=" in (caught.value.hint or "")) == ("momentum=" in asked)
 
 
 @pytest.mark.parametrize("algorithm", TAKERS)

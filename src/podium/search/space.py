@@ -4,7 +4,7 @@ import math
 import operator
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 
 DISTRIBUTIONS = ("uniform", "logUniform", "normal", "logNormal")
 LOG = ("logUniform", "logNormal")
@@ -141,6 +141,19 @@ def first_values(parameter: Parameter, count: int = 3) -> list[str]:
     if not parameter.numeric:
         return list(parameter.choices)
     return list(islice(dict.fromkeys([parameter.text(parameter.low), parameter.text(parameter.high)]), count))
+
+
+def probes(parameter: Parameter, premises: Sequence[Premise]) -> Sequence[str]:
+    """Return values of which one satisfies the premises about a parameter, if more than a point of its space does."""
+    if not parameter.numeric:
+        return parameter.choices
+    low, high, step = parameter.low, parameter.high, parameter.step
+    limits = (_number(value) for premise in premises for value in premise.values)
+    ends = sorted({low, high, *(limit for limit in limits if low <= limit <= high)})
+    if step is None:
+        return [parameter.text((one + other) / 2) for one, other in pairwise(ends)] or [parameter.text(low)]
+    near = {math.floor((end - low) / step) + beside for end in ends for beside in (-1, 0, 1)}
+    return [parameter.nth(number) for number in sorted(near) if 0 <= number < parameter.points]
 
 
 def _number(text: str) -> float:

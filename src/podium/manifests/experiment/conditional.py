@@ -11,7 +11,7 @@ from podium.errors import InvalidInput, suggestion
 from podium.manifests.labels import CONDITIONS
 from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import encode
-from podium.search.space import Parameter, Premise, first_values
+from podium.search.space import Parameter, Premise, probes
 
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
@@ -100,21 +100,38 @@ def check_conditions(experiment: "Experiment") -> None:
             asked = " and ".join(map(str, premises))
             what = f"whether {name} counts depends on itself: {name} if {asked} ({CONDITIONS})"
             raise InvalidInput(what, f"leave one of the conditions between {name} and {premises[0].name} out")
+        for other in known.values():
+            _check_together(other, [each for each in dict.fromkeys(known[name].when) if each.name == other.name])
     if conditions:
         asked_about = {premise.name for parameter in experiment.space for premise in parameter.when}
         _check_algorithm(experiment, {*conditions, *asked_about})
 
 
 def _check_values(premise: Premise, parameter: Parameter) -> None:
-    values = ", ".join(parameter.choices) or f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
     for value in premise.values if premise.sign == "=" else ():
         try:
             encode(parameter, value)
         except ValueError:
-            hint = suggestion(value, parameter.choices) if parameter.choices else f"its values are {values}"
+            known = _values_of(parameter)
+            hint = suggestion(value, parameter.choices) if parameter.choices else f"its values are {known}"
             raise InvalidInput(f"{value} of the condition {premise} is not a value of {premise.name}", hint) from None
-    if premise.sign != "=" and not any(map(premise.holds, first_values(parameter))):
-        raise InvalidInput(f"the condition {premise} never holds", f"the values of {premise.name} are {values}")
+
+
+def _check_together(parameter: Parameter, premises: Sequence[Premise]) -> None:
+    """Refuse what no value of a parameter satisfies, or hardly ever one of a continuum."""
+    if any(all(premise.holds(value) for premise in premises) for value in probes(parameter, premises)):
+        return
+    first, *others = premises
+    hint = f"the values of {parameter.name} are {_values_of(parameter)}"
+    if others and all(premise.sign == "=" for premise in premises):
+        hint = f"for either of them: {first},{','.join(value for each in others for value in each.values)}"
+    elif parameter.numeric and not parameter.step and first.sign == "=":
+        hint += ", of which a trial hardly ever has just this one: ask with <= or >="
+    raise InvalidInput(f"the condition {' and '.join(map(str, premises))} never holds", hint)
+
+
+def _values_of(parameter: Parameter) -> str:
+    return ", ".join(parameter.choices) or f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
 
 
 def _check_algorithm(experiment: "Experiment", concerned: set[str]) -> None:
