@@ -44,6 +44,11 @@ def figure(value: float) -> str:
     return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
 
 
+def exact(value: float) -> str:
+    """Write a number with all its digits, a whole one without a point."""
+    return repr(float(value)).removesuffix(".0")
+
+
 def brief(value: Any) -> str:
     """Shorten a number, also one in a text, to four digits; return other text unchanged."""
     try:

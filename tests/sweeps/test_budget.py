@@ -210,6 +210,10 @@ def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
     with pytest.raises(InvalidInput, match="has used its budget, a cost of 3") as caught:
         sweep.resume(600)
     assert caught.value.hint == "give it more, with --max-time or --max-cost"
+    for less in ({"max_cost": 2}, {"max_time": "1s"}, {"price": 7200}, {"max_cost": 6, "price": 7200}):
+        with pytest.raises(InvalidInput, match="has used its budget, a cost of 3"):
+            sweep.resume(**less)
+    assert " of 3; " in sweep.experiment.state.message
     sweep.resume(max_cost=5)
     assert sweep.experiment.state.reason == "ExperimentBudgetReached"
     assert " of 5; " in sweep.experiment.state.message
@@ -218,6 +222,22 @@ def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
     with pytest.raises(InvalidInput, match="max-time is a duration, not 'soon'"):
         sweep.resume(max_time="soon")
     assert " of 5; " in sweep.experiment.state.message, "a refused change changes nothing"
+
+
+def test_a_resumed_sweep_may_get_a_cost(experiment: Callable[..., Any]) -> None:
+    sweep = podium.sweep(experiment(after=0.2, maxTrialCount=2, resumePolicy="LongRunning"))
+    with pytest.raises(InvalidInput, match="means nothing without") as caught:
+        sweep.resume(500, max_cost=3)
+    assert "--price" in (caught.value.hint or "")
+    sweep.resume(500, max_cost=3, price=3600)
+    assert " of 3; " in sweep.experiment.state.message
+
+
+@pytest.mark.parametrize("seconds", [0.25, 90, 1_000_000, 1234567.5])
+def test_seconds_are_written_in_full(seconds: float) -> None:
+    budget = Budget.of(budgeted(annotations(seconds, None, None)))
+    assert budget
+    assert budget.seconds == seconds
 
 
 def test_a_sweep_that_fits_ends_as_without_a_budget(experiment: Callable[..., Any]) -> None:

@@ -213,7 +213,7 @@ class Sweep(Launched):
 
         Args:
             values: A value of its space for each parameter: ``{"lr": 0.02, "batch-size": 64}``.
-            like: Name of a trial whose values it has where none is given.
+            like: Name of a trial whose values, of those that count in it, it has where none is given.
             wait: Whether to return at its end if the sweep does not run and goes on here.
 
         Returns:
@@ -238,7 +238,8 @@ class Sweep(Launched):
 
     def resume(
         self, trials: int | None = None, *, parallel: int | None = None, failures: int | None = None,
-        max_time: str | float | None = None, max_cost: float | None = None, wait: bool = True,
+        max_time: str | float | None = None, max_cost: float | None = None, price: float | None = None,
+        wait: bool = True,
     ) -> Self:  # fmt: skip
         """Go on after a stop, or with more trials or a higher budget; what finished is not repeated.
 
@@ -248,6 +249,7 @@ class Sweep(Launched):
             failures: New number of failed trials that end it.
             max_time: New time that the trials may take in all, those there are included: ``"4h"`` or seconds.
             max_cost: What they may cost in all, at the price they have.
+            price: New price of a pod for an hour; also for what was used.
             wait: Whether to return at the end.
 
         Raises:
@@ -257,7 +259,7 @@ class Sweep(Launched):
         reported = self.finished
         given = {"maxTrialCount": trials, "parallelTrialCount": parallel, "maxFailedTrialCount": failures}
         counts = {key: value for key, value in given.items() if value is not None}
-        self.cluster.resume("Experiment", self.name, {**counts, **annotations(max_time, max_cost, None)})
+        self.cluster.resume("Experiment", self.name, {**counts, **annotations(max_time, max_cost, price)})
         self.session.keep_open("Experiment", self.name)
         return self.wait(reported=reported) if wait else self
 

@@ -144,6 +144,7 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, det
 @click.option("--max-failed-trials", "failures", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
 @click.option("--max-time", metavar="DURATION", help="How long the trials may take in all, those there are included.")
 @click.option("--max-cost", type=float, help="What they may cost in all.")
+@click.option("--price", type=float, help="Of a pod for an hour, if it had none or another.")
 @cluster_options
 @process_options()
 @json_option

@@ -11,7 +11,7 @@ from podium.manifests.experiment.budget import Budget
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import BUDGET_REACHED, restarted
-from podium.manifests.labels import MAX_COST, MAX_TIME
+from podium.manifests.labels import MAX_COST, MAX_TIME, PRICE
 
 if TYPE_CHECKING:
     from podium.sweeps.local import LocalSweeps
@@ -26,11 +26,11 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
     Raises:
         InvalidInput: It has ended and may not be restarted, or the counts make no sense.
     """
-    notes = {name: str(value) for name, value in changes.items() if name in (MAX_TIME, MAX_COST)}
+    notes = {name: str(value) for name, value in changes.items() if name in (MAX_TIME, MAX_COST, PRICE)}
     edited = experiment.with_counts({name: int(value) for name, value in changes.items() if name not in notes})
     edited = edited.with_metadata({**edited.metadata, "annotations": {**edited.annotations, **notes}})
-    other_budget = Budget.of(edited) != Budget.of(experiment)
-    if edited.limits == experiment.limits and not other_budget:
+    budget, before = Budget.of(edited), Budget.of(experiment)
+    if edited.limits == experiment.limits and budget == before:
         return experiment
     most, count = edited.limits.max_trials, experiment.trial_count
     if is_resumable(experiment):  # as of one that runs, its counts may be any that its trials leave room for
@@ -42,10 +42,9 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
             )
         return check(edited)
     spent = experiment.state.reason == BUDGET_REACHED
-    if spent and not other_budget:
+    if spent and budget and before and not budget.is_above(before):
         raise InvalidInput(
-            f"Experiment {experiment.name} has used its budget, {Budget.of(experiment)}",
-            "give it more, with --max-time or --max-cost",
+            f"Experiment {experiment.name} has used its budget, {before}", "give it more, with --max-time or --max-cost"
         )
     if experiment.state.finished and not spent and not restartable(experiment):
         raise InvalidInput(

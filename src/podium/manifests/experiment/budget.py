@@ -10,6 +10,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import MAX_COST, MAX_TIME, PRICE
+from podium.text import exact
 
 SLACK = 1.05
 """Share of the budget at which trials that still run are stopped."""
@@ -56,6 +57,14 @@ class Budget:
         in_time = self.seconds is None or seconds <= share * self.seconds
         return in_time and (self.cost is None or self._cost_of(pod_seconds) <= share * self.cost)
 
+    def is_above(self, other: "Budget") -> bool:
+        """Tell whether it has room that the other has not: more time, or more hours of pods for its cost."""
+        return (self.seconds or math.inf) > (other.seconds or math.inf) or self._pod_hours > other._pod_hours
+
+    @property
+    def _pod_hours(self) -> float:
+        return math.inf if self.cost is None else self.cost / self.price
+
     def used(self, seconds: float, pod_seconds: float) -> str:
         """Say how much of it was used: ``1 h 58 min of 2 h, a cost of 3.94 of 4``."""
         time = [] if self.seconds is None else [f"{spell(seconds)} of {spell(self.seconds)}"]
@@ -89,7 +98,7 @@ def annotations(
         max_cost: In the currency of the price.
         price: Of a pod for an hour.
     """
-    time = f"{max_time:g}s" if isinstance(max_time, int | float) else max_time
+    time = f"{exact(max_time)}s" if isinstance(max_time, int | float) else max_time
     given = {MAX_TIME: time, MAX_COST: max_cost, PRICE: price}
     return {name: str(value) for name, value in given.items() if value is not None}
 
