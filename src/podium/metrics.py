@@ -21,6 +21,7 @@ from typing import Any
 
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput
+from podium.text import exact
 
 DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 """Katib's own metricsFormat. The value may be empty: ``loss=nan`` is stored as an empty string."""
@@ -92,7 +93,7 @@ class Constraint:
         return sys.float_info.min if beyond == 0 and "=" not in self.sign else beyond
 
     def __str__(self) -> str:
-        return f"{self.metric}{self.sign}{self.limit:g}"
+        return f"{self.metric}{self.sign}{exact(self.limit)}"
 
 
 def less_is_better(name: str) -> bool:

@@ -98,6 +98,8 @@ def test_a_rule_reads_back_as_it_is_written() -> None:
     assert list(map(str, bounded.trial)) == ["latency_ms<=20", "size_mb<5"]
     assert str(bounded) == "minimum=0.5,criterion=not-worse,p=0.05,trial.latency_ms<=20,trial.size_mb<5"
     assert PromotionRule.parse(str(bounded)) == bounded
+    large = PromotionRule.parse("trial.weights<=1234567,trial.ms<=0.12345678,trial.x>=-1e-30")
+    assert PromotionRule.parse(str(large)) == large
     assert PromotionRule.parse("") == PromotionRule()
     assert PromotionRule.parse("not-worse") == PromotionRule(criterion="not-worse")
     assert PromotionRule.parse(" significant , p = 0.01 ") == PromotionRule(criterion="significant", p=0.01)
@@ -221,6 +223,7 @@ def test_an_undefined_metric_is_refused() -> None:
     [
         ({"ms": 20.0, "mb": 4.9}, True, "ok: ms 20 of its trial t-1 keeps trial.ms<=20"),
         ({"ms": 20.1, "mb": 4.9}, False, "no: ms 20.1 of its trial t-1 breaks trial.ms<=20"),
+        ({"ms": 20.00000001, "mb": 4.9}, False, "no: ms 20.00000001 of its trial t-1 breaks trial.ms<=20"),
         ({"ms": 19.0, "mb": 5.0}, False, "no: mb 5 of its trial t-1 breaks trial.mb<5"),
         ({"mb": 1.0}, False, "no: its trial t-1 has no ms (trial.ms<=20)"),
     ],
@@ -232,6 +235,12 @@ def test_a_rule_bounds_what_the_trial_reported(metrics: dict[str, float], promot
     assert decided.promote is promote
     assert reason in decided.reasons
     assert set(better.reasons) < set(decided.reasons)
+
+
+def test_a_bound_that_cannot_be_read_shows_one_that_can() -> None:
+    with pytest.raises(InvalidInput, match="not 'ms=20'") as caught:
+        PromotionRule.parse("better,trial.ms=20")
+    assert PromotionRule.parse(caught.value.hint or "").trial
 
 
 def test_a_version_without_a_trial_keeps_no_bound() -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
 from podium.metrics import Constraint
-from podium.text import figure, p_words
+from podium.text import exact, figure, p_words
 
 if TYPE_CHECKING:
     import numpy as np
@@ -148,7 +148,7 @@ class PromotionRule:
         given: dict[str, Any] = {}
         for item in filter(None, (part.strip() for part in text.split(","))):
             if item.startswith(TRIAL):
-                given["trial"] = (*given.get("trial", ()), Constraint.read(item.removeprefix(TRIAL)))
+                given["trial"] = (*given.get("trial", ()), _bound(item))
                 continue
             name, equals, value = (part.strip() for part in item.partition("="))
             if name == "signed":
@@ -175,10 +175,17 @@ class PromotionRule:
             if value is None:
                 decision = decision.refused(f"{whose} has no {bound.metric} ({TRIAL}{bound})")
             elif bound.broken_by(value) > 0:
-                decision = decision.refused(f"{bound.metric} {value:g} of {whose} breaks {TRIAL}{bound}")
+                decision = decision.refused(f"{bound.metric} {exact(value)} of {whose} breaks {TRIAL}{bound}")
             else:
-                decision = decision.noting(f"{bound.metric} {value:g} of {whose} keeps {TRIAL}{bound}")
+                decision = decision.noting(f"{bound.metric} {exact(value)} of {whose} keeps {TRIAL}{bound}")
         return decision
+
+
+def _bound(item: str) -> Constraint:
+    try:
+        return Constraint.read(item.removeprefix(TRIAL))
+    except InvalidInput as error:
+        raise InvalidInput(error.message, f"{TRIAL}{error.hint}") from None
 
 
 def _number(name: str, value: str) -> float:

@@ -11,6 +11,7 @@ from podium.manifests.labels import CONDITIONS, CONSTRAINTS, OBJECTIVES
 from podium.metrics import Constraint, less_is_better, objective_value
 from podium.search.algorithms import ALGORITHMS
 from podium.search.pareto import Value
+from podium.text import exact
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +101,7 @@ class Criteria:
         known = self.measured(metrics)
         lacking = [f"{name} is no number" for name in self.metrics if name not in known]
         broken = [
-            f"{each.metric} {known[each.metric]:g} breaks {each}"
+            f"{each.metric} {exact(known[each.metric])} breaks {each}"
             for each in self.constraints
             if each.metric in known and each.broken_by(known[each.metric]) > 0
         ]
