@@ -197,6 +197,15 @@ def test_a_sweep_that_cannot_go_on_says_why(visitor: httpx.Client, experiment: C
     assert (answer.status_code, "hint:" in answer.json()["error"]) == (500, True)
 
 
+def test_a_sweep_that_has_ended_does_not_go_on(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]
+) -> None:
+    podium.sweep(experiment(maxTrialCount=1))
+    answer = visitor.post("/sweeps/parabola/resume", json={}, headers=HEADERS)
+    assert answer.status_code == 400
+    assert "sweep parabola has ended: Experiment has succeeded because" in answer.json()["error"]
+
+
 def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client) -> None:
     page = text(visitor, "/models/shapes")
     assert "promotion: the first" in page

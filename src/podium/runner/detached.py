@@ -14,7 +14,8 @@ from typing import Any
 
 import podium
 from podium.api.space import from_text
-from podium.errors import Failed, PodiumError
+from podium.cluster.local.store import is_resumable
+from podium.errors import Failed, InvalidInput, PodiumError
 from podium.interrupts import signals_interrupt
 from podium.kfp.project import choose
 from podium.runner.run import begin as begin_run
@@ -51,7 +52,8 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
     threading.Thread(target=process.wait, daemon=True).start()  # so that it leaves no zombie
     said = json.loads(answer)
     if "error" in said:
-        raise PodiumError(said["error"], said["hint"])
+        kind = InvalidInput if said["code"] == InvalidInput.exit_code else PodiumError
+        raise kind(said["error"], said["hint"])
     return dict(said)
 
 
@@ -73,10 +75,13 @@ def _tune(*, program: list[str], space: Mapping[str, Any], settings: Mapping[str
 
 
 def _resume_sweep(*, name: str, cluster: str) -> Begun:
-    sweep = podium.open_sweep(name, cluster=cluster).resume(wait=False)
-    if sweep.experiment.state.finished:
-        sweep.wait()  # which says why it cannot go on
-    return _begun(sweep)
+    sweep = podium.open_sweep(name, cluster=cluster)
+    state = sweep.experiment.state
+    if state.finished and not is_resumable(sweep.experiment):
+        sweep.wait()  # which says why it failed
+        hint = f"podium experiment resume {name}, with a higher --max-trials or budget"
+        raise InvalidInput(f"sweep {name} has ended: {state.message}", hint)
+    return _begun(sweep.resume(wait=False))
 
 
 def _add_trial(*, name: str, cluster: str, values: Mapping[str, str]) -> Begun:
@@ -102,7 +107,8 @@ def main() -> int:
         try:
             told, wait = BEGINNERS[sys.argv[1]](**json.load(sys.stdin))
         except PodiumError as error:
-            answers.write(json.dumps({"error": error.message, "hint": error.hint}) + "\n")
+            refused = {"error": error.message, "hint": error.hint, "code": error.exit_code}
+            answers.write(json.dumps(refused) + "\n")
             return error.exit_code
         answers.write(json.dumps(told) + "\n")
         answers.close()
