@@ -159,6 +159,11 @@ def test_what_cannot_be_tuned_is_refused(train: Any, searched: Any, message: str
     assert not home.exists()
 
 
+def test_a_sweep_without_an_objective_is_refused(home: Path) -> None:
+    with pytest.raises(InvalidInput, match="an objective is the name of a metric, but got ''"):
+        podium.tune(of_two, {"x": (0, 1)}, objective=[])
+
+
 def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
     given = {"a": (1e-4, 1e-1), "b": (0.5, 2.0), "c": podium.log(1.0, 2.0), "d": podium.Float(1e-4, 1.0, log=False)}
     searched, _ = space.split(given)

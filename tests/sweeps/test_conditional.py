@@ -19,7 +19,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize
 from podium.manifests.experiment.conditional import read
 from podium.manifests.experiment.rules import findings_of
-from podium.manifests.labels import CONDITIONS, DETERMINISTIC, NUMBER, WARM_START
+from podium.manifests.labels import CONDITIONS, CONSTRAINTS, DETERMINISTIC, NUMBER, WARM_START
 from podium.manifests.rules import RUNNERS
 from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
@@ -262,6 +262,8 @@ def test_a_trial_by_hand_needs_what_counts_alone(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="no value is given for beta2, layers"):
             sweep.add_trial({"optimizer": "adam", "momentum": 0.5})
         name = sweep.add_trial({"optimizer": "adam", "momentum": 0.5, "beta2": 0.95, "layers": 2})
+        with pytest.raises(InvalidInput, match="no value is given for momentum"):
+            sweep.add_trial({"optimizer": "sgd"}, like=name)
         sweep.resume().wait()
         (added,) = [trial for trial in sweep.results if trial.name == name]
         assert added.assignments["momentum"] == IDLE["momentum"], "it does not count"
@@ -306,6 +308,8 @@ def test_options_write_the_annotation(tmp_path: Path) -> None:
     changed = customize(Experiment.parse(manifest), conditions=["momentum if optimizer=sgd", "beta2 if optimizer=adam"])
     assert changed.annotations == {CONDITIONS: "momentum if optimizer=sgd; beta2 if optimizer=adam"}
     assert [str(premise) for premise in check(changed).space[1].when] == ["optimizer=sgd"]
+    one = customize(Experiment.parse(manifest), conditions="momentum if optimizer=sgd", constraints="loss<=9")
+    assert one.annotations == {CONDITIONS: "momentum if optimizer=sgd", CONSTRAINTS: "loss<=9"}
 
 
 def test_tune_leaves_out_what_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -228,7 +228,7 @@ class Sweep(Launched):
             known = {trial.name: trial for trial in self.cluster.trials(self.name)}
             if like not in known:
                 raise NotFound(f"{self.name} has no trial {like!r}", suggestion(like, known))
-            given = {**known[like].assignments, **given}
+            given = {**known[like].parameters, **given}
         trial, experiment = self.cluster.add_trial(self.name, given), self.experiment
         if experiment.state.finished:
             most = experiment.limits.max_trials

@@ -262,7 +262,7 @@ def tune(
         >>> len(sweep.results)
         5
     """
-    first, *further = [objective] if isinstance(objective, str) else objective
+    first, *further = [objective] if isinstance(objective, str) else objective or [""]
     library = library_of(prints) if prints else None
     given = TuneSettings(goal=Goal.read(first, any_name=library is not None), metrics=metrics, prints=library,
                          trials=trials, parallel=parallel, image=image, algorithm=algorithm, settings=settings,

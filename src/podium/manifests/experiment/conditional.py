@@ -24,7 +24,8 @@ _PREMISE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|=|<|>)\s*([^\s=<>](?:.*\S)?)\s*")
 
 def annotations(conditions: Sequence[str] | None) -> dict[str, str]:
     """Return the annotation of conditions; nothing for none."""
-    return {CONDITIONS: "; ".join(conditions)} if conditions else {}
+    given = [conditions] if isinstance(conditions, str) else conditions
+    return {CONDITIONS: "; ".join(given)} if given else {}
 
 
 def read(text: str) -> Conditions:

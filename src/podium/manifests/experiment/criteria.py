@@ -157,7 +157,11 @@ def judged_by(experiment: Experiment) -> dict[str, str]:
 def annotations(objectives: Sequence[str] | None, constraints: Sequence[str] | None) -> dict[str, str]:
     """Return the annotations of further objectives and of constraints; nothing for none."""
     given = {OBJECTIVES: objectives, CONSTRAINTS: constraints}
-    return {name: ", ".join(texts) for name, texts in given.items() if texts}
+    return {
+        name: texts if isinstance(texts, str) else ", ".join(texts)  # a str is a sequence of its letters
+        for name, texts in given.items()
+        if texts
+    }
 
 
 def recorded(spec: Mapping[str, Any], annotations: Mapping[str, str]) -> dict[str, Any]:
