@@ -212,7 +212,7 @@ class TrainConfig:
         for name, (fixed, takers) in TAKEN_BY.items():
             if self.model not in takers and getattr(self, name) != fixed:
                 raise InvalidInput(f"--{name} is for {', '.join(takers)}; {self.model} keeps its own",
-                                   f"leave --{name} out")  # fmt: skip
+                                   f"leave --{name} out, or give it {fixed:g}")  # fmt: skip
 
     def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:
         value = getattr(self, name)

@@ -225,6 +225,20 @@ def test_auto_chooses_what_knows_conditions(tmp_path: Path) -> None:
         assert ALGORITHMS[choose(known, trials, 4, modeled=True).algorithm].takes_conditions
 
 
+def test_trainer_flags_are_checked_where_they_do_not_count() -> None:
+    def trainer(least: str) -> Experiment:
+        parameters = [space("model", "categorical", list=["mlp", "linear"]), space("depth", "int", min=least, max="6")]
+        flags = [f"--{each['name']}=${{trialParameters.{each['name']}}}" for each in parameters]
+        manifest = write_experiment(job(["python", "-m", "podium.trainer", *flags]), parameters=parameters)
+        manifest["metadata"]["annotations"] = {CONDITIONS: "depth if model=mlp"}
+        return check(Experiment.parse(manifest))
+
+    with pytest.raises(InvalidInput, match="refuses its flags, in trials with model=linear: --depth is for mlp") as it:
+        trainer("3")
+    assert it.value.hint == "leave --depth out, or give it 2"
+    trainer("2")
+
+
 def test_katib_takes_the_same_experiment(tmp_path: Path) -> None:
     experiment = check(Experiment.parse(sweep_of(tmp_path)), RUNNERS)
     (note,) = [each for each in findings_of(experiment) if each.rule == "conditions-without-podium"]

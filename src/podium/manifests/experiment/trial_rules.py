@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
@@ -10,6 +10,7 @@ from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.rules import PODIUM, Rules, Violation
 from podium.manifests.workload import Container, Replica, Workload, uses_builtin_trainer
+from podium.search.space import first_values, settled
 
 TRIAL_RULES, TRAINER_RULES = Rules[Experiment](), Rules[Experiment]()
 rule = TRIAL_RULES.rule
@@ -61,12 +62,18 @@ def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violatio
             yield Violation(f"the pod has containers {names}", f"{pod.path}.spec.containers", hint)
 
 
-def sample_trial(experiment: Experiment, name: str) -> Workload | None:
-    """Return a trial's job with the first value of each parameter; None if other rules say why there is none."""
+def sample_trial(experiment: Experiment, name: str, given: Mapping[str, str] | None = None) -> Workload | None:
+    """Return a trial's job with the first value of each parameter; None if other rules say why there is none.
+
+    Args:
+        given: Other values; what does not count beside them has its fixed one.
+    """
     values = {}
     for _, parameter in numbered("", experiment.spec.get("parameters")):
         space = mapping(parameter.get("feasibleSpace"))
         values[text(parameter.get("name"))] = text(next(iter(items(space.get("list"))), space.get("min")))
+    if given and {parameter.name for parameter in experiment.space} == set(values):
+        values = settled(experiment.space, {**values, **given})
     try:
         return experiment.render(name, values)
     except InvalidInput:
@@ -80,10 +87,19 @@ def sample_trial(experiment: Experiment, name: str) -> Workload | None:
     refuses=True,
 )
 def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
+    asked = {premise.name for parameter in experiment.space for premise in parameter.when}
+    branches = [{each.name: value} for each in experiment.space if each.name in asked for value in first_values(each)]
+    for given in [{}, *branches]:  # where a parameter does not count, its flag is there all the same
+        if violation := _refused(experiment, given):
+            yield violation
+            return
+
+
+def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | None:
     from podium.trainer.config import parse
 
-    if (job := sample_trial(experiment, "trial")) is None:
-        return
+    if (job := sample_trial(experiment, "trial", given)) is None:
+        return None
     wrapped = [container.path for _, container in experiment.wrapped_containers()]
     for (_, written), (_, filled) in zip(experiment.template.workload.containers(), job.containers(), strict=True):
         words, line, in_shell = list(filled.words), " ".join(filled.words), written.path in wrapped
@@ -95,9 +111,10 @@ def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
         except ValueError:
             continue  # the rules about shells say why
         except InvalidInput as error:
-            what = f"podium's trainer refuses its flags: {error.message}"
-            yield Violation(what, f"{written.path}.args", error.hint or "see python -m podium.trainer --help")
-            return  # the other replicas have the same flags
+            where = "".join(f", in trials with {name}={value}" for name, value in given.items())
+            what = f"podium's trainer refuses its flags{where}: {error.message}"
+            return Violation(what, f"{written.path}.args", error.hint or "see python -m podium.trainer --help")
+    return None
 
 
 @rule("warn", "Katib's wrapper needs sh in the image.")
