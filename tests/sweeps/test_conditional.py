@@ -17,7 +17,7 @@ from podium.cli.experiment import experiment as commands
 from podium.cli.tune import tune as tune_command
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize
-from podium.manifests.experiment.conditional import read
+from podium.manifests.experiment.conditional import conditional, read
 from podium.manifests.experiment.rules import findings_of
 from podium.manifests.labels import CONDITIONS, CONSTRAINTS, DETERMINISTIC, NUMBER, WARM_START
 from podium.manifests.rules import RUNNERS
@@ -95,6 +95,13 @@ def test_conditions_are_read_as_they_are_written() -> None:
         "momentum": ["optimizer=sgd"], "beta2": ["optimizer=adam,adamw"], "nesterov": ["momentum>=0.5"],
         "width3": ["layers>=3"], "a": ["b=1", "c<2", "d=x y"],
     }  # fmt: skip
+
+
+def test_a_chain_of_conditions_has_each_premise_once() -> None:
+    widths = [Parameter(name=f"w{number}", kind="int", low=0, high=9, step=1) for number in range(60)]
+    chain = "; ".join(f"w{number} if w{number - 1}>=1 and w{number - 1}<=8" for number in range(1, 60))
+    known = conditional(widths, {CONDITIONS: chain})
+    assert [len(parameter.when) for parameter in known] == [2 * number for number in range(60)]
 
 
 @pytest.mark.parametrize(

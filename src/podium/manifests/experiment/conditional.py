@@ -55,9 +55,13 @@ def _values(sign: str, text: str) -> tuple[str, ...]:
 def _closed(text: str) -> Conditions:
     """Return the conditions with those of the parameters that they ask about; none if they cannot be read."""
 
-    def above(name: str, below: tuple[str, ...] = ()) -> tuple[Premise, ...]:
-        own, seen = conditions.get(name, ()), (*below, name)
-        return own + tuple(each for one in own if one.name not in seen for each in above(one.name, seen))
+    def above(name: str) -> tuple[Premise, ...]:
+        names, premises = [name], dict[Premise, None]()
+        for each in names:
+            for premise in conditions.get(each, ()):
+                premises[premise] = None
+                names += [premise.name] if premise.name not in names else []
+        return tuple(premises)
 
     conditions: Conditions = {}
     with suppress(InvalidInput):  # a rule says so
@@ -102,7 +106,7 @@ def check_conditions(experiment: "Experiment") -> None:
             what = f"whether {name} counts depends on itself: {name} if {asked} ({CONDITIONS})"
             raise InvalidInput(what, f"leave one of the conditions between {name} and {premises[0].name} out")
         for other in known.values():
-            _check_together(other, [each for each in dict.fromkeys(known[name].when) if each.name == other.name])
+            _check_together(other, [each for each in known[name].when if each.name == other.name])
     if conditions:
         asked_about = {premise.name for parameter in experiment.space for premise in parameter.when}
         _check_algorithm(experiment, {*conditions, *asked_about})
