@@ -80,6 +80,8 @@ def test_what_is_not_known_is_not_claimed(model: Model, version: str, form: str)
         "http://hub:99999",
         "http://[",
         "http://u:secret@hub",
+        "http://hub:8080#models",
+        "http://a hub",
     ],
 )
 def test_an_address_that_cannot_be_a_hubs_is_refused(address: str) -> None:

@@ -37,7 +37,7 @@ def check_address(uri: str) -> None:
         fits = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
     except ValueError:
         fits = False
-    if not fits or "@" in uri or parts.path.strip("/") or parts.query:
+    if not fits or {"@", "#", " "} & set(uri) or parts.path.strip("/") or parts.query:
         shown = uri.rpartition("@")[2]  # without a password
         hint = "--hub http://model-registry-service.kubeflow:8080; --token-file logs in"
         raise InvalidInput(f"not the address of a model registry server: {shown!r}", hint)
