@@ -214,6 +214,9 @@ def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
         with pytest.raises(InvalidInput, match="has used its budget, a cost of 3"):
             sweep.resume(**less)
     assert " of 3; " in sweep.experiment.state.message
+    with pytest.raises(InvalidInput, match="has used its budget: Experiment has succeeded because") as caught:
+        sweep.add_trial({"x": 0.5})
+    assert "podium experiment resume sweep, with a higher" in (caught.value.hint or "")
     sweep.resume(max_cost=5)
     assert sweep.experiment.state.reason == "ExperimentBudgetReached"
     assert " of 5; " in sweep.experiment.state.message
