@@ -49,8 +49,8 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
     if experiment.state.finished and not spent and not restartable(experiment):
         raise InvalidInput(
             "a finished Experiment is resumed only if it used its budget, or reached maxTrialCount and has "
-            f"resumePolicy LongRunning or FromVolume, but this one has resumePolicy {experiment.resume_policy} and ended with "
-            f"{experiment.state.reason}",
+            "resumePolicy LongRunning or FromVolume, but this one has resumePolicy "
+            f"{experiment.resume_policy} and ended with {experiment.state.reason}",
             "begin a new Experiment; it can start warm from this one's trials",
         )
     if most is not None and most <= count:
