@@ -28,6 +28,7 @@ from podium.search.distributions import column
 from podium.search.journal import JOURNAL, open_journal
 from podium.search.search import Search
 from podium.search.space import Parameter, count_points
+from podium.search.warm_start import fits
 
 OURS = "momentum if optimizer=sgd; beta2 if optimizer=adam,adamw; nesterov if momentum>=0.5; width3 if layers>=3"
 PROGRAM = """
@@ -321,6 +322,13 @@ def test_a_warm_start_learns_from_a_sweep_without_conditions(tmp_path: Path) -> 
         assert created is not None
         assert "starts warm from 8 trials" in created.message
         assert sweep.best.value < 2
+
+
+def test_a_warm_start_asks_no_bounds_of_what_does_not_count(tmp_path: Path) -> None:
+    known = Experiment.parse(sweep_of(tmp_path)).space
+    point = {"optimizer": "adam", "momentum": "7", "beta2": "0.95", "nesterov": "?", "layers": "1", "width3": "0"}
+    assert fits(point, known)
+    assert not fits({**point, "layers": "3"}, known), "width3 counts there"
 
 
 def test_options_write_the_annotation(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from podium.search.distributions import encode
+from podium.search.distributions import encoded
 from podium.search.space import Parameter
 
 
@@ -22,12 +22,11 @@ class Earlier:
 
 
 def fits(assignments: Mapping[str, str], space: Sequence[Parameter]) -> bool:
-    """Tell whether assignments are a point of a space: exactly its parameters, all within bounds."""
+    """Tell whether assignments are a point of a space: exactly its parameters, and within bounds where they count."""
     if set(assignments) != {parameter.name for parameter in space}:
         return False
     try:
-        for parameter in space:
-            encode(parameter, assignments[parameter.name])
+        encoded(space, assignments)
     except ValueError:
         return False
     return True
