@@ -324,7 +324,7 @@ def test_a_warm_start_learns_from_a_sweep_without_conditions(tmp_path: Path) -> 
         assert sweep.best.value < 2
 
 
-def test_a_warm_start_asks_no_bounds_of_what_does_not_count(tmp_path: Path) -> None:
+def test_a_warm_start_bounds_what_counts_alone(tmp_path: Path) -> None:
     known = Experiment.parse(sweep_of(tmp_path)).space
     point = {"optimizer": "adam", "momentum": "7", "beta2": "0.95", "nesterov": "?", "layers": "1", "width3": "0"}
     assert fits(point, known)
