@@ -269,12 +269,15 @@ def test_what_does_not_count_is_shown_nowhere(tmp_path: Path) -> None:
         assert drawn["momentum"]["values"].count(drawn["momentum"]["tickvals"][0]) == frame["momentum"].isna().sum()
         assert set(sweep.plot.importance().data[0]["y"]) == {"optimizer", "layers"}
         assert sweep.plot.history().data
-        assert "Parallel coordinates" in sweep.report().read_text()
+        report = sweep.report().read_text()
+        assert "Parallel coordinates" in report
+        assert "momentum if optimizer=sgd" in report
     cli = ["--dir", str(tmp_path / "cluster"), "choice"]
     rows = json.loads(CliRunner().invoke(commands, ["trials", *cli, "--json"]).stdout)
     assert all(("momentum" in row["parameters"]) == (row["parameters"]["optimizer"] == "sgd") for row in rows)
     table = CliRunner().invoke(commands, ["trials", *cli], env={"COLUMNS": "200"}).stdout
     assert " - " in next(line for line in table.splitlines() if rows[0]["name"] in line)
+    assert "\nconditions: momentum if optimizer=sgd" in CliRunner().invoke(commands, ["status", *cli]).stdout
     shown = CliRunner().invoke(commands, ["best", *cli]).stdout
     assert ("momentum" in shown) == ("momentum" in rows[0]["parameters"])
 

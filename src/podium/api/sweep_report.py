@@ -56,7 +56,7 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
     return SweepPage(
         table=_table(cluster, experiment, trials, best), cluster=cluster.url,
         goal=str(Criteria.of(experiment.objective, experiment.annotations)), no_best=no_best(trials),
-        why=str(experiment.choice or ""),
+        why=str(experiment.choice or ""), conditions=experiment.search_conditions,
         state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
         command=command_of(best, experiment.template.primary_container) if best else "",

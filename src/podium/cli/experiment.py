@@ -267,6 +267,8 @@ def show_status(sweep: "Sweep", as_json: bool) -> None:
     echo(f"{sweep.name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
     if criteria.several or criteria.constraints:
         echo(f"objectives: {criteria}")
+    if experiment.search_conditions:
+        echo(f"conditions: {experiment.search_conditions}")
     for names in front.values():
         echo(f"Pareto front: {', '.join(names) or 'no trial yet'}")
     if experiment.choice:

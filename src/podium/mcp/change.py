@@ -31,7 +31,8 @@ class Change:
     def tune(
         self, program: list[str], space: dict[str, Any], objective: str | list[str] = "accuracy", trials: int = 20,
         parallel: int = 2, algorithm: str = "auto", name: str = "", data: str = "", prints: str = "",
-        constraints: list[str] | None = None, stop: Literal["", "median", "asha"] = "", max_time: str = "",
+        constraints: list[str] | None = None, conditions: list[str] | None = None,
+        stop: Literal["", "median", "asha"] = "", max_time: str = "",
     ) -> Answer:  # fmt: skip
         """Begin a sweep over the flags of a script or command. This changes something: it runs that program many times.
 
@@ -39,13 +40,15 @@ class Change:
         it is. program: ["train.py"], or a command as words. The program gets --NAME=VALUE and prints lines such as
         accuracy=0.98. space: by name a range "1e-4..1e-1" or "1..8", choices [32, 64], or a fixed value.
         objective: NAME, min:NAME or max:NAME, or several, of which the first decides. constraints: bounds that the best
-        trial keeps, ["latency_ms<=20"]. prints: the library whose lines hold the metrics of a script that needs no
-        change: huggingface, lightning, keras, xgboost, lightgbm, catboost, sklearn, colon. stop: keeps bad trials
-        short. max_time: how long the trials may take in all, "2h".
+        trial keeps, ["latency_ms<=20"]. conditions: where parameters count, ["momentum if opt=sgd"]. prints: the
+        library whose lines hold the metrics of a script that needs no change: huggingface, lightning, keras, xgboost,
+        lightgbm, catboost, sklearn, colon. stop: keeps bad trials short. max_time: how long
+        the trials may take in all, "2h".
         """
         settings = {"objective": objective, "trials": trials, "parallel": parallel, "algorithm": algorithm,
                     "name": name or None, "data": data or None, "prints": prints or None,
-                    "constraints": constraints or [], "stop": stop or None, "max_time": max_time or None,
+                    "constraints": constraints or [], "conditions": conditions or [],
+                    "stop": stop or None, "max_time": max_time or None,
                     "cluster": self._look.spec.url}  # fmt: skip
         return begin("tune", {"program": program, "space": space, "settings": settings})
 

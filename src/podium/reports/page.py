@@ -58,6 +58,9 @@ class SweepPage:
     why: str = ""
     """Why podium chose the algorithm, if it did."""
 
+    conditions: str = ""
+    """Where parameters count that do not everywhere."""
+
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics of the best trial."""
 

@@ -30,7 +30,7 @@ from podium.manifests.fields import (
 )
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, DETERMINISTIC, OBJECTIVES, WARM_START
+from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, CONDITIONS, DETERMINISTIC, OBJECTIVES, WARM_START
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
@@ -288,6 +288,11 @@ class Experiment(Resource):
     def spec(self) -> Mapping[str, Any]:
         """With Katib's defaults."""
         return self.defaulted
+
+    @property
+    def search_conditions(self) -> str:
+        """Where parameters count, as it is written: ``momentum if optimizer=sgd``; empty if all do everywhere."""
+        return self.annotations.get(CONDITIONS, "")
 
     objective = Attribute("spec.objective", Objective.parse)
 
