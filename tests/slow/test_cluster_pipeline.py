@@ -103,9 +103,15 @@ def test_without_katib_the_sweep_step_says_so_and_starts_nothing(cluster: Kubern
     assert not jobs_of(cluster, run_id)
 
 
-def test_a_sweep_of_pytorchjobs_ends_in_a_champion(cluster: KubernetesCluster, katib: None, submit: Submit) -> None:
-    run_id = submit("tune-and-promote", max_trials=2, parallel_trials=1, trial_workers=1, workers=1)
+def test_a_sweep_of_pytorchjobs_ends_in_a_champion(
+    cluster: KubernetesCluster, katib: None, submit: Submit, store: str
+) -> None:
+    model = f"test-{uuid.uuid4().hex[:8]}"
+    run_id = submit("tune-and-promote", max_trials=2, parallel_trials=1, trial_workers=1, workers=1, model_name=model,
+                    rule="better,trial.loss<=100")  # fmt: skip
     assert end_of(run_id) == "SUCCEEDED"
+    champion = json.loads(podium("models", "show", model, "champion", "--storage", store, "--json").stdout)
+    assert 0 < champion["trial"]["metrics"]["loss"] <= 100
     (experiment,) = [stored.manifest for stored in cluster.list("Experiment", {RUN_LABEL: run_id})]
     assert status_of(experiment).phase == "Succeeded"
     trials = [
