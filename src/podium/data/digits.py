@@ -36,7 +36,8 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
     background, noise = background_light(pixels)
     ink, peak = _ink(pixels - background)
     if peak < max(LEAST_CONTRAST, 4 * noise):
-        raise InvalidInput(f"the digit must stand out from its background, but the contrast is {peak:.0f} of 255",
+        found = f"{peak:.0f} of 255" + (f" where paper varies by {noise:.0f}" if peak >= LEAST_CONTRAST else "")
+        raise InvalidInput(f"the digit must stand out from its background, but the contrast is {found}",
                            "use a well-lit picture that one digit fills")  # fmt: skip
     strokes = _strokes(ink, peak, noise)
     floor = min(2 * noise, peak / 4)
@@ -47,8 +48,8 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
 def background_light(pixels: Floats) -> tuple[Floats, float]:
     """Return the background [h, w, 3], a smooth surface through the frame of the picture, and its noise in levels.
 
-    Half of the frame is background, whatever the digit touches: the surface is fitted again without the other half.
-    It follows a lamp at one side or the dark corners of a lens, and cannot follow a stroke.
+    A third of the frame is background, however tight the cut: the surface is fitted again without the other pixels. It
+    follows a lamp at one side or the dark corners of a lens, and cannot follow a stroke.
     """
     height, width = pixels.shape[:2]
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
@@ -57,12 +58,19 @@ def background_light(pixels: Floats) -> tuple[Floats, float]:
     frame = np.ones((height, width), bool)
     frame[rim:-rim, rim:-rim] = False
     colors = pixels[frame]
-    distance = _distance(colors - np.median(colors, axis=0))
+    distance = np.abs(colors.mean(1) - _commonest(colors.mean(1)))
     for _ in range(4):
-        near = distance <= np.median(distance)
+        near = distance <= np.quantile(distance, 1 / 3)
         factors = np.linalg.lstsq(terms[frame][near], colors[near], rcond=1e-6)[0]
         distance = _distance(colors - terms[frame] @ factors)
-    return terms @ factors, max(1.5, 1.5 * float(np.median(distance)))
+    return terms @ factors, max(1.5, 2.3 * float(np.quantile(distance, 1 / 3)))
+
+
+def _commonest(gray: Floats) -> float:
+    """Return the middle of the third that is most alike."""
+    order, third = np.sort(gray), len(gray) // 3
+    start = int(np.argmin(order[third:] - order[: len(order) - third]))
+    return float(np.median(order[start : start + third + 1]))
 
 
 def _distance(difference: Floats) -> Floats:
