@@ -3,7 +3,7 @@
 import pytest
 
 from podium.search.algorithms import ALGORITHMS
-from podium.search.auto import CHOICES, MODELED, choose
+from podium.search.auto import CHOICES, MODELED, ROUNDS, choose
 from podium.search.space import Parameter
 
 RATE = Parameter(name="lr", kind="double", low=0.001, high=1.0, distribution="logUniform")
@@ -15,14 +15,14 @@ OPTIMIZER = Parameter(name="optimizer", kind="categorical", choices=("sgd", "ada
     ("space", "trials", "parallel", "algorithm", "reason"),
     [
         ([WIDTH, OPTIMIZER], 8, 2, "grid", "has 8 points"),
-        ([WIDTH, OPTIMIZER], 7, 2, "multivariate-tpe", "few trials (7)"),
-        ([RATE], MODELED.start - 1, 2, "multivariate-tpe", "few trials (49)"),
+        ([WIDTH, OPTIMIZER], 7, 2, "multivariate-tpe", "few trials (7, 2 at a time)"),
+        ([RATE], MODELED.start - 1, 2, "multivariate-tpe", "few trials (24, 2 at a time)"),
         (
             [RATE],
             MODELED.start,
             2,
             "bayesianoptimization",
-            "a Gaussian process, which was ahead in most comparisons of so many trials (50)",
+            "a Gaussian process, which was ahead in most comparisons of so many trials (25)",
         ),
         (
             [RATE],
@@ -31,10 +31,12 @@ OPTIMIZER = Parameter(name="optimizer", kind="categorical", choices=("sgd", "ada
             "bayesianoptimization",
             "a Gaussian process, which was ahead in most comparisons of so many trials (100)",
         ),
+        ([RATE], ROUNDS * 8 - 1, 8, "multivariate-tpe", "few trials (47, 8 at a time)"),
+        ([RATE], ROUNDS * 8, 8, "bayesianoptimization", "so many trials (48)"),
         ([RATE], MODELED.stop, 2, "multivariate-tpe", "quick however many trials"),
         ([RATE], None, 2, "multivariate-tpe", "quick however many trials"),
         ([RATE, WIDTH], 8, 8, "sobol", "all 8 trials run at once"),
-        ([RATE, WIDTH], 9, 8, "multivariate-tpe", "few trials (9)"),
+        ([RATE, WIDTH], 9, 8, "multivariate-tpe", "few trials (9, 8 at a time)"),
     ],
 )
 def test_the_choice_follows_from_space_budget_and_parallelism(
