@@ -36,7 +36,7 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
     background, noise = background_light(pixels)
     ink, peak = _ink(pixels - background)
     if peak < max(LEAST_CONTRAST, 4 * noise):
-        found = f"{peak:.0f} of 255" + (f" where paper varies by {noise:.0f}" if peak >= LEAST_CONTRAST else "")
+        found = f"{peak:.0f} of 255" + (f" on one that varies by {noise:.0f}" if peak >= LEAST_CONTRAST else "")
         raise InvalidInput(f"the digit must stand out from its background, but the contrast is {found}",
                            "use a well-lit picture that one digit fills")  # fmt: skip
     strokes = _strokes(ink, peak, noise)

@@ -18,8 +18,10 @@ from podium.cluster.local.store import is_resumable
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.interrupts import signals_interrupt
 from podium.kfp.project import choose
+from podium.manifests.experiment.status import BUDGET_REACHED
 from podium.runner.run import begin as begin_run
 from podium.runner.run import word
+from podium.sweeps.resume import restartable
 
 Begun = tuple[dict[str, str], Callable[[], object]]
 """What to tell of it, and what waits for its end."""
@@ -79,9 +81,18 @@ def _resume_sweep(*, name: str, cluster: str) -> Begun:
     state = sweep.experiment.state
     if state.finished and not is_resumable(sweep.experiment):
         sweep.wait()  # which says why it failed
-        hint = f"podium experiment resume {name}, with a higher --max-trials or budget"
-        raise InvalidInput(f"sweep {name} has ended: {state.message}", hint)
+        raise InvalidInput(f"sweep {name} has ended: {state.message}", _way_on(sweep))
     return _begun(sweep.resume(wait=False))
+
+
+def _way_on(sweep: "podium.Sweep") -> str:
+    """Return what lets an ended sweep go on, or what to do instead."""
+    resume = f"podium experiment resume {sweep.name}"
+    if sweep.experiment.state.reason == BUDGET_REACHED:
+        return f"{resume}, with a higher --max-time or --max-cost"
+    if restartable(sweep.experiment):
+        return f"{resume} --max-trials {sweep.experiment.trial_count + 1}"
+    return "begin a new sweep; it can start warm from this one's trials"
 
 
 def _add_trial(*, name: str, cluster: str, values: Mapping[str, str]) -> Begun:

@@ -56,10 +56,10 @@ def choose(
     if trials is None or trials >= numbers.stop:
         return Choice(tpe, "quick however many trials there are")
     if trials < max(numbers.start, ROUNDS * parallel):
-        return Choice(tpe, f"none was clearly ahead of it in so few trials ({trials}, {parallel} at a time)")
+        return Choice(tpe, f"none is known to be ahead of it in so few trials ({trials}, {parallel} at a time)")
     if not modeled:
         return Choice(tpe, "there is no Gaussian process without torch")
     return Choice(
         BAYESIAN_OPTIMIZATION.name,
-        f"a Gaussian process, which was ahead in most comparisons of so many trials ({trials})",
+        f"a Gaussian process, which was ahead in most comparisons of {numbers.start} to {numbers.stop - 1} trials",
     )
