@@ -54,6 +54,7 @@ def test_a_folder_for_each_class_is_a_dataset(tmp_path: Path) -> None:
         "recipe": "resize",
         "size": [10, 12],
         "channels": 3,
+        "bits": 16,
     }
 
 
@@ -94,7 +95,9 @@ def test_folders_of_parts_are_taken_as_given(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="class 'cow' in test, but not in train"):
         read(tmp_path / "pets", tmp_path)
     fill(tmp_path / "pets/more")
-    with pytest.raises(InvalidInput, match=r"pets/more lies beside .*pets/train"):
+    with pytest.raises(
+        InvalidInput, match=r"pets/train looks like a part of the data, but .*pets/more is not another part"
+    ):
         read(tmp_path / "pets", tmp_path)
 
 
@@ -224,3 +227,95 @@ def test_groups_that_are_classes_are_refused(tmp_path: Path) -> None:
 def test_a_pattern_that_names_no_group_is_refused(group: str, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="group"):
         read(scenes(tmp_path / "pets"), tmp_path, group=group)
+
+
+@pytest.mark.parametrize(
+    "names", [("training", "testing"), ("Train", "Test", "VAL"), ("train", "valid"), ("train", "dev")]
+)
+def test_folders_that_look_like_parts_are_parts(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        fill(tmp_path / "pets" / name)
+    raw = read(tmp_path / "pets", tmp_path)
+    assert raw.classes == ("cat", "dog")
+    assert (raw.test is not None, raw.validation is not None) == (
+        len(names) > 1 and names[1].lower() in ("test", "testing"),
+        names[-1].lower() in ("val", "valid", "dev"),
+    )
+
+
+@pytest.mark.parametrize("names", [("cat", "dog", "test"), ("train", "test", "extra"), ("Train", "training")])
+def test_a_mixture_of_parts_and_classes_is_refused(names: tuple[str, ...], tmp_path: Path) -> None:
+    for name in names:
+        fill(tmp_path / "pets" / name)
+    with pytest.raises(InvalidInput, match=r"looks like a part of the data, but .*/pets/.* is not another part"):
+        read(tmp_path / "pets", tmp_path)
+
+
+def test_parts_without_one_to_train_with_are_refused(tmp_path: Path) -> None:
+    for name in ("test", "val"):
+        fill(tmp_path / "pets" / name)
+    with pytest.raises(InvalidInput, match="has the parts test, val, but none to train with"):
+        read(tmp_path / "pets", tmp_path)
+
+
+def test_hidden_folders_do_not_count(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    for hidden in (".ipynb_checkpoints", "cat/.ipynb_checkpoints", "__MACOSX", "dog/@eaDir"):
+        (tmp_path / "pets" / hidden).mkdir()
+        picture(1).save(tmp_path / "pets" / hidden / "copy.png")
+    raw = read(tmp_path / "pets", tmp_path)
+    assert (raw.classes, len(raw.items)) == (("cat", "dog"), 6)
+
+
+def test_other_files_are_left_out_with_a_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    fill(tmp_path / "pets")
+    for name in ("a.psd", "b.psd", "notes.txt"):
+        (tmp_path / "pets/cat" / name).write_bytes(b"x")
+    assert len(read(tmp_path / "pets", tmp_path).items) == 6
+    assert "3 files left out" in caplog.text
+    assert caplog.text.rstrip().endswith("2 .psd, 1 .txt")
+
+
+@pytest.mark.parametrize("ending", ["jfif", "jpe", "avif", "webp"])
+def test_pictures_of_every_common_ending_are_read(ending: str, tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    picture(5).save(tmp_path / f"pets/cat/new.{ending}", "JPEG" if ending.startswith("j") else None)
+    assert len(read(tmp_path / "pets", tmp_path).items) == 7
+
+
+def test_a_phone_picture_names_the_package_it_needs(tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    (tmp_path / "pets/cat/photo.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
+    with pytest.raises(InvalidInput, match=r"photo\.HEIC: a picture in \.HEIC cannot be read") as refused:
+        read(tmp_path / "pets", tmp_path)
+    assert refused.value.hint == "pip install pillow-heif"
+
+
+def test_twelve_bits_in_a_sixteen_bit_file_keep_their_grays(tmp_path: Path) -> None:
+    fill(tmp_path / "pets", mode="L")
+    deep = np.random.default_rng(0).integers(0, 4096, (10, 12), np.uint16)
+    deep[0, 0] = 4095
+    Image.fromarray(deep).save(tmp_path / "pets/cat/deep.png")
+    raw = read(tmp_path / "pets", tmp_path)
+    assert raw.preprocessing["bits"] == 12
+    np.testing.assert_array_equal(raw.items.inputs["images"][3], np.round(deep * (255 / 4095)).astype(np.uint8))
+
+
+@pytest.mark.parametrize("mode", ["RGBA", "CMYK", "P", "LA", "1", "YCbCr"])
+def test_pixels_are_those_that_pillow_shows(mode: str, tmp_path: Path) -> None:
+    fill(tmp_path / "pets")
+    original = picture(7).convert("L").convert(mode) if mode in ("LA", "1") else picture(7).convert(mode)
+    name = tmp_path / f"pets/cat/new.{'jpg' if mode in ('CMYK', 'YCbCr') else 'png'}"
+    original.save(name, **({"quality": 100} if name.suffix == ".jpg" else {}))
+    shown = read(tmp_path / "pets", tmp_path).items.inputs["images"][3]
+    np.testing.assert_array_equal(shown, np.asarray(Image.open(name).convert("RGB")))
+
+
+def test_a_photo_is_turned_the_way_the_camera_was_held(tmp_path: Path) -> None:
+    fill(tmp_path / "pets", size=(10, 12))
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    picture(3, (12, 10)).save(tmp_path / "pets/cat/turned.png", exif=exif)
+    raw = read(tmp_path / "pets", tmp_path)
+    expected = np.rot90(np.asarray(picture(3, (12, 10))), -1)
+    np.testing.assert_array_equal(raw.items.inputs["images"][3], expected)

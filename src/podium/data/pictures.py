@@ -16,8 +16,13 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 from podium.data.digits import SIDE, prepare_digit
 from podium.errors import InvalidInput, NotFound
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp", ".tif", ".tiff", ".ppm", ".pgm")
-FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM")  # of files with these endings; none runs a program
+HEIF_ENDINGS = (".heic", ".heif")
+ENDINGS = (
+    *(".png", ".jpg", ".jpeg", ".jfif", ".jpe", ".webp", ".avif", ".gif", ".bmp", ".tif", ".tiff"),
+    *(".ppm", ".pgm", *HEIF_ENDINGS),
+)
+FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM")  # none runs a program
+INSTALL_HEIF = "pip install pillow-heif"
 LARGEST = 480  # pixels per side; a digit needs no more
 MAX_PIXELS = 50_000_000
 """Per picture, checked before decoding, which then needs less than 1 GB."""
@@ -28,13 +33,15 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
 
     Raises:
         NotFound: A file or folder is not there, or a folder has no picture.
-        InvalidInput: A file is not a .png or .jpg.
+        InvalidInput: The name of a file does not end as a picture's does.
     """
     pictures: list[Path] = []
     for path in paths:
         if not path.exists():
             raise NotFound(f"there is no picture {path}")
-        inside = sorted(filter(is_picture, path.iterdir())) if path.is_dir() else [path]
+        inside = [path]
+        if path.is_dir():
+            inside = sorted(file for file in path.iterdir() if is_picture(file) and not is_hidden(file))
         if not inside:
             raise NotFound(f"there is no {' or '.join(ENDINGS)} in {path}")
         if path.is_file() and not is_picture(path):
@@ -46,6 +53,11 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
 def is_picture(path: PurePath) -> bool:
     """Return whether a file's name ends as a picture's does."""
     return path.suffix.lower() in ENDINGS
+
+
+def is_hidden(path: PurePath) -> bool:
+    """Return whether it is a program's own: checkpoints of notebooks, previews of file servers."""
+    return any(part.startswith(".") or part in ("__MACOSX", "@eaDir") for part in path.parts)
 
 
 def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArray[np.uint8]:
@@ -93,20 +105,27 @@ def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
         return ImageOps.exif_transpose(picture)
 
 
-def look_at(path: Path) -> tuple[tuple[int, int], int]:
-    """Read the header of a picture file; raises like open_picture.
+def look_at(path: Path) -> tuple[tuple[int, int], int, int]:
+    """Read the header of a picture file, and the pixels of a deep one; raises like open_picture.
 
     Returns:
-        Width and height as the picture is shown, and 1 for gray or 3 for color.
+        Width and height as the picture is shown, 1 for gray or 3 for color, and for a picture of 16 bits how many of
+        them its brightest pixel needs, 8 to 16, else 0: such files often hold a camera's 10, 12 or 14.
     """
     with _opened(path) as picture:
         turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
         size = (picture.height, picture.width) if turned else picture.size
-        return size, 1 if picture.mode in ("1", "L", "LA") or picture.mode.startswith("I") else 3
+        deep = picture.mode.startswith("I")
+        bits = int(np.asarray(picture).max()).bit_length() if deep else 0
+        channels = 1 if picture.mode in ("1", "L", "LA") or deep else 3
+        return size, channels, min(max(bits, 8), 16) if deep else 0
 
 
-def as_colors(picture: Image.Image, channels: int) -> Image.Image:
-    """Return an opened picture in gray (1) or RGB (3): 16 bits scaled to 8, transparency on white.
+def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Image:
+    """Return an opened picture in gray (1) or RGB (3): deep pixels scaled to 8 bits, transparency on white.
+
+    Args:
+        bits: Of a pixel that is white in a picture of 16 bits.
 
     Raises:
         InvalidInput: Its pixels are fractions, whose range nobody knows.
@@ -114,7 +133,9 @@ def as_colors(picture: Image.Image, channels: int) -> Image.Image:
     if picture.mode == "F":
         raise InvalidInput("the pixels of this picture are fractions", "save it with 8 or 16 bits, or use npz:FILE")
     if picture.mode.startswith("I"):
-        picture = Image.fromarray((np.asarray(picture, np.float64) / 257).clip(0, 255).round().astype(np.uint8))
+        scale = 255 / (2**bits - 1)
+        pixels = (np.asarray(picture, np.float64) * scale).clip(0, 255).round()
+        picture = Image.fromarray(pixels.astype(np.uint8))
     if picture.has_transparency_data:
         paper = Image.new("RGBA", picture.size, "white")
         picture = Image.alpha_composite(paper, picture.convert("RGBA"))
@@ -126,7 +147,7 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     """Open a picture and refuse it in a sentence, now or when it is decoded."""
     try:
         with warnings.catch_warnings(category=Image.DecompressionBombWarning, action="error"):
-            picture = Image.open(path, formats=FORMATS)
+            picture = Image.open(path, formats=_formats(path))
         with picture:
             if picture.width * picture.height > MAX_PIXELS:
                 raise _too_large(f"{picture.width:,} x {picture.height:,} pixels")
@@ -139,6 +160,20 @@ def _opened(path: Path) -> Iterator[Image.Image]:
         raise _too_large("more") from None
     except (OSError, SyntaxError, ValueError) as error:
         raise InvalidInput(f"this picture cannot be read: {error}", "save it again as .png") from error
+
+
+def _formats(path: Path) -> tuple[str, ...]:
+    """Return the formats that a file may have; that of iPhones takes a package of its own."""
+    if path.suffix.lower() not in HEIF_ENDINGS:
+        return FORMATS
+    try:
+        from pillow_heif import register_heif_opener
+    except ImportError:
+        raise InvalidInput(
+            f"a picture in {path.suffix} cannot be read without the package pillow-heif", INSTALL_HEIF
+        ) from None
+    register_heif_opener()
+    return (*FORMATS, "HEIF")
 
 
 def _too_large(size: str) -> InvalidInput:

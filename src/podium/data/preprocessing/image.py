@@ -43,10 +43,14 @@ class ImagePreprocessing(Fitted):
     input: str = "images"
     """Name of the input."""
 
+    bits: int = 16
+    """Of a white pixel in pictures of 16 bits: 12 where a scanner wrote 0 to 4095."""
+
     kind: str = "image"
 
     def __post_init__(self) -> None:
         require(self.channels in (1, 3), "channels in (1, 3)", channels=self.channels)
+        require(8 <= self.bits <= 16, "8 <= bits <= 16", bits=self.bits)
         if len(self.size) != 2 or not all(1 <= side <= 8192 for side in self.size):
             raise InvalidInput(f"not a size of pictures: {list(self.size)}", "[height, width], each 1 to 8192")
         if self.recipe not in ("resize", *RECIPES):
@@ -87,7 +91,7 @@ class ImagePreprocessing(Fitted):
             return prepare_picture(picture, self.recipe)
         height, width = self.size
         opened = open_whole(picture, (width, height)) if isinstance(picture, Path) else picture
-        colored = as_colors(opened, self.channels)
+        colored = as_colors(opened, self.channels, self.bits)
         if colored.size != (width, height):
             colored = colored.resize((width, height), Image.Resampling.BILINEAR)
         return np.asarray(colored)

@@ -14,13 +14,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from podium.data.options import COMMON, DataOptions, changed, written
-from podium.data.pictures import ENDINGS, is_picture, look_at
+from podium.data.pictures import ENDINGS, INSTALL_HEIF, is_hidden, is_picture, look_at
 from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription, Split
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
 from podium.errors import InvalidInput, PodiumError
 from podium.machine import cores
+from podium.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -155,18 +156,25 @@ def find_parts(root: Path, location: str) -> dict[str, Pictures]:
     Raises:
         InvalidInput: A class has no picture, or occurs in one part only.
     """
-    folders = _folders(root)
-    if "train" not in {folder.name for folder in folders}:
+    folders = {folder.name: PART_NAMES.get(folder.name.lower()) for folder in _folders(root)}
+    parts = {part: name for name, part in folders.items() if part}
+    if not parts:
         return {"train": _find_classes(root, location)}
-    parts: dict[str, Pictures] = {}
-    for folder in folders:
-        part = PART_NAMES.get(folder.name)
-        if part is None or part in parts:
-            raise InvalidInput(f"{location}/{folder.name} lies beside {location}/train, but is not another part",
-                               "parts are train, validation and test; move other folders elsewhere")  # fmt: skip
-        parts[part] = _find_classes(folder, f"{location}/{folder.name}")
-    _check_classes(parts, location)
-    return parts
+    if others := [name for name, part in folders.items() if name != parts.get(part or "")]:
+        named = parts.get("train") or next(iter(parts.values()))
+        raise InvalidInput(
+            f"{location}/{named} looks like a part of the data, but {location}/{others[0]} is not another part",
+            "either all folders are parts (train, validation, test) or all are classes: "
+            f"move one elsewhere, or rename it, for example {named}-class",
+        )
+    if "train" not in parts:
+        raise InvalidInput(
+            f"{location} has the parts {', '.join(folders)}, but none to train with", "add a folder train"
+        )
+    log.info("%s: folders are parts: %s", location, ", ".join(parts.values()))
+    divided = {part: _find_classes(root / name, f"{location}/{name}") for part, name in parts.items()}
+    _check_classes(divided, location)
+    return divided
 
 
 def _check_classes(parts: Mapping[str, Pictures], location: str) -> None:
@@ -180,12 +188,19 @@ def _check_classes(parts: Mapping[str, Pictures], location: str) -> None:
 def _find_classes(folder: Path, location: str) -> Pictures:
     files: list[Path] = []
     labels: list[str] = []
+    others: Counter[str] = Counter()
     for inner in _folders(folder):
-        pictures = sorted(path for path in inner.rglob("*") if is_picture(path) and path.is_file())
+        within = sorted(path for path in inner.rglob("*") if not is_hidden(path.relative_to(folder)) and path.is_file())
+        pictures = [path for path in within if is_picture(path)]
+        others.update(path.suffix.lower() or path.name for path in within if not is_picture(path))
         if not pictures:
             raise InvalidInput(f"{location}/{inner.name} has no picture", f"pictures end in {', '.join(ENDINGS)}")
         files += pictures
         labels += [inner.name] * len(pictures)
+    if others:
+        counts = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common(MOST_NAMED))
+        log.warning("%s: %s left out, since pictures end in %s: %s", location,
+                    counted(others.total(), "file"), ", ".join(ENDINGS), counts)  # fmt: skip
     if len(set(labels)) < 2:
         raise InvalidInput(f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
                            "put the pictures of each class into a folder with its name")  # fmt: skip
@@ -193,7 +208,7 @@ def _find_classes(folder: Path, location: str) -> Pictures:
 
 
 def _folders(root: Path) -> list[Path]:
-    return sorted(path for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
+    return sorted(path for path in root.iterdir() if path.is_dir() and not is_hidden(path.relative_to(root)))
 
 
 def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int) -> ImagePreprocessing:
@@ -209,13 +224,17 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
     """
     with ThreadPoolExecutor(cores()) as pool:
         looks = list(pool.map(_look, files))
-    _refuse([f"{_shown(file, root)}: {look}" for file, look in zip(files, looks, strict=True)
-             if isinstance(look, str)])  # fmt: skip
-    seen = [look for look in looks if not isinstance(look, str)]
-    channels = channels or max(colors for _, colors in seen)
+    problems = [(file, look) for file, look in zip(files, looks, strict=True) if isinstance(look, PodiumError)]
+    _refuse(
+        [f"{_shown(file, root)}: {problem.message}" for file, problem in problems],
+        next((problem.hint for _, problem in problems if problem.hint == INSTALL_HEIF), None),
+    )
+    seen = [look for look in looks if not isinstance(look, PodiumError)]
+    channels = channels or max(colors for _, colors, _ in seen)
+    bits = max(bits for _, _, bits in seen) or ImagePreprocessing.bits
     if resize:
-        return ImagePreprocessing(size=tuple(resize), channels=channels)
-    sizes = [size for size, _ in seen]
+        return ImagePreprocessing(size=tuple(resize), channels=channels, bits=bits)
+    sizes = [size for size, _, _ in seen]
     (common, _), *_ = Counter(sizes).most_common(1)
     odd = [file for file, size in zip(files, sizes, strict=True) if size != common]
     if odd:
@@ -226,7 +245,7 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
             f"make them all of one size: {written('resize', [common[1], common[0]])} (height, width)",
             changed("resize", [common[1], common[0]]),
         )
-    return ImagePreprocessing(size=(common[1], common[0]), channels=channels)
+    return ImagePreprocessing(size=(common[1], common[0]), channels=channels, bits=bits)
 
 
 def decode(files: Sequence[Path], root: Path, preprocessing: ImagePreprocessing, target: Path) -> NDArray[np.uint8]:
@@ -251,17 +270,17 @@ def _shown(file: Path, root: Path) -> str:
     return str(file.relative_to(root) if file.is_relative_to(root) else file)
 
 
-def _look(file: Path) -> tuple[tuple[int, int], int] | str:
+def _look(file: Path) -> tuple[tuple[int, int], int, int] | PodiumError:
     try:
         return look_at(file)
     except PodiumError as error:
-        return error.message
+        return error
 
 
-def _refuse(bad: Sequence[str]) -> None:
+def _refuse(bad: Sequence[str], hint: str | None = None) -> None:
     if bad:
         more = f"\n… and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
-        raise InvalidInput("\n".join(bad[:MOST_NAMED]) + more, "remove these files, or save them again")
+        raise InvalidInput("\n".join(bad[:MOST_NAMED]) + more, hint or "remove these files, or save them again")
 
 
 IMAGES = Source(name="images", options=("resize", "channels", "group", *COMMON), read=read, kind="classification")
