@@ -286,3 +286,18 @@ def test_a_function_without_metrics_says_what_it_returned(home: Path) -> None:
     ) as caught:
         podium.tune(silent, {"x": (0.0, 1.0)}, objective="score", trials=1)
     assert (caught.value.hint or "").startswith('return {"score": 0.98}; ')
+
+
+def only_loss(lr: float, width: int) -> dict[str, float]:
+    return {"loss": (lr - 0.5) ** 2 / width}
+
+
+def test_the_only_returned_name_is_the_objective(home: Path) -> None:
+    sweep = podium.tune(only_loss, {"lr": np.array([0.25, 0.5]), "width": np.int64(2)}, trials=2)
+    assert (sweep.experiment.objective.metric, sweep.experiment.objective.maximize) == ("loss", False)
+    assert (sweep.best.value, sweep.best.parameters["lr"]) == (0.0, 0.5)
+
+
+def test_two_whole_numbers_are_said_to_be_two(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    podium.tune(only_loss, {"lr": (0, 1), "width": 1}, trials=2)
+    assert "lr 0 or 1, as whole numbers (0.0 to 1.0 has all between)" in "".join(capsys.readouterr())

@@ -69,3 +69,28 @@ def test_a_notebook_shows_the_users_lines_only(home: Path) -> None:
     *frames, last = refused.value._render_traceback_()
     assert last.endswith("\nhint: did you mean tpe?")
     assert [Path(__file__).name in frame for frame in frames] == [True]
+
+
+def two_metrics(lr: float, layers: int) -> dict[str, float]:
+    return {"loss": lr, "auc": layers}
+
+
+FOREIGN: dict[str, tuple[dict[str, Any], str]] = {
+    "n_trials": ({"n_trials": 30}, "hint: write trials=30"),
+    "direction": ({"direction": "minimize"}, 'hint: the objective has it: objective="min:NAME"'),
+    "a typo": ({"paralel": 3}, "did you mean parallel?"),
+}
+
+
+@pytest.mark.parametrize("what", FOREIGN)
+def test_what_other_tools_call_it_is_translated(what: str, home: Path) -> None:
+    given, message = FOREIGN[what]
+    with pytest.raises(InvalidInput) as refused:
+        podium.tune(train, SPACE, **given)
+    assert message in str(refused.value)
+    assert not home.exists()
+
+
+def test_several_returned_metrics_want_an_objective(home: Path) -> None:
+    with pytest.raises(InvalidInput, match=r'one of them is tuned\nhint: name one: objective="min:loss"'):
+        podium.tune(two_metrics, SPACE)

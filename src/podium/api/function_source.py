@@ -71,6 +71,18 @@ def source_of(function: Callable[..., Any]) -> Source:
     return Source(module=MODULE, function=name, text=collected.text(), roots=tuple(dict.fromkeys(collected.roots)))
 
 
+def returned_names(function: Callable[..., Any]) -> list[str]:
+    """Return the names in the dicts that a function returns as it is written; empty where the source does not show."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return []
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
+    names = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    return list(dict.fromkeys(names))
+
+
 def pickled(function: Callable[..., Any]) -> Source:
     """Return a function as cloudpickle writes it: also a lambda, a closure, and what only this process has.
 

@@ -5,20 +5,22 @@ from typing import Any
 
 from podium.cluster.kubernetes.store_access import take_access
 from podium.data.dataset import Dataset
+from podium.data.in_memory import located
 from podium.heartbeat import doing
 from podium.settings import Settings
 from podium.training.dataset import DataSettings, prepare
 
 
 def prepare_data(
-    dataset: str | Path = "mnist", output: str | Path | None = None, *, source: str | Path = "", target: str = "",
+    dataset: Any = "mnist", output: str | Path | None = None, *, source: str | Path = "", target: str = "",
     limit: int = 0, seed: int | None = None, **options: Any,
 ) -> Dataset:  # fmt: skip
     """Read, verify, split and write data as one checksummed dataset, as ``podium data prepare`` does.
 
     Args:
         dataset: ``mnist``, ``fashion-mnist``, ``images:DIRECTORY``, ``table:FILE``, ``text:FILE`` or ``npz:FILE``; or
-            the directory or URI of a prepared dataset, which is copied to output, or opened where there is none.
+            the directory or URI of a prepared dataset, which is copied to output, or opened where there is none. Or
+            what this program holds: a DataFrame, ``(X, y)``, columns or arrays by name, rows as dicts.
         output: Directory, or ``s3://`` or ``minio://`` prefix; ``$PODIUM_HOME/data/NAME`` if None.
         source: Directory or URI with the idx files of mnist; cache and mirrors if empty.
         target: Name of the target column of a table or of text.
@@ -37,8 +39,18 @@ def prepare_data(
         <dataset houses: regression, train 57, validation 6, test 7>
     """
     options |= {} if seed is None else {"split_seed": seed}
-    settings = DataSettings(dataset=str(dataset), source=str(source), target=target, limit=limit, data_options=options)
+    located_at, target = located(dataset, target)
+    settings = DataSettings(dataset=located_at, source=str(source), target=target, limit=limit, data_options=options)
     return write(settings, output)
+
+
+def prepared(data: Any) -> str:
+    """Return the path or URI of a dataset; what a program holds is prepared first.
+
+    Raises:
+        InvalidInput: It is no data, or a DataFrame whose target nobody named.
+    """
+    return str(data) if isinstance(data, str | Path | Dataset) else str(prepare_data(data))
 
 
 def write(settings: DataSettings, output: str | Path | None = None) -> Dataset:

@@ -89,6 +89,8 @@ class Int:
         return int(text)
 
     def __str__(self) -> str:
+        if self.high - self.low == self.step == 1:
+            return f"{self.low} or {self.high}, as whole numbers ({self.low}.0 to {self.high}.0 has all between)"
         scale = " on a log scale" if self.log else f" in steps of {self.step}" if self.step > 1 else ""
         return f"{self.low} to {self.high}{scale}"
 
@@ -152,11 +154,15 @@ def dimension(name: str, given: Any) -> Dimension | None:
     """Return what to search for a name; None for a single value, which is fixed.
 
     Args:
-        given: Float, Int or Choice; a tuple of two numbers, a range or a list; or a value.
+        given: Float, Int or Choice; a tuple of two numbers, a range, a list or an array; or a value.
 
     Raises:
         InvalidInput: It is something else.
     """
+    if hasattr(given, "tolist"):  # an array or a number of numpy
+        given = given.tolist()
+    if isinstance(given, tuple):
+        given = tuple(end.item() if hasattr(end, "item") else end for end in given)
     if isinstance(given, Dimension):
         return given
     if isinstance(given, range):
@@ -193,7 +199,8 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
         raise InvalidInput(
             f"there is nothing to search in {dict(space)!r:.80}", f"{hint}, in the shell --lr 1e-4..1e-1"
         )
-    return searched, {name: given for name, given in space.items() if name not in searched}
+    fixed = {name: given for name, given in space.items() if name not in searched}
+    return searched, {name: given.item() if hasattr(given, "item") else given for name, given in fixed.items()}
 
 
 def parameter(name: str, searched: Dimension) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from podium.api.best import Best, model_of
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.launched import Launched, Session
 from podium.api.plots import Plots
+from podium.api.prepare import prepared
 from podium.api.trials import (
     TrialProgress,
     failed,
@@ -320,7 +321,7 @@ class Sweep(Launched):
 def sweep(
     experiment: Any,
     *,
-    data: str | Path | None = None,
+    data: Any = None,
     cluster: str | Path | ClusterSpec | None = None,
     storage: str | Path | None = None,
     output: str | Path | None = None,
@@ -342,7 +343,7 @@ def sweep(
     Args:
         experiment: A file, the name of a bundled Experiment (``"tpe"``), YAML text, a manifest as a dict, an
             Experiment, or a ``V1beta1Experiment`` of Katib's SDK.
-        data: Directory or URI of a dataset: the trainer's ``--data``.
+        data: A dataset, its directory or URI, the trainer's ``--data``; or what podium.train takes.
         cluster: ``kubernetes://NAMESPACE``, where Katib runs it, or a directory of this machine; the local cluster
             of PODIUM_HOME if None.
         storage: Directory or URI below which trials put their models, ``<storage>/trials/<trial>``.
@@ -383,6 +384,7 @@ def sweep(
     changes["max_trials"] = _either("trials", trials, "max_trials", changes.get("max_trials"))
     changes["parallel_trials"] = _either("parallel", parallel, "parallel_trials", changes.get("parallel_trials"))
     output = output or (f"{absolute(storage)}/trials" if storage else None)
+    data = None if data is None else prepared(data)
     changed = experiments.changed(
         experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, config_maps=config_maps,
         queue=queue, queue_priority=queue_priority, **changes,

@@ -11,6 +11,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.api.experiments import check_here
 from podium.api.jobs import Job
 from podium.api.launched import Session
+from podium.api.prepare import prepared
 from podium.cluster import traits_of
 from podium.documents import load_yaml, read_text
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
@@ -134,10 +135,10 @@ class Training(Job):
         return f"{self.name}, {duration(time.monotonic() - self._began)} so far: {last}"
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
-        """Predict new items, as ``Version.predict`` does."""
+        """Predict new items as ``Version.predict`` does; raw data become inputs as those it was trained on did."""
         from podium.prediction import open_model
 
-        return open_model(self.model).predict(items, data=data)
+        return open_model(self.model).predict(items, data=data or self._planned.data)
 
     def __repr__(self) -> str:
         metrics = ", ".join(f"{name} {figure(value)}" for name, value in self.metrics.items())
@@ -166,7 +167,7 @@ def train(
     """Train one model, also distributed over several processes or pods, and show its epochs as they come.
 
     Args:
-        data: A dataset, or its directory or URI.
+        data: A dataset, or its directory or URI; or ``(X, y)``, arrays by name, which are prepared first.
         command: The trainer; podium's own if empty. It gets ``--data``, ``--output`` and the hyperparameters.
         job: A Job, PyTorchJob or TrainJob instead: a file, or a manifest as a dict. Its command may hold
             ``${podium.data}`` and ``${podium.output}``, or read PODIUM_DATA and PODIUM_OUTPUT.
@@ -198,8 +199,9 @@ def train(
                           storage=_storage(storage, spec))  # fmt: skip
     settings = _settings(job, command, workers, hyperparameters)
     with signals_interrupt():
+        data = prepared(data)
         check_here(data)
-        begun = _begin(absolute(str(data)), spec, settings, target)
+        begun = _begin(absolute(data), spec, settings, target)
         try:
             return begun.wait() if wait else begun
         except KeyboardInterrupt:

@@ -1,11 +1,14 @@
 """Tune any function, script or command: no YAML."""
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from podium.api.cluster_spec import ClusterSpec
+from podium.api.function_source import returned_names
+from podium.api.prepare import prepared
 from podium.api.program import Program, Train, program_of, quoted, slug
 from podium.api.space import Dimension, parameter, split
 from podium.api.stopping import Stopping, stopping
@@ -13,7 +16,7 @@ from podium.api.sweep import Sweep, begin
 from podium.api.trials import partly_failed
 from podium.cluster import traits_of
 from podium.code.wrap import with_code
-from podium.errors import Failed, InvalidInput, require
+from podium.errors import Failed, InvalidInput, require, suggestion
 from podium.libraries import Library, library_of
 from podium.manifests.experiment import Experiment, best_trial, check
 from podium.manifests.experiment.auto import annotations as algorithm_annotations
@@ -186,7 +189,7 @@ def tune(
     train: Train,
     space: Mapping[str, Any],
     *,
-    objective: str | Sequence[str] = "accuracy",
+    objective: str | Sequence[str] | None = None,
     constraints: Sequence[str] = (),
     conditions: Sequence[str] = (),
     metrics: Sequence[str] = (),
@@ -197,7 +200,7 @@ def tune(
     settings: Mapping[str, object] | None = None,
     stop: str | None = None,
     seed: int | None = None,
-    data: str | Path | None = None,
+    data: Any = None,
     cluster: str | Path | None = None,
     storage: str | Path | None = None,
     image: str = TRAINER_IMAGE,
@@ -210,6 +213,7 @@ def tune(
     pickle: bool = False,
     name: str | None = None,
     wait: bool = True,
+    **unknown: Any,
 ) -> Sweep:
     """Search the best arguments of a function, a script or a command.
 
@@ -220,7 +224,8 @@ def tune(
         space: ``(low, high)``, ``[…]`` for choices, ``range(1, 5)``, Float, Int, Choice, or a value that is the same in
             all trials. Floats whose range spans two decades or more are searched on a log scale.
         objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides. Or several,
-            of which the first decides about the best trial: ``["accuracy", "min:latency_ms"]``.
+            of which the first decides about the best trial: ``["accuracy", "min:latency_ms"]``. None: the only name in
+            the dict that a function returns, else ``accuracy``.
         constraints: Bounds that the best trial keeps, ``["latency_ms<=20"]``.
         conditions: Where a part of the space counts, ``["momentum if optimizer=sgd"]``; elsewhere it is not searched,
             and a trial is given its first value.
@@ -235,7 +240,8 @@ def tune(
             lines of the objective, so the program prints one for each epoch, a function by ``podium.report``; ``asha``
             gives few epochs to all and more to the best, and needs a range such as ``"epochs": (1, 27)``.
         seed: Seed of the algorithm.
-        data: Directory or URI of a dataset: a script gets it as ``--data``.
+        data: A dataset, its directory or URI: a script gets it as ``--data``. Or ``(X, y)``, arrays by name, which are
+            prepared first.
         cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of this machine.
         storage: Directory or URI below which trials put their models and code is kept.
         image: Image of the trials, on a cluster.
@@ -262,6 +268,8 @@ def tune(
         >>> len(sweep.results)
         5
     """
+    _refuse_unknown(unknown)
+    objective = _objective_of(train) if objective is None else objective
     first, *further = [objective] if isinstance(objective, str) else objective or [""]
     library = library_of(prints) if prints else None
     given = TuneSettings(goal=Goal.read(first, any_name=library is not None), metrics=metrics, prints=library,
@@ -270,8 +278,32 @@ def tune(
                          annotations={**annotations(max_time, max_cost, price), **counted(deterministic),
                                       **criteria_annotations(further, constraints),
                                       **condition_annotations(conditions)})  # fmt: skip
+    data = None if data is None else prepared(data)
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
     return _waited(begun) if wait else begun
+
+
+def _refuse_unknown(given: Mapping[str, Any]) -> None:
+    """Refuse arguments that tune has not, by those it has; it knows what Optuna calls some of them."""
+    for name, value in given.items():
+        others = {"n_trials": "trials", "max_trials": "trials", "n_jobs": "parallel", "timeout": "max_time"}
+        hint = f"write {others[name]}={value!r:.20}" if name in others else suggestion(name, _ARGUMENTS)
+        if name == "direction":
+            hint = f'the objective has it: objective="{str(value)[:3]}:NAME"'
+        raise InvalidInput(f"tune has no argument {name!r}", hint)
+
+
+def _objective_of(train: Train) -> str:
+    """Return what is tuned where nobody said: the only name that a function returns, else accuracy.
+
+    Raises:
+        InvalidInput: It returns several, and none is accuracy.
+    """
+    names = returned_names(train) if callable(train) else []
+    if len(names) > 1 and "accuracy" not in names:
+        hint = f'name one: objective="{Goal.read(names[0], any_name=True).direction}:{names[0]}"'
+        raise InvalidInput(f"the function returns {', '.join(names)}; one of them is tuned", hint)
+    return names[0] if len(names) == 1 else "accuracy"
 
 
 def _waited(begun: Sweep) -> Sweep:
@@ -284,6 +316,9 @@ def _waited(begun: Sweep) -> Sweep:
     opened = f"podium.open_sweep({begun.name!r})"
     say(partly_failed(begun.cluster, begun.name, logs=f"{opened}.logs('TRIAL')"))
     return begun
+
+
+_ARGUMENTS = [name for name in inspect.signature(tune).parameters if name != "unknown"]
 
 
 @dataclass(frozen=True, kw_only=True)

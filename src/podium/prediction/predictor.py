@@ -96,7 +96,7 @@ class Predictor:
         Args:
             items: Inputs as the model takes them: an array [n, …], arrays by name, or a part of a dataset. Or raw
                 data, which become inputs as the training data did: a DataFrame with the columns of the training data,
-                pictures, tables and folders as paths, or sentences.
+                a row as a dict, rows as dicts, pictures, tables and folders as paths, or sentences.
             data: Directory or URI of the dataset it was trained on, for a model without preprocessing.json.
 
         Returns:
@@ -107,16 +107,20 @@ class Predictor:
         """
         if isinstance(items, Split):
             return self._of_arrays(items.inputs)
-        if isinstance(items, np.ndarray) or (isinstance(items, Mapping) and not hasattr(items, "to_parquet")):
-            return self._of_arrays(items)
-        if hasattr(items, "to_parquet"):
+        from podium.data.in_memory import is_table, kind_of, to_table
+
+        if is_table(items):
+            import pyarrow.parquet as pq
+
             with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
                 file = Path(scratch, "rows.parquet")
-                items.to_parquet(file, index=False)
+                pq.write_table(to_table(items), file)
                 return self._of_items([str(file)], str(data), named=False)
+        if isinstance(items, np.ndarray | Mapping):
+            return self._of_arrays(items)
         named = [items] if isinstance(items, str | Path) else list(items)
         if not named or not all(isinstance(item, str | Path) for item in named):
-            problem = f"items are an array, arrays by name, a DataFrame, paths or sentences, but got {items!r:.60}"
+            problem = f"items are an array, arrays by name, a DataFrame, paths or sentences, not {kind_of(items)}"
             raise InvalidInput(problem, 'predict(array), predict(frame), predict("photo.jpg")')
         return self._of_items(list(map(str, named)), str(data))
 

@@ -319,7 +319,8 @@ def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait:
         wait: Whether to return at the end, or as soon as the parameters are checked while the run goes on in the
             background: ``.state``, ``.steps``, ``.wait()`` and ``.stop()`` watch it. It is stopped when this process
             ends, and can be resumed then.
-        **parameters: Parameters of the pipeline; the others keep their defaults.
+        **parameters: Parameters of the pipeline; the others keep their defaults. ``dataset`` also takes a DataFrame,
+            ``(X, y)``, columns or arrays by name.
 
     Raises:
         InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
@@ -334,6 +335,11 @@ def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait:
     name = (
         pipeline if isinstance(pipeline, str) else str(pipeline) if isinstance(pipeline, Path) else _file_of(pipeline)
     )
+    if "dataset" in parameters:
+        from podium.data.in_memory import located
+
+        given, target = located(parameters["dataset"], str(parameters.get("target", "")))
+        parameters |= {"dataset": given, **({"target": target} if target else {})}
     begun = begin(name, [f"{key}={word(value)}" for key, value in parameters.items()])
     return begun.wait() if wait else begun
 

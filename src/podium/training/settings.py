@@ -208,6 +208,9 @@ class PlannedTraining:
     job: Workload
     recipe: Recipe
 
+    data: str
+    """URI of the dataset."""
+
     output: str
     """URI of the model directory."""
 
@@ -258,4 +261,4 @@ def plan(
         target, workers=settings.workers, fixed=fixed, values=values, run=run, job_kind=settings.job_kind, admits=admits
     )
     given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
-    return PlannedTraining(job=job, recipe=recipe, output=output, hyperparameters=given, run=run)
+    return PlannedTraining(job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run)

@@ -39,8 +39,13 @@ class Goal:
             return cls(metric=name, maximize=prefix == "max")
         return cls(metric=name, maximize=not less_is_better(name))
 
+    @property
+    def direction(self) -> str:
+        """``max`` or ``min``."""
+        return "max" if self.maximize else "min"
+
     def __str__(self) -> str:
-        return f"{'maximize' if self.maximize else 'minimize'} {self.metric}"
+        return f"{self.direction}imize {self.metric}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,85 @@
+"""DataFrames, arrays and dicts are data wherever Python takes data."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pytest
+
+import podium
+from podium.errors import InvalidInput
+
+RANDOM = np.random.default_rng(0)
+FRAME = pd.DataFrame(
+    {"size": RANDOM.normal(size=200), "city": RANDOM.choice(["Bonn", "Ulm"], 200), "sold": ["yes", "no"] * 100}
+)
+ARRAY = RANDOM.normal(size=(200, 4)).astype(np.float32)
+
+TABLES: dict[str, Any] = {
+    "a frame of pandas": FRAME,
+    "a table of pyarrow": pa.Table.from_pandas(FRAME),
+    "columns by name": FRAME.to_dict("list"),
+    "rows as dicts": FRAME.to_dict("records"),
+    "a frame with an index": FRAME.set_index(np.arange(200)[::-1]),
+}
+
+
+@pytest.mark.parametrize("what", TABLES)
+def test_a_table_in_memory_is_a_dataset(what: str, home: Path) -> None:
+    dataset = podium.prepare_data(TABLES[what], target="sold")
+    assert (dataset.kind, dataset.classes) == ("classification", ["no", "yes"])
+    assert len(list(home.glob("given/*"))) == 1
+    podium.prepare_data(TABLES[what], target="sold", output=home / "again")
+    assert len(list(home.glob("given/*"))) == 1
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        (FRAME[["size", "city"]], FRAME["sold"]),
+        (FRAME[["size", "city"]].to_dict("list"), list(FRAME["sold"])),
+        (ARRAY, np.array(["yes", "no"] * 100)),
+        (ARRAY, np.arange(200) % 2),
+        {"pictures": RANDOM.integers(0, 255, (200, 4, 4), np.uint8), "target": np.arange(200) % 2},
+    ],
+)
+def test_items_and_targets_are_a_dataset(given: Any, home: Path) -> None:
+    dataset = podium.prepare_data(given)
+    assert dataset.kind == "classification"
+    assert len(dataset.classes) == 2
+
+
+WRONG: dict[str, tuple[Any, str]] = {
+    "a frame without a target": (FRAME, "target"),
+    "a number": (3, "data are not read from a int"),
+    "another number of targets": ((ARRAY, [1, 2]), "X has 200 items, but y has 2"),
+    "columns of several lengths": ({"a": [1, 2], "b": [1]}, "these columns are no table"),
+    "a series": (FRAME["sold"], "data are not read from a pandas."),
+}
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_other_values_are_refused_without_their_content(what: str, home: Path) -> None:
+    data, message = WRONG[what]
+    with pytest.raises(InvalidInput) as refused:
+        podium.prepare_data(data)
+    assert message in str(refused.value)
+    assert len(str(refused.value)) < 400
+    assert not list(home.glob("data/*"))
+
+
+def test_a_training_and_its_predictions_take_what_is_in_memory(home: Path) -> None:
+    training = podium.train((FRAME[["size", "city"]], FRAME["sold"]), model="mlp", epochs=1, seed=1)
+    rows = FRAME[["size", "city"]].head(3)
+    expected = list(training.predict(rows).values)
+    assert list(training.predict(rows.to_dict("records")).values) == expected
+    assert list(training.predict(pa.Table.from_pandas(rows)).values) == expected
+    assert list(training.predict({"size": rows["size"][0], "city": rows["city"][0]}).values) == expected[:1]
+
+
+def test_a_run_takes_a_frame(home: Path) -> None:
+    run = podium.run("train_and_promote", dataset=FRAME, target="sold", network="mlp", epochs=1, workers=0,
+                     model_name="houses")  # fmt: skip
+    assert "accuracy" in run.metrics
