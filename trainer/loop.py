@@ -118,6 +118,7 @@ class Training:
             try:
                 self.run_epoch()
             except (Stopped, PeerLost):
+                self.world.leave()
                 if self.world.rank == 0:
                     save(self.state())
                 raise
@@ -125,6 +126,7 @@ class Training:
                 track(self.progress.history[-1])
                 if not self.is_done():
                     save(self.state())
+        self.world.leave()
 
     def is_done(self) -> bool:
         """Return whether the last epoch is over or patience has run out."""

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -22,15 +22,12 @@ from torch import Tensor, nn
 from podium.errors import InvalidInput, PodiumError
 from podium.trainer import checkpoint, ranks
 from podium.trainer.config import TrainConfig
+from podium.trainer.pulse import OVER, PeerLost, Pulse, beat
 from podium.trainer.ranks import Ranks
 
 TIMEOUT = timedelta(minutes=30)  # for all ranks to connect, and for each collective operation
 
-
-class PeerLost(PodiumError):
-    """Another rank is gone; starting again resumes from the checkpoint."""
-
-    exit_code = 144  # 128..255: restartPolicy ExitCode starts such a replica again
+LOOK = timedelta(seconds=1)  # of one that waits, whether all ranks still live
 
 
 @dataclass(kw_only=True)
@@ -46,11 +43,19 @@ class World:
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     """Device this rank computes on."""
 
+    pulse: Pulse | None = None
+    """Knows whether the others live."""
+
+    def leave(self) -> None:
+        """Wait for no other rank any more, nor miss one."""
+        if self.pulse:
+            self.pulse.end()
+
     def sum(self, values: Tensor) -> Tensor:
         """Add a tensor over all ranks, in place."""
         if self.size > 1:
             with peers():
-                dist.all_reduce(values)
+                self._finish(dist.all_reduce(values, async_op=True))
         return values
 
     def all(self, value: bool) -> bool:
@@ -90,7 +95,24 @@ class World:
         if self.size > 1:
             with peers():
                 for tensor in tensors:
-                    dist.broadcast(tensor.detach(), src=0)
+                    self._finish(dist.broadcast(tensor.detach(), src=0, async_op=True))
+
+    def _finish(self, work: dist.Work | None) -> None:
+        """Wait for an operation, but not for a rank that is gone: gloo does not always notice that."""
+        assert work is not None  # it is for processes outside of the group
+        if dist.get_backend() != "gloo":  # nccl's waiting with a limit would hold up the GPU; see Pulse
+            work.wait()
+            return
+        while True:
+            try:
+                work.wait(LOOK)
+                return
+            except RuntimeError:
+                if work.is_completed():
+                    work.wait()  # raises why, unless it came just in time
+                    return
+                if self.pulse and self.pulse.lost:
+                    raise RuntimeError(self.pulse.lost) from None
 
     def _broadcast_bytes(self, data: bytes) -> bytes:
         count = torch.tensor(len(data), device=self.device)
@@ -113,9 +135,7 @@ def peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
     except failure as error:
         if type(error) is not RuntimeError and not isinstance(error, dist.DistError):
             raise  # of this rank itself, for example OutOfMemoryError or AcceleratorError: it would come again
-        reason = str(error).partition("\n")[0][:200]
-        hint = "start the job again: it resumes from its last checkpoint"
-        raise PeerLost(f"another process of the training is gone ({reason})", hint) from error
+        raise PeerLost.because(str(error).partition("\n")[0][:200]) from error
 
 
 class GradientSum:
@@ -179,35 +199,41 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
     if own.size == 1:
         yield World(device=device)
         return
+    # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
+    attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     with peers():
-        dist.init_process_group(
-            config.backend, store=meet(own, environ), rank=own.rank, world_size=own.size, timeout=TIMEOUT
-        )
-    try:
-        if config.backend != "nccl" and not World(rank=own.rank, size=own.size).all(device.type == "cuda"):
-            device = torch.device("cpu")  # a GPU in some ranks only: all of them compute the same way
-        yield World(rank=own.rank, size=own.size, device=device)
-    finally:
-        dist.destroy_process_group()
+        store = meet(own, environ, attempt)
+        second = dist.TCPStore(own.address, own.port, wait_for_workers=False, timeout=TIMEOUT)
+    with Pulse(own, dist.PrefixStore(attempt, second)) as pulse:
+        with peers():
+            dist.init_process_group(config.backend, store=store, rank=own.rank, world_size=own.size, timeout=TIMEOUT)
+        world = World(rank=own.rank, size=own.size, pulse=pulse)
+        try:
+            if config.backend != "nccl" and not world.all(device.type == "cuda"):
+                device = torch.device("cpu")  # a GPU in some ranks only: all compute the same way
+            yield replace(world, device=device)
+        finally:
+            if not pulse.lost:  # else gloo would wait here for what it began with that rank
+                dist.destroy_process_group()
 
 
-def meet(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
+def meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
     """Return the store of this attempt, one where this rank has not been before.
 
-    A rank that is restarted early reaches the store of the attempt before, whose rank 0 has not quite ended: there it
-    would wait for processes that are gone, and the new rank 0 for it. So it looks again until that store is away.
+    A rank that is restarted early reaches the store of the attempt before: there it would wait for
+    processes that are gone, and they for it. So it says that this attempt is over, and looks again
+    until that store is away.
 
     Raises:
         PeerLost: Rank 0 cannot listen, or the store of the attempt before stays.
     """
-    # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
-    attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
     deadline = time.monotonic() + TIMEOUT.total_seconds()
     while True:
         try:
             store = dist.PrefixStore(attempt, open_store(own, environ))
-            if store.add(f"joined-{own.rank}", 1) == 1:
+            if beat(store, own.rank) == 1:
                 return store
+            store.add(OVER, 1)
         except dist.DistNetworkError:  # it went away at this moment
             if own.rank == 0 or time.monotonic() > deadline:
                 raise

@@ -33,11 +33,15 @@ def flags(dataset: Path, output: Path, model: str = "fast") -> list[str]:
             "--model", model, "--optimizer", "adadelta"]  # fmt: skip
 
 
+NOTICED = 30.0
+"""Seconds in which the loss of a rank is noticed."""
+
+
 class Ranks:
     """Starts the processes of a training as a cluster on this machine does: forks of one that has imported torch."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.launchers = folder, LauncherPool()
+        self.folder, self.launchers, self.place = folder, LauncherPool(), dict[str, str]()
 
     def start(self, argv: list[str], **env: str) -> tuple[Process, Path]:
         log = self.folder / f"{len(list(self.folder.iterdir()))}.log"
@@ -51,8 +55,12 @@ class Ranks:
         """Start all processes of a job with the environment that the PyTorch operator gives them."""
         with socket.create_server(("127.0.0.1", 0)) as probe:
             port = str(probe.getsockname()[1])
-        place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
-        return [self.start(argv, **place, RANK=str(rank)) for rank in range(size)]
+        self.place = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(size)}
+        return [self.rank(argv, rank) for rank in range(size)]
+
+    def rank(self, argv: list[str], rank: int) -> tuple[Process, Path]:
+        """Start a process of the last job, maybe again."""
+        return self.start(argv, **self.place, RANK=str(rank))
 
 
 @pytest.fixture(scope="module")
@@ -138,6 +146,40 @@ def test_a_stopped_job_resumes_to_the_same_bits(tiny_dataset: Path, tmp_path: Pa
         assert (worker.wait(120), master.wait(60)) == (0, 0), log.read_text()
         assert ("Train Epoch: 2 [0/400" in log.read_text()) == (argv == straight)
     assert results(tmp_path / "stopped") == results(tmp_path / "straight")
+
+
+@pytest.mark.parametrize("silent", [1, 0])
+def test_a_silent_rank_is_missed_within_half_a_minute(
+    silent: int, tiny_dataset: Path, tmp_path: Path, ranks: Ranks
+) -> None:
+    """A stopped process closes no connection: gloo notices nothing."""
+    job = ranks.job([*flags(tiny_dataset, tmp_path / "job", "mlp"), "--epochs", "2000"], 2)
+    wait_for("Train Epoch: 1 [40/400", *job[0])
+    (other, log), (stopped, _) = job[1 - silent], job[silent]
+    os.kill(stopped.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    try:
+        assert other.wait(60) == 144, log.read_text()
+    finally:
+        os.kill(stopped.pid, signal.SIGKILL)
+    assert time.monotonic() - began < NOTICED
+    assert "error: another process of the training is gone (" in log.read_text()
+    # Rank 0 saves the steps that all have finished.
+    assert silent == 0 or (tmp_path / "job" / "checkpoint.pt").exists()
+
+
+def test_a_restarted_rank_ends_the_attempt_before(tiny_dataset: Path, tmp_path: Path, ranks: Ranks) -> None:
+    argv = flags(tiny_dataset, tmp_path / "job", "mlp")
+    (master, log), (stopped, _) = ranks.job(argv, 2)
+    wait_for("Train Epoch: 1 [40/400", master, log)
+    os.kill(stopped.pid, signal.SIGSTOP)  # gone for all but gloo
+    worker, silent = ranks.rank(argv, 1)
+    assert master.wait(60) == 144, log.read_text()
+    assert "(a rank was started again)" in log.read_text()
+    os.kill(stopped.pid, signal.SIGKILL)
+    master, log = ranks.rank(argv, 0)
+    assert (worker.wait(60), master.wait(60)) == (0, 0), log.read_text() + silent.read_text()
+    assert log.read_text().startswith("resumed: epoch ")
 
 
 def test_a_damaged_checkpoint_is_named_and_the_training_starts_anew(

@@ -56,16 +56,16 @@ def test_a_restarted_rank_waits_for_the_new_store(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")
     old = dist.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
     own, met = Ranks(rank=1, size=2, address="127.0.0.1", port=old.port), list[dist.Store]()
-    assert worlds.meet(own, {}).get("joined-1") == b"1"
-    restarted = threading.Thread(target=lambda: met.append(worlds.meet(own, {})), daemon=True)
+    assert worlds.meet(own, {}, "attempt-0").get("beat-1") == b"1"
+    restarted = threading.Thread(target=lambda: met.append(worlds.meet(own, {}, "attempt-0")), daemon=True)
     restarted.start()
     restarted.join(1)
     assert restarted.is_alive(), "the store of the attempt before is still served"
     del old
     new = dist.TCPStore("127.0.0.1", own.port, 2, is_master=True, wait_for_workers=False)
     restarted.join(30)
-    assert met[0].get("joined-1") == b"1"
-    assert dist.PrefixStore("attempt-0", new).check(["joined-1"])
+    assert met[0].get("beat-1") == b"1"
+    assert dist.PrefixStore("attempt-0", new).check(["beat-1"])
 
 
 if __name__ == "__main__":

@@ -63,7 +63,7 @@ def test_the_finished_steps_are_saved_when_a_rank_dies(
 
 
 def test_running_statistics_are_never_left_as_half_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
-    def break_off(values: torch.Tensor) -> None:
+    def break_off(values: torch.Tensor, async_op: bool) -> None:
         values[: len(values) // 2] += 3  # as a process leaves them, one time in four, that is killed while it adds
         raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
 
