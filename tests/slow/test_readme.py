@@ -1,4 +1,4 @@
-"""The commands of the README's terminal sessions, as they stand, on a small dataset."""
+"""The commands of the README's terminal sessions, and of two pages, as they stand, on a small dataset."""
 
 import os
 import re
@@ -18,12 +18,23 @@ ELSEWHERE = {
     "python make_data.py": "test_projects",
     "podium run": "test_projects",
     "podium predict data.csv": "test_projects",
-    "podium ui": "test_in_a_browser",
-    "podium data prepare": "test_real_sources",
-    "podium run tune_and_promote max_trials=8 epochs=5 dataset=fashion-mnist": "test_whole_pipeline",
-    "podium run train_and_promote workers=2 network=fast storage=s3://models": "test_whole_pipeline",
 }
 """Commands that take long, or need what another test sets up, and where they run, some with less data and fewer trials."""
+
+OF_PAGES = {
+    "docs/experiments.md": (
+        "podium experiment run random --data podium-work/data/mnist --max-trials 6",
+        "podium experiment render tpe --image example/trainer:1 --data s3://datasets/mnist | "
+        "kubectl -n kubeflow apply -f -",
+        "podium doctor experiments/tpe.yaml",
+    ),
+    "docs/trainer.md": (
+        "podium job run examples/spirals-pytorchjob.yaml",
+        "podium experiment run examples/spirals-experiment.yaml",
+        "python -m podium.trainer --data podium-work/data/mnist --output model --epochs 1",
+    ),
+}
+"""Commands of other pages that belong to the first hour."""
 
 REMOTE = ("make ", "kubectl ", "export ", "pip ", "podium upload", "podium submit", "podium schedule")
 """Commands for a cluster, a server or another environment: tests marked cluster, and tests/server, have them."""
@@ -51,7 +62,7 @@ images = np.zeros((2, 28, 28), np.uint8)
 
 
 def session() -> list[str]:
-    """Return the commands that run on this machine, in the README's order."""
+    """Return the commands of the README that run on this machine, in order."""
     blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
     lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
     return [words for line in lines if not (words := line.partition("  #")[0].strip()).startswith(REMOTE)]
@@ -70,8 +81,9 @@ def test_the_commands_of_the_readme_run(tiny_dataset: Path, tmp_path: Path) -> N
     path = f"{tmp_path}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     env = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"}
     env.pop("PODIUM_HOME")
-    run = [line for line in session() if line not in ELSEWHERE]
-    assert len(run) >= 7
+    more = [line for lines in OF_PAGES.values() for line in lines]
+    run = [*(line for line in session() if line not in ELSEWHERE), *more]
+    assert len(run) > len(more)
     for line in run:
         words = ["bash", "-o", "pipefail", "-c", line]
         done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
@@ -92,6 +104,11 @@ def test_the_python_of_the_readme_runs(tiny_dataset: Path, tmp_path: Path) -> No
     words = [sys.executable, "readme.py"]
     done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=550)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_commands_of_other_pages_stand_there() -> None:
+    for page, lines in OF_PAGES.items():
+        assert {f"$ {line}" for line in lines} <= {*(ROOT / page).read_text().splitlines()}
 
 
 def test_what_runs_elsewhere_is_in_the_readme_and_there() -> None:
