@@ -17,6 +17,9 @@ CLUSTER = "PODIUM_CLUSTER"
 PUBLIC_KEY = "PODIUM_PUBLIC_KEY"
 """Variable with the path of the public key that versions must be signed with; empty asks for no signature."""
 
+FAILURE = "PODIUM_STEP_FAILURE"
+"""File in which a step of `podium run` leaves the error it ends with."""
+
 SAFE_PATH = "PYTHONSAFEPATH"
 """Variable that keeps Python from importing modules of the working directory, as ``python -P`` does."""
 

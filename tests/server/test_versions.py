@@ -228,7 +228,7 @@ def test_the_last_words_of_a_failed_training_are_repeated(
 ) -> None:
     run, kept = stored_run(server, world, tmp_path)
     error = "PyTorchJob train-1 failed\npod train-1-master-0: Error (exit code 1)\n  | error: no column left"
-    kept.keep("steps/train", f"podium | error: early\nerror: {error}\nwith: {{}}\n")
+    kept.keep("steps/train", f"podium | error: early\nerror: {error}\n")
     world.script = [{"state": "FAILED", "run_details": details(train="FAILED")}]
     with pytest.raises(PodiumError) as caught:
         runs.follow(server, run.run_id, lambda *_: None)

@@ -19,7 +19,6 @@ from podium.kfp.versions import Version
 from podium.kubeconfig import has_kubeconfig
 from podium.pod import STEPS
 from podium.text import cut
-from podium.training.base import FIX
 from podium.training.kept_logs import KeptLogs
 
 POLL_SECONDS = 2.0
@@ -364,6 +363,6 @@ def _said_by(run: Any, step: str) -> tuple[str, str]:
     except PodiumError:
         return "", ""
     _, found, said = f"\n{log}".rpartition("\nerror: ")
-    lines = [line for line in said.splitlines() if not line.startswith(FIX)] if found else [""]
+    lines = said.splitlines() if found else [""]
     advice = lines.pop().removeprefix("hint: ") if lines[-1].startswith("hint: ") else ""
     return "\n".join(lines[:LINES]), advice

@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from podium.documents import with_whole_numbers
 from podium.errors import InvalidInput, PodiumError
 from podium.runner.messages import Event, Order
-from podium.settings import CLUSTER, SAFE_PATH, STORAGE
+from podium.settings import CLUSTER, FAILURE, SAFE_PATH, STORAGE
+from podium.training.base import PROGRESS
 
 if TYPE_CHECKING:
     from podium.code.bundle import Bundle
@@ -35,6 +36,10 @@ _STARTED = re.compile(r"Executing task '([\w-]+)'")
 _ENDED = re.compile(r"Task '([\w-]+)' finished with status (SUCCESS|FAILURE)")
 _CACHED = re.compile(r"Task ([\w-]+) cache hit")
 _COLOR = re.compile(r"\x1b\[\d*m")
+
+
+LONGEST = 1 << 16
+"""Characters of a line of a step's output; a longer one is kept as several."""
 
 
 class Stopped(BaseException):
@@ -84,9 +89,13 @@ class Reporter:
     def write(self, text: str) -> int:
         """Take a piece of a step's output, which kfp.local indents by four spaces."""
         *lines, self.rest = (self.rest + text).split("\n")
-        for line in (line.removeprefix("    ").rstrip("\r") for line in lines):
-            self._log(self.step or "kfp", line)
-            if self.step and line:
+        if len(self.rest) > LONGEST:  # who prints no line end is not waited for
+            lines, self.rest = [*lines, self.rest], ""
+        lines = [line.removeprefix("    ").rstrip("\r") for line in lines]
+        if lines:
+            self._log(self.step or "kfp", "\n".join(lines))
+        for line in lines:
+            if self.step and line.startswith(PROGRESS):
                 self.report("line", step=self.step, text=line)
         return len(text)
 
@@ -273,12 +282,17 @@ def _keep_exit_codes(reporter: Reporter) -> None:
     """
     from kfp.local import subprocess_task_handler as handler
 
+    from podium.runner.record import failure_file
+
     run = handler.run_local_subprocess
 
     def keeping(full_command: list[str], *arguments: Any, **more: Any) -> int:
         command = list(full_command)
         at = command.index("--executor_input") + 1
         command[at] = json.dumps(with_whole_numbers(json.loads(command[at])))
+        left = failure_file(reporter.logs.parent, str(reporter.step))
+        left.unlink(missing_ok=True)
+        os.environ[FAILURE] = str(left)
         reporter.code = run(command, *arguments, **more)
         return reporter.code
 

@@ -61,7 +61,7 @@ class Event(Message):
     """Name of the step it is about."""
 
     text: str = ""
-    """What a step printed, or why the run is refused."""
+    """A line of progress, or why the run is refused."""
 
     hint: str | None = None
     """What to do about a refusal."""

@@ -30,7 +30,6 @@ from podium.interrupts import Background, signals_interrupt
 from podium.runner.messages import Event, Order
 from podium.runner.record import STOP, RunRecord, StepRecord, process_of
 from podium.settings import Settings
-from podium.training.base import PROGRESS
 
 STOP_SECONDS = 40
 """Seconds a cancelled step has to stop what it started."""
@@ -189,8 +188,7 @@ class RunningPipeline:
             return  # the step was stopped, and did not fail by itself
         if not self.run.take(event):
             return
-        if event.kind != "line" or event.text.startswith(PROGRESS):
-            self._changes.put((deepcopy(self.run), event.step, event.text))
+        self._changes.put((deepcopy(self.run), event.step, event.text))
         self._has_steps.set()
 
     def _close(self) -> None:

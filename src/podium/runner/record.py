@@ -5,7 +5,7 @@ import json
 import shlex
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -21,7 +21,6 @@ from podium.kfp.parameters import pairs
 from podium.runner.annotations import Annotations, editing
 from podium.runner.messages import Event
 from podium.storage import local_path
-from podium.training.base import FIX
 from podium.training.kept_logs import KeptLogs
 
 PREPARING = ("fingerprint-data", "prepare-data")
@@ -32,6 +31,9 @@ MOST_ATTEMPTS = 10_000
 
 LOCK = "lock"
 """File in a run's directory that its process holds locked as long as it lives; it holds the process's id."""
+
+LAST, LONGEST = 12, 400
+"""Lines shown of a log that ends without an error, and what is read of each."""
 
 STOP = "stop"
 """File in a run's directory: somebody, maybe another process than the run's, has stopped it."""
@@ -140,6 +142,14 @@ class RunRecord:
     def log(self, step: str) -> Path:
         """Return the file with a step's output."""
         return self.directory / "logs" / f"{step}.log"
+
+    def _last_words(self, step: str) -> tuple[str, Mapping[str, Any]]:
+        """Return the error that a step left, else the end of its log; and the parameters that avoid it."""
+        left = failure_file(self.directory, step)
+        with suppress(FileNotFoundError, InvalidInput):
+            failure = parse(_Failure, read_json(left), str(left))
+            return _indented(failure.error.splitlines()), failure.fix
+        return _indented(last_lines(self.log(step), LAST)), {}
 
     def close(self, state: str, ended: float) -> None:
         """Set the state of a run of which nothing has run since a moment; a step that was running is stopped."""
@@ -274,12 +284,25 @@ class RunRecord:
             printed = self.log("kfp")
             hint = f"see {printed}" if printed.is_file() else "run it again; it ended before it printed anything"
             return PodiumError(f"run {self.id} broke off (exit code {code})", hint)
-        words, fix = _last_words(self.log(step))
+        words, fix = self._last_words(step)
         again = self.resume_command
         if step in PREPARING and self.words is not None:
             again = self.command(fix)
         go_on = "this command changes that" if fix else "once that is fixed go on with"
         return Failed(f"{who} failed\n{words}", f"its log: {self.log(step)}; {go_on}: {again}")
+
+
+@dataclass(kw_only=True)
+class _Failure:
+    """What a step that raised an error leaves for `podium run`; a log holds what programs print, too."""
+
+    error: str
+    fix: dict[str, Any]
+
+
+def failure_file(directory: Path, step: str) -> Path:
+    """Return the file in which a step of a run leaves its error."""
+    return directory / "logs" / f"{step}.error.json"
 
 
 def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[RunRecord]:
@@ -310,12 +333,21 @@ def locked(directory: Path) -> Iterator[IO[bytes]]:
         Conflict: Another process holds it.
     """
     with (directory / LOCK).open("ab") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(f"run {directory.name} is running", "wait for its end, or stop it") from None
+        while not _flock(file, fcntl.LOCK_EX):
+            if not _flock(file, fcntl.LOCK_SH):  # else somebody only looks
+                hint = "wait for its end, or stop it"
+                raise Conflict(f"run {directory.name} is running", hint)
+            fcntl.flock(file, fcntl.LOCK_UN)
         file.truncate(0)
         yield file
+
+
+def _flock(file: IO[bytes], how: int) -> bool:
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def process_of(directory: Path) -> int | None:
@@ -327,11 +359,11 @@ def process_of(directory: Path) -> int | None:
 
 
 def is_locked(directory: Path) -> bool:
-    """Return whether a process of the run lives."""
+    """Return whether a process of the run lives; this look keeps nobody from starting one."""
     try:
-        with locked(directory):
-            return False
-    except (Conflict, OSError):
+        with (directory / LOCK).open("rb") as file:
+            return not _flock(file, fcntl.LOCK_SH)
+    except OSError:
         return (directory / LOCK).exists()
 
 
@@ -344,12 +376,14 @@ def _killed_by(code: int) -> str | None:
     return f"{name}, as when the memory is used up" if number == signal.SIGKILL else name
 
 
-def _last_words(log: Path) -> tuple[str, dict[str, Any]]:
-    """Return a step's error, the log from its last line "error: …" on, else the end of the log; and what fixes it."""
-    lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
-    while lines and not lines[-1].strip():
-        lines.pop()
-    start = next((number for number in range(len(lines) - 1, -1, -1) if lines[number].startswith("error: ")), None)
-    words = lines[-12:] if start is None else [lines[start].removeprefix("error: "), *lines[start + 1 :]]
-    fix = json.loads(words.pop().removeprefix(FIX)) if start is not None and words[-1].startswith(FIX) else {}
-    return "\n".join(f"  {line}" for line in words), fix
+def last_lines(log: Path, most: int) -> list[str]:
+    """Return the last lines of a file, of which only the end is read; blank ones at the end do not count."""
+    if not log.is_file():
+        return []
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - most * LONGEST))
+        return file.read().decode(errors="replace").rstrip().splitlines()[-most:]
+
+
+def _indented(lines: Iterable[str]) -> str:
+    return "\n".join(f"  {line}" for line in lines)

@@ -10,19 +10,22 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import TracebackType
 from typing import Any, ParamSpec, TypeVar
 
 from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError
 from podium.interrupts import Terminated, exit_code, signals_interrupt
-from podium.settings import SAFE_PATH
+from podium.settings import FAILURE, SAFE_PATH
 from podium.steps.recorder import describe_error, recorded
-from podium.training.base import FIX, say
+from podium.training.base import say
 from podium.training.target import storage_url
 
 FLAG = "--executor_input"
 """Stands before a JSON object on the command line of a step's process (kfp 2.17)."""
+
+_FAILURE_FILE = os.environ.pop(FAILURE, "")  # of `podium run`: jobs that a step starts do not see it
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -68,8 +71,8 @@ def _let_data_talk() -> None:
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     if isinstance(error, PodiumError):
         print(f"error: {error}", file=sys.stderr, flush=True)
-        if error.fix:
-            print(f"{FIX}{json.dumps(error.fix)}", file=sys.stderr, flush=True)
+        if _FAILURE_FILE:
+            Path(_FAILURE_FILE).write_text(json.dumps({"error": str(error), "fix": dict(error.fix)}))
     else:
         sys.__excepthook__(kind, error, trace)
 

@@ -5,9 +5,6 @@ from podium.errors import require
 PROGRESS = "podium | "
 """Prefix of progress lines; the rest of a step's log is for finding faults."""
 
-FIX = "with: "
-"""Prefix of the line below an error that has the parameters with which it would not occur, as JSON."""
-
 
 def say(text: str) -> None:
     """Print one line of progress at once: a step's stdout is a pipe."""

@@ -1,6 +1,5 @@
 """Runs of pipelines as pages: on this machine, and on a server of Kubeflow Pipelines."""
 
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import podium
 from podium.errors import NotFound, PodiumError
 from podium.kfp.runs import OVER
+from podium.runner.record import last_lines
 from podium.runner.run import Run
 from podium.text import harmless
 from podium.training.kept_logs import KeptLogs
@@ -79,11 +79,7 @@ def _interesting(run: Run) -> str:
 
 def tail(log: Path, most: int = LINES) -> list[str]:
     """Return the last lines of a file, of which only the end is read."""
-    with log.open("rb") as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - most * 400))
-        whole = file.read().decode(errors="replace").splitlines()
-    return list(deque(map(harmless, whole), maxlen=most))
+    return list(map(harmless, last_lines(log, most)))
 
 
 def server_view(run: "ServerRun", path: str, storage: str, log: str) -> View:

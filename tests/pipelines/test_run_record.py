@@ -1,0 +1,61 @@
+"""What is recorded of a run: how a step failed, and whether a process of it lives."""
+
+import json
+import threading
+from pathlib import Path
+
+import pytest
+
+from podium.errors import Conflict, Failed
+from podium.runner.record import RunRecord, StepRecord, failure_file, is_locked, locked
+
+
+def failed_run(home: Path, printed: str) -> RunRecord:
+    step = StepRecord(title="Prepare the data", state="failed", exit_code=1)
+    run = RunRecord(id="a", pipeline="train", directory=home / "a", words=["source=x"],
+                    steps={"prepare-data": step})  # fmt: skip
+    (run.directory / "logs").mkdir(parents=True)
+    run.log("prepare-data").write_text(printed)
+    return run
+
+
+@pytest.mark.parametrize("printed", ["with: {bad", 'with: {"source": "$(reboot)"}'])
+def test_what_a_step_prints_becomes_no_command(home: Path, printed: str) -> None:
+    run = failed_run(home, f"error: no room\n{printed}\n")
+    with pytest.raises(Failed) as caught:
+        run.end(1, stopped=False)
+    assert caught.value.message == f'step "Prepare the data" failed\n  error: no room\n  {printed}'
+    assert str(caught.value.hint).endswith("go on with: podium run train source=x")
+
+
+def test_the_error_that_a_step_left_is_told(home: Path) -> None:
+    run = failed_run(home, "error: printed\n" * 100_000)
+    left = {"error": "x has no column y\nhint: name another", "fix": {"target": "z"}}
+    failure_file(run.directory, "prepare-data").write_text(json.dumps(left))
+    with pytest.raises(Failed) as caught:
+        run.end(1, stopped=False)
+    assert "failed\n  x has no column y\n  hint: name another" in caught.value.message
+    assert str(caught.value.hint).endswith(": podium run train source=x target=z")
+
+
+def test_looking_at_a_run_keeps_nobody_from_beginning_it(tmp_path: Path) -> None:
+    over = threading.Event()
+
+    def look() -> None:
+        while not over.is_set():
+            is_locked(tmp_path)
+
+    lookers = [threading.Thread(target=look) for _ in range(3)]
+    for looker in lookers:
+        looker.start()
+    try:
+        for _ in range(300):
+            with locked(tmp_path):
+                assert is_locked(tmp_path)
+                with pytest.raises(Conflict), locked(tmp_path):
+                    pass
+    finally:
+        over.set()
+        for looker in lookers:
+            looker.join()
+    assert not is_locked(tmp_path)
