@@ -94,6 +94,14 @@ def test_a_missing_right_is_no_bad_input(cluster: KubernetesCluster, world: Worl
     assert not isinstance(caught.value, InvalidInput)
 
 
+def test_an_unknown_credential_is_no_missing_right(cluster: KubernetesCluster, world: World) -> None:
+    world.refusals = [(401, {"kind": "Status", "message": "Unauthorized"})]
+    with pytest.raises(Denied, match="Unauthorized") as caught:
+        cluster.create(typed(JOB))
+    assert "does not know who asks" in str(caught.value.hint)
+    assert "lacks a right" not in str(caught.value.hint)
+
+
 def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: KubernetesCluster, world: World) -> None:
     world.plurals = {"pytorchjobs", "pods"}
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
@@ -471,6 +479,27 @@ def test_refused_pods_of_a_trial_end_the_sweeps_watch(
     world.event("pytorchjobs", "sweep-1", "FailedCreatePod", QUOTA)
     with pytest.raises(Failed, match=r"Experiment sweep cannot start: .*exceeded quota"):
         list(cluster.watch("Experiment", "sweep", timeout=20))
+
+
+def test_an_experiment_that_nobody_takes_up_ends_its_watch(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
+    world.katib = False
+    cluster.api.waits = replace(SHORT, taken_up_grace=0.3)
+    cluster.create(typed(EXPERIMENT))
+    with pytest.raises(Failed, match="nobody runs Experiments in namespace team") as caught:
+        list(cluster.watch("Experiment", "sweep", timeout=20))
+    assert "?engine=here" in str(caught.value.hint)
+
+
+def test_an_experiment_taken_up_late_is_followed(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+    world.katib = False
+    cluster.api.waits = replace(SHORT, taken_up_grace=2.0)
+    cluster.create(typed(EXPERIMENT))
+    ending = later(0.5, lambda: world.status("experiments", "sweep", "Created"))
+    with pytest.raises(Failed, match="within"):
+        list(cluster.watch("Experiment", "sweep", timeout=3))
+    ending.join()
 
 
 def test_a_refused_suggestion_service_ends_the_sweeps_watch(

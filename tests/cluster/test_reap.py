@@ -57,6 +57,13 @@ def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesClust
     }
 
 
+def test_what_is_being_deleted_is_not_reaped_again(cluster: KubernetesCluster, world: World) -> None:
+    leaving = world.objects["pytorchjobs", "train-gone"]
+    metadata = {**leaving["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/x"]}
+    world.put("pytorchjobs", {**leaving, "metadata": metadata})
+    assert [orphan.name for orphan in orphans(cluster)] == ["train-cancelled"]
+
+
 def test_a_trainjob_of_a_finished_run_is_an_orphan(
     cluster: KubernetesCluster, world: World, podium: Callable[..., Result]
 ) -> None:
@@ -160,7 +167,7 @@ def test_the_reaper_shows_what_it_does(cluster: KubernetesCluster, world: World)
     assert events["train-gone"]["reason"] == "Reaped"
     assert "run gone is over: its workflow is gone" in events["train-gone"]["message"]
     world.forbidden.clear()
-    until(lambda: "no longer: PyTorchJob from-elsewhere" in lines)
+    until(lambda: "no more errors about PyTorchJob from-elsewhere" in lines)
 
 
 def test_a_reaper_that_hangs_is_not_alive(cluster: KubernetesCluster) -> None:

@@ -66,13 +66,19 @@ def test_every_kind_must_be_known() -> None:
 
 
 def test_a_cluster_without_katib_is_well() -> None:
-    engine = [Controller(name=name, namespace="kubeflow", ready=1) for name in ("podium-engine", "training-operator")]
-    found = levels(katib=False, labels={}, controllers=engine)
+    operator = [Controller(name="training-operator", namespace="kubeflow", ready=1)]
+    found = levels(katib=False, labels={}, controllers=operator, engine=True)
     assert "injection-label" not in found
-    assert (found["kinds-known"], found["controllers-run"]) == ("pass", "pass")
-    assert levels(katib=False, labels={}, controllers=engine[1:])["controllers-run"] == "warn"
-    bare = levels(katib=False, labels={}, controllers=engine[1:], unknown_kinds=["Experiment", "Trial"])
+    assert (found["kinds-known"], found["controllers-run"], found["experiments-run"]) == ("pass", "pass", "pass")
+    bare = levels(katib=False, labels={}, controllers=operator, unknown_kinds=["Experiment", "Trial"])
     assert (bare["kinds-known"], bare["no-experiments"], bare["controllers-run"]) == ("pass", "note", "pass")
+
+
+def test_an_engine_elsewhere_runs_nothing_of_a_namespace() -> None:
+    engine = [Controller(name="podium-engine", namespace="kubeflow", ready=1)]
+    assert levels(katib=False, controllers=engine, engine=False)["experiments-run"] == "warn"
+    assert levels(katib=False, engine=None)["experiments-run"] == "note", "it may not be read"
+    assert "experiments-run" not in levels(katib=True, engine=False)
 
 
 @pytest.mark.parametrize("kind", ["PyTorchJob", "TrainJob"])
@@ -322,6 +328,7 @@ def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
         "storage-credentials",
         "guards-itself",
         "no-experiments",
+        "experiments-run",
         "store-checks-before-it-stores",
     }
     assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - silent

@@ -13,7 +13,7 @@ from test_experiment_events import WRITER
 from urllib3.exceptions import ProtocolError
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import Conflict
+from podium.errors import Conflict, Denied
 from podium.manifests.labels import READINGS
 from podium.manifests.typed import typed
 
@@ -333,3 +333,92 @@ def test_an_engine_beside_katib_refuses_to_start(server: ApiServer, start: Calla
     engine.thread.join(10)
     assert isinstance(engine.failure, Conflict)
     assert "Katib is installed" in engine.failure.message
+
+
+def test_katib_installed_later_ends_the_engine(
+    server: ApiServer, start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    engine = start()
+    cluster.create(typed(experiment("first", trials=2, wait=3.0)))
+    until(lambda: len(cluster.list("Job")) == 2)
+    server.world.katib = True
+    server.world.put("experiments", experiment("second"), "ADDED")
+    engine.thread.join(15)
+    assert isinstance(engine.failure, Conflict)
+    assert "Experiment second: begun" not in engine.said
+    assert len(cluster.list("Job")) == 2, "trials that run go on"
+
+
+def test_an_engine_without_rights_names_its_own(server: ApiServer, start: Callable[..., EngineThread]) -> None:
+    server.world.forbidden.add("leases")
+    engine = start()
+    engine.thread.join(10)
+    assert isinstance(engine.failure, Denied)
+    assert "Role podium-engine" in str(engine.failure.hint)
+    assert "podium-steps" not in str(engine.failure.hint)
+
+
+def leave(server: ApiServer, plural: str, name: str) -> None:
+    """Delete an object that a finalizer of somebody else holds."""
+    item = server.world.objects[plural, name]
+    metadata = {**item["metadata"], "finalizers": ["foregroundDeletion"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    server.world.put(plural, {**item, "metadata": metadata})
+
+
+def test_an_experiment_being_deleted_begins_no_more_trials(
+    server: ApiServer, start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    engine = start()
+    cluster.create(typed(experiment(trials=6, wait=0.5)))
+    until(lambda: len(cluster.list("Job")) == 2)
+    leave(server, "experiments", "sweep")
+    until(lambda: "Experiment sweep: deleted" in engine.said)
+    trials = len(cluster.list("Trial"))
+    time.sleep(1.5)
+    assert len(cluster.list("Trial")) == trials
+    assert not cluster.list("Job")
+
+
+def test_a_new_leader_leaves_what_is_being_deleted_alone(
+    server: ApiServer, start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    cluster.create(typed(experiment(trials=2, parallel=1)))
+    leave(server, "experiments", "sweep")
+    engine = start()
+    until(lambda: "leads" in " ".join(engine.said))
+    time.sleep(1.0)
+    assert not cluster.list("Trial")
+    assert engine.engine.begun == 0
+
+
+def failing(program: str, **how: Any) -> dict[str, Any]:
+    """An Experiment whose trials run a program that fails."""
+    path = Path(os.environ["PROGRAM"]).with_name("failing.py")
+    path.write_text(program)
+    made = experiment(**how)
+    container = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+    container["command"] = ["python", str(path), "${trialParameters.lr}"]
+    return made
+
+
+def test_a_failed_trial_says_why_until_the_experiment_ends(
+    server: ApiServer, start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    program = "import sys, time; print('begun'); time.sleep(1.0); sys.exit('no dataset at s3://raw/mnist')"
+    cluster.create(typed(failing(program, trials=2, parallel=1, maxFailedTrialCount=2)))
+    failed = until(lambda: [trial for trial in cluster.trials("sweep") if trial.phase == "Failed"])[0]
+    assert "no dataset at s3://raw/mnist" in failed.message
+    assert list(cluster.logs("Job", failed.name))[-1] == "no dataset at s3://raw/mnist"
+    finished(cluster)
+    assert all("no dataset at s3://raw/mnist" in trial.message for trial in cluster.trials("sweep"))
+    until(lambda: not cluster.list("Job"))
+
+
+def test_a_failed_trials_last_words_are_bounded(start: Callable[..., EngineThread], cluster: KubernetesCluster) -> None:
+    start()
+    cluster.create(typed(failing("raise SystemExit('x' * 100_000)", trials=1, parallel=1)))
+    finished(cluster)
+    (trial,) = cluster.trials("sweep")
+    assert "xxx" in trial.message
+    assert len(trial.message) < 4_000

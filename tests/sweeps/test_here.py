@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,45 @@ def check_whole(cluster: KubernetesCluster, server: ApiServer, trials: int) -> N
     assert ("leases", "podium-sweep-sweep") not in server.world.objects
 
 
+def lead(server: ApiServer) -> None:
+    """Let an engine of the namespace have renewed its Lease just now."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    spec = {"holderIdentity": "engine-a", "leaseDurationSeconds": 15, "renewTime": now}
+    server.world.put("leases", {"metadata": {"name": "podium-engine"}, "spec": spec})
+
+
+def test_a_sweep_that_no_engine_would_run_runs_here(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps], caplog: pytest.LogCaptureFixture
+) -> None:
+    server.world.plurals |= {"experiments", "trials"}
+    cluster = sweeps()
+    cluster.create(typed(experiment(trials=2)))
+    assert "nobody runs Experiments in namespace team" in caplog.text
+    assert end_of(cluster)["trialsSucceeded"] == 2
+    assert not [key for key in server.world.objects if key[0] == "experiments"]
+
+
+def test_an_engine_asked_for_by_name_must_be_there(server: ApiServer) -> None:
+    server.world.plurals |= {"experiments", "trials"}
+    with pytest.raises(InvalidInput, match="nobody runs Experiments in namespace team") as caught:
+        NamespaceSweeps("kubernetes://team?engine=cluster").create(typed(experiment()))
+    assert "deploy/engine" in str(caught.value.hint)
+    assert not [key for key in server.world.objects if key[0] == "experiments"]
+
+
+def test_what_the_cluster_has_is_seen_while_no_engine_leads(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
+    server.world.plurals |= {"experiments", "trials"}
+    server.world.put("experiments", {**experiment("applied"), "status": {"conditions": []}})
+    cluster = sweeps()
+    assert [found.name for found in cluster.experiments()] == ["applied"]
+    with pytest.raises(Conflict):
+        cluster.create(typed(experiment("applied")))
+    cluster.delete("Experiment", "applied")
+    assert not cluster.experiments()
+
+
 def test_a_namespace_without_experiments_runs_a_sweep(
     server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
 ) -> None:
@@ -100,6 +140,7 @@ def test_a_step_says_what_an_engine_elsewhere_may_not_keep(
     announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
     assert "budget" not in capsys.readouterr().out
     server.world.plurals |= {"experiments", "trials"}
+    lead(server)
     announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
     assert "podium's own engine alone keeps within a budget (podium.dev/max-time: 1h)" in capsys.readouterr().out
 
@@ -108,6 +149,8 @@ def test_who_runs_experiments_follows_from_the_url_or_the_server(server: ApiServ
     assert NamespaceSweeps("kubernetes://team").loops
     assert not NamespaceSweeps("kubernetes://team?engine=cluster").loops
     server.world.plurals |= {"experiments", "trials"}
+    assert NamespaceSweeps("kubernetes://team").loops, "nobody leads: that the kinds are known means nothing"
+    lead(server)
     assert not NamespaceSweeps("kubernetes://team").loops
     assert NamespaceSweeps("kubernetes://team?engine=here").loops
     with pytest.raises(InvalidInput, match="engine must be auto, cluster or here, but got 'her'") as caught:

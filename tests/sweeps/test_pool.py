@@ -40,6 +40,7 @@ def start(server: ApiServer, tmp_path: Path) -> Iterator[Callable[..., EngineThr
 
     def one(holder: str = "engine-a") -> EngineThread:
         started.append(EngineThread(holder, storage=f"file://{tmp_path}/storage"))
+        until(lambda: ("leases", "podium-engine") in server.world.objects)
         return started[-1]
 
     yield one

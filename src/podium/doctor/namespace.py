@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from podium.cluster.kubernetes.api import webhook_hint
+from podium.cluster.kubernetes.leadership import ENGINE_LEASE
+from podium.cluster.kubernetes.pods import not_run
 from podium.cluster.kubernetes.refusals import ADDED_HINTS, refusal_hint
 from podium.doctor.report import Report
-from podium.doctor.snapshot import CONFIG_MAP, ENGINE, KATIB, TRAINERS, NamespaceSnapshot
+from podium.doctor.snapshot import CONFIG_MAP, KATIB, TRAINERS, NamespaceSnapshot
 from podium.heartbeat import doing
 from podium.manifests.labels import METRICS_INJECTION
 from podium.manifests.pod_security import ENFORCE
@@ -98,17 +100,31 @@ def no_experiments(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         yield Violation(what, "custom resources", "kubectl apply -k deploy/engine lets people apply Experiments too")
 
 
+@rule("warn", "Those that are applied stay as they are for good, and whoever asks for a sweep runs it.")
+def experiments_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+    if snapshot.katib or "Experiment" in snapshot.unknown_kinds:
+        return
+    where = f"Lease {ENGINE_LEASE}"
+    if snapshot.engine is None:
+        what = "who runs the namespace's Experiments may not be read"
+        yield Violation(what, where, "ask with more rights", level="note")
+    elif snapshot.engine:
+        yield fine(f"podium-engine runs the Experiments of {snapshot.namespace}", where)
+    else:
+        what, hint = not_run(snapshot.namespace)
+        yield Violation(what, where, hint)
+
+
 @rule("fail", "Objects without their controller stay as they are for good.")
 def controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.controllers is None:
-        hint = "ask an administrator whether the training operator runs, and Katib or podium-engine"
+        hint = "ask an administrator whether the training operator runs, and Katib"
         yield Violation("Deployments may not be listed", "controllers", hint, level="note")
         return
     running = {controller.name: controller for controller in snapshot.controllers}
     trainers = [name for kind, name in TRAINERS.items() if kind not in snapshot.unknown_kinds]
     trainers = [name for name in trainers if name in running] or trainers[:1]
-    engines = KATIB if snapshot.katib else () if "Experiment" in snapshot.unknown_kinds else (ENGINE,)
-    for name in (*engines, *trainers):
+    for name in (*(KATIB if snapshot.katib else ()), *trainers):
         if name not in running:
             hint = "install it, unless it runs under another name"
             yield Violation(f"no Deployment {name}", "controllers", hint, level="warn")

@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
+from podium.cluster.kubernetes.leadership import ENGINE_LEASE, is_led
 from podium.cluster.kubernetes.pods import cannot_start, created_at
 from podium.cluster.kubernetes.refusals import REFUSED, Trouble
 from podium.doctor.outside import answers, find_images
@@ -84,6 +85,16 @@ def serves_katib(api: Api) -> bool:
     except NotFound:
         return False
     return group is None or any(known.name == "suggestions" for known in group.resources)
+
+
+def look_for_engine(api: Api) -> bool | None:
+    """Return whether an engine leads in the namespace; None if its Lease may not be read."""
+    try:
+        return is_led(api, ENGINE_LEASE)
+    except Unreachable:
+        raise
+    except PodiumError:
+        return None
 
 
 def find_controllers(api: Api) -> list[Any] | None:
@@ -323,6 +334,7 @@ def see(
         labels=labels,
         unknown_kinds=unknown_kinds,
         katib=serves_katib(api),
+        engine=look_for_engine(api),
         controllers=None if controllers is None else list(map(_controller, controllers)),
         who=account or "you",
         missing=find_missing_rights(api, account, secret_name, unknown_kinds),

@@ -32,8 +32,8 @@ KINDS = ("PyTorchJob", TRAINJOB, "Experiment", "Trial", "Job")
 TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-controller-manager"}
 """Controller by kind of distributed job; one of the kinds is enough."""
 
-KATIB, ENGINE = ("katib-controller", "katib-db-manager"), "podium-engine"
-CONTROLLERS = (*KATIB, ENGINE, *TRAINERS.values())
+KATIB = ("katib-controller", "katib-db-manager")
+CONTROLLERS = (*KATIB, *TRAINERS.values())
 CONFIG_MAP = "podium-storage"
 
 
@@ -94,6 +94,9 @@ class NamespaceSnapshot:
 
     katib: bool = True
     """Whether the API server knows Katib's own kinds."""
+
+    engine: bool | None = None
+    """Whether a podium-engine leads in this namespace."""
 
     controllers: Sequence[Controller] | None = None
     """Those of CONTROLLERS that were found."""

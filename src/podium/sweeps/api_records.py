@@ -18,7 +18,7 @@ from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import READINGS
 from podium.metrics import Reading, in_order
 from podium.sweeps.base import Records, TrialIO
-from podium.sweeps.pod_trial import PodTrial, jobs_of_trials
+from podium.sweeps.pod_trial import PodTrial, jobs_of_trials, remove_jobs
 
 KEPT_READINGS = 100
 """Readings of the objective that a trial's annotation keeps: a stopping rule looks at a trial's first ones alone."""
@@ -34,6 +34,8 @@ class ApiRecords(Records):
         image: For the container that prints a metrics file.
     """
 
+    removes_failed = False
+
     def __init__(
         self, cluster: KubernetesCluster, experiment: Experiment, *, leadership: Leadership, image: str
     ) -> None:
@@ -45,13 +47,14 @@ class ApiRecords(Records):
 
     def experiment(self) -> Experiment:
         stored = self.cluster.experiment(self.name)
-        if stored.uid != self._uid:
-            raise NotFound(f"Experiment {self.name} was deleted and made again")
+        if stored.uid != self._uid or stored.is_leaving:
+            raise NotFound(f"Experiment {self.name} is deleted")
         return stored
 
     def trials(self) -> Sequence[Trial]:
         trials = self.cluster.trials(self.name)
-        own = [trial for trial in trials if any(owner.get("uid") == self._uid for owner in trial.owners)]
+        staying = [trial for trial in trials if not trial.is_leaving]
+        own = [trial for trial in staying if any(owner.get("uid") == self._uid for owner in trial.owners)]
         self._jobs = jobs_of_trials(self.cluster, self.name, own)
         return own
 
@@ -83,7 +86,7 @@ class ApiRecords(Records):
         """Return the trial as it is: its job goes on without an engine; a job that one meant to remove is removed."""
         self._written["Trial", trial.name] = dict(trial.status)
         job = trial.workload.kind, trial.name
-        if trial.state.finished and not trial.retain and job in self._jobs:
+        if trial.is_good and not trial.retain and job in self._jobs:
             self.cluster.abandon(*job)
         return trial
 
@@ -110,6 +113,9 @@ class ApiRecords(Records):
         if not self._asked:
             with suppress(PodiumError):  # the next leader goes on from what is stored
                 self.write(experiment, status)
+        if self.leadership.is_held and experiment.with_status(status).state.finished:
+            with suppress(PodiumError):  # they go with the Experiment at the latest
+                remove_jobs(self.cluster, self.name, self.cluster.trials(self.name))
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _write(self, kind: str, name: str, status: Any) -> None:

@@ -53,6 +53,10 @@ class TrialIO(ABC):
     def settle(self) -> None:  # noqa: B027  nothing to do by default
         """Take in what the job left, now that it has ended and before it is read."""
 
+    def last_words(self) -> str:
+        """Return in a line how a job that failed ended and what it said last; empty where its log stays."""
+        return ""
+
     @abstractmethod
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         """Return the observation for the trial's status and the readings behind it, once the job has ended.
@@ -76,6 +80,9 @@ class Records(ABC):
     Args:
         directory: This process's own files of the Experiment: the search keeps its study there.
     """
+
+    removes_failed = True
+    """Whether the job of a trial that failed is removed at once; else close does that."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name, self.directory = name, directory

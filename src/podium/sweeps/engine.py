@@ -11,8 +11,8 @@ from http.server import ThreadingHTTPServer
 
 from podium.cluster.kubernetes.api import is_passing
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Unavailable
+from podium.cluster.kubernetes.leadership import DURATION_SECONDS, ENGINE_LEASE, Leadership
+from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.exposition import metric, serve
 from podium.interrupts import Background
 from podium.manifests.conditions import Conditions
@@ -28,7 +28,6 @@ from podium.sweeps.pod_trial import refuse_what_pods_lack
 from podium.sweeps.pool_records import PoolRecords
 from podium.sweeps.resume import restartable
 
-LEASE = "podium-engine"
 WINDOW_SECONDS = 5
 """Length of a watch; after it the engine looks whether it still leads."""
 
@@ -85,14 +84,17 @@ class Engine:
             Denied: A right is missing.
         """
         self._refuse_katib()
-        self._report(f"namespace {self.namespace}: waiting to lead (Lease {LEASE})")
+        self._report(f"namespace {self.namespace}: waiting to lead (Lease {ENGINE_LEASE})")
         while not self._stopping.is_set():
-            leadership = Leadership(self._cluster.api, LEASE, self._holder, self._lease_seconds)
+            leadership = Leadership(self._cluster.api, ENGINE_LEASE, self._holder, self._lease_seconds)
             try:
                 if self._acquire(leadership):
                     self._leadership = leadership
                     self._report(f"namespace {self.namespace}: {self._holder} leads")
                     self._lead(leadership)
+            except Denied as error:
+                hint = "bind the Role podium-engine of this namespace to its account: kubectl apply -k deploy/engine"
+                raise Denied(error.message, hint) from error
             finally:
                 self._leave()
                 leadership.release()
@@ -127,7 +129,10 @@ class Engine:
         }
 
     def _refuse_katib(self) -> None:
-        if self._cluster.has_katib:
+        katib = False
+        with suppress(Unavailable, Denied):  # a server that has just started knows no roles for a moment
+            katib = self._cluster.has_katib
+        if katib:
             raise Conflict(
                 "Katib is installed on this cluster: two engines would run the same Experiments",
                 "docs/cluster-sweeps.md says how podium takes over from Katib, with the Experiments that run",
@@ -143,6 +148,7 @@ class Engine:
         api = self._cluster.api
         self._release_from_katib()
         while not self._stopping.is_set() and not leadership.lost.is_set():
+            self._refuse_katib()
             try:
                 items, version = api.all_of("Experiment")
                 present = [Resource.parse(item) for item in items]
@@ -152,6 +158,7 @@ class Engine:
                 while not self._stopping.is_set() and not leadership.lost.is_set():
                     self._heard = time.monotonic()
                     self._look_after_ended()
+                    self._refuse_katib()  # it may have been installed since; ends in the one above
                     for event in api.events("Experiment", "", version, WINDOW_SECONDS):
                         seen = Resource.parse(event["object"])
                         version = seen.version
@@ -197,7 +204,7 @@ class Engine:
             self._forget(seen.name, known.uid)
             known = None
         if seen.is_leaving:
-            return
+            return self._forget(seen.name, seen.uid)
         try:
             experiment = Experiment.parse(seen.manifest)
             if known:
@@ -211,6 +218,7 @@ class Engine:
 
     def _begin(self, experiment: Experiment) -> None:
         assert self._leadership is not None
+        self._refuse_katib()
         refuse_what_pods_lack(check(experiment))
         records = self._records_of(experiment, self._leadership)
         controller = ExperimentController(records, experiment)

@@ -4,6 +4,7 @@ Experiments and trials are kept in files, as those of this machine are; a step k
 which its retry goes on. Of several processes one runs an Experiment: who holds its Lease.
 """
 
+import logging
 import os
 import shlex
 import shutil
@@ -43,6 +44,8 @@ from podium.sweeps.local import LocalSweeps
 from podium.sweeps.pod_trial import jobs_of_trials, refuse_what_pods_lack
 from podium.sweeps.pool_store import PoolStore
 
+_log = logging.getLogger("podium")
+
 OWN = ("Experiment", "Trial")
 """Kinds that this process keeps where the API server does not."""
 
@@ -75,7 +78,7 @@ class NamespaceSweeps(KubernetesCluster):
     @cached_property
     def loops(self) -> "Loops | None":
         """The Experiments that this process runs; None where the cluster does that."""
-        if self.engine == "cluster" or (self.engine == "auto" and self.api.serves("Experiment")):
+        if self.engine == "cluster" or (self.engine == "auto" and self.runs_experiments):
             return None
         if self._state:
             return Loops(self, Path(tempfile.mkdtemp(prefix="podium-")), connect(self._state), self._lease_seconds)
@@ -83,18 +86,40 @@ class NamespaceSweeps(KubernetesCluster):
         home = Settings.from_environment().home / "namespaces" / server / self.api.namespace
         return Loops(self, home, None, self._lease_seconds)
 
-    def _own(self, kind: str) -> "Loops | None":
-        return self.loops if kind in OWN else None
+    def _own(self, kind: str, name: str = "") -> "Loops | None":
+        """Return who keeps an object; None for the API server, which may have some although no engine leads."""
+        loops = self.loops if kind in OWN else None
+        elsewhere = loops and name and not loops.store.exists(kind, name) and self._is_served(kind, name)
+        return None if elsewhere else loops
+
+    def _is_served(self, kind: str, name: str) -> bool:
+        if not self._knows_kinds:
+            return False
+        with suppress(NotFound, Denied):
+            return bool(super().get(kind, name))
+        return False
+
+    @cached_property
+    def _knows_kinds(self) -> bool:
+        """Whether the API server may have Experiments of its own beside those of this process."""
+        return self.engine == "auto" and self.api.serves("Experiment")
 
     def outlives_client(self, kind: str) -> bool:
         return not self._own(kind)
 
     def create(self, resource: R) -> R:
         own = self._own(resource.kind)
+        what, hint = kubernetes_pods.not_run(self.api.namespace)
+        if own and self._knows_kinds:
+            if self._is_served(resource.kind, resource.name):
+                raise Conflict(f"{resource.kind} {resource.name} exists in {self.url}", "choose another name")
+            _log.warning("%s: this process runs the sweep", what)
+        elif resource.kind == "Experiment" and not own and self.api.serves("Experiment") and not self.runs_experiments:
+            raise InvalidInput(what, hint)
         return own.create(resource) if own else super().create(resource)
 
     def get(self, kind: str, name: str) -> Resource:
-        if own := self._own(kind):
+        if own := self._own(kind, name):
             return own.get(kind, name)
         try:
             return super().get(kind, name)
@@ -105,7 +130,8 @@ class NamespaceSweeps(KubernetesCluster):
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
         if own := self._own(kind):
-            return own.list(kind, labels)
+            served = super().list(kind, labels) if self._knows_kinds else ()
+            return [*own.list(kind, labels), *served]
         found = super().list(kind, labels)
         if kind == "Trial" and not found and (store := self._pool_of((labels or {}).get(EXPERIMENT, ""))):
             return store.trials()
@@ -124,47 +150,47 @@ class NamespaceSweeps(KubernetesCluster):
         return self._pools[experiment]
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
-        own = self._own(kind)
+        own = self._own(kind, name)
         return own.watch(kind, name, timeout) if own else super().watch(kind, name, timeout)
 
     def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
-        if own := self._own(kind):
+        if own := self._own(kind, name):
             return own.logs(kind, name, replica, follow)
         store = self._pool_of(name.rpartition("-")[0]) if kind == "Trial" else None
         return iter(store.log(name)) if store else super().logs(kind, name, replica, follow)
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
-        own = self._own(kind)
+        own = self._own(kind, name)
         return own.replicas(kind, name) if own else super().replicas(kind, name)
 
     def failure(self, kind: str, name: str) -> Failed:
-        if own := self._own(kind):
+        if own := self._own(kind, name):
             return own.failure(kind, name)
         store = self._pool_of(name.rpartition("-")[0]) if kind == "Trial" else None
         return Cluster.failure(self, kind, name) if store else super().failure(kind, name)
 
     def stop(self, kind: str, name: str) -> None:
-        own = self._own(kind)
+        own = self._own(kind, name)
         own.stop(kind, name) if own else super().stop(kind, name)
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
-        own = self._own("Experiment")
+        own = self._own("Experiment", experiment)
         return own.add_trial(experiment, values) if own else super().add_trial(experiment, values)
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
-        own = self._own(kind)
+        own = self._own(kind, name)
         own.resume(kind, name, changes) if own else super().resume(kind, name, changes)
 
     def delete(self, kind: str, name: str) -> None:
-        own = self._own(kind)
+        own = self._own(kind, name)
         own.delete(kind, name) if own else super().delete(kind, name)
 
     def abandon(self, kind: str, name: str) -> None:
-        own = self._own(kind)
+        own = self._own(kind, name)
         own.abandon(kind, name) if own else super().abandon(kind, name)
 
     def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
-        own = self._own(kind)
+        own = self._own(kind, name)
         return own.join(kind, name, timeout) if own else True
 
     def close(self) -> None:

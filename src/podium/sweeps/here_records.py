@@ -19,7 +19,7 @@ from podium.metrics import Reading
 from podium.storage import Storage
 from podium.sweeps.base import TrialIO
 from podium.sweeps.local_records import READINGS, LocalRecords
-from podium.sweeps.pod_trial import PodTrial, jobs_of_trials, refuse_what_pods_lack
+from podium.sweeps.pod_trial import PodTrial, jobs_of_trials, refuse_what_pods_lack, remove_jobs
 from podium.sweeps.pool import Pool
 from podium.sweeps.pool_records import PooledRun
 from podium.sweeps.trials import Run
@@ -43,6 +43,8 @@ class HereRecords(LocalRecords):
         experiment: Checked.
         leadership: Only while it is held may this write; it does not come back.
     """
+
+    removes_failed = False
 
     def __init__(self, loops: "Loops", experiment: Experiment, leadership: Leadership) -> None:
         self._loops, self._leadership = loops, leadership
@@ -101,7 +103,7 @@ class HereRecords(LocalRecords):
         job = trial.workload.kind, trial.name
         if not has_ended(trial):
             return self._loops.trial(trial.name)  # without the end that the store gives one that was stopped
-        if not trial.retain and job in self._jobs:
+        if trial.is_good and not trial.retain and job in self._jobs:
             self._loops.namespace.abandon(*job)
         return trial
 
@@ -127,6 +129,8 @@ class HereRecords(LocalRecords):
                 self._pool.close(remove=not left)
         if left:
             return  # who leads now goes on from what is stored
+        with suppress(PodiumError):  # they have a deadline
+            remove_jobs(self._loops.namespace, self.name, self._loops.trials(self.name))
         super().close(experiment, status)
         with suppress(NotFound, PodiumError):
             self._copy("Experiment", self.name)

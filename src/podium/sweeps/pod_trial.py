@@ -1,12 +1,14 @@
 """A trial on a cluster: its job is the API server's, and its metrics are lines of its pods' logs as they grow."""
 
 import threading
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
 from podium.cluster.kubernetes import logs as kubernetes_logs
+from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
@@ -23,6 +25,9 @@ from podium.metrics import RESUMED, Reading, read_json, read_text
 from podium.sweeps.base import TrialIO
 from podium.sweeps.metrics_collector import observe
 from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
+
+MOST_WORDS = 1000
+"""Characters of a failed replica's last words that its trial's condition keeps."""
 
 SETTLE_SECONDS = 60.0
 """How long a log may go on after its job has ended."""
@@ -97,6 +102,14 @@ class PodTrial(TrialIO):
         for reader in self._readers:
             reader.join(SETTLE_SECONDS)
 
+    def last_words(self) -> str:
+        end, lines = "", list[str]()
+        with suppress(PodiumError):
+            end, lines = kubernetes_pods.last_words(self._cluster.api, self._kind, self._name)
+        lines = lines or [line for reader in self._readers for line in reader.tail]
+        said = " | ".join(filter(None, map(str.strip, lines)))[-MOST_WORDS:]
+        return "; ".join(filter(None, (end, f"said last: {said}" if said else "")))
+
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         names, collector = self._experiment.objective.metrics, self._experiment.collector
         for reader in self._readers:
@@ -134,6 +147,7 @@ class _LogReader:
     def __init__(self, trial: PodTrial, replica: str | None) -> None:
         self._trial, self._replica = trial, replica
         self.lines: list[str] = []
+        self.tail: deque[str] = deque(maxlen=kubernetes_pods.TAIL)
         self.error: PodiumError | None = None
         self._changed = threading.Condition()
         self._over = False
@@ -162,6 +176,7 @@ class _LogReader:
     def _read(self) -> None:
         try:
             for line in self._trial.read(self._replica, self._restarted):
+                self.tail.append(line[-MOST_WORDS:])
                 if self._trial.keeps(line):
                     with self._changed:
                         self.lines.append(line)
@@ -202,6 +217,8 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
     merge(editor.body, ("metadata",), present(ownerReferences=owners))
     editor.replace_disrupted()
     editor.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job, but has to read it first
+    if job.operator:  # of a failed job what still runs goes, and the pods that failed stay to be read
+        editor.run_policy.setdefault("cleanPodPolicy", "Running")
     reporting = experiment.wrapped_roles(job)
     for role, container in editor.containers(experiment.template.primary_container):
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": trial.name}])
@@ -251,6 +268,14 @@ def jobs_of_trials(cluster: KubernetesCluster, experiment: str, trials: Sequence
     """Return kind and name of the jobs there are of an Experiment's trials."""
     kinds = {trial.workload.kind for trial in trials}
     return {(kind, job.name) for kind in kinds for job in cluster.list(kind, {EXPERIMENT: experiment})}
+
+
+def remove_jobs(cluster: KubernetesCluster, experiment: str, trials: Sequence[Trial]) -> None:
+    """Remove the jobs of trials that failed: they stayed until the Experiment's end, so that their pods can be read."""
+    present = jobs_of_trials(cluster, experiment, trials)
+    for trial in trials:
+        if trial.state.finished and not trial.retain and (trial.workload.kind, trial.name) in present:
+            cluster.abandon(trial.workload.kind, trial.name)
 
 
 def refuse_what_pods_lack(experiment: Experiment) -> None:

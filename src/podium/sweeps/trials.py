@@ -92,7 +92,7 @@ class TrialRun(Run):
         if self._stopping.is_set() and (ended is None or not ended.state.succeeded):
             return TrialResult(readings=[])
         readings = self._finish(io, ended)
-        if not self.trial.retain:  # without retain the job goes, as in Katib
+        if not self.trial.retain and (self.trial.is_good or self._records.removes_failed):  # as in Katib
             io.remove()
         return TrialResult(readings=readings)
 
@@ -128,7 +128,8 @@ class TrialRun(Run):
         elif self._stopped_early.is_set():
             return self._collect(io, "EarlyStopped", "TrialEarlyStopped", self._why_early)
         elif failure:
-            self._mark("Failed", *_words("TrialFailed", "Trial has failed", failure))
+            reason, message = _words("TrialFailed", "Trial has failed", failure)
+            self._mark("Failed", reason, ". ".join(filter(None, (message, io.last_words()))))
         elif success:
             return self._collect(io, "Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success))
         else:

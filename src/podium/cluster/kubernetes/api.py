@@ -26,6 +26,7 @@ _LACKS = (
     "the service account lacks a right: apply deploy/ and run the steps as podium-steps (podium submit "
     "--service-account podium-steps), or see `kubectl auth can-i --list`"
 )
+_UNKNOWN = "the server does not know who asks: renew the token or certificate of the kubeconfig (kubectl auth whoami)"
 
 CREATION = "podium/creation"
 """Annotation with a random id: tells our own object from somebody else's of the same name when an answer was lost."""
@@ -52,6 +53,9 @@ class Waits:
 
     schedule_grace: float = 180.0
     """For an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
+
+    taken_up_grace: float = 30.0
+    """For an engine to take an Experiment up: another one leads fifteen seconds after the last was killed."""
 
     refused_grace: float = 15.0
     """While a quota or policy refuses a pod: another pod may be about to end, a new namespace is still set up."""
@@ -143,7 +147,9 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
         return Conflict(text)
     if error.status == 403 and "exceeded quota" in message:
         return PodiumError(text, "ask for less (replicas, cpu, memory, gpu), or have the quota raised")
-    if error.status in (401, 403) and "admission webhook" not in message:
+    if error.status == 401:
+        return Denied(text, _UNKNOWN)
+    if error.status == 403 and "admission webhook" not in message:
         return Denied(text, _LACKS)
     if error.status in (400, 403, 422):
         return InvalidInput(text)

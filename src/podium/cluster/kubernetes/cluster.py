@@ -11,8 +11,9 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.api import Api, Waits, api_resource
+from podium.cluster.kubernetes.leadership import ENGINE_LEASE, is_led
 from podium.cluster.kubernetes.queues import Queues
-from podium.errors import Failed, InvalidInput, NotFound, PodiumError, suggestion
+from podium.errors import Denied, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.kubeconfig import load_configuration
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
@@ -107,6 +108,18 @@ class KubernetesCluster(Cluster):
     def has_katib(self) -> bool:
         """Whether Katib's own kinds are served here; every account may ask."""
         return "suggestions" in self.api.plurals("Experiment")
+
+    @property
+    def runs_experiments(self) -> bool:
+        """Whether Katib, or an engine that leads in this namespace, takes Experiments up now.
+
+        That the server knows the kind says nothing. Where Leases may not be read, an engine counts as there.
+        """
+        kinds = self.api.plurals("Experiment")
+        try:
+            return "suggestions" in kinds or ("experiments" in kinds and is_led(self.api, ENGINE_LEASE))
+        except Denied:
+            return True
 
     def admits(self, kind: str, workers: int = 0) -> bool:
         """As the interface says; in a namespace that may not be read, pods of any level count as admitted.

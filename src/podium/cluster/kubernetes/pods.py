@@ -210,6 +210,7 @@ class Watchman:
         pods = self.api.pods(selector_of(self.api, resource.kind, resource.name))
         yield from self._starting(pods)
         yield from self._refused(resource, pods)
+        yield from self._not_taken_up(resource)
         yield from self._without_trials(resource)
 
     def _starting(self, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
@@ -229,6 +230,12 @@ class Watchman:
             made_by = f"{job}-{NODE}-0" if job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield (replace(trouble, hint=PATCHES_LOST) if lost_patches(resource) else trouble), (job, "refused")
+
+    def _not_taken_up(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+        if resource.kind == "Experiment" and not resource.conditions:
+            what, hint = not_run(self.api.namespace)
+            trouble = Trouble(reason=what, message="", hint=hint, grace=self.api.waits.taken_up_grace)
+            yield trouble, (resource.name, "run")
 
     def _without_trials(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         """Yield what keeps Katib from proposing an Experiment's first trial."""
@@ -265,6 +272,15 @@ class Watchman:
                 _log.warning("pods that a quota or policy refuses go unnoticed: %s (apply deploy/)", error.message)
             self.warned = True
             return []
+
+
+def not_run(namespace: str) -> tuple[str, str]:
+    """Return the sentence about a namespace whose Experiments nobody takes up, and its hint."""
+    what = f"nobody runs Experiments in namespace {namespace}: no podium-engine leads there, and no Katib takes them up"
+    return what, (
+        "give the namespace an engine (kubectl apply -k deploy/engine; a team: deploy/team/engine), "
+        f"or let whoever asks for a sweep run it: kubernetes://{namespace}?engine=here"
+    )
 
 
 def created_at(resource: Resource) -> datetime | None:
@@ -320,8 +336,15 @@ def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed
     return Failed(text)
 
 
-def last_lines(api: Api, trouble: Trouble) -> list[str]:
-    """Return the last lines of the container in trouble, marked; none if they are gone."""
+def last_words(api: Api, kind: str, name: str) -> tuple[str, list[str]]:
+    """Return how the replica of a job that failed first ended, and its last lines; empty where its pod is gone."""
+    pods = sorted(api.pods(selector_of(api, kind, name)), key=_ended_at)
+    trouble = next((trouble for trouble in map(bad_end, pods) if trouble), None)
+    return (str(trouble), last_lines(api, trouble, mark="")) if trouble else ("", [])
+
+
+def last_lines(api: Api, trouble: Trouble, mark: str = "  | ") -> list[str]:
+    """Return the last lines of the container in trouble, each behind a mark; none if they are gone."""
     if trouble.container is None:
         return []
     doing, read, where = f"read the log of pod {trouble.pod}", api.core.read_namespaced_pod_log, api.namespace
@@ -329,4 +352,4 @@ def last_lines(api: Api, trouble: Trouble) -> list[str]:
         text = api.call(doing, read, trouble.pod, where, container=trouble.container, tail_lines=TAIL)
     except PodiumError:
         return []
-    return [f"  | {line}" for line in str(text).splitlines()]
+    return [f"{mark}{line}" for line in str(text).splitlines()]

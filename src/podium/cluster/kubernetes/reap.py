@@ -68,7 +68,8 @@ def look(cluster: KubernetesCluster) -> Look:
         for launched in objects:
             run_id, state = launched.labels[RUN], launched.state
             home = launched.annotations.get(RUN_NAMESPACE)
-            if state.finished or home is None:  # no step launched it: a trial, or a run that is not of this cluster
+            # Without a home no step launched it: a trial, or a run that is not of this cluster.
+            if state.finished or launched.is_leaving or home is None:
                 continue
             found.seen += 1
             try:
@@ -140,7 +141,7 @@ class Reaper:
             if self._known.get(about) != text:
                 self.report(f"error: {about}: {text}")
         for about in self._known.keys() - said.keys():
-            self.report(f"no longer: {about}")
+            self.report(f"no more errors about {about}")
         self._known, self.seen, self.errors = said, found.seen, self.errors + len(said)
         self.round = time.monotonic()
         if not said:
