@@ -121,6 +121,9 @@ class TrainConfig:
     label_smoothing: float = 0.0
     """Probability spread over the wrong classes; of no effect on a regression."""
 
+    balance: bool = False
+    """Let each class weigh the same in the training loss, however rare it is; of no effect on a regression."""
+
     dropout: float = 0.5
     """Dropout before the last layer (mlp: after hidden ones); half of it before the tutorial's first dense layer."""
 

@@ -1,7 +1,7 @@
 """What a training minimizes and reports: loss and metrics of classes or of numbers, and how they are measured."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -86,15 +86,17 @@ class Classification(Objective):
 
     Args:
         label_smoothing: Probability spread over the wrong classes, in the training loss only.
+        weights: How much each class weighs there [k]; None: alike for each item.
     """
 
     shown = metrics = ("accuracy", "loss")
 
-    def __init__(self, label_smoothing: float) -> None:
-        self.label_smoothing = label_smoothing
+    def __init__(self, label_smoothing: float, weights: Tensor | None = None) -> None:
+        self.label_smoothing, self.weights = label_smoothing, weights
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return F.cross_entropy(outputs, targets, reduction="sum", label_smoothing=self.label_smoothing)
+        smoothing = self.label_smoothing
+        return F.cross_entropy(outputs, targets, self.weights, reduction="sum", label_smoothing=smoothing)
 
     def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
         correct = (outputs.argmax(1) == targets).sum()
@@ -153,4 +155,13 @@ class Regression(Objective):
 
 def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> Objective:
     """Return the objective of a task, for outputs on a device (the CPU if None)."""
-    return Regression(task, device) if task.kind == "regression" else Classification(config.label_smoothing)
+    if task.kind == "regression":
+        return Regression(task, device)
+    weights = balanced_weights(task.class_counts).to(device) if config.balance else None
+    return Classification(config.label_smoothing, weights)
+
+
+def balanced_weights(counts: Sequence[int]) -> Tensor:
+    """Return weights of classes [k] that make the items of each weigh the same, with a mean of 1 over all items."""
+    items = torch.tensor(counts, dtype=torch.float32)
+    return items.sum() / (len(counts) * items.clamp(min=1))

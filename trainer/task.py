@@ -27,6 +27,9 @@ class Task:
     outputs: int
     """Number of classes, or of values for each item."""
 
+    class_counts: tuple[int, ...] = ()
+    """Training items of each class."""
+
     target_mean: tuple[float, ...] = ()
     """Mean of each value of a regression over the training part."""
 
@@ -57,7 +60,8 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
     """
     name, source = _only_input(info)
     if info.kind == "classification":
-        task = Task(kind=info.kind, input=name, info=source, outputs=len(info.classes))
+        counts = info.parts["train"].class_counts
+        task = Task(kind=info.kind, input=name, info=source, outputs=len(info.classes), class_counts=counts)
     else:
         mean, std = info.target.mean or (0.0,), info.target.std or (1.0,)
         task = Task(kind=info.kind, input=name, info=source, outputs=len(mean), target_mean=mean,

@@ -1,5 +1,6 @@
 """Sentences: the vocabulary is of the training part, and prediction makes the same tokens."""
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 
 from podium.data import preprocessing
 from podium.data.options import DataOptions
+from podium.data.preprocessing.text import TextPreprocessing, words
 from podium.data.row_files import open_rows
 from podium.data.sources import text
 from podium.data.sources.source import Raw
@@ -95,3 +97,22 @@ def test_another_column_can_hold_the_text(tmp_path: Path) -> None:
     assert raw.preprocessing["column"] == "review"
     with pytest.raises(InvalidInput, match="no column 'revue'"):
         read(tmp_path / "a.csv", tmp_path, 0, text="revue")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("这个很好", ["这", "个", "很", "好"]),
+        ("すごく良いPythonです", ["す", "ご", "く", "良", "い", "python", "で", "す"]),
+        ("ดีมาก ok", ["ด", "ี", "ม", "า", "ก", "ok"]),
+        ("좋은 책", ["좋은", "책"]),
+        ("don't stop", ["don't", "stop"]),
+    ],
+)
+def test_scripts_without_blanks_are_split_into_characters(text: str, expected: list[str]) -> None:
+    assert words(text) == [unicodedata.normalize("NFKC", word) for word in expected]
+
+
+def test_sentences_that_are_cut_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    TextPreprocessing.fit(["a b c", "a", "a b c d"], length=2)
+    assert "2 of the 3 training sentences are cut, the longest from 4 words to 2: length=4 takes all" in caplog.text

@@ -31,26 +31,27 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     run(tmp_path, "podium", "init", "mine", "--from", template)
     project = tmp_path / "mine"
     run(project, "python", "make_data.py")
-    if template == "images":
+    if template in ("images", "table"):
         run(project, "podium", "run", "network=linear", "max_trials=1")
     outcome = json.loads(run(project, "podium", "run", "--json"))
-    assert outcome["decision"]["outcome"] == "promoted"
+    assert outcome["decision"]["outcome"] == "promoted" or template == "table"  # penguins are told apart by lines
     assert len(outcome["sweep"]["trials"]) == 4
-    if template in ("table", "text"):
+    if template == "text":
         printed = run(project, "podium", "runs", "logs", "latest", "train-distributed")
         last = [line for line in printed.splitlines() if " baseline=" in line][-1]
         accuracy, baseline = (float(re.search(rf"{name}=(\S+)", last)[1]) for name in ("accuracy", "baseline"))  # type: ignore[index]
-        # Penguins are told apart by lines; an opinion depends on the order of words, which logistic regression ignores.
-        assert (abs(accuracy - baseline) < 0.1) if template == "table" else (accuracy > baseline + 0.2)
+        # An opinion depends on the order of words, which logistic regression ignores.
+        assert accuracy > baseline + 0.2
     if template == "table":
         assert len(run(project, "podium", "predict", "data.csv").splitlines()) == 900
     model = open_registry(project / "podium-work/store").model("mine")
     champion = model.find_champion()
     assert champion is not None
-    if template == "images":
+    if template in ("images", "table"):
         assert champion.metadata["code"] is None
+    if template == "images":
         assert "better than the champion: accuracy" in outcome["decision"]["reasons"][0]
-    else:
+    if template in ("text", "blank"):
         code = Code.parse(champion.metadata["code"]["uri"])
         assert code.digest == champion.metadata["code"]["digest"]
         again = json.loads(run(project, "podium", "run", "--json", "max_trials=1"))

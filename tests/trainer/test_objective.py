@@ -50,3 +50,9 @@ def test_a_better_epoch_has_more_accuracy_or_less_error() -> None:
     numbers = objective.of(parse([]), table(**NUMBERS), CPU)
     assert numbers.is_better({"rmse": 1.0}, {"rmse": 1.1})
     assert not numbers.is_better({"rmse": 1.1}, {"rmse": 1.1})
+
+
+def test_balanced_classes_weigh_the_same() -> None:
+    weights = objective.balanced_weights([90, 10, 0])
+    torch.testing.assert_close(weights[:2] * torch.tensor([90.0, 10.0]), torch.full((2,), 100 / 3))
+    assert torch.isfinite(weights).all()

@@ -157,3 +157,12 @@ def test_a_sweep_fails_by_the_trial_that_failed_first() -> None:
     good = trial(3, phase="Succeeded", seconds=9)
     assert first_failure([good, second, first]) is first
     assert first_failure([good]) is None
+
+
+@pytest.mark.parametrize("name", ["random", "tpe", "medianstop", "random-job"])
+def test_numbers_are_tuned_for_their_error(name: str) -> None:
+    experiment = adapted(sweep(experiment=name).with_data("table", "regression"))
+    assert (experiment.objective.metric, experiment.objective.maximize) == ("rmse", False)
+    check(experiment)
+    classes = adapted(sweep(experiment=name).with_data("table", "classification"))
+    assert classes.objective.metric == "accuracy"

@@ -65,10 +65,10 @@ class PipelineSettings:
             target=_read(LaunchTarget, values),
         )  # fmt: skip
 
-    def with_data(self, meaning: str) -> "PipelineSettings":
-        """Return the settings for data whose input is an image, a table or an array."""
-        sweep, train = self.sweep and self.sweep.with_data(meaning), self.train and self.train.with_data(meaning)
-        return replace(self, sweep=sweep, train=train)
+    def with_data(self, meaning: str, kind: str = "") -> "PipelineSettings":
+        """Return the settings for data whose input is an image, a table or an array, and their kind if known."""
+        sweep = self.sweep and self.sweep.with_data(meaning, kind)
+        return replace(self, sweep=sweep, train=self.train and self.train.with_data(meaning))
 
     def experiment(self) -> "Experiment | None":
         """Return the Experiment that the sweep will run, except for its name, data and output.

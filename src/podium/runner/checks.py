@@ -42,7 +42,8 @@ def check_here(values: Mapping[str, Any]) -> None:
     names = {name: values.get(name) or "" for name in ("metric", "model_name")}
     info = check_data(settings.data, storage=values["storage"], **names) if settings.data else None
     if settings.data:
-        settings = settings.with_data(info.meaning if info else settings.data.kind)
+        known = (info.meaning, info.kind) if info else (settings.data.kind, "")
+        settings = settings.with_data(*known)
     check_tracking(values.get("tracking") or "", here=True)
     with cluster.connect(values["cluster"]) as opened:
         if isinstance(opened, LocalCluster):

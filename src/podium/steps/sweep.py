@@ -76,8 +76,8 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     run = current_run()
     name = object_name("sweep", run.id, task)
     root = target.model_url(data, run, "trials")
-    if not settings.names_network:
-        settings = settings.with_data(artifact.describe(data).meaning)
+    info = artifact.describe(data)
+    settings = settings.with_data(info.meaning, info.kind)
     with connect(target.cluster_url(), state=target.model_url(data, run, f"sweeps/{name}")) as cluster:
         data = target.data_url(data, run, cluster)
         adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)

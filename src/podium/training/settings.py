@@ -7,7 +7,7 @@ from typing import Any
 from podium.errors import InvalidInput
 from podium.identity import RunIdentity
 from podium.manifests.experiment import Experiment
-from podium.manifests.experiment.adapt import adapt, decided
+from podium.manifests.experiment.adapt import adapt, decided, tuned_for_numbers
 from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
@@ -46,6 +46,9 @@ class SweepSettings:
     unnamed: str = QUICKEST
     """``--model`` of a bundled Experiment's trials where nobody names one, see with_data."""
 
+    data_kind: str = ""
+    """``classification`` or ``regression``, where that is known; see with_data."""
+
     seed: int = 0
     """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
 
@@ -67,9 +70,9 @@ class SweepSettings:
         """Whether somebody chose the network."""
         return bool(self.network) or not is_bundled(self.experiment)
 
-    def with_data(self, meaning: str) -> "SweepSettings":
-        """Return the settings for data whose input is an image, a table or an array."""
-        return replace(self, unnamed=quickest(meaning))
+    def with_data(self, meaning: str, kind: str = "") -> "SweepSettings":
+        """Return the settings for data whose input is an image, a table or an array, and their kind if known."""
+        return replace(self, unnamed=quickest(meaning), data_kind=kind)
 
     def load(self) -> Experiment:
         """Read the Experiment as it is written."""
@@ -89,6 +92,8 @@ class SweepSettings:
         if self.network and not experiment.uses_builtin_trainer:
             problem = f"network={self.network} is for podium's trainer, but the trials run another"
             raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
+        if self.data_kind == "regression" and experiment.uses_builtin_trainer:
+            experiment = tuned_for_numbers(experiment)
         experiment = self._as_kind(experiment, admits)
         fixed = decided(epochs=self.trial_epochs, network=self.model, seed=self.seed, gpus=target.gpus_per_worker)
         seeded = self.seed and "random_state" in experiment.algorithm.facts.settings

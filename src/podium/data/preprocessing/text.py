@@ -1,5 +1,6 @@
 """Sentences as two arrays: the index of each word, and a mask that is 1 where there is one."""
 
+import logging
 import re
 import unicodedata
 from collections import Counter
@@ -14,17 +15,24 @@ from podium.data.rows import Rows
 from podium.data.values import to_text
 from podium.errors import InvalidInput, require
 
+log = logging.getLogger(__name__)
+
 PADDING, UNKNOWN_WORD = "(padding)", "(unknown)"
 """The first two entries of every vocabulary."""
 
 MAX_WORDS, MAX_LENGTH = 20_000, 128
 """Unless asked for more."""
 
-_WORD = re.compile(r"\w+(?:'\w+)*|[^\w\s]")
+# Thai, Lao, Burmese, Khmer, Japanese and Chinese are written without blanks: there a character is a word.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+)
+_LETTERS = rf"(?:(?![{_UNSPACED}])\w)+"
+_WORD = re.compile(rf"[{_UNSPACED}]|{_LETTERS}(?:'{_LETTERS})*|[^\w\s]")
 
 
 def words(text: str) -> list[str]:
-    """Split a sentence into words and punctuation, without regard to case."""
+    """Split a sentence into words and punctuation, without regard to case; where none has blanks, into characters."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
@@ -71,17 +79,21 @@ class TextPreprocessing(Fitted):
         require(length >= 0, "length >= 0", length=length)
         require(max_words >= 1, "max_words >= 1", max_words=max_words)
         counts: Counter[str] = Counter()
-        longest = 0
+        lengths: Counter[int] = Counter()
         for text in texts:
             sentence = words(text)
             counts.update(sentence)
-            longest = max(longest, len(sentence))
+            lengths[len(sentence)] += 1
+        longest = max(lengths, default=0)
         if not longest:
             raise InvalidInput(f"column {column} has no word in the training part")
+        length = length or min(longest, MAX_LENGTH)
+        cut = sum(count for taken, count in lengths.items() if taken > length)
+        if cut:
+            log.warning("%s of the %s training sentences are cut, the longest from %d words to %d: length=%d takes all",
+                        f"{cut:,}", f"{lengths.total():,}", longest, length, longest)  # fmt: skip
         frequent = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
-        return cls(
-            vocabulary=(PADDING, UNKNOWN_WORD, *frequent), length=length or min(longest, MAX_LENGTH), column=column
-        )
+        return cls(vocabulary=(PADDING, UNKNOWN_WORD, *frequent), length=length, column=column)
 
     def apply(self, rows: Rows) -> Applied:
         """Turn the sentences of a table into the inputs; a row without a word is left out and reported."""

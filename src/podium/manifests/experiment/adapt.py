@@ -22,6 +22,20 @@ def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any
     return {name: value for name, value in flags.items() if value}
 
 
+def tuned_for_numbers(experiment: Experiment) -> Experiment:
+    """Return an Experiment of podium's trainer for a target of numbers, which have an error and no accuracy."""
+    if experiment.objective.metric != "accuracy":
+        return experiment
+    best = {"rmse": "min", "loss": "min", "r2": "max"}
+    objective = {
+        "type": "minimize",
+        "objectiveMetricName": "rmse",
+        "additionalMetricNames": ["loss", "r2"],
+        "metricStrategies": [{"name": name, "value": value} for name, value in best.items()],
+    }
+    return experiment.changed(lambda manifest: manifest["spec"].update(objective=objective))
+
+
 def adapt(
     experiment: Experiment,
     *,
