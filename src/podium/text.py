@@ -67,9 +67,9 @@ def size(count: int) -> str:
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count / 1e3:.1f} kB"
 
 
-def counted(number: int, what: str) -> str:
-    """Format a count with its noun, plural where needed."""
-    return f"{number} {what}" + ("" if number == 1 else "s")
+def plural(number: int, noun: str, many: str = "") -> str:
+    """Format a count with its noun: ``1 trial``, ``1,200 trials``; ``many`` where an s makes no plural."""
+    return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
 def when(moment: datetime | str) -> str:

@@ -35,7 +35,7 @@ OPTIMIZER = Parameter(name="optimizer", kind="categorical", choices=("sgd", "ada
         ([RATE], ROUNDS * 8, 8, "bayesianoptimization", "comparisons of 25 to 100 trials"),
         ([RATE], MODELED.stop, 2, "multivariate-tpe", "quick however many trials"),
         ([RATE], None, 2, "multivariate-tpe", "quick however many trials"),
-        ([RATE, WIDTH], 8, 8, "sobol", "all 8 trials run at once"),
+        ([RATE, WIDTH], 8, 8, "sobol", "8 trials at once cannot learn"),
         ([RATE, WIDTH], 9, 8, "multivariate-tpe", "few trials (9, 8 at a time)"),
     ],
 )

@@ -67,7 +67,7 @@ def test_a_sweep_of_few_points_ends_as_a_grid(capsys: pytest.CaptureFixture[str]
     few = [space("x", "int", min="1", max="3")]
     sweep = podium.sweep(asks(parameters=few, maxTrialCount=9, algorithm={"algorithmName": "tpe"}))
     assert sorted(values(sweep)) == ["1", "2", "3"]
-    chosen = "algorithm: grid, chosen by auto: the space has 3 points, all of which fit into 9 trials"
+    chosen = "algorithm: grid, chosen by auto: the space has 3 points, which fit into 9 trials"
     assert chosen in capsys.readouterr().err
     assert sweep.experiment.annotations[ANNOTATION] == "grid"
     assert chosen.removeprefix("algorithm: ") in sweep.report().read_text()

@@ -115,7 +115,7 @@ def test_a_forecast_counts_what_fits() -> None:
     ended = [trial("a", 0, 300), trial("b", 0, 320), trial("c", 0, 900), trial("d", 0, 1, "Failed")]
     said = "fit into the budget of 2 h (a trial takes 5 min 20 s, 2 at a time)"
     assert forecast(budgeted({MAX_TIME: "2h"}), ended) == f"forecast: about 44 of 60 trials {said}"
-    assert forecast(budgeted({MAX_TIME: "1d"}), ended).startswith("forecast: all 60 trials fit ")
+    assert forecast(budgeted({MAX_TIME: "1d"}), ended).startswith("forecast: all of 60 trials fit ")
     assert "about 11 of 60" in forecast(budgeted({MAX_COST: "2", PRICE: "2"}), ended)
     assert forecast(budgeted({}), ended) == forecast(budgeted({MAX_TIME: "2h"}), []) == ""
 

@@ -35,6 +35,7 @@ from podium.notebook import LiveCell, Log, in_notebook, say
 from podium.settings import Settings
 from podium.storage import absolute
 from podium.sweeps.detached import detach as leave
+from podium.text import plural
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -310,11 +311,11 @@ class Sweep(Launched):
         trials = self.cluster.trials(self.name)
         best = best_trial(trials)
         result = f", best {best.value:g}" if best and best.value is not None else ""
-        return f"<Sweep {self.name}: {self.status}, {len(trials)} trials{result}>"
+        return f"<Sweep {self.name}: {self.status}, {plural(len(trials), 'trial')}{result}>"
 
     def _repr_html_(self) -> str:
         experiment, trials = self.experiment, self.results
-        title = f"{self.name}: {self.status}, {len(trials)} trials, {experiment.objective}"
+        title = f"{self.name}: {self.status}, {plural(len(trials), 'trial')}, {experiment.objective}"
         return leaderboard_of(leaderboard(trials), experiment).html(title=title, most=SHOWN)
 
 

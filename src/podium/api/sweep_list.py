@@ -11,7 +11,7 @@ from podium.api.cluster_spec import ClusterSpec
 from podium.cluster.base import Cluster
 from podium.cluster.local.store import is_resumable
 from podium.manifests.experiment import Experiment
-from podium.text import counted, figure
+from podium.text import figure, plural
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class ListedSweep:
     def result(self) -> str:
         """The best value and the number of trials."""
         best = [] if self.best is None else [f"{self.metric} {figure(self.best)}"]
-        return ", ".join([*best, counted(self.trials, "trial")])
+        return ", ".join([*best, plural(self.trials, "trial")])
 
     def summary(self) -> dict[str, Any]:
         """Return it as ``--json`` shows it."""

@@ -13,6 +13,7 @@ from podium.manifests.experiment.budget import forecast
 from podium.manifests.experiment.experiment import Metrics
 from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, TrialRow, short
+from podium.text import plural
 
 
 def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:
@@ -68,7 +69,8 @@ def failure(
     if best:
         good = len(ended) - len(failed(ended))
         values = ", ".join(f"{name}={value}" for name, value in best.parameters.items())
-        said.append(f"{good} of {len(ended)} trials have a result, the best is {best.name}: {best.value} with {values}")
+        counts = f"{good} of {plural(len(ended), 'trial')} have a result"
+        said.append(f"{counts}, the best is {best.name}: {best.value} with {values}")
         whole = f"{whole}; {trials} shows them all"
     return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
 
@@ -87,7 +89,7 @@ def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
     ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
     said = _account(first, lines_of(cluster, first), [])
     hint = f"  hint: {logs.replace('TRIAL', first.name)} prints all it said"
-    return "\n".join([f"warning: {len(bad)} of {len(ended)} trials failed{ends}", *said, hint])
+    return "\n".join([f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint])
 
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from podium.cli.options import (
 )
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.terminal import echo, echo_json, output
-from podium.text import size, when
+from podium.text import plural, size, when
 
 if TYPE_CHECKING:
     from podium.api.cluster_spec import ClusterSpec
@@ -264,7 +264,7 @@ def show_status(sweep: "Sweep", as_json: bool) -> None:
         echo_json(summary)
         return
     counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
-    echo(f"{sweep.name}: {summary['state']}, {summary['trials']} trials ({', '.join(counts) or 'none yet'})")
+    echo(f"{sweep.name}: {summary['state']}, {plural(summary['trials'], 'trial')} ({', '.join(counts) or 'none yet'})")
     if criteria.several or criteria.constraints:
         echo(f"objectives: {criteria}")
     if experiment.search_conditions:
@@ -444,11 +444,11 @@ def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: boo
         echo_json({"deleted": deleting, **asdict(plan)})
         return
     for weights in plan.removed:
-        echo(f"{weights.url}  {len(weights.keys)} files, {size(weights.size)}")
+        echo(f"{weights.url}  {plural(len(weights.keys), 'file')}, {size(weights.size)}")
     total = size(sum(weights.size for weights in plan.removed))
     echo(f"kept: {', '.join(plan.kept) or 'none, no trial has a result'}")
     end = " deleted" if deleting else "; nothing deleted, say --delete"
-    echo(f"weights of {len(plan.removed)} trials, {total}{end}")
+    echo(f"weights of {plural(len(plan.removed), 'trial')}, {total}{end}")
 
 
 def follow_to_end(

@@ -8,6 +8,7 @@ from podium.cluster.base import Cluster
 from podium.manifests.experiment import Experiment, Trial, best_trial
 from podium.manifests.experiment.budget import forecast
 from podium.terminal import Styled, styled
+from podium.text import plural
 
 _SHOWN = 24
 """Rows of the live table at most; earlier trials are counted, the best always shown."""
@@ -50,7 +51,7 @@ class ExperimentView(View):
         said = forecast(experiment, trials)
         most = max(1, min(_SHOWN, (self.height or 100) - _AROUND - (1 if said else 0)))
         hidden = {trial.name for trial in trials[:-most] if trial is not best and trial.phase != "Running"}
-        title = f"{self._name}: {len(trials)} trials, {self.seconds:.0f} s"
+        title = f"{self._name}: {plural(len(trials), 'trial')}, {self.seconds:.0f} s"
         if hidden:
             title += f" ({len(hidden)} earlier ones not shown)"
         if said:

@@ -11,6 +11,7 @@ from podium.errors import PodiumError
 from podium.manifests.workload import Workload
 from podium.tables import Row, screen_width, table
 from podium.terminal import Styled, echo
+from podium.text import plural
 
 _HEADS = {"name": "REPLICA", "phase": "STATE", "restarts": ">RESTARTS", "exit_code": ">EXIT CODE", "reason": "REASON",
           "started": "STARTED", "node": "NODE", "pid": ">PID"}  # fmt: skip
@@ -100,5 +101,5 @@ class JobView(View):
                 cells += [str(replica.restarts or "")] * restarted
                 rows.append(Row(phase=replica.phase, cells=cells, rest=self._last.get(job, "") if at == 0 else ""))
         heads = ["JOB"] * several + ["REPLICA", "STATE"] + [">RESTARTS"] * restarted
-        title = f"{states[0] if len(states) == 1 else f'{len(states)} jobs'}, {self.seconds:.0f} s"
+        title = f"{states[0] if len(states) == 1 else plural(len(states), 'job')}, {self.seconds:.0f} s"
         return table(heads, rows, title=title, width=width, drop=[">RESTARTS", "JOB"])

@@ -14,7 +14,7 @@ from podium.heartbeat import doing
 from podium.settings import PUBLIC_KEY
 from podium.tables import screen_width, table
 from podium.terminal import echo, echo_json, output, progress_bar
-from podium.text import counted, figure, size, when
+from podium.text import figure, plural, size, when
 
 if TYPE_CHECKING:
     from podium.models import Record
@@ -62,7 +62,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
         stored = import_model(Source(**source), open_registry(storage).model(name), version)
     if "preprocessing.json" not in stored.files:
         echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
-    text = f"{name} {stored.version}: {counted(len(stored.files), 'file')}, {size(stored.size)}"
+    text = f"{name} {stored.version}: {plural(len(stored.files), 'file')}, {size(stored.size)}"
     if stored.facts.value is not None:
         text += f", {stored.facts.metric.name} {figure(stored.facts.value)} on the test part"
     output(as_json, stored.document(), lambda: text)
@@ -210,8 +210,8 @@ def verify(name: str | None, ref: str | None, key: Path | None, storage: str | N
         findings = [finding for model in models for finding in model.verify(checked, key=public, only=ref)]
     value = {"files": len(sizes), "bytes": sum(sizes), "findings": [asdict(finding) for finding in findings]}
     lines = [f"{finding.where}\n  {finding.what}" for finding in findings]
-    counts = f"{counted(len(models), 'model')}, {counted(len(sizes), 'file')}, {size(sum(sizes))}"
-    lines.append(f"{counts}: {counted(len(findings), 'finding') if findings else 'no findings'}")
+    counts = f"{plural(len(models), 'model')}, {plural(len(sizes), 'file')}, {size(sum(sizes))}"
+    lines.append(f"{counts}: {plural(len(findings), 'finding') if findings else 'no findings'}")
     output(as_json, value, lambda: "\n".join(lines))
     if findings:
         sys.exit(1)
@@ -269,7 +269,7 @@ def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: 
         echo(table(heads, rows, width=screen_width(), drop=drop, shorten="WHERE"))
     total = size(sum(item.size for item in garbage))
     ending = " deleted" if delete else "; nothing deleted, add --delete"
-    echo(f"{counted(len(garbage), 'thing')}, {total}{ending}")
+    echo(f"{plural(len(garbage), 'thing')}, {total}{ending}")
 
 
 COMMANDS = (upload, promote, rollback, alias, sign, verify, repair, gc)

@@ -15,6 +15,7 @@ from podium.drafts import appearing
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.heartbeat import doing
 from podium.terminal import echo
+from podium.text import plural
 
 if TYPE_CHECKING:
     from podium.data.rows import Problem
@@ -74,7 +75,7 @@ def predict(
     results = model.stream(items, **reading)
     tally = _Tally()
     outcomes = tally.good(results)
-    with doing(lambda: f"predicting: {tally.count:,} items so far"):
+    with doing(lambda: f"predicting: {plural(tally.count, 'item')} so far"):
         if output:
             _write_csv(outcomes, output)
         elif as_json:

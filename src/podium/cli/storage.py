@@ -10,7 +10,7 @@ import click
 
 from podium.cli.options import Commands, json_option
 from podium.terminal import Styled, echo, echo_json, output, progress_bar, styled
-from podium.text import counted, harmless, size
+from podium.text import harmless, plural, size
 
 if TYPE_CHECKING:
     from podium.storage import Entry
@@ -156,13 +156,13 @@ def cache(empty: bool, as_json: bool) -> None:
         echo_json(report)
         return
     if empty:
-        echo(f"removed {counted(freed['files'], 'file')}, {size(freed['bytes'])}")
-    held = f"{counted(kept['files'], 'file')}, {size(kept['bytes'])}"
+        echo(f"removed {plural(freed['files'], 'file')}, {size(freed['bytes'])}")
+    held = f"{plural(kept['files'], 'file')}, {size(kept['bytes'])}"
     echo(f"{held} of at most {opened.limit / 1e9:g} GB, in {opened.directory}")
 
 
 def _report(entries: "list[Entry]", where: str, as_json: bool) -> None:
-    text = f"copied {counted(len(entries), 'file')}, {sum(entry.size for entry in entries):,} bytes, {where}"
+    text = f"copied {plural(len(entries), 'file')}, {sum(entry.size for entry in entries):,} bytes, {where}"
     output(as_json, [_row(entry) for entry in entries], lambda: text)
 
 

@@ -9,7 +9,7 @@ import click
 from podium import __version__
 from podium.cli.options import ServerOptions, open_registry, registry_options, server_options
 from podium.terminal import echo, echo_json
-from podium.text import counted
+from podium.text import plural
 
 if TYPE_CHECKING:
     from podium.kfp.upgrades import Pinned
@@ -42,15 +42,13 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
         listed = [asdict(schedule) | {"advice": schedule.advice} for schedule in schedules]
         echo_json({"podium": __version__, "findings": [asdict(finding) for finding in findings], "schedules": listed})
     else:
-        counts = f"{counted(len(models), 'model')}, {counted(len(findings), 'finding') if findings else 'no findings'}"
+        counts = f"{plural(len(models), 'model')}, {plural(len(findings), 'finding') if findings else 'no findings'}"
         echo(f"podium {__version__}")
         echo(f"registry   {counts}")
         for finding in findings:
             echo(f"  {finding.where}\n    {finding.what}")
         echo(
-            f"schedules  {counted(len(schedules), 'schedule')}"
-            if server.host
-            else "schedules  not looked at: no --host"
+            f"schedules  {plural(len(schedules), 'schedule')}" if server.host else "schedules  not looked at: no --host"
         )
         for schedule in schedules:
             _show(schedule)

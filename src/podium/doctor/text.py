@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.doctor.report import NOT_EXAMINED, Report
 from podium.manifests.rules import Finding
-from podium.text import counted
+from podium.text import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -40,8 +40,8 @@ def verdict(report: Report) -> str:
 
 def _show_metrics(details: dict[str, Any], console: "Console") -> None:
     rows = details["readings"]
-    about = f"{counted(details['lines'], 'line')}, objective {details['objective']}, {details['type']}"
-    console.print(f"  {about}; {counted(details['readings_total'], 'reading')}", highlight=False, markup=False)
+    about = f"{plural(details['lines'], 'line')}, objective {details['objective']}, {details['type']}"
+    console.print(f"  {about}; {plural(details['readings_total'], 'reading')}", highlight=False, markup=False)
     if rows:
         short = rows if len(rows) <= HEAD + TAIL + 1 else [*rows[:HEAD], None, *rows[-TAIL:]]
         _table(console, ("line", "time", "metric", "value"), short)

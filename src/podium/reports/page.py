@@ -17,7 +17,7 @@ from podium import __version__
 from podium.libraries import PACKAGES
 from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
-from podium.text import brief, counted, duration, figure
+from podium.text import brief, duration, figure, plural
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -209,7 +209,7 @@ def _environment() -> "Environment":
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     environment.filters |= {
-        "share": share, "number": brief, "figure": figure, "chance": chance, "counted": counted, "duration": duration,
+        "share": share, "number": brief, "figure": figure, "chance": chance, "plural": plural, "duration": duration,
     }  # fmt: skip
     return environment
 

@@ -12,7 +12,7 @@ from podium.runner.process import Watcher
 from podium.runner.record import RunRecord, StepRecord, last_like
 from podium.tables import Row, table
 from podium.terminal import Styled, echo, live, styled
-from podium.text import counted, duration, relative
+from podium.text import duration, plural, relative
 from podium.training.base import PROGRESS
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def headline(run: RunRecord) -> str:
     """Say what a run does, and how long that took the last time."""
     last = last_like(run)
     took = f"; the last run like it took {duration(last.seconds)}" if last else ""
-    return f"run {run.id} of {run.pipeline}: {counted(len(run.steps), 'step')}{took}"
+    return f"run {run.id} of {run.pipeline}: {plural(len(run.steps), 'step')}{took}"
 
 
 def _clock(step: StepRecord) -> str:

@@ -13,7 +13,7 @@ from podium.runner.record import RunRecord, records_below
 from podium.runner.run import Run
 from podium.settings import Settings
 from podium.storage import Entry, Storage, connect
-from podium.text import duration
+from podium.text import duration, plural
 from podium.training.kept_logs import KeptLogs
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class Runs(Mapping[str, Run]):
         return len(self.all)
 
     def __repr__(self) -> str:
-        return f"<{len(self)} runs in {self.directory}>"
+        return f"<{plural(len(self), 'run')} in {self.directory}>"
 
     def _repr_html_(self) -> str:
         rows = [(run.id, run.pipeline, run.state, duration(run.seconds)) for run in self.all]

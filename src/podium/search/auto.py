@@ -6,6 +6,7 @@ from typing import NamedTuple
 from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE
 from podium.search.space import Parameter, count_points
 from podium.search.unguided import GRID, SOBOL
+from podium.text import plural
 
 AUTO = "auto"
 
@@ -47,9 +48,9 @@ def choose(
     """
     countable = all(parameter.step or not parameter.numeric for parameter in space)
     if trials and countable and (points := count_points(space, beyond=trials)) <= trials:
-        return Choice(GRID.name, f"the space has {points} points, all of which fit into {trials} trials")
+        return Choice(GRID.name, f"the space has {plural(points, 'point')}, which fit into {plural(trials, 'trial')}")
     if trials and trials <= parallel:
-        return Choice(SOBOL.name, f"all {trials} trials run at once and cannot learn from each other")
+        return Choice(SOBOL.name, f"{plural(trials, 'trial')} at once cannot learn from each other")
     if any(parameter.when for parameter in space):
         return Choice(MULTIVARIATE_TPE.name, "it models together the parameters that count together, by the conditions")
     tpe, numbers = (TPE.name, MODELED_SEVERAL) if several else (MULTIVARIATE_TPE.name, MODELED)

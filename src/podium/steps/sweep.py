@@ -18,7 +18,7 @@ from podium.manifests.experiment.adapt import locate, with_pods_retained
 from podium.manifests.experiment.rules import warnings_of
 from podium.steps.step import step
 from podium.sweeps import connect
-from podium.text import brief, duration
+from podium.text import brief, duration, plural
 from podium.training.base import say
 from podium.training.follow import show_log
 from podium.training.handover import TrialTable
@@ -104,7 +104,8 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
 
 def announce(cluster: Cluster, experiment: Experiment) -> None:
     """Say what begins, and what of it others may not keep where they run the Experiment."""
-    say(f"Experiment {experiment.name}: {experiment.limits.max_trials} trials, {experiment.limits.parallel} at a time")
+    limits = experiment.limits
+    say(f"Experiment {experiment.name}: {plural(limits.max_trials or 0, 'trial')}, {limits.parallel} at a time")
     if not experiment.uses_builtin_trainer:
         say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
     for warning in warnings_of(experiment) if cluster.outlives_client("Experiment") else ():
@@ -152,7 +153,7 @@ def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
     if not took or left <= 0 or experiment.algorithm.facts.has_resource:  # whose trials are of different lengths
         return ""
     seconds = (left * sum(took) / len(took) - spent) / min(left, experiment.limits.parallel)
-    return f"{left} of {most} trials left, about {duration(seconds)}" if seconds >= WORTH else ""
+    return f"{left} of {plural(most, 'trial')} left, about {duration(seconds)}" if seconds >= WORTH else ""
 
 
 def _say_news(trials: Sequence[Trial], seen: dict[str, str], logs: TrialLogs | None) -> None:

@@ -14,6 +14,7 @@ from podium.models.upload import Content
 from podium.models.version import PREDICTIONS
 from podium.prediction.directory import fetch_evaluated
 from podium.steps.step import step
+from podium.text import plural
 from podium.training.base import say
 from podium.training.handover import Evaluation
 from podium.training.origin import Origin
@@ -58,7 +59,7 @@ def upload_model(
         files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
         version = registered.upload(files, _metadata(files, measured))
     size = sum(record.size for record in version.files.values())
-    say(f"{model_name} {version.version}: {len(files)} files, {size / 1e6:.1f} MB")
+    say(f"{model_name} {version.version}: {plural(len(files), 'file')}, {size / 1e6:.1f} MB")
     return version.version
 
 

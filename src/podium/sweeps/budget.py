@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from podium.manifests.experiment.budget import SLACK, Budget
 from podium.manifests.experiment.trial import Trial
+from podium.text import plural
 
 
 class Spending:
@@ -74,7 +75,7 @@ class Spending:
         """Say what was used, and by how many trials: ``1 h 58 min of 2 h; 42 of 60 trials``."""
         if self.budget is None:
             return ""
-        count = f"{trials} trials" if most is None else f"{trials} of {most} trials"
+        count = plural(trials, "trial") if most is None else f"{trials} of {plural(most, 'trial')}"
         return f"{self.budget.used(self._seconds(now), self._pod_seconds_until(now))}; {count}"
 
     def _seconds(self, now: float) -> float:

@@ -21,7 +21,7 @@ from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
 from podium.errors import InvalidInput, PodiumError
 from podium.machine import cores
-from podium.text import counted
+from podium.text import plural
 
 log = logging.getLogger(__name__)
 
@@ -200,7 +200,7 @@ def _find_classes(folder: Path, location: str) -> Pictures:
     if others:
         counts = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common(MOST_NAMED))
         log.warning("%s: %s left out, since pictures end in %s: %s", location,
-                    counted(others.total(), "file"), ", ".join(ENDINGS), counts)  # fmt: skip
+                    plural(others.total(), "file"), ", ".join(ENDINGS), counts)  # fmt: skip
     if len(set(labels)) < 2:
         raise InvalidInput(f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
                            "put the pictures of each class into a folder with its name")  # fmt: skip

@@ -10,7 +10,7 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import MAX_COST, MAX_TIME, PRICE
-from podium.text import exact
+from podium.text import exact, plural
 
 SLACK = 1.05
 """Share of the budget at which trials that still run are stopped."""
@@ -118,13 +118,10 @@ def forecast(experiment: Experiment, trials: Iterable[Trial]) -> str:
     if fit is None:
         return ""
     most, takes = limits.max_trials, f"a trial takes {spell(each)}, {limits.parallel} at a time"
-    count = (
-        f"about {fit} trials"
-        if most is None
-        else f"all {most} trials"
-        if fit >= most
-        else f"about {fit} of {most} trials"
-    )
+    if most is None:
+        count = f"about {plural(fit, 'trial')}"
+    else:
+        count = f"all of {plural(most, 'trial')}" if fit >= most else f"about {fit} of {plural(most, 'trial')}"
     return f"forecast: {count} fit into the budget of {budget} ({takes})"
 
 
