@@ -4,12 +4,14 @@ import asyncio
 import gzip
 import hmac
 import json
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -37,13 +39,11 @@ from podium.text import harmless
 from podium.ui import models, runs, sweeps
 from podium.ui.actions import ACTIONS, Action, try_model
 from podium.ui.house import House
+from podium.ui.looks import Look, Looks
 from podium.ui.view import LINES, View
 
 LOOK_SECONDS, FAR_LOOK_SECONDS = 0.5, 2.0
 """Between two looks at what an open page shows, at least: on this machine, and at an API server or a server of runs."""
-
-SHARE = 5
-"""A look may take one in so many seconds."""
 
 ALIVE_SECONDS = 15.0
 """After so long without news a stream says that it is there."""
@@ -78,6 +78,8 @@ class Pages:
 
     def __init__(self, house: House, token: str) -> None:
         self._house, self._token = house, token
+        self._seen = secrets.token_urlsafe(24)  # of who may only look
+        self._looks = Looks()
         self.app = Starlette(routes=self._routes())
 
     def _routes(self) -> list[Route]:
@@ -88,7 +90,7 @@ class Pages:
             "/jobs/{kind}/{name}": self._job,
         }  # fmt: skip
         files: dict[str, Callable[[Request], Response]] = {
-            "/static/{file}": _static, "/runs/{run}/report": self._run_report, "/runs/{run}/logs/{step}": self._log,
+            "/runs/{run}/report": self._run_report, "/runs/{run}/logs/{step}": self._log,
             "/runs/{run}/report.html": self._run_report,  # so another run's report links to it
         }  # fmt: skip
         for root in ("", "/runs/{run}"):
@@ -97,10 +99,11 @@ class Pages:
                       f"{root}/sweeps/{{name}}/trials/{{trial}}/log": self._trial_log}  # fmt: skip
         return [
             *(Route(path, self._guarded(self._page(show))) for path, show in shown.items()),
-            *(Route(path, self._guarded(_in_thread(answer))) for path, answer in files.items()),
+            Route("/static/{file}", self._guarded(_in_thread(_static, asyncio.to_thread))),
+            *(Route(path, self._guarded(_in_thread(answer, self._looks.run))) for path, answer in files.items()),
             *(Route(path, self._guarded(self._act(action)), methods=["POST"]) for path, action in ACTIONS.items()),
             Route("/models/{name}/try", self._guarded(self._try), methods=["POST"]),
-            Route("/{path:path}", self._guarded(_in_thread(_nowhere))),
+            Route("/{path:path}", self._guarded(_in_thread(_nowhere, asyncio.to_thread))),
         ]
 
     def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
@@ -124,24 +127,24 @@ class Pages:
     def _unknown(self, request: Request) -> Response | None:
         """Return what a stranger gets; None for who knows the token.
 
-        A browser gets it by the address and keeps it as a cookie, which is enough to look. To change something a page
-        has to send it itself: what is only a cookie could come from any page that is open beside.
+        A browser gets it by the address. It keeps a cookie, which is enough to look, and which every port of this host
+        gets: so it is another secret. The token itself goes into the storage of the page, which no other port reads,
+        and no page holds it.
         """
-        given = request.query_params.get("token", "")
-        cookie = f"podium-{request.url.port}"
-        if request.method == "GET" and self._is_token(given):
-            response = RedirectResponse(str(request.url.remove_query_params("token")), 303)
-            response.set_cookie(cookie, given, httponly=True, samesite="strict")
+        given, cookie = request.query_params.get("token", ""), f"podium-{request.scope['server'][1]}"
+        if request.method == "GET" and _is_same(given, self._token):
+            query = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
+            path = "/" + quote(request.scope["path"]).lstrip("/")  # //host would be another server
+            target = f"{path}?{query}" if query else path
+            response = RedirectResponse(f"{target}#token={given}", 303)
+            response.set_cookie(cookie, self._seen, httponly=True, samesite="strict")
             return response
         changes = request.method not in ("GET", "HEAD")
         sent = request.headers.get("x-podium-token") if changes else request.cookies.get(cookie)
-        if self._is_token(sent or ""):
+        if _is_same(sent or "", self._token if changes else self._seen):
             return None
         sentence = "Open the address that podium ui printed: the token in it lets you in."
         return JSONResponse({"error": sentence}, 403) if changes else PlainTextResponse(sentence + "\n", 401)
-
-    def _is_token(self, text: str) -> bool:
-        return hmac.compare_digest(text.encode(), self._token.encode())
 
     def _trouble(self, request: Request, error: PodiumError, status: int) -> Response:
         if request.method == "POST":
@@ -153,17 +156,23 @@ class Pages:
     def _whole(self, request: Request, view: View) -> str:
         drawn = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in view.figures.items()) + "}"
         place = request.url.path.split("/")[1]
-        return view.html(token=self._token, place=place, figures=drawn.replace("<", "\\u003c"))
+        return view.html(place=place, figures=drawn.replace("<", "\\u003c"))
 
     def _page(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             if "text/event-stream" in request.headers.get("accept", ""):
                 here = self._house.is_here or request.url.path.startswith("/runs/")
                 pause = LOOK_SECONDS if here else FAR_LOOK_SECONDS
-                return StreamingResponse(_changes(show, request, pause), media_type="text/event-stream")
-            return HTMLResponse(await asyncio.to_thread(lambda: self._whole(request, show(request))))
+                changes = _changes(lambda: self._look(show, request, pause), pause)
+                return StreamingResponse(changes, media_type="text/event-stream")
+            look = await self._look(show, request, LOOK_SECONDS)
+            return HTMLResponse(await asyncio.to_thread(self._whole, request, look.view))
 
         return answer
+
+    async def _look(self, show: Show, request: Request, pause: float) -> Look:
+        """Return what a page shows, as of a moment ago if somebody else has just looked."""
+        return await self._looks.at(f"{request.scope['path']}?{request.query_params}", lambda: show(request), pause)
 
     def _act(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -175,6 +184,7 @@ class Pages:
             if not isinstance(fields, dict):
                 raise InvalidInput("what was posted is not a JSON object")
             said = await asyncio.to_thread(action, self._house, fields, **request.path_params)
+            self._looks.forget()
             return JSONResponse({"said": said})
 
         return answer
@@ -293,7 +303,7 @@ class Pages:
         return View(template="job.html.jinja", title=job.name, over=job.workload.state.finished, shown=shown)
 
 
-async def _changes(show: Show, request: Request, pause: float) -> AsyncIterator[str]:
+async def _changes(look: Callable[[], Awaitable[Look]], pause: float) -> AsyncIterator[str]:
     """Yield the page as events, now and whenever something of it changes, until nothing will.
 
     Args:
@@ -301,11 +311,11 @@ async def _changes(show: Show, request: Request, pause: float) -> AsyncIterator[
     """
     html, figures, said = "", dict[str, str](), time.monotonic()
     while True:
-        began = time.monotonic()
         try:
-            view, now = await asyncio.to_thread(lambda: (view := show(request), view.html()))
+            seen = await look()
         except PodiumError:  # it was removed, or is away: the browser asks again
             return
+        view, now = seen.view, seen.html
         changed = {name: figure for name, figure in view.figures.items() if figures.get(name) != figure}
         news = ([f'"html":{json.dumps(now)}'] if now != html else []) + (
             ['"figures":{' + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in changed.items()) + "}"]
@@ -319,7 +329,7 @@ async def _changes(show: Show, request: Request, pause: float) -> AsyncIterator[
         if view.over:
             yield "event: over\ndata: \n\n"
             return
-        await asyncio.sleep(max(pause, (SHARE - 1) * (time.monotonic() - began)))
+        await asyncio.sleep(max(pause, seen.until - time.monotonic()))
 
 
 def _list(kind: str, rows: list[dict[str, Any]], where: str, hint: str) -> View:
@@ -327,11 +337,17 @@ def _list(kind: str, rows: list[dict[str, Any]], where: str, hint: str) -> View:
                 shown={"kind": kind, "rows": rows, "where": where, "hint": hint})  # fmt: skip
 
 
-def _in_thread(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+def _in_thread(
+    answer: Callable[[Request], Response], run: Callable[..., Awaitable[Response]]
+) -> Callable[[Request], Awaitable[Response]]:
     async def handle(request: Request) -> Response:
-        return await asyncio.to_thread(answer, request)
+        return await run(answer, request)
 
     return handle
+
+
+def _is_same(text: str, secret: str) -> bool:
+    return hmac.compare_digest(text.encode(), secret.encode())
 
 
 async def _body(request: Request) -> bytes:

@@ -2,7 +2,13 @@
 "use strict";
 
 const main = document.querySelector("main"), said = document.getElementById("said"), live = document.getElementById("live");
-const token = document.querySelector("meta[name=token]").content;
+// What may change something is kept where no other port of this host reads it, unlike a cookie.
+const given = /^#token=(.+)$/.exec(location.hash);
+if (given) {
+  localStorage.setItem("podium-token", given[1]);
+  history.replaceState(null, "", location.pathname + location.search);
+}
+const token = document.querySelector("meta[name=token]").content = localStorage.getItem("podium-token") ?? "";
 const figures = JSON.parse(document.getElementById("figures").textContent);
 
 // Changes a tree into another one of the same page, so that focus, scrolling and what was typed stay.
