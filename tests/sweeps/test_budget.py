@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +48,11 @@ def budgeted(given: dict[str, str]) -> Experiment:
     return Experiment.parse(manifest)
 
 
-def trial(name: str, start: float, end: float | None = None, phase: str = "Succeeded") -> Trial:
-    """A trial of one pod that ran between two seconds of the epoch."""
-    stamps = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) for at in (start, end or 0)]
-    status: dict[str, Any] = {"startTime": stamps[0], "conditions": [{"type": "Running", "status": "True"}]}
+def trial(name: str, start: float | None = None, end: float | None = None, phase: str = "Succeeded") -> Trial:
+    """A trial of one pod that ran between two seconds of the epoch, or begins now."""
+    stamps = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) for at in (start or 0, end or 0)]
+    begun = {} if start is None else {"startTime": stamps[0]}
+    status: dict[str, Any] = {**begun, "conditions": [{"type": "Running", "status": "True"}]}
     if end is not None:
         status |= {"completionTime": stamps[1], "conditions": [{"type": phase, "status": "True"}]}
     run = job(["true"])
@@ -122,11 +124,10 @@ def test_a_forecast_counts_what_fits() -> None:
 
 def test_a_trial_begins_only_if_it_would_end_in_time() -> None:
     spending = Spending(Budget(seconds=100))
-    first, second = trial("a", 1000), trial("b", 1000)
-    spending.begin(first)
-    spending.begin(second)
+    spending.begin(trial("a"), 1000)
+    spending.begin(trial("b"), 1000)
     assert spending.has_room(1099), "nobody knows yet how long a trial takes"
-    spending.end(trial("a", 1000, 1030), 1030)
+    spending.end(trial("a", 1000, 1030), 1031)  # looked at a second later
     assert spending.has_room(1070)
     assert not spending.has_room(1071)
     assert not spending.is_overrun(1105)
@@ -136,19 +137,39 @@ def test_a_trial_begins_only_if_it_would_end_in_time() -> None:
 
 def test_a_cost_counts_what_running_trials_will_take() -> None:
     spending = Spending(Budget(cost=1.0, price=36.0))  # 100 seconds of pods
-    spending.begin(trial("a", 1000))
+    spending.begin(trial("a"), 1000)
     spending.end(trial("a", 1000, 1030), 1030)
-    spending.begin(trial("b", 1030))
+    spending.begin(trial("b"), 1030)
     assert spending.has_room(1031), "30 + 30 + 30"
-    spending.begin(trial("c", 1031))
+    spending.begin(trial("c"), 1031)
     assert not spending.has_room(1032)
     assert spending.text(1040, 3, None) == "a cost of 0.49 of 1; 3 trials"
 
 
 def test_pauses_between_trials_use_no_time() -> None:
     spending = Spending(Budget(seconds=100))
-    spending.recall([trial("b", 1010, 1030), trial("a", 1000, 1020), trial("c", 5000, 5010), trial("d", 5000)])
+    spending.recall([trial("b", 1010, 1030), trial("a", 1000, 1020), trial("c", 5000, 5010), trial("d", 5000)], 9000)
     assert spending.text(9000, 3, 60).startswith("40 s of ")
+
+
+def test_a_step_of_the_wall_clock_uses_no_budget(
+    experiment: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wall(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            return datetime.now(tz) + timedelta(days=steps[0])
+
+    steps = [0]
+    monkeypatch.setattr("podium.manifests.conditions.datetime", Wall)
+    sweep = podium.sweep(experiment(before=1.0, maxTrialCount=4, parallelTrialCount=1), max_time="1h", wait=False)
+    while "Running" not in {trial.phase for trial in sweep.cluster.trials(sweep.name)}:
+        time.sleep(0.05)
+    steps[0] = 1
+    sweep.wait()
+    assert (sweep.status, len(sweep.results)) == ("Succeeded", 4)
+    assert sweep.experiment.state.reason != "ExperimentBudgetReached"
+    assert max(trial.seconds or 0.0 for trial in sweep.cluster.trials(sweep.name)) < 600
 
 
 def test_a_sweep_ends_with_its_budget(experiment: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:

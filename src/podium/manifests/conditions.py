@@ -1,7 +1,8 @@
 """Conditions of a status: one reader and one writer for every kind."""
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from time import monotonic
 from typing import Any, Literal, NamedTuple
 
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
@@ -101,7 +102,22 @@ def _goes_on(spec: Any) -> bool:
 
 def timestamp(precision: str = "seconds") -> str:
     """Return the present time as Kubernetes writes it."""
-    return datetime.now(UTC).isoformat(timespec=precision).replace("+00:00", "Z")
+    return _written(datetime.now(UTC), precision)
+
+
+class SteadyTime:
+    """The time from now on, which no step of the wall clock changes: differences are durations."""
+
+    def __init__(self) -> None:
+        self._wall, self._since = datetime.now(UTC), monotonic()
+
+    def timestamp(self) -> str:
+        """Return the present time as Kubernetes writes it."""
+        return _written(self._wall + timedelta(seconds=monotonic() - self._since), "milliseconds")
+
+
+def _written(moment: datetime, precision: str) -> str:
+    return moment.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 class Conditions:

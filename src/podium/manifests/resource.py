@@ -126,10 +126,14 @@ class Resource:
         """Return a copy with another status."""
         return replace(self, manifest={**self.manifest, "status": dict(status)})
 
-    def with_condition(self, kind: str, reason: str, message: str) -> Self:
-        """Return a copy with a condition that is True, written as the controller of its kind does."""
+    def with_condition(self, kind: str, reason: str, message: str, now: str = "") -> Self:
+        """Return a copy with a condition that is True, written as the controller of its kind does.
+
+        Args:
+            now: The time as Kubernetes writes it; the present if empty.
+        """
         status = dict(self.status)
-        Conditions(status, STYLES[self.kind]).add(kind, reason, message)
+        Conditions(status, STYLES[self.kind]).add(kind, reason, message, now)
         return self.with_status(status)
 
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:

@@ -11,7 +11,7 @@ from podium.text import plural
 
 
 class Spending:
-    """Follows the trials of one Experiment; times are seconds since the epoch.
+    """Follows the trials of one Experiment; ``now`` is of a clock that never steps, such as the monotonic one.
 
     Time counts while at least one trial runs, so that a sweep that was stopped does not use its budget up meanwhile.
 
@@ -27,25 +27,34 @@ class Spending:
         self._durations: list[float] = []  # of the trials that have a result, sorted
         self._pods = 1
 
-    def recall(self, trials: Iterable[Trial]) -> None:
-        """Take in the trials that ended under an earlier engine."""
+    def recall(self, trials: Iterable[Trial], now: float) -> None:
+        """Take in the trials that ended under an earlier engine, by the times in their records."""
         ended = [trial for trial in trials if trial.state.finished and math.isfinite(trial.began + trial.ended)]
-        events = [(trial.began, 0, trial) for trial in ended] + [(trial.ended, 1, trial) for trial in ended]
+        events = [(trial.began, 0, trial) for trial in ended] + [
+            (max(trial.began, trial.ended), 1, trial) for trial in ended
+        ]
         for at, is_end, trial in sorted(events, key=lambda event: event[:2]):
-            self.end(trial, at) if is_end else self.begin(trial)
+            self._end(trial, at) if is_end else self._begin(trial, at)
+        self._since = now - max(0.0, time.time() - self._since)
 
-    def begin(self, trial: Trial) -> None:
-        """Take in the start of a trial."""
-        start = min(trial.began, time.time())  # it has none where an engine was killed before it wrote one
+    def begin(self, trial: Trial, now: float) -> None:
+        """Take in a trial that begins, or that goes on under this engine: its record knows since when."""
+        age = time.time() - trial.began  # below 0 where an engine was killed before it wrote a time
+        self._begin(trial, now - max(0.0, age))
+
+    def _begin(self, trial: Trial, start: float) -> None:
         if not self._running:
             self._since = max(self._since, start)
         self._pods = trial.workload.pod_count or 1
         self._running[trial.name] = start, self._pods
 
-    def end(self, trial: Trial, at: float) -> None:
+    def end(self, trial: Trial, now: float) -> None:
         """Take in the end of a trial; of one that has ended before, nothing."""
-        if trial.name not in self._running:
-            return
+        if trial.name in self._running:
+            took = math.inf if trial.seconds is None else trial.seconds
+            self._end(trial, min(now, self._running[trial.name][0] + took))
+
+    def _end(self, trial: Trial, at: float) -> None:
         start, pods = self._running.pop(trial.name)
         self._pod_seconds += max(0.0, at - start) * pods
         if trial.is_good:

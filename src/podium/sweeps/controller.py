@@ -181,7 +181,7 @@ class ExperimentController:
 
     def _recall(self, trials: Sequence[Trial]) -> None:
         """Take up the trials of an engine that was stopped or killed; those that had not ended go on or run again."""
-        self._spending.recall(trials)
+        self._spending.recall(trials, time.monotonic())
         for trial in map(self._records.claim, trials):
             self._take_up(trial)
             if trial.state.finished:
@@ -216,7 +216,7 @@ class ExperimentController:
 
     def _keep_budget(self) -> None:
         """Stop trials that have outrun the budget; they count with what they have reported."""
-        self._overrun = self._overrun or self._spending.is_overrun(time.time())
+        self._overrun = self._overrun or self._spending.is_overrun(time.monotonic())
         for run, _ in self._active.values() if self._overrun else ():
             run.end_early(f"Trial was stopped early: the budget of {self._spending.budget} is used up")
 
@@ -230,7 +230,7 @@ class ExperimentController:
     def _check_end(self, *, exhausted: bool) -> None:
         if self._overrun and self._active:
             return  # those that were stopped before they had a result would count as failed
-        now, most = time.time(), self.experiment.limits.max_trials
+        now, most = time.monotonic(), self.experiment.limits.max_trials
         room = self._spending.has_room(now)
         spent = "" if room else self._spending.text(now, self._status.get("trials", 0), most)
         end = completion_condition(
@@ -251,7 +251,7 @@ class ExperimentController:
     def _add_trials(self) -> int:
         begun = 0
         while len(self._active) < trials_to_start(self.experiment.limits, self._status):
-            if not self._spending.has_room(time.time()) or not self._suggest():
+            if not self._spending.has_room(time.monotonic()) or not self._suggest():
                 break
             begun += 1
         return begun
@@ -278,7 +278,7 @@ class ExperimentController:
     def _begin_trial(self, trial: Trial) -> None:
         name = trial.name
         self._trials[name] = trial
-        self._spending.begin(trial)
+        self._spending.begin(trial, time.monotonic())
         run: Run = self._records.hand_over(self.experiment, trial, self._save_trial, self._stopping) or TrialRun(
             self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping
         )
@@ -331,7 +331,7 @@ class ExperimentController:
         assert self._search is not None
         trial = self._trials.pop(name)
         summary = self._summaries[name] = TrialSummary.of(trial)
-        self._spending.end(trial, min(trial.ended, time.time()))
+        self._spending.end(trial, time.monotonic())
         self._search.tell(name, summary.value if summary.phase in ("Succeeded", "EarlyStopped") else None)
         if self._median and summary.phase == "Succeeded":
             self._median.learn(name, ended.readings)

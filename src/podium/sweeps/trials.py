@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
+from podium.manifests.conditions import SteadyTime
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import matches
 from podium.manifests.experiment.trial import Trial
@@ -71,6 +72,7 @@ class TrialRun(Run):
         self._save, self._stopping = save, stopping
         self._stopped_early, self._why_early = threading.Event(), "Trial is early stopped"
         self._broken: Failed | None = None
+        self._time = SteadyTime()
 
     def run(self) -> TrialResult:
         """Run the trial to its end; its status says how it went."""
@@ -193,7 +195,7 @@ class TrialRun(Run):
         io.stop()
 
     def _mark(self, kind: str, reason: str, message: str) -> None:
-        self.trial = self.trial.with_condition(kind, reason, message)
+        self.trial = self.trial.with_condition(kind, reason, message, self._time.timestamp())
         self._save(self.trial)
 
 
