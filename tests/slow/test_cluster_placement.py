@@ -33,6 +33,10 @@ def named(cluster: KubernetesCluster) -> Iterator[str]:
         made.callback(core.delete_namespaced_secret, name, NAMESPACE)
         core.create_namespaced_persistent_volume_claim(NAMESPACE, {"metadata": metadata, "spec": wanted})
         made.callback(core.delete_namespaced_persistent_volume_claim, name, NAMESPACE)
+        named = {"pod-accounts": f"podium-steps,{name}", "pod-secrets": name}  # deploy/policies
+        core.patch_namespaced_config_map("podium-storage", NAMESPACE, {"data": named})
+        unnamed = {"data": {"pod-accounts": "podium-steps", "pod-secrets": None}}
+        made.callback(core.patch_namespaced_config_map, "podium-storage", NAMESPACE, unnamed)
         yield name
 
 

@@ -19,13 +19,36 @@ import yaml
 from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 from livekubeflow import NAMESPACE, end_of, podium
+from test_cluster_engine import RATES
 
+from podium.cluster.kubernetes.cluster import KubernetesCluster
+from podium.manifests.labels import POOL
 from podium.storage import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1200), pytest.mark.usefixtures("server")]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BUCKET = "podium-teams"
+SHARED = {
+    "podium-steps-TEAM": {
+        "create workflowtaskresults.argoproj.io", "patch workflowtaskresults.argoproj.io", "get workflows.argoproj.io",
+        "get pods", "get configmaps/kfp-launcher", "get secrets/mlpipeline-minio-artifact",
+    },
+    "podium-engine": set(),
+    "podium-reaper": {"get workflows.argoproj.io", "list workflows.argoproj.io"},
+    "default": set(),
+}  # fmt: skip
+"""All that the accounts of a team may do in the namespace that it shares; the engine's and the reaper's are its own."""
+
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+RESOURCES = (
+    "pods", "pods/exec", "pods/log", "pods/ephemeralcontainers", "secrets", "secrets/mlpipeline-minio-artifact", "configmaps",
+    "configmaps/kfp-launcher", "serviceaccounts", "serviceaccounts/token", "events", "deployments.apps",
+    "statefulsets.apps", "jobs.batch", "pytorchjobs.kubeflow.org", "experiments.kubeflow.org", "leases.coordination.k8s.io",
+    "workflows.argoproj.io", "workflowtaskresults.argoproj.io", "roles.rbac.authorization.k8s.io",
+    "rolebindings.rbac.authorization.k8s.io",
+)  # fmt: skip
+
 REACHED = ("create jobs", "get secrets/podium-storage", "list pods", "get pods/log", "delete pytorchjobs.kubeflow.org")
 """What a team's steps may do in its namespace, and nobody else's."""
 
@@ -165,6 +188,106 @@ def test_a_teams_steps_have_rights_in_its_namespace_alone(teams: tuple[Team, Tea
             assert not may(mine.account, action, other.name)
             assert not may("podium-steps", action, mine.name)
         assert not may(mine.account, "create jobs", NAMESPACE)
+
+
+def rights_of(user: str, namespace: str) -> set[str]:
+    """Ask the server for each verb of each resource."""
+    review, found = client.AuthorizationV1Api(), set()
+    groups = ["system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}", "system:authenticated"]
+    for resource in RESOURCES:
+        plural, _, name = resource.partition("/")
+        plural, _, group = plural.partition(".")
+        sub = name if name in ("exec", "log", "ephemeralcontainers", "token") else ""
+        where = {"namespace": namespace, "group": group, "resource": plural, "subresource": sub}
+        where |= {"name": name} if name and not sub else {}
+        for verb in VERBS:
+            spec = {"user": user, "groups": groups, "resourceAttributes": {**where, "verb": verb}}
+            if review.create_subject_access_review({"spec": spec}).status.allowed:
+                found.add(f"{verb} {resource}")
+    return found
+
+
+@pytest.mark.parametrize("account", SHARED)
+def test_a_teams_accounts_have_listed_rights_where_they_are_guests(teams: tuple[Team, Team], account: str) -> None:
+    name = teams[0].name
+    home = NAMESPACE if account.startswith("podium-steps") else name
+    user = f"system:serviceaccount:{home}:{account.replace('TEAM', name)}"
+    assert rights_of(user, NAMESPACE) == SHARED[account]
+
+
+def as_account(account: str, pod: str = "") -> client.ApiClient:
+    """Return a client that the server takes for an account of the steps, in a pod of some name."""
+    api = client.ApiClient()
+    api.set_default_header("Impersonate-User", f"system:serviceaccount:{NAMESPACE}:{account}")
+    if pod:
+        api.set_default_header("Impersonate-Extra-authentication.kubernetes.io%2Fpod-name", pod)
+    return api
+
+
+def lease(name: str) -> dict[str, Any]:
+    return {"metadata": {"name": name}, "spec": {"holderIdentity": "a-thief"}}
+
+
+def result(workflow: str) -> dict[str, Any]:
+    metadata = {"name": f"{workflow}-{uuid.uuid4().hex[:6]}", "labels": {"workflows.argoproj.io/workflow": workflow}}
+    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "WorkflowTaskResult", "metadata": metadata}
+
+
+RESULTS = ("argoproj.io", "v1alpha1", NAMESPACE, "workflowtaskresults")
+
+
+def test_a_teams_steps_take_over_nothing_of_the_shared_namespace(teams: tuple[Team, Team]) -> None:
+    api = as_account(teams[0].account, pod="mine-abc12-step-1")
+    (reaper,) = (
+        client.CoreV1Api().list_namespaced_pod(NAMESPACE, label_selector="app.kubernetes.io/name=podium-reaper").items
+    )
+    change = {"spec": {"containers": [{"name": "reaper", "image": "podium-trainer:0.1.0"}]}}
+    with pytest.raises(ApiException, match="cannot patch resource"):
+        client.CoreV1Api(api).patch_namespaced_pod(reaper.metadata.name, NAMESPACE, change, dry_run="All")
+    custom = client.CustomObjectsApi(api)
+    custom.create_namespaced_custom_object(*RESULTS, result("mine-abc12"), dry_run="All")
+    with pytest.raises(ApiException, match="results of its own workflow alone"):
+        custom.create_namespaced_custom_object(*RESULTS, result("other-abc12"), dry_run="All")
+    others = client.CustomObjectsApi().create_namespaced_custom_object(*RESULTS, result("other-abc12"))["metadata"][
+        "name"
+    ]
+    stolen = {"metadata": {"labels": {"workflows.argoproj.io/workflow": "mine-abc12"}}}
+    with pytest.raises(ApiException, match="results of its own workflow alone"):
+        custom.patch_namespaced_custom_object(*RESULTS, others, stolen)
+    client.CustomObjectsApi().delete_namespaced_custom_object(*RESULTS, others)
+
+
+def test_steps_lead_nothing_but_sweeps(teams: tuple[Team, Team]) -> None:
+    for account, namespace in ((teams[0].account, teams[0].name), ("podium-steps", NAMESPACE)):
+        coordination = client.CoordinationV1Api(as_account(account))
+        coordination.create_namespaced_lease(namespace, lease("podium-sweep-mine"), dry_run="All")
+        with pytest.raises(ApiException, match="steps lead sweeps alone"):
+            coordination.create_namespaced_lease(namespace, lease("training-operator"), dry_run="All")
+        with pytest.raises(ApiException, match="steps lead sweeps alone"):
+            coordination.delete_namespaced_lease("podium-engine", namespace, dry_run="All")
+
+
+def test_a_job_beside_the_server_gets_no_account_of_it(teams: tuple[Team, Team]) -> None:
+    spec = {"containers": [{"name": "main", "image": "podium-steps:0.1.0"}]}
+    core = client.CoreV1Api()
+    core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": "try"}, "spec": spec}, dry_run="All")
+    stolen = {"metadata": {"name": "try"}, "spec": {**spec, "serviceAccountName": "ml-pipeline"}}
+    with pytest.raises(ApiException, match="not ml-pipeline"):
+        core.create_namespaced_pod(NAMESPACE, stolen, dry_run="All")
+
+
+def test_a_teams_engine_runs_a_pool_in_its_namespace(teams: tuple[Team, Team]) -> None:
+    name = teams[0].name
+    assert kubectl("-n", name, "rollout", "status", "deployment", "podium-engine", "--timeout=120s").returncode == 0
+    manifest = yaml.safe_load(RATES.replace("NAME", "pool"))
+    manifest["metadata"]["annotations"] = {POOL: "2"}
+    (teams[0].project / "pool.yaml").write_text(yaml.safe_dump(manifest))
+    with KubernetesCluster(f"kubernetes://{name}") as cluster:
+        assert cluster.runs_experiments
+    ran = teams[0].podium("experiment", "run", "pool.yaml", "--cluster", f"kubernetes://{name}")
+    assert ran.returncode == 0, ran.stderr
+    assert "best trial: pool-" in ran.stdout + ran.stderr
+    assert [entry.key for entry in connect(f"s3://{BUCKET}/{name}/pools").list()]
 
 
 @pytest.mark.parametrize(

@@ -45,11 +45,12 @@ def test_status_is_a_subresource_of_both_kinds() -> None:
 
 
 def test_the_engine_has_no_right_to_secrets() -> None:
-    documents = list(yaml.safe_load_all((DEPLOY / "engine.yaml").read_text()))
+    documents = list(yaml.safe_load_all((DEPLOY / "namespaced/engine.yaml").read_text()))
     rules = next(document["rules"] for document in documents if document["kind"] == "Role")
     granted = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
     assert "secrets" not in granted
     assert granted["trials/status"] == ["get", "patch"]
+    assert next(rule for rule in rules if "leases" in rule["resources"])["resourceNames"] == ["podium-engine"]
     pod = next(document for document in documents if document["kind"] == "Deployment")["spec"]["template"]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]
