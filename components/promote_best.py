@@ -13,7 +13,7 @@ def promote_best(
     report: Output[HTML],
     version: str,
     model_name: str = "mnist",
-    rule: str = "better",
+    rule: str = "likely",
     tracking: str = "",
     storage: str = "",
     cluster: str = "",

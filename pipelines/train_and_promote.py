@@ -26,7 +26,7 @@ def train_and_promote(
     seed: int = 1,
     model_name: str = "mnist",
     metric: str = "",
-    rule: str = "better",
+    rule: str = "likely",
     tracking: str = "",
     storage: str = "",
     cluster: str = "",

@@ -30,7 +30,7 @@ def tune_and_promote(
     seed: int = 1,
     model_name: str = "mnist",
     metric: str = "",
-    rule: str = "better",
+    rule: str = "likely",
     tracking: str = "",
     storage: str = "",
     cluster: str = "",

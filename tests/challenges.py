@@ -1,13 +1,14 @@
 """What decides between two versions in tests of the registry: arrays of predictions, and the rule."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from podium.models import Decision, PromotionRule, Version, decide
+from podium.models import Decision, PromotionRule, Record, Version, decide
+from podium.models.decision import Earlier
 from podium.scoring import METRICS
 
-Judge = Callable[[Version, Version | None, int], Decision]
+Judge = Callable[[Version, Version | None, Sequence[Record]], Decision]
 
 
 def judging(predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: PromotionRule | None = None) -> Judge:
@@ -19,7 +20,11 @@ def judging(predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: 
             known[version.version] = predict(version)
         return known[version.version]
 
-    return lambda challenger, champion, uses: decide(
-        rule or PromotionRule(), METRICS["accuracy"], target, of(challenger), of(champion) if champion else None,
-        uses=uses,
-    )  # fmt: skip
+    return lambda challenger, champion, records: decide(
+        rule or PromotionRule.parse("better"),
+        METRICS["accuracy"],
+        target,
+        of(challenger),
+        of(champion) if champion else None,
+        earlier=Earlier.of(records, "accuracy", challenger.version, champion.version if champion else None),
+    )

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from podium.data.sources.source import SOURCES
-from podium.models.rule import CRITERIA
+from podium.models.criteria import CRITERIA
 from podium.scoring import METRICS
 from podium.search.algorithms import ALGORITHMS
 

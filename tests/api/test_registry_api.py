@@ -110,7 +110,7 @@ def test_a_rule_that_is_not_met_keeps_the_champion(storage: Path, tmp_path: Path
     )  # fmt: skip
     model = podium.registry(storage)["shapes"]
     with pytest.raises(Failed, match="second of shapes does not meet the rule; first stays champion"):
-        model.promote("second", rule="significant", data=tmp_path / "bars")
+        model.promote("second", rule="likely", data=tmp_path / "bars")
     assert model.champion.version == "first"
 
 

@@ -94,7 +94,7 @@ def test_a_typing_user_gets_parameters_and_their_values(tmp_path: Path, monkeypa
             ("podium run tune_and_promote network=f\t.", "network=fast ."),
             ("podium run tune_and_promote network = f\t.", "f\x07."),
             ("podium run tune_and_promote --network=f\t.", "--network=f\x07."),
-            ("podium run rule=si\t.", "rule=significant ."),
+            ("podium run rule=lik\t.", "rule=likely ."),
             ("podium run metric=bal\t.", "metric=balanced_accuracy ."),
             ("podium run network=mlp ru\t", "rule="),
             ("podium run train_and_promote net=1 network=fast netw\t.", "netw\x07."),

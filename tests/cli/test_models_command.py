@@ -155,7 +155,7 @@ def test_diff_refuses_versions_that_saw_other_pictures(typed: Typed, model: Mode
 
 
 def test_promote_by_rule_promotes_only_what_meets_it(typed: Typed, model: Model) -> None:
-    assert typed("models", "promote", "mnist", "good", "--rule", "significant")[0] == 0
+    assert typed("models", "promote", "mnist", "good", "--rule", "likely=.97")[0] == 0
     code, out, err = typed("models", "promote", "mnist", "bad", "--rule", "better")
     assert (code, out) == (1, "")
     assert "no: better than the champion" in err
@@ -225,7 +225,7 @@ def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -
         (
             ["promote", "mnist", "good", "--rule", "best"],
             2,
-            "criterion is one of better, not-worse, ladder, significant",
+            "one of likely, better, not-worse",
         ),
         (["rollback", "mnist"], 1, "first champion"),
         (["list", "--storage", "ftp://x"], 2, "file://, s3:// or minio://"),
@@ -388,7 +388,7 @@ def test_diff_of_numbers_lists_the_items_that_moved_most(typed: Typed) -> None:
 
 
 def test_promotion_of_numbers_follows_their_metric(typed: Typed, houses: Model) -> None:
-    assert typed("models", "promote", "houses", "fine", "--rule", "significant")[0] == 0
+    assert typed("models", "promote", "houses", "fine", "--rule", "likely=.97")[0] == 0
     code, _, err = typed("models", "promote", "houses", "rough", "--rule", "better,metric=r2")
     assert code == 1
     assert "no: better than the champion: r2 0." in err

@@ -64,7 +64,7 @@ def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any
             evaluation=chosen.outputs["evaluation"], storage=target,
         )  # fmt: skip
         loaded["promote_best"](
-            test=test, evaluation=chosen.outputs["evaluation"], version=kept.output, rule="significant", storage=target
+            test=test, evaluation=chosen.outputs["evaluation"], version=kept.output, rule="likely", storage=target
         )
 
     Compiler().compile(theirs, str(tmp_path / "theirs.yaml"))

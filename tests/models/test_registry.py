@@ -330,8 +330,8 @@ def test_a_repeated_refusal_is_recorded_once(model: Model) -> None:
         add(model, version)
     predict = predicting(bad=BAD, good=GOOD)
     model.challenge("good", judging(predict, LABELS))
-    for rule in (PromotionRule(), PromotionRule(), PromotionRule(criterion="significant")):
-        model.challenge("bad", judging(predict, LABELS, rule))
+    for rule in ("better", "better", "likely=.97"):
+        model.challenge("bad", judging(predict, LABELS, PromotionRule.parse(rule)))
     assert [event.event for event in model.records()] == ["promotion", "refusal", "refusal"]
     assert list(model.verify()) == []
 

@@ -1,11 +1,16 @@
 """When a challenger wins."""
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from podium.errors import InvalidInput
-from podium.models import PromotionRule, decide
-from podium.models.version import TrialFacts
+from podium.models import PromotionRule, Version, decide
+from podium.models.criteria import CRITERIA
+from podium.models.decision import Earlier
+from podium.models.version import Facts, TrialFacts
 from podium.scoring import METRICS
 from podium.scoring.comparison import mcnemar
 
@@ -23,37 +28,66 @@ def wrong_at(*indices: int) -> np.ndarray:
 
 def test_without_a_champion_only_the_minimum_counts() -> None:
     almost = wrong_at(*range(10))
-    assert decide(PromotionRule(minimum=0.99), ACCURACY, LABELS, almost, None).promote
-    refused = decide(PromotionRule(minimum=0.991), ACCURACY, LABELS, almost, None)
+    assert decide(PromotionRule.parse("minimum=.99"), ACCURACY, LABELS, almost, None).promote
+    refused = decide(PromotionRule.parse("minimum=.991"), ACCURACY, LABELS, almost, None)
     assert not refused.promote
     assert refused.reasons[0] == "no: accuracy 0.9900 >= minimum 0.991"
 
 
 def test_better_needs_one_image_more() -> None:
-    rule = PromotionRule(criterion="better")
+    rule = PromotionRule.parse("better")
     assert decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3)).promote
     assert not decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2)).promote
     assert not decide(rule, ACCURACY, LABELS, wrong_at(1, 2), wrong_at(3)).promote
 
 
 def test_not_worse_allows_a_draw() -> None:
-    rule = PromotionRule(criterion="not-worse")
+    rule = PromotionRule.parse("not-worse")
     assert decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2)).promote
     assert not decide(rule, ACCURACY, LABELS, wrong_at(1, 2), wrong_at(3)).promote
 
 
-def test_significant_looks_at_the_images_that_changed_sides_only() -> None:
-    rule = PromotionRule(criterion="significant", p=0.05)
-    # 5 gained, 0 lost: p = 2/32; 6 gained, 0 lost: p = 2/64
-    assert not decide(rule, ACCURACY, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(45, 60))).promote
-    decision = decide(rule, ACCURACY, LABELS, wrong_at(*range(50, 60)), wrong_at(*range(44, 60)))
+def test_likely_looks_at_the_items_that_changed_sides() -> None:
+    rule = PromotionRule.parse("likely=.97")
+    champion = wrong_at(*range(40, 60))
+    assert not decide(rule, ACCURACY, LABELS, wrong_at(*range(44, 60)), champion).promote
+    decision = decide(rule, ACCURACY, LABELS, wrong_at(*range(50, 60)), champion)
     assert decision.promote
-    assert decision.figures["p_value"] == pytest.approx(2 / 64)
-    assert (decision.figures["only_challenger_right"], decision.figures["only_champion_right"]) == (6, 0)
+    assert decision.figures["p_value"] == pytest.approx(2 / 2**10)
+    sides = decision.figures["only_challenger_right"], decision.figures["only_champion_right"]
+    assert sides == (10, 0)
 
 
-def test_a_significant_loss_is_not_promoted() -> None:
-    rule = PromotionRule(criterion="significant")
+def test_every_rule_prints_shrunk_figures() -> None:
+    for rule in ("likely", "better", "not-worse"):
+        decision = decide(PromotionRule.parse(rule), ACCURACY, LABELS, wrong_at(*range(30)), wrong_at(*range(100, 140)))
+        figures = decision.figures
+        assert figures["champion_value"] < figures["champion_shrunk"]
+        assert figures["champion_shrunk"] < figures["shrunk"] < figures["value"]
+        assert f"shrunk {figures['shrunk']:.4f} against" in decision.reasons[0]
+
+
+def test_one_item_of_thirteen_promotes_nobody() -> None:
+    for rule in ("better", "likely"):
+        one = wrong_at(1)[:13], wrong_at(1, 2)[:13]
+        decision = decide(PromotionRule.parse(rule), ACCURACY, LABELS[:13], *one)
+        assert not decision.promote
+    assert "a single item tells the two apart" in str(
+        decide(PromotionRule.parse("better"), ACCURACY, LABELS[:13], *one)
+    )
+
+
+def test_many_equal_models_shrink_a_lead() -> None:
+    models = wrong_at(*range(30)), wrong_at(*range(100, 140))
+    alone = decide(PromotionRule(), ACCURACY, LABELS, *models)
+    among = Earlier(challengers=30, figures=(0.965,) * 28, noises=(35e-6,) * 28)
+    decision = decide(PromotionRule(), ACCURACY, LABELS, *models, earlier=among)
+    assert decision.figures["probability"] < alone.figures["probability"]
+    assert "challenger 30 on this test part" in decision.reasons[-1]
+
+
+def test_a_clear_loss_is_not_promoted() -> None:
+    rule = PromotionRule.parse("likely=.97")
     assert not decide(rule, ACCURACY, LABELS, wrong_at(*range(100)), wrong_at(*range(200, 205))).promote
 
 
@@ -77,8 +111,8 @@ def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
     threes = [int(i) for i in np.flatnonzero(LABELS == 3)[:20]]
     challenger, champion = wrong_at(*sevens), wrong_at(*threes)
     assert decide(PromotionRule(), ACCURACY, LABELS, challenger, champion).promote
-    assert decide(PromotionRule(max_class_drop=0.06), ACCURACY, LABELS, challenger, champion).promote
-    refused = decide(PromotionRule(max_class_drop=0.05), ACCURACY, LABELS, challenger, champion)
+    assert decide(PromotionRule.parse("max_class_drop=.06"), ACCURACY, LABELS, challenger, champion).promote
+    refused = decide(PromotionRule.parse("max_class_drop=.05"), ACCURACY, LABELS, challenger, champion)
     assert not refused.promote
     assert "largest loss of a class: -0.0600 (class 7)" in refused.reasons[-1]
     assert refused.figures["classes"]["7"] == {
@@ -90,19 +124,15 @@ def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
 
 
 def test_a_rule_reads_back_as_it_is_written() -> None:
-    rule = PromotionRule(minimum=0.98, criterion="significant", p=0.01, max_class_drop=0.02)
-    assert PromotionRule.parse(str(rule)) == rule
-    zero = PromotionRule(minimum=0.0, max_class_drop=0.0, signed=True)
-    assert PromotionRule.parse(str(zero)) == zero
-    bounded = PromotionRule.parse("not-worse, trial.latency_ms<=20,trial.size_mb < 5, minimum=0.5")
-    assert list(map(str, bounded.trial)) == ["latency_ms<=20", "size_mb<5"]
-    assert str(bounded) == "minimum=0.5,criterion=not-worse,p=0.05,trial.latency_ms<=20,trial.size_mb<5"
-    assert PromotionRule.parse(str(bounded)) == bounded
-    large = PromotionRule.parse("trial.weights<=1234567,trial.ms<=0.12345678,trial.x>=-1e-30")
-    assert PromotionRule.parse(str(large)) == large
-    assert PromotionRule.parse("") == PromotionRule()
-    assert PromotionRule.parse("not-worse") == PromotionRule(criterion="not-worse")
-    assert PromotionRule.parse(" significant , p = 0.01 ") == PromotionRule(criterion="significant", p=0.01)
+    for text in (
+        "likely=0.97,minimum=0.98,max_class_drop=0.02,metric=accuracy",
+        "better,minimum=0.0,signed",
+        "not-worse,trial.latency_ms<=20,trial.size_mb<5",
+        "likely=0.8,trial.weights<=1234567,trial.ms<=0.12345678,trial.x>=-1e-30",
+    ):
+        assert str(PromotionRule.parse(text)) == text
+    assert PromotionRule.parse("") == PromotionRule.parse(" likely ") == PromotionRule()
+    assert PromotionRule.parse(" likely = 0.97 ") == PromotionRule.parse("likely=.97")
 
 
 @pytest.mark.parametrize(
@@ -110,12 +140,16 @@ def test_a_rule_reads_back_as_it_is_written() -> None:
     [
         "best",
         "criterion=",
-        "p=small",
-        "p=0",
+        "likely=most",
+        "likely=1",
+        "likely=nan",
+        "likely,better",
+        "better,better",
+        "better=1",
+        "minimum",
         "minimum=nan",
         "minimum=inf",
         "least=0.9",
-        "p=nan",
         "max_class_drop=2",
         "signed=no",
         "trial.latency_ms=20",
@@ -142,7 +176,8 @@ def test_predictions_that_cannot_be_compared_are_refused(labels: np.ndarray, cha
 def test_the_evidence_is_plain_json() -> None:
     import json
 
-    decision = decide(PromotionRule(max_class_drop=0.1), ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
+    rule = PromotionRule.parse("better,max_class_drop=.1")
+    decision = decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
     assert json.loads(json.dumps(decision.evidence(), allow_nan=False)) == decision.evidence()
     assert decision.evidence()["decision"] == "promote"
 
@@ -155,41 +190,41 @@ CLOSE, FAR = (NUMBERS + RANDOM.normal(size=400) * spread for spread in (0.3, 0.6
 @pytest.mark.parametrize("name", ["rmse", "mae", "r2"])
 def test_numbers_are_compared_in_the_direction_of_their_metric(name: str) -> None:
     metric = METRICS[name]
-    won = decide(PromotionRule(criterion="significant", p=0.001), metric, NUMBERS, CLOSE, FAR)
+    won = decide(PromotionRule.parse("likely=.999"), metric, NUMBERS, CLOSE, FAR)
     assert won.promote
     assert won.figures["metric"] == {"name": name, "maximize": metric.maximize}
     assert won.figures["difference"] == won.figures["value"] - won.figures["champion_value"]
     low, high = won.figures["interval"]
     assert low < won.figures["difference"] < high
     assert won.figures["test"] == "paired permutation"
-    assert not decide(PromotionRule(criterion="not-worse"), metric, NUMBERS, FAR, CLOSE).promote
-    assert decide(PromotionRule(criterion="not-worse"), metric, NUMBERS, CLOSE, CLOSE).promote
+    assert not decide(PromotionRule.parse("not-worse"), metric, NUMBERS, FAR, CLOSE).promote
+    assert decide(PromotionRule.parse("not-worse"), metric, NUMBERS, CLOSE, CLOSE).promote
     assert not decide(PromotionRule(), metric, NUMBERS, CLOSE, CLOSE).promote
 
 
-def test_better_by_chance_is_not_significantly_better() -> None:
+def test_better_by_chance_is_not_likely_better() -> None:
     target = NUMBERS[:30]
     noise = RANDOM.normal(size=(2, 30)) * 0.3
     models = sorted((target + noise[0], target + noise[1]), key=lambda model: METRICS["rmse"].value(target, model))
-    assert decide(PromotionRule(), METRICS["rmse"], target, models[0], models[1]).promote
-    refused = decide(PromotionRule(criterion="significant", p=0.01), METRICS["rmse"], target, models[0], models[1])
+    assert decide(PromotionRule.parse("better"), METRICS["rmse"], target, *models).promote
+    refused = decide(PromotionRule.parse("likely=.97"), METRICS["rmse"], target, models[0], models[1])
     assert refused.figures["p_value"] > 0.01
-    assert refused.reasons[0].startswith("no: significantly better (p <= 0.01) than the champion: rmse ")
+    assert refused.reasons[0].startswith("no: better than the champion with probability 0.")
 
 
 def test_probabilities_are_compared_by_their_own_metrics() -> None:
     target = np.arange(300) % 3
     sure = np.where(np.eye(3)[target] == 1, 0.8, 0.1)
     unsure = np.where(np.eye(3)[target] == 1, 0.4, 0.3)
-    assert decide(PromotionRule(criterion="significant"), METRICS["log_loss"], target, sure, unsure).promote
+    assert decide(PromotionRule.parse("likely=.97"), METRICS["log_loss"], target, sure, unsure).promote
     assert not decide(PromotionRule(), METRICS["accuracy"], target, sure, unsure).promote
     with pytest.raises(InvalidInput, match="log_loss needs probabilities, but of the champion there are only classes"):
         decide(PromotionRule(), METRICS["log_loss"], target, sure, target)
 
 
 def test_the_minimum_of_a_loss_is_a_maximum() -> None:
-    assert decide(PromotionRule(minimum=0.4), METRICS["rmse"], NUMBERS, CLOSE, None).promote
-    refused = decide(PromotionRule(minimum=0.2), METRICS["rmse"], NUMBERS, CLOSE, None)
+    assert decide(PromotionRule.parse("minimum=.4"), METRICS["rmse"], NUMBERS, CLOSE, None).promote
+    refused = decide(PromotionRule.parse("minimum=.2"), METRICS["rmse"], NUMBERS, CLOSE, None)
     assert refused.reasons[0].startswith("no: rmse 0.")
     assert refused.reasons[0].endswith(" <= maximum 0.2")
 
@@ -199,7 +234,6 @@ def test_the_minimum_of_a_loss_is_a_maximum() -> None:
     [
         ("minimum=98", "accuracy", "accuracy is a share, not a percentage"),
         ("max_class_drop=0.1", "f1_macro", "max_class_drop is about accuracy, but the metric is f1_macro"),
-        ("significant,p=0.0000001", "rmse", "only the McNemar test of accuracy is exact"),
     ],
 )
 def test_a_rule_that_does_not_fit_the_metric_is_refused(rule: str, metric: str, said: str) -> None:
@@ -208,14 +242,25 @@ def test_a_rule_that_does_not_fit_the_metric_is_refused(rule: str, metric: str, 
 
 
 def test_a_rule_may_name_its_metric() -> None:
-    rule = PromotionRule.parse("significant,metric=max:shop.metrics:revenue,minimum=3.5")
-    assert (rule.metric, rule.minimum) == ("max:shop.metrics:revenue", 3.5)
+    rule = PromotionRule.parse("better,metric=max:shop.metrics:revenue,minimum=3.5")
+    assert rule.metric == "max:shop.metrics:revenue"
     assert PromotionRule.parse(str(rule)) == rule
 
 
 def test_an_undefined_metric_is_refused() -> None:
     with pytest.raises(InvalidInput, match="roc_auc is not defined for these 3 items"):
         decide(PromotionRule(), METRICS["roc_auc"], np.zeros(3, int), np.full((3, 2), 0.5), None)
+
+
+def of_trial(facts: TrialFacts) -> Version:
+    return Version(
+        catalog=None,  # type: ignore[arg-type]
+        version="v",
+        created=datetime.now(UTC),
+        files={},
+        metadata={},
+        facts=Facts(trial=facts),
+    )
 
 
 @pytest.mark.parametrize(
@@ -230,8 +275,8 @@ def test_an_undefined_metric_is_refused() -> None:
 )
 def test_a_rule_bounds_what_the_trial_reported(metrics: dict[str, float], promote: bool, reason: str) -> None:
     rule = PromotionRule.parse("better,trial.ms<=20,trial.mb<5")
-    better = decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
-    decided = rule.of_trial(better, TrialFacts(name="t-1", metrics=metrics))
+    better = decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3, 4, 5))
+    decided = rule.of_version(better, of_trial(TrialFacts(name="t-1", metrics=metrics)))
     assert decided.promote is promote
     assert reason in decided.reasons
     assert set(better.reasons) < set(decided.reasons)
@@ -240,11 +285,19 @@ def test_a_rule_bounds_what_the_trial_reported(metrics: dict[str, float], promot
 def test_a_bound_that_cannot_be_read_shows_one_that_can() -> None:
     with pytest.raises(InvalidInput, match="not 'ms=20'") as caught:
         PromotionRule.parse("better,trial.ms=20")
-    assert PromotionRule.parse(caught.value.hint or "").trial
+    assert PromotionRule.parse(caught.value.hint or "").bounds
 
 
 def test_a_version_without_a_trial_keeps_no_bound() -> None:
     rule = PromotionRule.parse("trial.ms<=20")
-    decided = rule.of_trial(decide(rule, ACCURACY, LABELS, wrong_at(1), None), TrialFacts())
+    first = decide(rule, ACCURACY, LABELS, wrong_at(1), None)
+    decided = rule.of_version(first, of_trial(TrialFacts()))
     assert not decided.promote
     assert decided.reasons[0] == "no: the version, which is of no trial, has no ms (trial.ms<=20)"
+
+
+def test_the_page_has_every_criterion_with_its_sentence() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "registry.md").read_text()
+    for criterion in CRITERIA.values():
+        assert f"| `{criterion.name}" in page
+        assert criterion.sentence in page

@@ -102,7 +102,7 @@ def test_what_is_refused_leaves_nothing_behind(home: Path) -> None:
 def test_what_a_later_step_would_refuse_is_refused_at_once(home: Path) -> None:
     done = podium(home, "rule=beter")  # tests/pipelines/test_values.py tries all of them
     assert (done.returncode, done.stdout) == (2, "")
-    assert "one of better, not-worse, ladder, significant" in done.stderr
+    assert "did you mean better?; one of likely, better, not-worse" in done.stderr
     assert not home.exists()
 
 

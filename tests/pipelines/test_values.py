@@ -18,7 +18,7 @@ from podium.runner.checks import check_here
 from podium.training import dataset
 
 LATER = [
-    ("tune_and_promote", "rule=beter", "one of better, not-worse, ladder, significant"),
+    ("tune_and_promote", "rule=beter", "one of likely, better, not-worse"),
     ("tune_and_promote", "rule=better,trial.ms<=20", "the rule has trial.ms<=20, but no trial will report ms"),
     ("tune_and_promote", "rule=trial.ms<=20", r"additionalMetricNames: .ms. in spec.objective"),
     ("train_and_promote", "rule=trial.ms<=20", "leave it out; it goes with podium run tune_and_promote"),
@@ -29,7 +29,7 @@ LATER = [
     ("train_and_promote", "metric=min:f1_macro", "of f1_macro more is better"),
     ("train_and_promote", "rule=minimum=98", "accuracy is a share, not a percentage"),
     ("train_and_promote", "metric=log_loss rule=max_class_drop=0.1", "but the metric is log_loss"),
-    ("train_and_promote", "metric=log_loss rule=significant,p=0.0000001", "p >= 1e-06 for a permutation test"),
+    ("train_and_promote", "rule=likely=97", "0.5 <= likely < 1"),
     ("tune_and_promote", "model_name=a/b", "model name"),
     ("tune_and_promote", "seed=-1", "0 <= seed < 2\\*\\*32"),
     ("tune_and_promote", "max_trials=0", "max_trials >= 1"),

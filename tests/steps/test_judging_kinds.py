@@ -99,7 +99,7 @@ def test_a_regressions_report_shows_fit_residuals_and_rows(numbers: Judge, diabe
 def test_a_regression_is_promoted_by_a_paired_permutation_test(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
     first = numbers.challenge("r1", fitted(diabetes, tmp_path / "weak", Ridge(50.0)))
     assert first["reasons"][0].startswith("ok: rmse ")
-    second = numbers.challenge("r2", fitted(diabetes, tmp_path / "good", Ridge(0.1)), rule="significant,p=0.001")
+    second = numbers.challenge("r2", fitted(diabetes, tmp_path / "good", Ridge(0.1)), rule="likely=.999")
     assert (second["outcome"], second["test"]) == ("promoted", "paired permutation")
     assert second["difference"] == second["value"] - second["champion_value"] < 0
     assert second["interval"][0] < second["difference"] < second["interval"][1] < 0

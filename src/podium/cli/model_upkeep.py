@@ -71,7 +71,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
 @click.command()
 @click.argument("name")
 @click.argument("version")
-@click.option("--rule", help="Promote only by this rule: better, not-worse, significant,p=0.01, ….")
+@click.option("--rule", help="Promote only by this rule: likely, better, not-worse, likely=.97, ….")
 @click.option("--data", help="Dataset for the comparison, if the predictions of the two are not stored.")
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @tracking_option
@@ -84,7 +84,7 @@ def promote(name: str, version: str, rule: str | None, storage: str | None, as_j
     \b
     Examples:
       podium models promote mnist RUN-ID --reason "better at sevens"
-      podium models promote mnist RUN-ID --rule significant,p=0.01,max_class_drop=0.02
+      podium models promote mnist RUN-ID --rule likely=.97,max_class_drop=0.02
     """
     from podium.models import NotPromoted
 

@@ -121,15 +121,14 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     from podium.models import PromotionRule
     from podium.models.document import check_name
     from podium.models.mlflow import check_tracking
-    from podium.models.signature import require_key
 
     settings = PipelineSettings.read(values)
     experiment = settings.experiment()
     if experiment:
         check(experiment, ())  # a cluster may have Katib, or podium's own engine
     rule = PromotionRule.parse(values.get("rule") or "")
-    if rule.signed and here:
-        require_key()
+    if here:
+        rule.require_ready()
     _check_bounds(rule, experiment)
     check_tracking(values.get("tracking") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)
@@ -141,7 +140,7 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
 def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> None:
     """Refuse a bound of what a trial reports where no trial will report it."""
     recorded = experiment.objective.metrics if experiment else ()
-    for bound in rule.trial:
+    for bound in rule.bounds:
         if bound.metric not in recorded:
             hint = "leave it out; it goes with podium run tune_and_promote"
             if experiment:

@@ -1,11 +1,12 @@
 """A model registry that needs only a storage: versions, champion, promotion rule, history; see docs/registry.md."""
 
+from podium.models.decision import Decision
 from podium.models.journal import Record
 from podium.models.model import Model, Overview, Versions
 from podium.models.pointers import CHAMPION
 from podium.models.promotion import NotPromoted, Promotion
 from podium.models.registry import Registry, open_registry
-from podium.models.rule import Decision, PromotionRule, decide
+from podium.models.rule import PromotionRule, decide
 from podium.models.version import FileRecord, Version
 
 __all__ = [

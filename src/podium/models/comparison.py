@@ -13,9 +13,11 @@ from podium.data.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, requir
 from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput
 from podium.models import signature
+from podium.models.decision import Decision, Earlier
+from podium.models.journal import Record
 from podium.models.model import Model
 from podium.models.promotion import Promotion
-from podium.models.rule import Decision, PromotionRule, decide
+from podium.models.rule import PromotionRule, decide
 from podium.models.task import Task, check_model_task, check_task, class_names
 from podium.models.version import PREDICTIONS, TARGET, Version
 from podium.prediction import PREPROCESSING
@@ -329,7 +331,7 @@ def _stored_for(version: Version, held_out: "HeldOut") -> "np.ndarray | None":
 
 def judge(
     data: str | None, rule: PromotionRule, metric: "Metric | None", jobs: "VersionJobs | None" = None
-) -> Callable[[Version, Version | None, int], Decision]:
+) -> Callable[[Version, Version | None, Sequence[Record]], Decision]:
     """Return what decides between a challenger and a champion, or about a first champion.
 
     Args:
@@ -339,13 +341,12 @@ def judge(
         jobs: As in predictions.
 
     Raises:
-        InvalidInput: The rule asks for a signature, and PODIUM_PUBLIC_KEY names no key.
+        InvalidInput: The rule needs what this machine lacks, as a key for signatures.
     """
-    if rule.signed:
-        signature.require_key()
+    rule.require_ready()
     of_data = _items_of(data, jobs) if data is not None else None
 
-    def decide_between(challenger: Version, champion: Version | None, uses: int) -> Decision:
+    def decide_between(challenger: Version, champion: Version | None, records: Sequence[Record]) -> Decision:
         both = (challenger, champion) if champion else (challenger,)
         items, measure = of_data or _stored_items(both)
         try:
@@ -353,13 +354,21 @@ def judge(
         except TooFewItems as error:
             if champion is None:
                 raise
-            return decide_between(challenger, None, uses).refused(error.message)
+            return decide_between(challenger, None, records).refused(error.message)
         chosen = metric or chosen_metric(rule.metric, challenger, seen.kind)
-        decision = decide(rule, chosen, seen.target, seen.predicted[0],
-                          seen.predicted[1] if champion else None, seen.groups, uses)  # fmt: skip
+        earlier = Earlier.of(records, chosen.name, challenger.version, champion.version if champion else None)
+        decision = decide(
+            rule,
+            chosen,
+            seen.target,
+            seen.predicted[0],
+            seen.predicted[1] if champion else None,
+            seen.groups,
+            earlier,
+        )
         for note in seen.notes:
             decision = decision.noting(note)
-        return signature.judge(rule.of_trial(decision, challenger.facts.trial), challenger)
+        return signature.judge(rule.of_version(decision, challenger), challenger)
 
     return decide_between
 

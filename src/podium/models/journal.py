@@ -60,6 +60,13 @@ class Grounds:
     """On the same items."""
 
     p_value: float | None = None
+    noise: float | None = None
+    """Squared standard error of one of both figures, see shrinkage.noise_of."""
+
+    shrunk: float | None = None
+    """The challenger's figure as its posterior mean."""
+
+    champion_shrunk: float | None = None
     tracking: str | None = None
     """Address of the MLflow server that the run was logged to."""
 

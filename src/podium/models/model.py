@@ -11,13 +11,13 @@ from podium.frames import data_frame
 from podium.models import audit, garbage
 from podium.models.audit import Finding, Repair
 from podium.models.catalog import Catalog
+from podium.models.decision import Decision
 from podium.models.document import check_name, warn_once
 from podium.models.garbage import GRACE, Garbage
 from podium.models.journal import Journal, Record
 from podium.models.mlflow import champion_in_mlflow, check_tracking
 from podium.models.pointers import CHAMPION, AliasLost, Pointers
 from podium.models.promotion import NotPromoted, Promotion
-from podium.models.rule import Decision
 from podium.models.signature import PublicKey, require_trusted
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
@@ -222,7 +222,7 @@ class Model:
 
         Args:
             version: A version, its id or an alias.
-            rule: ``better``, ``not-worse``, ``significant,p=0.01`` …; None promotes it in any case.
+            rule: ``likely``, ``better``, ``likely=.97,minimum=.9`` …; None promotes it in any case.
             data: Dataset for the comparison, if the predictions of the two are not stored.
             reason: For the history.
             tracking: MLflow whose alias champion follows; the one that the version's run was logged to if empty.
@@ -278,15 +278,15 @@ class Model:
     def challenge(
         self,
         version: str,
-        judge: Callable[[Version, Version | None, int], Decision],
+        judge: Callable[[Version, Version | None, Sequence[Record]], Decision],
         evidence: Mapping[str, Any] | None = None,
     ) -> Promotion:
         """Promote a version if it beats the champion; compare again if the champion changes meanwhile.
 
         Args:
             version: The challenger, already uploaded.
-            judge: Decides between the challenger and a champion, or about a first champion; it also gets how many
-                challengers the test part has seen, with this one.
+            judge: Decides between the challenger and a champion, or about a first champion; it also gets the
+                earlier comparisons on this test part.
             evidence: Kept in the history beside the decision: run id, dataset digest, …; ``test_part`` says which
                 test part it is.
 
@@ -295,11 +295,11 @@ class Model:
             Damaged: A file of the challenger or the champion is.
         """
         challenger, test_part = self.version(version), (evidence or {}).get("test_part")
-        uses = len(self._challengers(test_part) | {challenger.version})
+        compared = self._comparisons(test_part)
         while True:
             champion = self.find_champion()
             expect = champion.version if champion else None
-            decision = judge(challenger, champion, uses)
+            decision = judge(challenger, champion, compared)
             metric = decision.figures["metric"]["name"]
             if champion and test_part:
                 decision = _noting_other_part(decision, champion, test_part)
@@ -331,13 +331,13 @@ class Model:
         ]  # fmt: skip
         return later[-1] if later else None
 
-    def _challengers(self, test_part: str | None) -> set[str]:
-        """Return the versions that challenged a champion on a test part."""
-        return {
-            record.version for record in self.records()
-            if test_part and record.event in ("promotion", "refusal")
-            and record.evidence.get("test_part") == test_part
-        }  # fmt: skip
+    def _comparisons(self, test_part: str | None) -> list[Record]:
+        """Return every challenge on a test part, oldest first."""
+        return [
+            record
+            for record in self.records()
+            if test_part and record.event in ("promotion", "refusal") and record.evidence.get("test_part") == test_part
+        ]
 
     def alias(self, alias: str, version: str | Version, reason: str = "") -> Version:
         """Point an alias of your own at a version, or at the target of another alias; return the version.

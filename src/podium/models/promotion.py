@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from podium.errors import Failed
+from podium.models.decision import Decision
 from podium.models.journal import Record
-from podium.models.rule import Decision
 
 
 @dataclass(frozen=True, kw_only=True)

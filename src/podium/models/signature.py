@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 from podium.documents import load_json
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Untrusted
+from podium.models.decision import Decision
 from podium.models.document import MAX_BYTES, sha256_of
-from podium.models.rule import Decision
 from podium.models.version import METADATA, SIGNATURE, Version, parse_metadata
 from podium.settings import PUBLIC_KEY
 

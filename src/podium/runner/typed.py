@@ -20,7 +20,7 @@ def values_of(name: str, kind: str) -> Sequence[str]:
 
         return tuple(METRICS)
     if name == "rule":
-        from podium.models.rule import CRITERIA
+        from podium.models.criteria import CRITERIA
 
         return tuple(CRITERIA)
     if name == "dataset":

@@ -43,7 +43,7 @@ def promote(
     *,
     version: str,
     model_name: str,
-    rule: str = "better",
+    rule: str = "likely",
     jobs: PredictJobs,
     tracking: str = "",
 ) -> Promotion:

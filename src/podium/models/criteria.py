@@ -1,0 +1,202 @@
+"""The words of a promotion rule; docs/registry.md has this table."""
+
+import math
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import InvalidInput, require
+from podium.metrics import Constraint
+from podium.models import signature
+from podium.models.decision import Case, Condition, Criterion
+from podium.models.version import Version
+from podium.text import exact, figure, p_words
+
+if TYPE_CHECKING:
+    from podium.scoring import Comparison, Metric
+
+LIKELY = 0.8
+"""What the laptop's first week and a year of nights both live with: docs/registry.md has the reason."""
+
+LEAST_CHANGED = 2
+"""Items that decide for one model alone; a single one is a coin that was thrown once."""
+
+
+def _number(name: str, holds: Callable[[float], bool], wanted: str) -> Callable[[str], float]:
+    def read(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise InvalidInput(f"{name} of a promotion rule must be a number, not {text!r}") from None
+        require(math.isfinite(value) and holds(value), wanted, **{name: text})
+        return value
+
+    return read
+
+
+def _words(case: Case) -> str:
+    """Return the figures of both models, and what tells them apart."""
+    assert case.compared
+    champion = figure(case.compared.second)
+    if case.compared.second_interval:
+        champion += f" ({_between(case.compared.second_interval)})"
+    shrunk = figure(case.figures["shrunk"]), figure(case.figures["champion_shrunk"])
+    return (
+        f"{case.metric.name} {measured(case.figures)} against {champion}, "
+        f"shrunk {shrunk[0]} against {shrunk[1]}, {_test(case.compared)}"
+    )
+
+
+def measured(figures: dict[str, Any]) -> str:
+    """Return the challenger's figure with its precision."""
+    items = f"n = {figures['items']:,}"
+    if figures["units"] != figures["items"]:
+        items += f" in {figures['units']:,} groups"
+    if figures["value_interval"]:
+        items = f"{_between(figures['value_interval'])}, {items}"
+    return f"{figure(figures['value'])} ({items})"
+
+
+def _between(interval: Any) -> str:
+    return f"95 % {figure(interval[0])} to {figure(interval[1])}"
+
+
+def _test(compared: "Comparison") -> str:
+    sides = ""
+    if compared.gained is not None:
+        sides = f"right where the champion is wrong: {compared.gained}, wrong where it is right: {compared.lost}, "
+    if compared.test == "McNemar" and compared.p_value is not None:
+        return f"{sides}McNemar {p_words(compared.p_value)}"
+    change = f"difference {compared.difference:+.4g}"
+    if not math.isfinite(compared.difference):
+        here, there = figure(compared.first), figure(compared.second)
+        return f"{change}: the metric is {here} here and {there} there"
+    if compared.interval is not None:
+        low, high = compared.interval
+        change += f", 95 % interval {low:+.4g} to {high:+.4g}"
+    if compared.p_value is None:
+        return f"{sides}{change}; {compared.why or 'too few items for a test'}"
+    return f"{sides}{change}, permutation {p_words(compared.p_value)}"
+
+
+def _likely(least: float, case: Case) -> Iterator[Condition]:
+    probability = case.figures["probability"]
+    if probability is None:
+        few = "too few items to say how likely it is better than the champion"
+        yield False, f"{few}: {_words(case)}"
+        return
+    wanted = f"better than the champion with probability {probability:.3g} >= {least:g}"
+    yield probability >= least, f"{wanted}: {_words(case)}"
+
+
+def _better(value: None, case: Case) -> Iterator[Condition]:
+    assert case.compared
+    yield case.compared.better, f"better than the champion: {_words(case)}"
+    gained, lost = case.compared.gained, case.compared.lost
+    few = gained is not None and lost is not None and gained + lost < LEAST_CHANGED
+    if case.compared.better and few:
+        yield False, "a single item tells the two apart, which is chance: 2 or more are needed"
+
+
+def _not_worse(value: None, case: Case) -> Iterator[Condition]:
+    assert case.compared
+    yield not case.compared.worse, f"not worse than the champion: {_words(case)}"
+
+
+def _minimum(least: float, case: Case) -> Iterator[Condition]:
+    sign, word = (">=", "minimum") if case.metric.maximize else ("<=", "maximum")
+    value = case.figures["value"]
+    words = f"{case.metric.name} {figure(value)} {sign} {word} {least:g}"
+    yield not case.metric.better(least, value), words
+
+
+def _check_minimum(least: float, metric: "Metric") -> None:
+    if metric.range == (0, 1):
+        share = f"{metric.name} is a share, not a percentage"
+        require(0 <= least <= 1, "0 <= minimum <= 1", share, minimum=least)
+
+
+def _class_drop(most: float, case: Case) -> Iterator[Condition]:
+    classes = case.figures.get("classes")
+    if classes:
+        name, worst = min(classes.items(), key=lambda item: item[1]["change"])
+        words = f"largest loss of a class: {worst['change']:+.4f} (class {name}), -{most:g} allowed"
+        yield -worst["change"] <= most, words
+
+
+def _check_class_drop(most: float, metric: "Metric") -> None:
+    if not metric.counts_hits:
+        raise InvalidInput(
+            f"max_class_drop is about accuracy, but the metric is {metric.name}",
+            "leave it out, or add metric=accuracy to the rule",
+        )
+
+
+def _read_trial(text: str) -> Constraint:
+    try:
+        return Constraint.read(text)
+    except InvalidInput as error:
+        raise InvalidInput(error.message, f"trial.{error.hint}") from None
+
+
+def _trial(bound: Constraint, version: Version) -> Iterator[Condition]:
+    trial = version.facts.trial
+    value = trial.metrics.get(bound.metric)
+    whose = f"its trial {trial.name}" if trial.name else "the version, which is of no trial,"
+    if value is None:
+        yield False, f"{whose} has no {bound.metric} (trial.{bound})"
+    elif bound.broken_by(value) > 0:
+        yield False, f"{bound.metric} {exact(value)} of {whose} breaks trial.{bound}"
+    else:
+        yield True, f"{bound.metric} {exact(value)} of {whose} keeps trial.{bound}"
+
+
+_ALL = (
+    Criterion(
+        name="likely",
+        sentence="is better with a probability of at least P, by empirical Bayes",
+        read=_number("likely", lambda value: 0.5 <= value < 1, "0.5 <= likely < 1"),
+        default=LIKELY,
+        compares=True,
+        judge=_likely,
+    ),
+    Criterion(
+        name="better",
+        sentence="has a better value of the metric, by more than a single item of accuracy",
+        compares=True,
+        judge=_better,
+    ),
+    Criterion(
+        name="not-worse",
+        sentence="has as good a value or a better one",
+        compares=True,
+        judge=_not_worse,
+    ),
+    Criterion(
+        name="minimum",
+        sentence="has at least this value of the metric, or at most where less is better",
+        read=_number("minimum", lambda value: True, "minimum is a finite number"),
+        check=_check_minimum,
+        judge=_minimum,
+    ),
+    Criterion(
+        name="max_class_drop",
+        sentence="loses in no class more than this share of the right answers (accuracy)",
+        read=_number("max_class_drop", lambda value: 0 <= value <= 1, "0 <= max_class_drop <= 1"),
+        check=_check_class_drop,
+        judge=_class_drop,
+    ),
+    Criterion(
+        name="signed",
+        sentence="has a valid signature of the key of PODIUM_PUBLIC_KEY, which is set",
+        ready=signature.require_key,
+    ),
+    Criterion(
+        name="trial.",
+        sentence="keeps a bound of what its trial reported: trial.latency_ms<=20",
+        read=_read_trial,
+        of_version=_trial,
+    ),
+)
+
+CRITERIA = {criterion.name: criterion for criterion in _ALL}
+"""By name. A new one is a Criterion in this table; a name that ends in a dot begins a word."""

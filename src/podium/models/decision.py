@@ -1,0 +1,138 @@
+"""A promotion decision, and the words of a rule that it is made of."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from podium.models.journal import Record
+    from podium.models.version import Version
+    from podium.scoring import Comparison, Metric
+
+Condition = tuple[bool, str]
+"""Whether a challenger keeps a condition, and the condition with its figures in words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Earlier:
+    """What the history knows of a test part."""
+
+    challengers: int = 1
+    """How many it has seen, with this one."""
+
+    figures: tuple[float, ...] = ()
+    """The metric of every other model that was measured on it."""
+
+    noises: tuple[float, ...] = ()
+    """The squared standard error of one figure, by each earlier comparison on it."""
+
+    @classmethod
+    def of(cls, records: "Sequence[Record]", metric: str, challenger: str, champion: str | None) -> "Earlier":
+        """Read the comparisons on a test part by a metric; those of the challenger itself do not count."""
+        others = [record for record in records if record.version != challenger]
+        figures, noises = dict[str, float](), []
+        for record in others:
+            grounds = record.grounds
+            if grounds.metric.name != metric:
+                continue
+            beaten = grounds.champion or record.replaced
+            pairs = (record.version, grounds.value), (beaten, grounds.champion_value)
+            figures |= {name: value for name, value in pairs if name and value is not None}
+            noises += [] if grounds.noise is None else [grounds.noise]
+        return cls(
+            challengers=len({record.version for record in others}) + 1,
+            figures=tuple(value for name, value in figures.items() if name not in (challenger, champion)),
+            noises=tuple(noises),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A challenger, the champion if there is one, and the test items."""
+
+    metric: "Metric"
+    target: "np.ndarray"
+    challenger: "np.ndarray"
+    """Its predictions."""
+
+    champion: "np.ndarray | None"
+    groups: "np.ndarray | None"
+    earlier: Earlier
+    compared: "Comparison | None"
+    """None without a champion, and where the metric of one of the two is not a number."""
+
+    figures: dict[str, Any]
+    """The decision's; a criterion adds its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Criterion:
+    """A word of a promotion rule: NAME or NAME=VALUE. A hook that a criterion does not need is left out."""
+
+    name: str
+    sentence: str
+    """What it asks of a challenger."""
+
+    read: Callable[[str], Any] | None = None
+    """Makes a value of text, or raises InvalidInput; None for a word that stands alone."""
+
+    default: Any = None
+    """The value of the word alone; None if it needs one."""
+
+    compares: bool = False
+    """Whether it says how a challenger must compare with the champion; a rule has one of these."""
+
+    check: "Callable[[Any, Metric], None]" = lambda value, metric: None
+    """Raises InvalidInput if it does not fit the metric."""
+
+    ready: Callable[[], object] = lambda: None
+    """Raises InvalidInput if this machine lacks something that it needs."""
+
+    judge: Callable[[Any, Case], Iterable[Condition]] = lambda value, case: ()
+    """Yields its conditions; one that compares is called only where there is a comparison."""
+
+    of_version: "Callable[[Any, Version], Iterable[Condition]]" = lambda value, version: ()
+    """Yields conditions of what the challenger's metadata say."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The outcome of a rule for one challenger."""
+
+    promote: bool
+    """Whether it becomes champion."""
+
+    reasons: tuple[str, ...]
+    """Every condition of the rule with its figures, in words."""
+
+    figures: Mapping[str, Any]
+    """rule, metric, items, units (items, or groups of them, that count), value, shrunk and constant (guess and value of
+    the best constant guess); with a champion also champion_value, champion_shrunk, noise, probability, difference,
+    interval, p_value and test; for accuracy also only_challenger_right, only_champion_right and classes.
+    value_interval and champion_interval are the 95 % intervals, None where there are too few items."""
+
+    def noting(self, words: str) -> "Decision":
+        """Return it with a reason that changes nothing."""
+        return replace(self, reasons=(*self.reasons, f"ok: {words}"))
+
+    def refused(self, why: str) -> "Decision":
+        """Return it as a refusal for a reason beyond the rule."""
+        return replace(self, promote=False, reasons=(f"no: {why}", *self.reasons))
+
+    def adding(self, conditions: Iterable[Condition]) -> "Decision":
+        """Return it with further conditions."""
+        decision = self
+        for holds, words in conditions:
+            decision = decision.noting(words) if holds else decision.refused(words)
+        return decision
+
+    def evidence(self) -> dict[str, Any]:
+        """Return it as plain JSON values for the history."""
+        decision = "promote" if self.promote else "keep"
+        return {"decision": decision, "reasons": list(self.reasons), **self.figures}
+
+    def __str__(self) -> str:
+        head = "promote" if self.promote else "keep the champion"
+        return "\n".join([head, *(f"  {reason}" for reason in self.reasons)])
