@@ -53,6 +53,11 @@ class RunIdentity:
             raise InvalidInput(f"not a run id: {self.id!r}", hint)
 
     @property
+    def resumed_as(self) -> str:
+        """The id without the attempt, as ``podium run --resume`` takes it."""
+        return self.id.partition(ATTEMPT)[0]
+
+    @property
     def labels(self) -> dict[str, str]:
         """Labels of everything the run launches."""
         return {MANAGED_BY: "podium", RUN: self.id}

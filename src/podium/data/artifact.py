@@ -1,7 +1,8 @@
 """The dataset artifact: ``dataset.json`` and a ``.npy`` file for each input and target, each with its sha256.
 
 The test part is an artifact of its own, by default beside the other with ``_test`` behind its name: what is given to
-trials and trainings holds train and validation only. Datasets of earlier versions hold their test part themselves.
+trials and trainings holds train and validation only. Where a pipeline runs on this machine, it is encrypted
+(podium.data.sealed).
 
 Trainers import this module, so it costs numpy and nothing else. Reading verifies every byte and maps the arrays from
 disk; writing streams, and makes the whole directory appear at once or not at all. Neither needs memory for the data.
@@ -29,6 +30,7 @@ from podium.data.schema import (
     Split,
     digest_of,
 )
+from podium.data.sealed import is_sealed, unsealed
 from podium.documents import MAX_JSON, load_json
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
 from podium.settings import Settings
@@ -272,9 +274,7 @@ def upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
 
 def _files(info: DatasetInfo, uri: str, test: str) -> list[tuple[str, list[FileInfo]]]:
     """Return what lies where, the test part first: who finds the dataset must find that too."""
-    kept = [file for part in ("train", "validation") for file in info.parts[part].files]
-    seen = [info.seen] if info.seen else []
-    return [(test, list(info.parts["test"].files)), (uri, kept + seen)]
+    return [(test, list(info.parts["test"].files)), (uri, list(info.given))]
 
 
 def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
@@ -282,7 +282,7 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
     if part != "test":
         return uri
     directory, file = local_path(uri), info.parts[part].target.file
-    inside = connect(str(uri)).head(file) if directory is None else (directory / file).is_file()
+    inside = connect(str(uri)).head(file) if directory is None else _is_there(directory / file)
     if inside:
         return uri
     beside = test_uri(uri)
@@ -292,6 +292,10 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
         raise NotFound(f"the test part of {uri} is not there: it lies beside it, at {beside}",
                        "copy or upload both; or " + PREPARE_HINT) from None  # fmt: skip
     return beside
+
+
+def _is_there(path: Path) -> bool:
+    return path.is_file() or is_sealed(path)
 
 
 def _read(uri: str | Path, file: str) -> bytes:
@@ -326,6 +330,7 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
         return ObjectCache.of(Settings.from_environment()).fetch(str(uri), file)
     path = directory / file.file
     try:
+        path = unsealed(path) if is_sealed(path) else path
         if not matches(path, file):
             raise Damaged(f"{uri}/{file.file} does not match its checksum ({path.stat().st_size} of {file.bytes} "
                           "bytes)", "copy it again, or " + PREPARE_HINT)  # fmt: skip

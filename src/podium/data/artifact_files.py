@@ -38,11 +38,13 @@ INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
 @contextmanager
 def dataset_directory(target: Path) -> Iterator[Path]:
-    """Yield a directory beside target that becomes target in the end, or is removed."""
+    """Yield a directory beside target that becomes target in the end, its files read-only, or is removed."""
     try:
         with appearing(target) as draft:
             draft.mkdir(parents=True)
             yield draft
+            for file in sorted(draft.iterdir(), key=lambda file: file.name == "dataset.json"):
+                file.chmod(0o444)  # dataset.json last: see podium.data.given
     except OSError as error:
         hint = "free some space, or choose another directory"
         raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error

@@ -130,6 +130,7 @@ def _download(uri: str, file: FileInfo, path: Path) -> None:
             size = draft.stat().st_size
             raise Damaged(f"{uri}/{file.file} does not match its checksum ({size} of {file.bytes} bytes)",
                           "upload the dataset again")  # fmt: skip
+        draft.chmod(0o444)  # trainings map it
         os.replace(draft, path)
     finally:
         draft.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ from podium.data.blocks import Selection
 from podium.data.hashes import Hashes, hash_items
 from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import PICTURE
-from podium.data.row_files import open_rows
+from podium.data.row_files import open_parquet
 from podium.data.schema import Array, DatasetInfo, Split
 from podium.errors import InvalidInput
 
@@ -118,7 +118,7 @@ def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:
     if isinstance(prepared, ImagePreprocessing):
         yield from _apply_pictures(prepared, file, name)
         return
-    for rows in open_rows(file, name=name):
+    for rows in open_parquet(file, name):
         yield _moved(prepared.apply(rows), int(rows.numbers[0]) - 1)
 
 

@@ -71,7 +71,7 @@ def open_rows(
         raise NotFound(f"there is no file {name}" if not path.exists() else f"{name} is a directory, not a table")
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
-        return _open_parquet(path, name)
+        return open_parquet(path, name)
     if suffix in JSON_ENDINGS:
         return _open_json(path, name)
     if suffix in CSV_ENDINGS:
@@ -252,7 +252,12 @@ def _explained(name: str, names: tuple[str, ...], encoding: str, refused: list[P
         raise Damaged(f"{name} cannot be read as CSV: {text.splitlines()[0]}") from None
 
 
-def _open_parquet(path: Path, name: str) -> RowFile:
+def open_parquet(path: Path, name: str) -> RowFile:
+    """Open a Parquet file, whatever it is called.
+
+    Raises:
+        Damaged: It is none.
+    """
     try:
         with parquet.ParquetFile(path) as file:
             schema = file.schema_arrow

@@ -235,6 +235,12 @@ class DatasetInfo:
         return next(iter(self.inputs.values())).meaning
 
     @property
+    def given(self) -> tuple[FileInfo, ...]:
+        """The files that lie beside ``dataset.json``: those of train and validation, and of what was seen."""
+        kept = (*self.parts["train"].files, *self.parts["validation"].files)
+        return (*kept, self.seen) if self.seen else kept
+
+    @property
     def test_digest(self) -> str:
         """Checksum of the test part: versions with equal ones were measured on the same items."""
         return digest_of(self.parts["test"])

@@ -76,15 +76,20 @@ def read_command(uri: str) -> PredictCommand:
     return PredictCommand.parse(connect(uri).get(FILE, limit=MAX_JSON + 1), f"{uri}/{FILE}")
 
 
-def write_inputs(inputs: "Mapping[str, np.ndarray]", folder: Path) -> list[Path]:
-    """Write ``<input>.npy`` of each input to a folder; memory maps are copied in pieces."""
+def write_inputs(inputs: "Mapping[str, np.ndarray]", folder: Path, order: "np.ndarray | None" = None) -> list[Path]:
+    """Write ``<input>.npy`` of each input to a folder; memory maps are copied in pieces.
+
+    Args:
+        order: [n], the position that each row comes from; None leaves the rows where they are.
+    """
     import numpy as np
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in inputs.items():
         copy = np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=array.dtype, shape=array.shape)
         for at in range(0, len(array), 65536):
-            copy[at : at + 65536] = array[at : at + 65536]
+            piece = slice(at, at + 65536)
+            copy[piece] = array[piece if order is None else order[piece]]
         copy.flush()
     return [folder / f"{name}.npy" for name in inputs]
 

@@ -212,12 +212,14 @@ def _complete_artifacts(spec: Any, artifacts: Path) -> None:
     """Give outputs that are metadata only, such as Metrics, a file.
 
     kfp.local 2.17 takes a cached result for lost if one of its artifacts has no file (kfp: local/cache.py), and would
-    repeat a finished step.
+    repeat a finished step. Data that were set aside are lost: they are prepared again.
     """
+    from podium.data.given import DAMAGED
+
     for name, task in spec.root.dag.tasks.items():
         for directory in artifacts.glob(f"*/{name}"):
             for output in spec.components[task.component_ref.name].output_definitions.artifacts:
-                if not (directory / output).exists():
+                if not (directory / output).exists() and not (directory / f"{output}{DAMAGED}").exists():
                     (directory / output).touch()
 
 

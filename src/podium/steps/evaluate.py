@@ -268,7 +268,6 @@ def _test(
     held_out = HeldOut.open(test)
     part = held_out.part
     predictions.mkdir(parents=True, exist_ok=True)
-    np.save(predictions / TARGET, part.target)
     seen = seen_in_training(data, winner.uri)
     fresh = unseen(held_out.as_prepared(), held_out.groups, seen)
     require_items(fresh)
@@ -280,6 +279,7 @@ def _test(
         pictures = pictures_among(directory, files)
         scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS,
                         fresh=fresh, directory=directory)  # fmt: skip
+    np.save(predictions / TARGET, part.target)  # not before: a predict command would find it
     write_test_items(held_out, predictions)
     if seen is not None:
         np.save(predictions / SEEN, seen)

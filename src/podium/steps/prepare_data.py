@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from podium.data.options import of_pipeline
+from podium.data.sealed import seal
 from podium.steps.fingerprint_data import keep_prepared
 from podium.steps.step import step
+from podium.storage import local_path
 from podium.training.dataset import DataSettings, check_model, prepare
 from podium.training.target import storage_url
 
@@ -37,7 +39,8 @@ def prepare_data(
 
     Args:
         target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
-        test: As target, for the test part; beside the target, see podium.data.artifact, if None.
+        test: As target, for the test part; beside the target, see podium.data.artifact, if None. That of a run whose
+            artifacts are on this machine is encrypted.
         cache: Directory of verified downloads; the machine's own if None.
         metric: What models will be chosen by; refused here if it is of the other kind, before anything is trained.
         model_name: Name in the registry of the model that will be trained on it; nothing is looked up if empty.
@@ -58,6 +61,8 @@ def prepare_data(
         info = prepare(settings, target, test, cache, metric)
     if model_name:
         check_model(model_name, storage_url(storage, beside), str(test or target))
+    if test and beside and (directory := local_path(test)) and local_path(beside):
+        seal(directory)  # last: it is open for the checks above
     if fingerprint:
         counts = {part: described.count for part, described in info.parts.items()}
         keep_prepared(storage_url(storage, beside), settings, fingerprint, counts)

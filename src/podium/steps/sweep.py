@@ -10,6 +10,7 @@ from typing import Any
 from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
 from podium.data import artifact
+from podium.data.given import GivenData
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
@@ -78,6 +79,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     root = target.model_url(data, run, "trials")
     info = artifact.describe(data)
     settings = settings.with_data(info.meaning, info.kind)
+    given = GivenData(data, run.resumed_as)
     with connect(target.cluster_url(), state=target.model_url(data, run, f"sweeps/{name}")) as cluster:
         data = target.data_url(data, run, cluster)
         adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)
@@ -90,7 +92,7 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
             trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
         ):
             announce(cluster, adapted)
-            _watch(cluster, adapted, logs)
+            _watch(cluster, adapted, logs, given)
             ended = cluster.experiment(name)
             ended_trials = [trial.judged_as(ended) for trial in cluster.trials(name)]
             best = _best(cluster, ended, ended_trials)
@@ -112,8 +114,12 @@ def announce(cluster: Cluster, experiment: Experiment) -> None:
         say(warning)
 
 
-def _watch(cluster: Cluster, experiment: Experiment, logs: TrialLogs | None) -> None:
-    """Show each trial as it starts and ends, the first also as it learns, until the Experiment ends."""
+def _watch(cluster: Cluster, experiment: Experiment, logs: TrialLogs | None, given: GivenData) -> None:
+    """Show each trial as it starts and ends, the first also as it learns, until the Experiment ends.
+
+    Raises:
+        Failed: A trial wrote into the data that all are given.
+    """
     seen: dict[str, str] = {}
     name, shown = experiment.name, False
     for _ in cluster.watch("Experiment", name):
@@ -121,17 +127,27 @@ def _watch(cluster: Cluster, experiment: Experiment, logs: TrialLogs | None) -> 
             trials = cluster.trials(name)
             ended = _ended(seen)
             _say_news(trials, seen, logs)
-            if _ended(seen) > ended and (left := time_left(experiment, trials)):
-                say(left)
+            if new := _ended(seen) - ended:
+                given.check(*_named(new, seen))
+                if left := time_left(experiment, trials):
+                    say(left)
             first = next((trial for trial in trials if trial.phase == "Running"), None)
             if first and not shown:
                 shown = True
                 _show_epochs(cluster, experiment, first)
+    ended = _ended(seen)
     _say_news(cluster.trials(name), seen, logs)
+    given.check(*_named(_ended(seen) - ended, seen))
 
 
-def _ended(seen: Mapping[str, str]) -> int:
-    return sum(phase not in ("Pending", "Waiting", "Running") for phase in seen.values())
+def _ended(seen: Mapping[str, str]) -> set[str]:
+    return {name for name, phase in seen.items() if phase not in ("Pending", "Waiting", "Running")}
+
+
+def _named(ended: set[str], seen: Mapping[str, str]) -> list[str]:
+    """Return the trials that may have done what is found now: those that have just ended, and those that run."""
+    running = [name for name, phase in seen.items() if phase == "Running"]
+    return [f"trial {name}" for name in (*sorted(ended), *running)] or ["a trial"]
 
 
 def _show_epochs(cluster: Cluster, experiment: Experiment, trial: Trial) -> None:

@@ -6,7 +6,8 @@ from contextlib import contextmanager
 from podium.cluster import connect
 from podium.cluster.base import Cluster
 from podium.data import artifact
-from podium.errors import Denied, Unavailable
+from podium.data.given import GivenData
+from podium.errors import Denied, Failed, Unavailable
 from podium.identity import RunIdentity, current_run, object_name
 from podium.interrupts import Terminated
 from podium.manifests.kinds import TRAINJOB
@@ -33,13 +34,14 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
 
     Raises:
         InvalidInput: A setting breaks a rule; nothing was started.
-        Failed: The job failed; the error holds the end of its log.
+        Failed: The job failed, and the error holds the end of its log; or it wrote into the data it was given.
         NotFound: The job left no model.
     """
     run = current_run()
     name = object_name("train", run.id, task)
     if not settings.names_network:
         settings = settings.with_data(artifact.describe(data).meaning)
+    given = GivenData(data, run.resumed_as)
     with connect(target.cluster_url()) as cluster:
         data = target.data_url(data, run, cluster)
         planned = plan(data, name, settings=settings, target=target, run=run, admits=cluster.admits)
@@ -50,7 +52,12 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
             if not recipe.uses_builtin_trainer:
                 say("epochs and seed are not passed on: the command is not podium's trainer")
             with _logs_kept(cluster, job, storage_url(target.storage, data), run):
-                epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
+                try:
+                    epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
+                except Failed:
+                    given.check(f"{job.kind} {name}")  # which may be why
+                    raise
+            given.check(f"{job.kind} {name}")
     return planned.result(epochs, target)
 
 

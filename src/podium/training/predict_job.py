@@ -58,13 +58,16 @@ class PredictJobs:
             InvalidInput: The predictions do not fit the inputs.
             Failed: The command failed; the error holds the end of its log.
         """
+        import numpy as np
+
         run = current_run()
-        command = read_command(uri)
+        command, items = read_command(uri), len(next(iter(inputs.values())))
+        order = np.random.default_rng(items).permutation(items)  # labels that it found somewhere would be in another
         job_name = object_name(f"predict-{part}", run.id, uri)
         root = self.target.model_url(self.beside, run, job_name)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             try:
-                for file in write_inputs(inputs, Path(scratch, "inputs")):
+                for file in write_inputs(inputs, Path(scratch, "inputs"), order):
                     open_storage(root).put(f"inputs/{file.name}", file)
                 self._run(self._job(command, uri, runtime, root, job_name), command)
                 open_storage(root).fetch(OUTPUT, Path(scratch, OUTPUT))
@@ -72,8 +75,8 @@ class PredictJobs:
                 raise Failed(f"{name} left no {OUTPUT}", f"the log of Job {job_name} says why") from None
             finally:
                 _clear(root)
-            items = len(next(iter(inputs.values())))
-            return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
+            shuffled = read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
+            return shuffled[np.argsort(order)]
 
     def predict_version(
         self, version: Version, inputs: "Mapping[str, np.ndarray]", *, classes: int | None

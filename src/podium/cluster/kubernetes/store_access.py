@@ -40,6 +40,9 @@ class Access:
     secret: str
     """Name of the Secret, in the namespace of the pods."""
 
+    jobs_secret: str = ""
+    """Secret of launched pods, whose key need not open the test part; empty for the steps' own."""
+
     access_key: str = "accesskey"
     """Key in the Secret."""
 
@@ -63,7 +66,7 @@ class Access:
         return [
             {"name": ENDPOINT, "value": self.endpoint},
             {"name": "AWS_REGION", "value": self.region},
-            *_keys(self.secret, self.access_key, self.secret_key),
+            *_keys(self.jobs_secret or self.secret, self.access_key, self.secret_key),
         ]
 
 
@@ -113,7 +116,7 @@ def find_access(cluster: str = "") -> Access | None:
             config_map = api.call(doing, api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
         except NotFound:
             return None
-    names = ("endpoint", "region", "secret", "access-key", "secret-key", "storage")
+    names = ("endpoint", "region", "secret", "jobs-secret", "access-key", "secret-key", "storage")
     return Access(**{name.replace("-", "_"): config_map.data[name] for name in names if config_map.data.get(name)})
 
 
