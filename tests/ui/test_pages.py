@@ -234,6 +234,18 @@ def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Clie
     assert open_registry(None)["shapes"].champion.version == "v1"
 
 
+def test_a_version_that_waits_is_rejected_on_the_page(models: None, visitor: httpx.Client) -> None:
+    model = open_registry(None)["shapes"]
+    model.journal.refuse("v2", "v1", {"rule": "better,approved", "reasons": ["no: waits"], "waiting": True})
+    page = text(visitor, "/models/shapes")
+    assert 'data-post="/models/shapes/approve"' in page
+    assert 'aria-label="reason to reject v2"' in page
+    sent = {"version": "v2", "reason": "worse on sevens"}
+    answer = visitor.post("/models/shapes/reject", json=sent, headers=HEADERS).json()
+    assert answer == {"said": "v2 of shapes is rejected"}
+    assert "Waiting for approval" not in text(visitor, "/models/shapes")
+
+
 def test_the_champion_is_tried(models: None, visitor: httpx.Client) -> None:
     picture, drawn = BytesIO(), np.full((28, 28), 255, np.uint8)
     drawn[2:26, 13:15] = 0

@@ -9,6 +9,7 @@ import click
 
 from podium import tables
 from podium.cli import model_view as view
+from podium.cli.model_approval import approve, reject
 from podium.cli.model_deploy import deploy
 from podium.cli.model_drift import drift
 from podium.cli.model_metrics import metrics
@@ -271,5 +272,5 @@ def sbom(name: str, ref: str, storage: str | None) -> None:
     echo(json.dumps(bill_of_materials(version, __version__), indent=1))
 
 
-for command in (*COMMANDS, deploy, drift, metrics):
+for command in (*COMMANDS, approve, reject, deploy, drift, metrics):
     models.add_command(command)

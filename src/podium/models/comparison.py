@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from podium.data.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
 from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput
-from podium.models import signature
+from podium.models import approval, signature
 from podium.models.decision import Decision, Earlier
 from podium.models.journal import Record
 from podium.models.model import Model
@@ -368,7 +368,8 @@ def judge(
         )
         for note in seen.notes:
             decision = decision.noting(note)
-        return signature.judge(rule.of_version(decision, challenger), challenger)
+        decision = signature.judge(rule.of_version(decision, challenger), challenger)
+        return approval.judge(decision, challenger) if "approved" in rule else decision
 
     return decide_between
 

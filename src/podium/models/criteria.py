@@ -191,6 +191,10 @@ _ALL = (
         ready=signature.require_key,
     ),
     Criterion(
+        name="approved",  # judged last: see podium.models.approval
+        sentence="has a person's yes: where it meets all else, it waits for that",
+    ),
+    Criterion(
         name="trial.",
         sentence="keeps a bound of what its trial reported: trial.latency_ms<=20",
         read=_read_trial,

@@ -28,7 +28,7 @@ from podium.storage import Storage
 FORMAT = "podium.event/1"
 MOVES = ("promotion", "rollback", "alias", "withdrawal")
 """Events that move an alias."""
-EVENTS = (*MOVES, "refusal", "deletion")
+EVENTS = (*MOVES, "refusal", "approval", "rejection", "deletion")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Record:
     """One event; immutable once written."""
 
     event: str
-    """promotion, refusal, rollback, alias, withdrawal or deletion."""
+    """promotion, refusal, approval, rejection, rollback, alias, withdrawal or deletion."""
 
     name: str
     version: str

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.frames import data_frame
-from podium.models import audit, garbage
+from podium.models import approval, audit, garbage
 from podium.models.audit import Finding, Repair
 from podium.models.catalog import Catalog
 from podium.models.decision import Decision
@@ -247,6 +247,34 @@ class Model:
             raise NotPromoted(f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision)
         return self._moved(ended, tracking)
 
+    def approve(
+        self, version: str | Version, reason: str, *, key: Path | None = None, data: str | None = None
+    ) -> Promotion:
+        """Say yes to a version that waits for a person, as under the rule ``better,approved``.
+
+        It is compared once more, as the champion may have moved since.
+
+        Args:
+            version: A version, its id or an alias.
+            reason: For the history, beside who says so.
+            key: PEM of a private key that signs the approval.
+            data: Dataset for the comparison, if the predictions of the two are not stored.
+
+        Raises:
+            NotFound: It does not wait.
+            NotPromoted: It does not meet the rule any more; the champion stays.
+        """
+        return approval.approve(self, self.version(_id(version)).version, reason, key=key, data=data)
+
+    def reject(self, version: str | Version, reason: str, *, key: Path | None = None) -> Record:
+        """Say no to a version that waits for a person; arguments and errors as of approve."""
+        return approval.reject(self, self.version(_id(version)).version, reason, key=key)
+
+    @property
+    def waiting(self) -> list[Record]:
+        """The refusal of each version that only waits for a person's word, oldest first."""
+        return approval.waiting(self)
+
     def _moved(self, promotion: Promotion, tracking: str) -> Promotion:
         assert promotion.record
         if notice := champion_in_mlflow(self, promotion.record, tracking):
@@ -468,6 +496,10 @@ class Model:
         return NotFound(
             f"model {self.name} has no champion in {self.storage.url}", f"podium models promote {self.name} VERSION"
         )
+
+
+def _id(version: str | Version) -> str:
+    return version.version if isinstance(version, Version) else version
 
 
 def _noting_other_part(decision: Decision, champion: Version, test_part: str) -> Decision:

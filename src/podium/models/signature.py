@@ -11,7 +11,7 @@ import binascii
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
@@ -122,23 +122,11 @@ def sign(version: Version, key_file: Path) -> PublicKey:
         InvalidInput: It holds no private key of a curve that can be used, or the version has a model.sig of its own.
         Damaged: A file of the version is missing or not what was uploaded.
     """
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     _require_place(version)
-    load = _crypto("load_pem_private_key")
-    try:
-        key = load(_pem(key_file), None)
-    except TypeError:
-        raise InvalidInput(
-            f"the key in {key_file} is encrypted", f"openssl ec -in {key_file} -out plain.pem; then --key plain.pem"
-        ) from None
-    except ValueError:
-        raise InvalidInput(f"{key_file} does not hold a private key", MAKE) from None
-    public = PublicKey(_of_a_curve(key, key_file).public_key())
+    write, public = signer(key_file)
     version.catalog.verify_files(version)
     payload = json.dumps(_statement(f"{version.name}@{version.version}", _content(version)), indent=2).encode()
-    made = key.sign(_pae(payload), ec.ECDSA(getattr(hashes, CURVES[public.key.curve.name])()))
+    made = write(_pae(payload))
     bundle = {
         "mediaType": BUNDLE,
         "verificationMaterial": {"publicKey": {"hint": public.fingerprint}, "tlogEntries": []},
@@ -150,6 +138,45 @@ def sign(version: Version, key_file: Path) -> PublicKey:
     }
     version.catalog.storage.put(version.signature_key, json.dumps(bundle, separators=(",", ":")).encode())
     return public
+
+
+def signer(key_file: Path) -> tuple[Callable[[bytes], bytes], PublicKey]:
+    """Return what signs with a private key, and the public key that belongs to it.
+
+    Raises:
+        InvalidInput: The file holds no private key of a curve that can be used.
+    """
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    load = _crypto("load_pem_private_key")
+    try:
+        key = load(_pem(key_file), None)
+    except TypeError:
+        raise InvalidInput(
+            f"the key in {key_file} is encrypted", f"openssl ec -in {key_file} -out plain.pem; then --key plain.pem"
+        ) from None
+    except ValueError:
+        raise InvalidInput(f"{key_file} does not hold a private key", MAKE) from None
+    public = PublicKey(_of_a_curve(key, key_file).public_key())
+    algorithm = ec.ECDSA(getattr(hashes, CURVES[public.key.curve.name])())
+    return lambda content: bytes(key.sign(content, algorithm)), public
+
+
+def signed_by(key: PublicKey, made: bytes, content: bytes, what: str) -> None:
+    """Refuse content unless a key has made its signature.
+
+    Raises:
+        Untrusted: It has not.
+    """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    try:
+        key.key.verify(made, content, ec.ECDSA(getattr(hashes, CURVES[key.key.curve.name])()))
+    except InvalidSignature:
+        raise Untrusted(f"{what} is not a valid signature of the key {key.fingerprint[:16]}", "sign it again") from None
 
 
 def attach(version: Version, signature_file: Path, key: PublicKey) -> None:
@@ -252,10 +279,6 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
     Raises:
         Untrusted: The signature is not valid, not of this key, or not in a form that is known.
     """
-    from cryptography.exceptions import InvalidSignature
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.hazmat.primitives.asymmetric import ec
-
     try:
         bundle = load_json(content, where)
         envelope = bundle["dsseEnvelope"]
@@ -270,12 +293,7 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
     if hint not in (None, key.fingerprint):
         raise Untrusted(f"{where} was made with the key {hint!s:.16}, not with {key.fingerprint[:16]}",
                         "check with the public key that belongs to the signer's")  # fmt: skip
-    try:
-        key.key.verify(made, _pae(payload), ec.ECDSA(getattr(hashes, CURVES[key.key.curve.name])()))
-    except InvalidSignature:
-        raise Untrusted(
-            f"{where} is not a valid signature of the key {key.fingerprint[:16]}", "sign it again"
-        ) from None
+    signed_by(key, made, _pae(payload), where)
     return _resources(payload, where)
 
 

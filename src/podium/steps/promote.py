@@ -82,6 +82,7 @@ def promote(
     info = describe(data)
     evidence = {"run_id": current_run().id, "dataset": info.digest, "test_part": info.test_part}
     evidence |= {"tracking": tracking} if tracking else {}
+    evidence |= {"data": str(data)} if "approved" in parsed else {}  # it is compared again when a person has said yes
     say(f"the test part of {info.name} is opened for the comparison")
     contest = model.challenge(version, judge(str(data), parsed, metric, jobs), evidence)
     decided = contest.decision

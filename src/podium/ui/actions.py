@@ -87,6 +87,24 @@ def promote(house: House, fields: Mapping[str, Any], *, name: str) -> str:
     return f"{version} is champion of {name}"
 
 
+def approve(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+    """Say yes to a version that waits for a person; it is compared once more."""
+    version = str(fields.get("version", ""))
+    try:
+        house.registry.registry[name].approve(version, str(fields.get("reason", "")))
+    except NotPromoted as refusal:
+        return "\n".join([refusal.message, *refusal.decision.reasons])
+    finally:
+        house.registry.forget()
+    return f"{version} is champion of {name}"
+
+
+def reject(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+    """Say no to a version that waits for a person."""
+    record = house.registry.registry[name].reject(str(fields.get("version", "")), str(fields.get("reason", "")))
+    return f"{record.version} of {name} is rejected"
+
+
 def roll_back(house: House, fields: Mapping[str, Any], *, name: str) -> str:
     """Make the champion before this one champion again."""
     moved = house.registry.registry[name].rollback()
@@ -121,6 +139,8 @@ ACTIONS: Mapping[str, Action] = {
     "/runs/{run}/sweeps/{name}/stop": stop_sweep,
     "/runs/{run}/sweeps/{name}/resume": resume_sweep,
     "/models/{name}/promote": promote,
+    "/models/{name}/approve": approve,
+    "/models/{name}/reject": reject,
     "/models/{name}/rollback": roll_back,
 }
 """What can be posted, by path."""

@@ -72,7 +72,7 @@ def view(model: Model, path: str, first: str, second: str) -> View:
     return View(
         template="model.html.jinja", title=model.name,
         shown={"model": model, "path": path, "champion": champion, "held": held, "form": _form(champion),
-               "versions": versions, "records": model.records()[::-1][:MOST_RECORDS],
+               "versions": versions, "waiting": model.waiting, "records": model.records()[::-1][:MOST_RECORDS],
                "aliases": {alias: record.version for alias, record in aliases.items()},
                "first": first, "second": second or other, **_compared(model, first, second)},
     )  # fmt: skip
