@@ -51,7 +51,8 @@ def run(
     parameters (see podium init); where there is none it is tune_and_promote. PARAMETERS are written name=value or
     --name value. Everything of the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME
     moves both). --resume goes on with an earlier run, with its parameters: finished steps and finished trials are not
-    repeated, unless --from names the first step to repeat.
+    repeated, unless --from names the first step to repeat. The steps that are left take the code of today, from the
+    directory it was packed from or from code=DIR.
 
     \b
     Examples:
@@ -61,22 +62,22 @@ def run(
       podium run my_pipeline.py max_trials=8
       podium run --resume latest
       podium run --resume latest --from train-distributed
+      podium run --resume latest code=src
       podium run --list
     """
+    from podium.kfp.parameters import pairs
     from podium.kfp.project import choose
 
     given = [*([pipeline] if pipeline else []), *parameters]
-    if resume and given:
-        problem = f"a run is resumed with its own parameters, but got {' '.join(given)}"
-        raise InvalidInput(problem, "leave them out, or begin a new run")
     if first and not resume:
         raise InvalidInput(f"--from {first} belongs to a run there is", "podium run --resume RUN --from STEP")
+    if resume:
+        code = dict(pairs(given))
+        run_to_end(lambda: podium.runs()[resume].resume(first, wait=False, code=code), notifier, as_json)
+        return
     pipeline, words, project = choose(pipeline, parameters)
     if list_:
         _show_parameters(pipeline, as_json)
-        return
-    if resume:
-        run_to_end(lambda: podium.runs()[resume].resume(first, wait=False), notifier, as_json)
         return
     from podium.runner.run import begin
 

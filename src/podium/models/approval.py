@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, NotFound, Untrusted, require
-from podium.models.journal import Journal, Record
 from podium.models.decision import Decision
+from podium.models.journal import Journal, Record
 from podium.models.signature import public_key, signed_by, signer
 from podium.models.version import Version
 from podium.settings import PUBLIC_KEY

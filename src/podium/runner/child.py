@@ -147,7 +147,7 @@ def _run(order: Order, reporter: Reporter) -> None:
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
         os.environ.setdefault(variable, order.defaults[name])  # for components that no parameter reaches
     definition, directory = load(order.pipeline), Path(order.directory)
-    values, code = _values(definition, order) if order.resumed is None else (dict(order.resumed), {})
+    values, code, packed = _values(definition, order) if order.resumed is None else (dict(order.resumed), {}, {})
     if definition.ours:
         check_here(with_defaults(values, definition.parameters))
     try:
@@ -162,10 +162,10 @@ def _run(order: Order, reporter: Reporter) -> None:
     with locked(directory) as lock:
         lock.write(str(os.getpid()).encode())
         lock.flush()
-        _execute(definition.pipeline, values, order, reporter)
+        _execute(definition.pipeline, values, packed, order, reporter)
 
 
-def _execute(pipeline: Any, values: dict[str, Any], order: Order, reporter: Reporter) -> None:
+def _execute(pipeline: Any, values: dict[str, Any], packed: dict[str, str], order: Order, reporter: Reporter) -> None:
     directory, tasks = Path(order.directory), pipeline.pipeline_spec.root.dag.tasks
     for name, task in tasks.items():
         if _reads_unseen(pipeline.pipeline_spec, task):
@@ -175,7 +175,7 @@ def _execute(pipeline: Any, values: dict[str, Any], order: Order, reporter: Repo
         attempt = order.attempts.get(name, order.run)
         if not task.caching_options.enable_cache or attempt != order.run:
             task.caching_options.enable_cache, task.caching_options.cache_key = True, f"{attempt}/{name}"
-    reporter.report("steps", steps=_in_order(tasks), values=values)
+    reporter.report("steps", steps=_in_order(tasks), values=values, packed=packed)
     _configure(directory, Path(order.cache))
     _keep_exit_codes(reporter)
     root = logging.getLogger()
@@ -223,8 +223,11 @@ def _complete_artifacts(spec: Any, artifacts: Path) -> None:
                     (directory / output).touch()
 
 
-def _values(definition: "Definition", order: Order) -> "tuple[dict[str, Any], dict[str, Bundle]]":
-    """Return the values of the run, and code to store; storage and cluster are this machine's unless given."""
+def _values(definition: "Definition", order: Order) -> "tuple[dict[str, Any], dict[str, Bundle], dict[str, str]]":
+    """Return the values of the run, code to store, and by parameter the directory that it was packed from.
+
+    Storage and cluster are this machine's unless given.
+    """
     from podium.kfp.code import with_code
     from podium.kfp.definition import reaching
     from podium.kfp.parameters import require_all
@@ -241,7 +244,13 @@ def _values(definition: "Definition", order: Order) -> "tuple[dict[str, Any], di
             values[parameter.name] = given.get(parameter.name) or parameter.default or own[parameter.name]
     if isinstance(values.get("storage"), str):
         values["storage"] = from_here(values["storage"])
-    return with_code(values, reaching(definition.spec, "code"))
+    coded, bundles = with_code(values, reaching(definition.spec, "code"))
+    packed = {
+        name: str(Path(values[name]).absolute())
+        for name, uri in coded.items()
+        if isinstance(uri, str) and uri in bundles
+    }
+    return coded, bundles, packed
 
 
 def _outputs(task: Any) -> dict[str, Any]:

@@ -72,5 +72,8 @@ class Event(Message):
     steps: Mapping[str, str] = field(default_factory=dict)
     """Titles of all steps by name, in the order they run."""
 
+    packed: Mapping[str, str] = field(default_factory=dict)
+    """With ``steps``: the directory that the code of each such parameter was packed from."""
+
     values: Mapping[str, Any] = field(default_factory=dict)
     """The run's parameters, with ``steps``, or what the pipeline returned, with ``outputs``."""

@@ -98,6 +98,9 @@ class RunRecord:
     parameters: dict[str, Any] = field(default_factory=dict)
     """Parameters that differ from the pipeline's defaults."""
 
+    packed: dict[str, str] = field(default_factory=dict)
+    """Directory that the code of each such parameter was packed from."""
+
     steps: dict[str, StepRecord] = field(default_factory=dict)
     """By task name, in the order they run."""
 
@@ -243,7 +246,7 @@ class RunRecord:
                 self.save()
             raise InvalidInput(event.text, event.hint)
         if event.kind == "steps":
-            self.parameters = dict(event.values)
+            self.parameters, self.packed = dict(event.values), dict(event.packed) or self.packed
             self.steps = {name: self.steps.get(name, StepRecord(title=title)) for name, title in event.steps.items()}
         elif event.kind == "outputs":
             self.outputs = dict(event.values)

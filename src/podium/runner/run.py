@@ -4,7 +4,7 @@ import inspect
 import json
 import shlex
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -240,20 +240,33 @@ class Run:
             raise NotFound(f"run {self.id} has no sweep on this machine", "tune_and_promote has one")
         return Sweep(spec, names[-1])
 
-    def resume(self, first: str = "", *, wait: bool = True) -> "Run":
+    def resume(self, first: str = "", *, wait: bool = True, code: str | Mapping[str, str] = "") -> "Run":
         """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.
+
+        The steps that are left take the code of today: where it has changed, the first of them begins anew.
 
         Args:
             first: The first step to repeat although it has finished; empty repeats none.
             wait: Whether to return at the end, or at once, as ``podium.run`` does.
+            code: Directory to take the code from, in place of the one that was packed; by parameter, if there are more.
 
         Raises:
-            InvalidInput: It has succeeded.
+            InvalidInput: It has succeeded, or has no such code.
             Conflict: It is running.
             Failed: A step failed.
         """
-        settings = Settings.from_environment()
-        running = resume_run(RunRecord.read(self.directory), settings, first)
+        from podium.runner.today import take_today  # which loads what packs code
+
+        record = RunRecord.read(self.directory)
+        named = dict(code or {}) if not isinstance(code, str) else {"code": code} if code else {}
+        if others := named.keys() - {"code", *record.packed}:
+            problem = f"a run is resumed with its own parameters, but got {', '.join(sorted(others))}"
+            raise InvalidInput(problem, "leave them out, or begin a new run; code=DIRECTORY takes other code")
+        if record.state != "running":
+            first, said = take_today(record, first, named)
+            for sentence in said:
+                say(sentence)
+        running = resume_run(record, Settings.from_environment(), first)
         resumed = Run(running.run, running)
         return resumed.wait() if wait else resumed
 
