@@ -132,7 +132,7 @@ class TestItems:
         items = np.flatnonzero(fair)
         return SharedItems(
             items=items, target=self.target[items], classes=names, inputs=self.inputs, notes=tuple(notes),
-            predicted=tuple(by_name(version.predicted[items], version.classes, names) for version in measured),
+            predicted=_alike([by_name(version.predicted[items], version.classes, names) for version in measured]),
             groups=_groups(self.units, items),
         )  # fmt: skip
 
@@ -155,6 +155,15 @@ def by_name(predicted: "np.ndarray", own: tuple[str, ...], names: tuple[str, ...
     renamed = np.zeros((len(predicted), len(names)), predicted.dtype)
     renamed[:, places] = predicted
     return renamed
+
+
+def _alike(predicted: "Sequence[np.ndarray]") -> "tuple[np.ndarray, ...]":
+    """Return floats of one type: log_loss clips probabilities by the precision of theirs."""
+    import numpy as np
+
+    floats = [array.dtype for array in predicted if array.dtype.kind == "f"]
+    kind = np.result_type(*floats) if floats else None
+    return tuple(array.astype(kind, copy=False) if array.dtype.kind == "f" else array for array in predicted)
 
 
 def _groups(units: "np.ndarray | None", items: "np.ndarray") -> "np.ndarray | None":

@@ -32,7 +32,7 @@ SIGNATURE = "model.sig"
 
 PREDICTIONS = "predictions.npy"
 """A version's predictions of the test part, as evaluate writes them. Classification: probabilities, float32
-[n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
+or float64 [n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
 TARGET = "target.npy"
 """Beside it: the true classes or numbers, to compare versions without the dataset."""
 

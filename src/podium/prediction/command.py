@@ -103,8 +103,8 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
         classes: How many classes the dataset has; None for regression.
 
     Returns:
-        Classification: probabilities, float32 ``[n, classes]``, or class indices ``[n]``. Regression: floats ``[n]``
-        or ``[n, k]``.
+        Classification: probabilities, float32 or float64 ``[n, classes]``, or class indices ``[n]``.
+        Regression: floats ``[n]`` or ``[n, k]``.
 
     Raises:
         InvalidInput: It is not an array of numbers, or has another shape.
@@ -139,6 +139,8 @@ def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
     """Check probabilities [n, classes] or class indices [n]."""
     import numpy as np
 
+    from podium.scoring.families import floats
+
     if array.ndim == 1:
         whole = array.astype(np.int64)
         wrong = np.flatnonzero((whole != array) | (whole < 0) | (whole >= classes))
@@ -149,7 +151,7 @@ def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
     wrong = np.flatnonzero((np.abs(array.sum(1, dtype=np.float64) - 1) > 1e-3) | (array < 0).any(1))
     if len(wrong):
         raise InvalidInput(f"{name} predicts probabilities that do not sum to 1, first for row {int(wrong[0])}")
-    return array.astype(np.float32)
+    return floats(array)
 
 
 def run_here(

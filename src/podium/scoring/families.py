@@ -157,6 +157,11 @@ class FunctionMetric(Metric):
         return function
 
 
+def floats(array: Array) -> Array:
+    """Return numbers as float64 if they need more than float32 holds by their type, else as float32."""
+    return array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32, copy=False)
+
+
 def class_indices(predictions: Array) -> Array:
     """Return the most probable class of each item ``[n]``; class indices are returned as they are."""
     return predictions if predictions.ndim == 1 else predictions.argmax(1)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from podium.errors import Damaged, Failed, InvalidInput, NotFound, require
 from podium.machine import cores
 from podium.onnx_files import read_model
-from podium.scoring.families import Array
+from podium.scoring.families import Array, floats
 
 CONTRACT = (
     "a model.onnx takes inputs named, typed and shaped as the dataset's, the first axis free, and returns probabilities"
@@ -106,8 +105,8 @@ class OnnxModel:
             target: An ``.npy`` file to write the result to instead of memory.
 
         Returns:
-            Classification: probabilities, float32 ``[n, classes]``, or the class indices ``[n]`` of a model that
-            gives nothing else. Regression: floats ``[n]`` or ``[n, k]``. With a target, its memory map.
+            Classification: probabilities, float32 or float64 ``[n, classes]``, or the class indices ``[n]``
+            of a model that gives nothing else. Regression: floats ``[n]`` or ``[n, k]``. With a target, its memory map.
 
         Raises:
             InvalidInput: The inputs or the model's output have another shape or type.
@@ -201,7 +200,7 @@ class OnnxModel:
         if len(result.shape) not in (1, 2) or len(result) != rows:
             raise InvalidInput(f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT)
         if classes is None:
-            values = result if output.dtype == "float64" else result.astype(np.float32)
+            values = floats(result)
             self._check_finite(values, output, at)
             return values[:, 0] if values.ndim == 2 and values.shape[1] == 1 else values
         if output.dtype not in _FLOATS:
@@ -237,13 +236,13 @@ class OnnxModel:
                 f"{self.name} returns probabilities that are none, first for row {at + row}: {values}",
                 "call the output logits if they are scores before the softmax",
             )
-        return np.clip(result, 0, 1).astype(np.float32)
+        return floats(np.clip(result, 0, 1))
 
 
-def softmax(logits: Array) -> NDArray[np.float32]:
-    """Return the probabilities of each row ``[n, classes]``."""
+def softmax(logits: Array) -> Array:
+    """Return the probabilities of each row ``[n, classes]``, float64 if the logits are, else float32."""
     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
-    return (powers / powers.sum(1, keepdims=True)).astype(np.float32)
+    return (powers / powers.sum(1, keepdims=True)).astype(floats(logits[:0]).dtype)
 
 
 def _allocate(shape: tuple[int, ...], dtype: Any, target: Path | None) -> Array:

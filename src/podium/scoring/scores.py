@@ -22,8 +22,8 @@ class Scores:
     """Every metric of the kind that is defined here, by name."""
 
     predictions: Array
-    """Classification: probabilities, float32 ``[n, classes]``, or class indices ``[n]``. Regression: floats ``[n]`` or
-    ``[n, k]``."""
+    """Classification: probabilities, float32 or float64 ``[n, classes]``, or class indices ``[n]``. Regression: floats
+    ``[n]`` or ``[n, k]``."""
 
     target: Array
     """Class indices ``[n]``, or floats in the shape of the predictions."""
