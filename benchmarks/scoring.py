@@ -1,6 +1,6 @@
-"""Measure scoring and the paired bootstrap on many rows: `python benchmarks/scoring.py [--rows N]`.
+"""Measure scoring and intervals on many rows: `python benchmarks/scoring.py [--rows N]`.
 
-A network of scikit-learn is scored through ONNX over memory maps; each metric's bootstrap runs on random predictions;
+A network of scikit-learn is scored through ONNX over memory maps; each metric's intervals are of random predictions;
 every measurement has a process of its own. Prints one JSON object; the figures in docs/benchmarks.md come from here.
 """
 
@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from machine import memory
 
-from podium.scoring import METRICS, paired_bootstrap, score
+from podium.scoring import METRICS, score
+from podium.scoring.comparison import difference, figure_interval
 
 CLASSES, COLUMNS = 10, 20
 
@@ -63,8 +64,8 @@ def scored(folder: Path, results: Any) -> None:
     results.put(watch.stop())
 
 
-def bootstrapped(name: str, count: int, results: Any) -> None:
-    """Resample a metric in a fresh process."""
+def limits(name: str, count: int, results: Any) -> None:
+    """Compute the intervals of a metric, and of its difference, in a fresh process."""
     metric, random = METRICS[name], np.random.default_rng(2)
     if metric.kind == "regression":
         target = random.normal(size=count)
@@ -76,7 +77,8 @@ def bootstrapped(name: str, count: int, results: Any) -> None:
         models /= models.sum(2, keepdims=True)
         first, second = models
     watch = Watch()
-    paired_bootstrap(metric, target, first, second)
+    figure_interval(metric, target, first)
+    difference(metric, target, first, second, None)
     results.put(watch.stop())
 
 
@@ -101,7 +103,7 @@ def main() -> None:
         write_model(folder / "model.onnx")
         write_rows(folder, given.rows)
         result: dict[str, Any] = {"rows": given.rows, "classes": CLASSES, "score": apart(scored, folder)}
-    result["bootstrap"] = {name: apart(bootstrapped, name, given.rows) for name in METRICS if name != "accuracy"}
+    result["intervals"] = {name: apart(limits, name, given.rows) for name in METRICS if name != "accuracy"}
     print(json.dumps(result, indent=1))
 
 

@@ -57,9 +57,9 @@ def brief(value: Any) -> str:
         return str(value)
 
 
-def p_words(p_value: float) -> str:
-    """Format a p value; one too small for a float is not shown as 0."""
-    return f"p = {p_value:.3g}" if p_value else "p < 1e-300"
+def p_words(p_value: float, is_bound: bool = False) -> str:
+    """Format a p value, or a bound of it; one too small for a float is not shown as 0."""
+    return f"p {'<=' if is_bound else '='} {p_value:.3g}" if p_value else "p < 1e-300"
 
 
 def size(count: int) -> str:

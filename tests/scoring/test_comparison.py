@@ -98,11 +98,11 @@ def test_draws_without_a_value_are_no_evidence() -> None:
     """Only the predictions as they are have a value: every exchange but none and all gives NaN."""
     first, second = np.ones(10), -np.ones(10)
     metric = find_metric(f"max:{__name__}:often_undefined")
-    assert paired_permutation(metric, np.zeros(10), first, second) == 1
+    assert paired_permutation(metric, np.zeros(10), first, second)[0] == 1
 
 
 @pytest.mark.parametrize("name", sorted(METRICS))
-def test_the_interval_of_a_figure_is_that_of_scipy(name: str) -> None:
+def test_the_interval_of_a_figure_holds_that_of_scipy(name: str) -> None:
     metric = METRICS[name]
     target: Array = RANDOM.normal(size=150) if metric.kind == "regression" else np.arange(150) % 2
     given: Array = target + RANDOM.normal(size=150)
@@ -113,7 +113,10 @@ def test_the_interval_of_a_figure_is_that_of_scipy(name: str) -> None:
     interval = figure_interval(metric, target, given)
     assert interval
     limits = (expected.confidence_interval.low, expected.confidence_interval.high)
-    np.testing.assert_allclose(interval, limits, atol=0.2 * expected.standard_error)
+    slack = 0.2 * expected.standard_error
+    assert interval[0] <= limits[0] + slack
+    assert interval[1] >= limits[1] - slack
+    assert np.ptp(interval) <= 1.6 * np.ptp(limits)  # percentiles alone hold the truth too rarely
 
 
 def test_a_decision_prints_an_interval_with_every_figure() -> None:

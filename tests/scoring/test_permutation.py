@@ -27,7 +27,9 @@ def equal_models(metric: Metric, items: int, random: np.random.Generator) -> tup
 
 def rejected(metric: Metric, items: int, experiments: int = 200) -> float:
     random = np.random.default_rng(items)
-    values = [paired_permutation(metric, *equal_models(metric, items, random), draws=400) for _ in range(experiments)]
+    values = [
+        paired_permutation(metric, *equal_models(metric, items, random), draws=400)[0] for _ in range(experiments)
+    ]
     return float(np.mean(np.array(values) <= 0.05))
 
 
@@ -42,7 +44,7 @@ def test_equal_models_differ_in_one_of_twenty_cases(metric: Metric, items: int) 
 def test_a_handful_of_items_proves_nothing(name: str, items: int) -> None:
     random = np.random.default_rng(0)
     for _ in range(50):
-        p_value = paired_permutation(METRICS[name], *equal_models(METRICS[name], items, random))
+        p_value = paired_permutation(METRICS[name], *equal_models(METRICS[name], items, random))[0]
         assert p_value >= 2.0 ** (1 - items)
 
 
@@ -52,7 +54,7 @@ def test_p_is_that_of_scipys_permutation_test(items: int) -> None:
     errors = np.abs(target - first), np.abs(target - second)
     expected = stats.permutation_test(errors, lambda ours, other: np.mean(ours - other), permutation_type="samples",
                                       n_resamples=20_000, rng=np.random.default_rng(1))  # fmt: skip
-    given = paired_permutation(METRICS["mae"], target, first, second)
+    given = paired_permutation(METRICS["mae"], target, first, second)[0]
     assert given == pytest.approx(expected.pvalue, abs=1e-12 if items < 12 else 0.015)
 
 
@@ -60,8 +62,8 @@ def test_p_is_that_of_scipys_permutation_test(items: int) -> None:
 def test_a_clear_difference_is_significant(metric: Metric) -> None:
     target, first, _ = equal_models(metric, 200, np.random.default_rng(5))
     good = target + (first - target) / 9 if metric.kind == "regression" else np.eye(2)[target] * 0.9 + first * 0.1
-    assert paired_permutation(metric, target, good, first) <= 0.001
-    assert paired_permutation(metric, target, first, first.copy()) == 1
+    assert paired_permutation(metric, target, good, first)[0] <= 0.001
+    assert paired_permutation(metric, target, first, first.copy())[0] == 1
 
 
 @pytest.mark.parametrize("name", ["accuracy", "rmse", "log_loss", "f1_macro"])
@@ -71,8 +73,8 @@ def test_items_of_a_group_count_together(name: str) -> None:
     together = apart = 0
     for _ in range(100):
         data = [np.repeat(array, 20, axis=0) for array in equal_models(metric, 60, random)]
-        together += paired_permutation(metric, *data, groups, draws=400) <= 0.05
-        apart += paired_permutation(metric, *data, draws=400) <= 0.05
+        together += paired_permutation(metric, *data, groups, draws=400)[0] <= 0.05
+        apart += paired_permutation(metric, *data, draws=400)[0] <= 0.05
     assert together <= 11  # binomial(100, 0.05) is above 11 once in 200 times
     assert apart >= 40
 
@@ -111,7 +113,7 @@ def test_areas_of_equal_models_differ_as_often_as_stated(positives: int, negativ
     for _ in range(300):
         chances = 1 / (1 + np.exp(-random.normal(target, size=(2, len(target)))))
         models = np.stack([1 - chances, chances], axis=2)
-        reported += paired_permutation(METRICS["roc_auc"], target, *models, draws=300) <= 0.05
+        reported += paired_permutation(METRICS["roc_auc"], target, *models, draws=300)[0] <= 0.05
     assert 5 <= reported <= 26  # binomial(300, 0.05) is outside once in 100 times
 
 
@@ -119,11 +121,11 @@ def test_twenty_items_tell_a_perfect_ranking_from_a_poor_one() -> None:
     random, target = np.random.default_rng(5), np.repeat([1, 0], 10)
     poor, good = random.random(20), target * 0.6 + random.random(20) * 0.3
     first, second = (np.stack([1 - chances, chances], axis=1) for chances in (good, poor))
-    assert paired_permutation(METRICS["roc_auc"], target, first, second) <= 0.02
+    assert paired_permutation(METRICS["roc_auc"], target, first, second)[0] <= 0.02
 
 
 def test_both_ways_to_test_areas_agree_on_many_items(monkeypatch: pytest.MonkeyPatch) -> None:
     target, first, second = equal_models(METRICS["roc_auc"], 900, np.random.default_rng(8))
-    exchanged = paired_permutation(METRICS["roc_auc"], target, first, second)
+    exchanged = paired_permutation(METRICS["roc_auc"], target, first, second)[0]
     monkeypatch.setattr(permutation, "EXACT_RANKS", 0)
-    assert paired_permutation(METRICS["roc_auc"], target, first, second) == pytest.approx(exchanged, abs=0.05)
+    assert paired_permutation(METRICS["roc_auc"], target, first, second)[0] == pytest.approx(exchanged, abs=0.05)

@@ -1,6 +1,5 @@
 """Measuring models: running a ``model.onnx``, metrics by scikit-learn's definitions, paired comparison; no torch."""
 
-from podium.scoring.bootstrap import paired_bootstrap
 from podium.scoring.comparison import Comparison, compare
 from podium.scoring.families import FunctionMetric, Metric, class_indices
 from podium.scoring.metrics import METRICS, choose_metric, find_metric
@@ -20,7 +19,6 @@ __all__ = [
     "compare",
     "find_metric",
     "least_p",
-    "paired_bootstrap",
     "paired_permutation",
     "score",
     "score_predictions",

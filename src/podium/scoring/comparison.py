@@ -8,17 +8,18 @@ from typing import Any
 import numpy as np
 
 from podium.errors import InvalidInput
-from podium.scoring.bootstrap import percentiles, resampled
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
     FunctionMetric,
+    MeanMetric,
     Metric,
     RankMetric,
     class_count,
     class_indices,
     only_right,
 )
+from podium.scoring.intervals import Precision, Z, of_difference, of_figure
 from podium.scoring.permutation import paired_permutation
 from podium.scoring.scores import check_predictions
 
@@ -28,6 +29,13 @@ needs: of fewer, no test knows whether they stand for their class."""
 
 LEAST_UNITS = 6
 """Items, or groups, that an interval of 95 % by bootstrap needs: with n no p value is below 2^(1-n), 1/16 with 5."""
+
+RULE_OF_THREE = 3
+"""What happens to one unit in n / 3 is missing among n of them in 5 % of test parts."""
+
+ENOUGH = 1_000
+"""Units among which p of a loss without a bound holds its level, though 2 % of one model's errors be 12 times as large
+as the others."""
 
 SMALL = 200
 """Test items; the 95 % interval of an accuracy of .90 on so many is 8 points wide."""
@@ -53,8 +61,10 @@ class Comparison:
     """Value of the second model, usually the champion."""
 
     interval: tuple[float, float] | None
-    """95 % interval of first minus second: for accuracy of single items see changed_interval, else by bootstrap; None
-    with fewer than LEAST_UNITS items or groups, and where the bootstrap shows no spread."""
+    """95 % interval of first minus second: see difference."""
+
+    standard_error: float | None
+    """Of first minus second; None without interval."""
 
     first_interval: tuple[float, float] | None
     """95 % interval of first: see figure_interval."""
@@ -63,8 +73,15 @@ class Comparison:
     """As first_interval."""
 
     p_value: float | None
-    """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired permutation test; None where
-    the test part cannot carry one."""
+    """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired permutation test, and of
+    skewed losses never below that of the interval; None where the test part cannot carry one."""
+
+    p_is_bound: bool = False
+    """Whether p is only known not to be larger."""
+
+    least_rate: float = 0.0
+    """Losses without a bound: large errors in fewer of the items than this share may be missing here, and p is blind
+    to them; 0 where that does not matter."""
 
     test: str
     """``McNemar`` or ``paired permutation``."""
@@ -82,13 +99,6 @@ class Comparison:
     def difference(self) -> float:
         """First minus second."""
         return self.first - self.second
-
-    @property
-    def standard_error(self) -> float | None:
-        """A quarter of the interval's width, as for a normal distribution; None without interval."""
-        if self.interval is None:
-            return None
-        return (self.interval[1] - self.interval[0]) / (2 * 1.959964)
 
     @property
     def better(self) -> bool:
@@ -121,18 +131,29 @@ def compare(
     groups = numbered(groups, len(target))
     why = untestable(metric, target, groups)
     exact = metric.counts_hits and groups is None
-    interval, *sides = _intervals(metric, target, first, second, groups)
+    change = difference(metric, target, first, second, groups)
+    sides = [figure_interval(metric, target, given, groups) for given in (first, second)]
     compared = Comparison(
-        metric=metric, first=values[0], second=values[1], why=why,
-        interval=interval, first_interval=sides[0], second_interval=sides[1],
-        p_value=None if why or exact else paired_permutation(metric, target, first, second, groups, limit=limit),
+        metric=metric, first=values[0], second=values[1], why=why, p_value=None,
+        interval=change.interval, standard_error=change.standard_error,
+        first_interval=sides[0], second_interval=sides[1],
         test="McNemar" if exact else "paired permutation",
     )  # fmt: skip
-    if not metric.counts_hits:
+    if metric.counts_hits:
+        gained, lost = (int(items.sum()) for items in only_right(target, first, second))
+        compared = replace(compared, gained=gained, lost=lost)
+        if exact:
+            return replace(compared, p_value=mcnemar(gained, lost))
+    if why:
         return compared
-    gained, lost = (int(items.sum()) for items in only_right(target, first, second))
-    p_value = mcnemar(gained, lost) if exact else compared.p_value
-    return replace(compared, p_value=p_value, gained=gained, lost=lost)
+    p_value, is_bound = paired_permutation(metric, target, first, second, groups, limit=limit)
+    if not isinstance(metric, MeanMetric) or math.inf not in map(abs, metric.range):
+        return replace(compared, p_value=p_value, p_is_bound=is_bound)
+    units = _units(target, groups)
+    return replace(
+        compared, p_value=max(p_value, change.p_value), p_is_bound=is_bound and change.p_value < p_value,
+        least_rate=RULE_OF_THREE / units if units < ENOUGH else 0.0,
+    )  # fmt: skip
 
 
 def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> None:
@@ -164,49 +185,43 @@ def numbered(groups: Array | None, items: int) -> Array | None:
     return None if len(different) == items else numbers
 
 
-def _intervals(
-    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None
-) -> list[tuple[float, float] | None]:
-    """Return the 95 % intervals of the difference and of both figures."""
-    enough = _units(target, groups) >= LEAST_UNITS
+def difference(metric: Metric, target: Array, first: Array, second: Array, groups: Array | None) -> Precision:
+    """Return how sure the difference of a metric is: Bonett and Price's interval for accuracy of single items.
+
+    Args:
+        groups: Number of each item's group [n], from 0; None if every item is on its own.
+    """
+    if _lacks_units(metric, target, groups):
+        return Precision(interval=None, standard_error=None)
+    if not metric.counts_hits or groups is not None:
+        return of_difference(metric, target, first, second, groups)
+    low, high = changed_interval(*(int(items.sum()) for items in only_right(target, first, second)), len(target))
+    return Precision(interval=(low, high), standard_error=(high - low) / (2 * Z))
+
+
+def figure_interval(
+    metric: Metric, target: Array, predictions: Array, groups: Array | None = None
+) -> tuple[float, float] | None:
+    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items, else of_figure's.
+
+    Args:
+        target: As in Metric.value, ``n`` items.
+
+    Returns:
+        None with fewer than LEAST_UNITS items or groups, and where they show no spread.
+    """
+    groups = numbered(groups, len(target))
     if metric.counts_hits and groups is None:
-        sides = [int(items.sum()) for items in only_right(target, first, second)]
-        change = changed_interval(sides[0], sides[1], len(target)) if enough else None
-        return [change, *(figure_interval(metric, target, given) for given in (first, second))]
-    if not enough:
-        return [None, None, None]
-    drawn = resampled(metric, target, (first, second), groups)
-    with np.errstate(invalid="ignore"):  # a function of one's own may be infinite
-        return [_spread(drawn[:, 0] - drawn[:, 1]), _spread(drawn[:, 0]), _spread(drawn[:, 1])]
+        return wilson(int((class_indices(predictions) == target).sum()), len(target))
+    return None if _lacks_units(metric, target, groups) else of_figure(metric, target, predictions, groups)
 
 
 def _units(target: Array, groups: Array | None) -> int:
     return len(target) if groups is None else int(groups.max()) + 1
 
 
-def _spread(drawn: Array) -> tuple[float, float] | None:
-    """Return the interval of draws; None if it is a point: that says too few items of a kind, not certainty."""
-    interval = percentiles(drawn)
-    return interval if interval and interval[0] < interval[1] else None
-
-
-def figure_interval(
-    metric: Metric, target: Array, predictions: Array, groups: Array | None = None
-) -> tuple[float, float] | None:
-    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items, else by bootstrap.
-
-    Args:
-        target: As in Metric.value, ``n`` items.
-
-    Returns:
-        None with fewer than LEAST_UNITS items or groups, and where the bootstrap shows no spread.
-    """
-    groups = numbered(groups, len(target))
-    if metric.counts_hits and groups is None:
-        return wilson(int((class_indices(predictions) == target).sum()), len(target))
-    if _units(target, groups) < LEAST_UNITS:
-        return None
-    return _spread(resampled(metric, target, [predictions], groups)[:, 0])
+def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
+    return _units(target, groups) < LEAST_UNITS
 
 
 def untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
@@ -225,9 +240,8 @@ def untestable(metric: Metric, target: Array, groups: Array | None = None) -> st
 
 def wilson(hits: int, items: int) -> tuple[float, float]:
     """Return the 95 % interval of a share of independent items (Wilson 1927)."""
-    z = 1.959964
-    middle, spread = (hits + z * z / 2) / (items + z * z), z / (items + z * z)
-    half = spread * math.sqrt(hits * (items - hits) / items + z * z / 4)
+    middle, spread = (hits + Z * Z / 2) / (items + Z * Z), Z / (items + Z * Z)
+    half = spread * math.sqrt(hits * (items - hits) / items + Z * Z / 4)
     return max(0.0, middle - half), min(1.0, middle + half)
 
 
@@ -260,7 +274,7 @@ def changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
         lost: Items that only the second model has right.
     """
     gain, loss = (gained + 1) / (items + 2), (lost + 1) / (items + 2)
-    half = 1.959964 * math.sqrt((gain + loss - (gain - loss) ** 2) / (items + 2))
+    half = Z * math.sqrt((gain + loss - (gain - loss) ** 2) / (items + 2))
     return max(-1.0, gain - loss - half), min(1.0, gain - loss + half)
 
 

@@ -1,7 +1,7 @@
 """Families of metrics, by what a value is computed from.
 
 ``MeanMetric`` is computed from means over the items, ``ConfusionMetric`` from a confusion matrix, ``RankMetric`` from
-the order of the scores, ``FunctionMetric`` from anything. ``podium.scoring.bootstrap`` resamples each in its own way.
+the order of the scores, ``FunctionMetric`` from anything.
 """
 
 import math

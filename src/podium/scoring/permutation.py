@@ -23,7 +23,6 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from podium.scoring.bootstrap import chunk, deal, weighted_areas
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
@@ -33,10 +32,14 @@ from podium.scoring.families import (
     RankMetric,
     class_columns,
     class_count,
+    group_starts,
     placements,
     scored_classes,
 )
 
+BLOCKS = 10_000
+_CHUNK = 1 << 17
+"""Numbers of one array that are in memory at a time: few enough for a processor's cache."""
 DRAWS, MOST_DRAWS = 10_000, 1_000_000
 CALLS, MOST_CALLS = 2_000, 100_000
 TIMES = 5
@@ -55,8 +58,10 @@ or grow with such sums, else 1."""
 def paired_permutation(
     metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, *, limit: float = 0.05,
     draws: int = 0, seed: int = 0,
-) -> float:  # fmt: skip
-    """Return the two-sided p value of the difference of a metric; the same input gives the same result.
+) -> tuple[float, bool]:  # fmt: skip
+    """Return the two-sided p value of the difference of a metric, and whether it is only known not to be larger.
+
+    The same input gives the same result.
 
     Args:
         target: As in Metric.value, ``n`` items.
@@ -70,7 +75,7 @@ def paired_permutation(
     count = len(target) if groups is None else int(groups.max()) + 1
     usual = draws or (CALLS if isinstance(metric, FunctionMetric) else DRAWS)
     most = max(usual, math.ceil(min(TIMES / limit, 1 / least_p(metric))))
-    units = deal(len(target), 1, random, groups)
+    units = _deal(len(target), random, groups)
     swaps = _swaps(int(units.max()) + 1, most, random)
     if isinstance(metric, MeanMetric | ConfusionMetric):
         blocks, observed, bound = _of_sums(metric, target, first, second, units, swaps)
@@ -78,7 +83,7 @@ def paired_permutation(
         exchange = _of_ranks if isinstance(metric, RankMetric) else _of_function
         blocks, observed, bound = exchange(metric, target, first, second, units, swaps)
     if not np.isfinite(observed):
-        return 1.0
+        return 1.0, False
     close = abs(observed) * (1 - 1e-9)  # equal but for rounding
     extreme = drawn = 0
     for block in blocks:
@@ -86,8 +91,11 @@ def paired_permutation(
         drawn += len(block)
         if drawn >= usual and (bound <= limit or extreme + 1 > limit * (most + 1)):
             break  # the other draws would not change the answer
-    share = extreme / drawn if count <= EXACT else (extreme + 1) / (drawn + 1)
-    return float(max(min(share, bound), 2.0 ** (1 - count)))
+    least = 2.0 ** (1 - count)
+    if count <= EXACT:
+        return max(extreme / drawn, least), False
+    share = (extreme + 1) / (drawn + 1)
+    return max(min(share, bound), least), bound < share or not extreme
 
 
 def least_p(metric: Metric) -> float:
@@ -101,12 +109,24 @@ def _tail(distance: float, parts: Array) -> float:
     return min(1.0, 3.178 * math.erfc(abs(distance) / spread / math.sqrt(2))) if spread else 1.0
 
 
+def _deal(items: int, random: np.random.Generator, groups: Array | None) -> Array:
+    """Return the block of each item, ``[items]``, dealt at random; few units, items or groups, are a block each."""
+    units = items if groups is None else int(groups.max()) + 1
+    dealt = np.arange(units) if units <= BLOCKS else random.permutation(units) % BLOCKS
+    return dealt if groups is None else dealt[groups]
+
+
+def _chunk(units: int) -> int:
+    """Return how many draws of so many units are in memory at a time."""
+    return max(1, _CHUNK // units)
+
+
 def _swaps(units: int, draws: int, random: np.random.Generator) -> Iterator[Array]:
     """Yield which units change places, 0 or 1 as float64 ``[some, units]``, all draws in turn."""
     if units <= EXACT:
         yield (np.arange(2**units)[:, None] >> np.arange(units) & 1).astype(np.float64)
         return
-    some = chunk(units)
+    some = _chunk(units)
     for start in range(0, draws, some):
         yield random.integers(2, size=(min(some, draws - start), units)).astype(np.float64)
 
@@ -152,14 +172,37 @@ def _of_ranks(
              for at in curves]  # fmt: skip
 
     def drawn() -> Iterator[Array]:
-        some = chunk(2 * len(target))
+        some = _chunk(2 * len(target))
         for swap in (block[at : at + some] for block in swaps for at in range(0, len(block), some)):
             moved = swap[:, units]
             here, there = np.concatenate([1 - moved, moved], axis=1), np.concatenate([moved, 1 - moved], axis=1)
-            areas = [weighted_areas(ranks, up, here) - weighted_areas(ranks, up, there) for ranks, up in pairs]
+            areas = [_weighted_areas(ranks, up, here) - _weighted_areas(ranks, up, there) for ranks, up in pairs]
             yield np.mean(areas, axis=0)
 
     return drawn(), observed, 1.0
+
+
+def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
+    """Return the area under the curve of each draw, ``[draws]``; NaN without positives or negatives.
+
+    Args:
+        scores: ``[n]``.
+        positive: bool ``[n]``.
+        counts: How often each draw has each score, ``[draws, n]``.
+    """
+    order = np.argsort(scores)
+    starts = group_starts(scores[order])
+    sizes = np.diff(starts, append=len(order))
+    up = positive[order]
+    first, end = np.repeat(starts, sizes)[up], np.repeat(starts + sizes, sizes)[up]
+    ordered = counts[:, order]
+    ups = ordered[:, up]
+    ordered[:, up] = 0
+    below = np.zeros((len(counts), len(order) + 1))  # negatives among the first 0, 1, 2 … items
+    np.cumsum(ordered, axis=1, out=below[:, 1:])
+    right = np.einsum("dp,dp->d", ups, below[:, first] + below[:, end]) / 2  # those of equal score count half
+    pairs = ups.sum(1) * below[:, -1]
+    return np.divide(right, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
 
 def _midranks(scores: Array) -> Array:
