@@ -114,13 +114,14 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=2000, help="test parts a row")
     parser.add_argument("--tests", type=int, default=0, help="of these, parts whose p value is computed: seconds each")
     parser.add_argument("--only", default="", help="cases whose name begins so")
+    parser.add_argument("--sizes", default="30;100;1,000;10 groups;20 groups", help="test parts")
     given = parser.parse_args()
     heads = ("metric", "test part", "printed", "figure", "printed", "difference", "p <= .05")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in CASES:
         if not name.startswith(tuple(given.only.split(";"))):
             continue
-        for size in ("30", "100", "1,000", "10 groups", "20 groups"):
+        for size in filter(None, given.sizes.split(";")):
             shares = covered(name, size, given.repeats, given.tests, np.random.default_rng(0))
             print(f"| {name} | {size} | {' | '.join(f'{share:.3f}' for share in shares)} |", flush=True)
 

@@ -42,7 +42,7 @@ def test_standard_errors_are_those_of_a_plain_bootstrap(metric: Metric) -> None:
     assert error == pytest.approx(float(np.std(drawn)), rel=0.12)
 
 
-def test_the_interval_of_a_mean_is_that_of_t_where_it_is_not_skewed() -> None:
+def test_symmetric_losses_have_the_interval_of_t() -> None:
     errors = np.concatenate([np.linspace(1, 3, 40), [2.0] * 40])
     target = np.zeros(80)
     low, high = figure_interval(METRICS["mae"], target, errors) or (0, 0)

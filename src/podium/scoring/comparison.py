@@ -195,7 +195,8 @@ def difference(metric: Metric, target: Array, first: Array, second: Array, group
         return Precision(interval=None, standard_error=None)
     if not metric.counts_hits or groups is not None:
         return of_difference(metric, target, first, second, groups)
-    low, high = changed_interval(*(int(items.sum()) for items in only_right(target, first, second)), len(target))
+    gained, lost = (int(items.sum()) for items in only_right(target, first, second))
+    low, high = changed_interval(gained, lost, len(target))
     return Precision(interval=(low, high), standard_error=(high - low) / (2 * Z))
 
 
@@ -221,7 +222,8 @@ def _units(target: Array, groups: Array | None) -> int:
 
 
 def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
-    return _units(target, groups) < LEAST_UNITS
+    rare = isinstance(metric, RankMetric) and untestable(metric, target, groups)
+    return bool(rare) or _units(target, groups) < LEAST_UNITS
 
 
 def untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:

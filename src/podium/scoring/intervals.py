@@ -38,6 +38,9 @@ from podium.scoring.families import (
 RECORD = 1.6
 """How much worse than the worst item one may be that is not there."""
 
+RECORD_OF_RATIO = 2.0
+"""The same for r2, whose variance of the target is estimated too."""
+
 ADDED = 4.0
 """Items that are added to a confusion matrix, half of them hits."""
 
@@ -87,7 +90,7 @@ def of_figure(metric: Metric, target: Array, predictions: Array, groups: Array |
     if metric.range == (0, 1):
         return _on_logits(value, sums)
     if math.isfinite(metric.range[1]) and metric.range[0] == -math.inf:  # as r2: what is missing has no bound
-        limits = _skewed(metric.range[1] - value, -sums, math.inf)
+        limits = _skewed(metric.range[1] - value, -sums, math.inf, RECORD_OF_RATIO)
         return (metric.range[1] - limits[1], metric.range[1] - limits[0]) if limits else None
     return _skewed(value, sums, metric.range[1])
 
@@ -212,14 +215,14 @@ def _unbent(t: float, bend: float) -> float:
     return float((np.cbrt(1 + bend * (t - bend / 6)) - 1) * 3 / bend)
 
 
-def _skewed(value: float, sums: Array, most: float) -> Interval | None:
+def _skewed(value: float, sums: Array, most: float, record: float = RECORD) -> Interval | None:
     """Return Hall's limits of a mean of units; without a bound the upper one is for a worse unit, too."""
     if not np.square(sums).sum() > 0:
         return None
     low, high = _hall(value, sums)
     if most == math.inf:
         count = len(sums)
-        worst = RECORD * (float(sums.max()) * count + value)
+        worst = record * (float(sums.max()) * count + value)
         high = max(high, _hall(*_with(value, sums, worst))[1])
     return low, high
 
@@ -237,12 +240,21 @@ def _hall(value: float, sums: Array) -> Interval:
 
 
 def _on_logits(value: float, sums: Array) -> Interval | None:
-    """Return t limits on the logit scale; None where that has no end."""
+    """Return t limits on the logit scale, or Hall's where wider; None where that scale has no end."""
     error = _error(sums, len(sums))
     if not error or not 0 < value < 1:
         return None
-    middle, half = math.log(value / (1 - value)), error / (value * (1 - value)) * _t_limit(len(sums) - 1)
-    return _expit(middle - half), _expit(middle + half)
+    middle, half = math.log(value / (1 - value)), error / (value * (1 - value)) * _t_limit(_free(sums))
+    low, high = _hall(value, sums)  # the wider of both: a group may err much more than the others
+    return max(0.0, min(low, _expit(middle - half))), min(1.0, max(high, _expit(middle + half)))
+
+
+def _free(sums: Array) -> int:
+    """Return how many degrees of freedom a variance has to which few units may give the most (Satterthwaite)."""
+    squares = np.square(sums)
+    total, units = float(squares.sum()), len(sums)
+    spread = float(np.square(squares).sum()) - total**2 / units
+    return units - 1 if spread <= 0 else max(2, min(units - 1, int(2 * total**2 / spread)))
 
 
 def _expit(x: float) -> float:
