@@ -1,5 +1,6 @@
 """Values and foreign text as people read them: figures, sizes, times, and text without escape sequences."""
 
+import math
 import os
 import re
 from datetime import UTC, datetime
@@ -42,6 +43,14 @@ def cut(text: str, width: int) -> str:
 def figure(value: float) -> str:
     """Format a metric's value: four decimals, or four digits if it is large or tiny."""
     return f"{value:.4f}" if value == 0 or 1e-3 <= abs(value) < 10 else f"{value:.4g}"
+
+
+def apart(value: float, other: float) -> str:
+    """Format a value with as many digits as tell it from another; say if it is equal."""
+    if value == other or math.isnan(value) or math.isnan(other):
+        return f"an equal {figure(value)}" if value == other else figure(value)
+    digits = (f"{value:.{count}g}" for count in range(5, 18) if f"{value:.{count}g}" != f"{other:.{count}g}")
+    return figure(value) if figure(value) != figure(other) else next(digits, exact(value))
 
 
 def exact(value: float) -> str:

@@ -14,6 +14,7 @@ from podium.data import artifact
 from podium.models import comparison, open_registry
 from podium.scoring import METRICS
 from podium.scoring.model import softmax
+from podium.text import apart
 from podium.training.origin import Origin
 
 PREDICT = """
@@ -75,3 +76,9 @@ def test_probabilities_of_double_logits_stay_float64() -> None:
     logits = np.array([[0.0, 40.0]])
     assert softmax(logits)[0, 0] == pytest.approx(np.exp(-40.0), rel=1e-12)
     assert softmax(logits.astype(np.float32)).dtype == np.float32
+
+
+def test_figures_that_decide_are_told_apart() -> None:
+    assert apart(1.27111, 1.27112) == "1.27111"
+    assert apart(0.5, 0.75) == "0.5000"
+    assert apart(0.5, 0.5) == "an equal 0.5000"

@@ -127,7 +127,7 @@ def test_a_decision_prints_an_interval_with_every_figure() -> None:
     assert len(alone.figures["value_interval"]) == 2
     assert "(95 % 0." in str(alone)
     assert str(both).count("(95 % 0.") == 2
-    assert "n = 90 in 30 groups" in str(both)
+    assert "n = 90, 30 of them independent" in str(both)
 
 
 def test_a_small_test_part_is_said_with_its_reason() -> None:

@@ -9,7 +9,7 @@ from podium.metrics import Constraint
 from podium.models import signature
 from podium.models.decision import Case, Condition, Criterion
 from podium.models.version import Version
-from podium.text import exact, figure, p_words
+from podium.text import apart, exact, figure, p_words
 
 if TYPE_CHECKING:
     from podium.scoring import Comparison, Metric
@@ -36,7 +36,7 @@ def _number(name: str, holds: Callable[[float], bool], wanted: str) -> Callable[
 def _words(case: Case) -> str:
     """Return the figures of both models, and what tells them apart."""
     assert case.compared
-    champion = figure(case.compared.second)
+    champion = apart(case.compared.second, case.compared.first)
     if case.compared.second_interval:
         champion += f" ({_between(case.compared.second_interval)})"
     shrunk = figure(case.figures["shrunk"]), figure(case.figures["champion_shrunk"])
@@ -50,7 +50,7 @@ def measured(figures: dict[str, Any]) -> str:
     """Return the challenger's figure with its precision."""
     items = f"n = {figures['items']:,}"
     if figures["units"] != figures["items"]:
-        items += f" in {figures['units']:,} groups"
+        items += f", {figures['units']:,} of them independent"
     if figures["value_interval"]:
         items = f"{_between(figures['value_interval'])}, {items}"
     return f"{figure(figures['value'])} ({items})"
@@ -73,9 +73,12 @@ def _test(compared: "Comparison") -> str:
     if compared.interval is not None:
         low, high = compared.interval
         change += f", 95 % interval {low:+.4g} to {high:+.4g}"
+    unseen = ""
+    if compared.least_rate:
+        unseen = f" unless large errors in fewer than {compared.least_rate:.2g} of items are missing"
     if compared.p_value is None:
         return f"{sides}{change}; {compared.why or 'too few items for a test'}"
-    return f"{sides}{change}, permutation {p_words(compared.p_value)}"
+    return f"{sides}{change}, permutation {p_words(compared.p_value, compared.p_is_bound)}{unseen}"
 
 
 def _likely(least: float, case: Case) -> Iterator[Condition]:
