@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput
@@ -211,6 +211,14 @@ def parse_line(line: str, names: Iterable[str], formats: Sequence[str] | None = 
     ]
 
 
+def text_readings(
+    lines: Iterable[str], names: Sequence[str], formats: Sequence[str] | None = None
+) -> Iterator[Reading]:
+    """Yield the readings of a log as it is read; the arguments are those of read_text."""
+    for line in lines:
+        yield from parse_line(line, names, formats)
+
+
 def read_text(lines: Iterable[str], names: Sequence[str], formats: Sequence[str] | None = None) -> list[Reading]:
     """Parse a log.
 
@@ -223,16 +231,20 @@ def read_text(lines: Iterable[str], names: Sequence[str], formats: Sequence[str]
         The readings in line order. If the objective was never reported, only ``unavailable`` for the objective: Katib
         then drops the other metrics too.
     """
-    return _with_objective([reading for line in lines for reading in parse_line(line, names, formats)], names)
+    return _with_objective(list(text_readings(lines, names, formats)), names)
 
 
 def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
-    """Parse a file of one JSON object per line; values are strings, ``timestamp`` is a string or seconds.
+    """Parse a file of one JSON object per line, as json_readings does; without the objective there is nothing."""
+    return _with_objective(list(json_readings(lines, names)), names)
+
+
+def json_readings(lines: Iterable[str], names: Sequence[str]) -> Iterator[Reading]:
+    """Yield the readings of a file of one JSON object per line; values are strings, ``timestamp`` one or seconds.
 
     Raises:
         Failed: A line is not a JSON object; Katib's collector stops there and the trial fails.
     """
-    readings = []
     for line_number, line in enumerate(lines, 1):
         if not line:
             continue
@@ -243,8 +255,7 @@ def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
         if not isinstance(row, dict):
             raise Failed(f"line {line_number} of the metrics file is not a JSON object: {line[:80]!r}")
         time = _parse_json_time(row.get("timestamp"))
-        readings += [Reading(name, row[name], time) for name in names if isinstance(row.get(name), str)]
-    return _with_objective(readings, names)
+        yield from (Reading(name, row[name], time) for name in names if isinstance(row.get(name), str))
 
 
 def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
@@ -306,16 +317,19 @@ def fold(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, dict[st
         ``min`` and ``max`` (of the numbers) and ``latest`` (the last value, even an empty string) by metric name.
     """
     folded = {name: dict.fromkeys(("min", "max", "latest"), UNAVAILABLE) for name in names}
-    for reading in in_order(readings):
-        metric = folded.get(reading.name)
-        if metric is None:
+    last = dict.fromkeys(names, _NO_TIME)
+    ends: dict[tuple[str, str], tuple[float, datetime]] = {}  # of equal ones the first by time
+    for reading in readings:
+        name, time = reading.name, reading.time
+        if name not in folded:
             continue
-        metric["latest"] = reading.value
+        if time >= last[name]:
+            folded[name]["latest"], last[name] = reading.value, time
         value = number(reading.value)
-        if value is not None:
-            lowest, highest = number(metric["min"]), number(metric["max"])
-            metric["min"] = reading.value if lowest is None or value < lowest else metric["min"]
-            metric["max"] = reading.value if highest is None or value > highest else metric["max"]
+        for how, sign in (("min", 1), ("max", -1)) if value is not None else ():
+            place = sign * cast(float, value), time
+            if (name, how) not in ends or place < ends[name, how]:
+                folded[name][how], ends[name, how] = reading.value, place
     return folded
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.api.best import model_of
-from podium.api.trials import failed, lines_of, measured
+from podium.api.trials import failed, lines_of, logs_of, measured
 from podium.cluster.base import Cluster
 from podium.documents import MAX_JSON, load_json, parse, write_file
 from podium.errors import PodiumError
@@ -24,6 +24,9 @@ from podium.storage import connect
 from podium.sweeps.resume import is_stopped
 from podium.training.follow import read_metrics
 from podium.training.handover import TrialTable
+
+MOST_EPOCHS = 10_000
+"""Points of a trial's curve."""
 
 LINES = 12
 """Last lines shown of a trial without a result."""
@@ -107,11 +110,18 @@ def epochs_printed(
 ) -> list[dict[str, float]]:
     """Return the metrics of each line that has any; nothing for a trial that printed each metric once.
 
+    Of more than MOST_EPOCHS lines some are left out, evenly.
+
     Args:
         lines: Its log, where that is known.
     """
     names, formats = experiment.objective.metrics, experiment.collector.filters
-    printed = lines_of(cluster, trial) if lines is None else lines
-    read = [values for line in printed if (values := read_metrics(line, names, formats))]
+    printed = logs_of(cluster, trial) if lines is None else lines
+    read, every = list[dict[str, float]](), 1
+    for at, values in enumerate(filter(None, (read_metrics(line, names, formats) for line in printed))):
+        if at % every == 0:
+            read.append(values)
+        if len(read) > MOST_EPOCHS:
+            read, every = read[::2], 2 * every
     counts = Counter(name for values in read for name in values)
     return read if max(counts.values(), default=0) > 1 else []

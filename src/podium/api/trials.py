@@ -15,6 +15,9 @@ from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, TrialRow, short
 from podium.text import plural
 
+MOST_LOG = 8 << 20
+"""Characters of a trial's log that are held at once, the last ones."""
+
 
 def trials_of(cluster: Cluster, experiment: Experiment) -> list[Trial]:
     """Return the trials, oldest first; a running one has the last metrics it printed."""
@@ -38,10 +41,20 @@ def failed(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def lines_of(cluster: Cluster, trial: Trial) -> list[str]:
-    """Return what a trial printed; nothing if its pod is gone."""
+    """Return what a trial printed, the last 8 Mi characters of it; nothing if its pod is gone."""
+    lines, size = deque[str](), 0
+    for line in logs_of(cluster, trial):
+        lines.append(line)
+        size += len(line)
+        while size > MOST_LOG:
+            size -= len(lines.popleft())
+    return list(lines)
+
+
+def logs_of(cluster: Cluster, trial: Trial) -> Iterator[str]:
+    """Yield all lines that a trial printed; none if its pod is gone."""
     with suppress(PodiumError):
-        return list(cluster.logs("Trial", trial.name))
-    return []
+        yield from cluster.logs("Trial", trial.name)
 
 
 def failure(

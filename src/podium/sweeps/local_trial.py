@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.logs import read_last_run
+from podium.cluster.local.logs import GrowingFile, read_last_run
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
@@ -74,7 +74,8 @@ class LocalTrial(TrialIO):
 
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         def log() -> Iterator[str]:
-            return read_last_run(self._cluster.store, self._kind, self._name, self._wrapped.replicas)
+            names = self._experiment.objective.metrics
+            return read_last_run(self._cluster.store, self._kind, self._name, self._wrapped.replicas, names)
 
         return collect(self._experiment, self._wrapped.metrics, log)
 
@@ -89,14 +90,7 @@ class LocalTrial(TrialIO):
 
     def _tail(self, path: Path) -> Iterator[str]:
         """Yield a metrics file's lines as it grows, until the job has ended."""
-        at, rest = 0, ""
-        while True:
+        file, over = GrowingFile(path), False
+        while not over:
             over = self._over.wait(TAIL)
-            if path.is_file():
-                with path.open(encoding="utf-8", errors="replace", newline="\n") as file:
-                    file.seek(at)
-                    *lines, rest = (rest + file.read()).split("\n")
-                    at = file.tell()
-                yield from lines
-            if over:
-                return
+            yield from file.lines()

@@ -1,13 +1,18 @@
 """Metrics of a trial that has ended, collected as Katib's sidecar and database do."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from podium.cluster.local.logs import GrowingFile
 from podium.errors import Failed
 from podium.manifests.experiment.experiment import Experiment
-from podium.metrics import Reading, fold, read_events, read_json, read_text
+from podium.metrics import UNAVAILABLE, Reading, fold, json_readings, read_events, text_readings
 from podium.sweeps.base import NoMetricsFile
+
+MOST_READINGS = 10_000
+"""Readings of a metric that are kept, the first ones; all of them count."""
 
 
 def collect(
@@ -34,30 +39,45 @@ def collect(
             f"no pod of the trial has the labels {labels}", "leave primaryPodLabels out, or give a pod these labels"
         )
     if collector.kind == "TensorFlowEvent":
-        readings = read_events(metrics[0], names)
-    elif collector.reads_json:
-        readings = read_json(_lines(metrics[0]), names)
-    else:
-        lines = [line for path in metrics for line in _lines(path)] if metrics else log()
-        readings = read_text(lines, names, collector.filters or None)
-    return observe(readings, names), readings
+        return observe(read_events(metrics[0], names), names)
+    if collector.reads_json:
+        return observe(json_readings(_lines(metrics[0]), names), names)
+    lines = (line for path in metrics for line in _lines(path, names)) if metrics else log()
+    return observe(text_readings(lines, names, collector.filters or None), names)
 
 
-def observe(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, Any]:
-    """Return the ``observation`` of a trial's status; an empty latest is left out, as in Katib's JSON."""
-    folded = fold(readings, names)
-    return {
-        "metrics": [
-            {"name": name, **{how: value for how, value in values.items() if value}} for name, values in folded.items()
-        ]
-    }
+def observe(readings: Iterable[Reading], names: Sequence[str]) -> tuple[dict[str, Any], list[Reading]]:
+    """Return the ``observation`` of a trial's status, and the first readings of each metric.
+
+    Where the objective was never reported there is nothing: Katib then drops the other metrics too. An empty latest is
+    left out, as in Katib's JSON.
+    """
+    kept: dict[str, list[Reading]] = {}
+    folded = fold(_keeping(readings, kept), names)
+    first = list(chain.from_iterable(kept.values()))
+    if folded[names[0]]["latest"] == UNAVAILABLE:
+        first = [Reading(names[0], UNAVAILABLE)]
+        folded = fold(first, names)
+    metrics = [
+        {"name": name, **{how: value for how, value in values.items() if value}} for name, values in folded.items()
+    ]
+    return {"metrics": metrics}, first
 
 
-def _lines(path: Path) -> list[str]:
+def _keeping(readings: Iterable[Reading], kept: dict[str, list[Reading]]) -> Iterator[Reading]:
+    for reading in readings:
+        own = kept.setdefault(reading.name, [])
+        if len(own) < MOST_READINGS:
+            own.append(reading)
+        yield reading
+
+
+def _lines(path: Path, holding: Sequence[str] = ()) -> Iterator[str]:
     if not path.is_file():
         raise NoMetricsFile(
             f"the program wrote no metrics file {path.name}",
             "its path must stand in the container's command, args or env: that is where it is made a local one",
         )
-    with path.open(encoding="utf-8", errors="replace", newline="\n") as file:  # a carriage return ends no line
-        return file.read().split("\n")
+    file = GrowingFile(path, holding=holding)
+    yield from file.lines()  # a carriage return ends none
+    yield file.last()

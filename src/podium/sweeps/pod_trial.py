@@ -21,7 +21,7 @@ from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, POOL, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.workload import Workload, role_of
-from podium.metrics import RESUMED, Reading, read_json, read_text
+from podium.metrics import RESUMED, Reading, json_readings, text_readings
 from podium.sweeps.base import TrialIO
 from podium.sweeps.metrics_collector import observe
 from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
@@ -117,8 +117,9 @@ class PodTrial(TrialIO):
                 raise Failed(f"its log cannot be read: {reader.error.message}", reader.error.hint)
         lines = [line for reader in self._readers for line in reader.lines]
         as_json = collector.reads_json or collector.kind == "TensorFlowEvent"  # as the sidecar prints its scalars
-        readings = read_json(lines, names) if as_json else read_text(lines, names, collector.filters)
-        return observe(readings, names), readings
+        return observe(
+            json_readings(lines, names) if as_json else text_readings(lines, names, collector.filters), names
+        )
 
     def remove(self) -> None:
         self.stop()

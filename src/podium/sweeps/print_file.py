@@ -18,6 +18,9 @@ from podium.metrics import UNAVAILABLE, read_events
 
 LOOK_SECONDS = 0.2
 
+CHUNK = 1 << 20
+"""Bytes that are read at once."""
+
 
 def print_file(path: Path, ended: threading.Event) -> None:
     """Print the whole lines of a file as they are written; at the end also a last one without a line end."""
@@ -29,10 +32,13 @@ def print_file(path: Path, ended: threading.Event) -> None:
                 if path.stat().st_size < at:  # the program began the file anew
                     at, rest = 0, b""
                 file.seek(at)
-                new = file.read()
-                at += len(new)
-                whole, newline, rest = (rest + new).rpartition(b"\n")
-                sys.stdout.buffer.write(whole + newline)
+                while new := file.read(CHUNK):
+                    at += len(new)
+                    whole, newline, rest = (rest + new).rpartition(b"\n")
+                    sys.stdout.buffer.write(whole + newline)
+                    if len(rest) > CHUNK:  # no line of metrics is so long
+                        sys.stdout.buffer.write(rest)
+                        rest = b""
         if over:
             sys.stdout.buffer.write(rest + b"\n" if rest else b"")
         sys.stdout.buffer.flush()

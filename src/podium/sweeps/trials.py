@@ -145,7 +145,7 @@ class TrialRun(Run):
         try:
             observation, readings = io.collect()
         except NoMetricsFile as error:
-            observation, readings = observe([], self._experiment.objective.metrics), []
+            observation, readings = observe([], self._experiment.objective.metrics)
             broken = f". {error}"
         except Failed as error:
             self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")

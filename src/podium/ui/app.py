@@ -31,7 +31,7 @@ from podium.api.jobs import all_jobs, find_job
 from podium.api.launched import Session
 from podium.api.sweep_list import sweeps_on
 from podium.api.sweep_report import path_of_report, write_report
-from podium.api.trials import lines_of
+from podium.api.trials import logs_of
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.kfp.runs import find_run, newest_runs, pipeline_names, server_run, storage_of
 from podium.manifests.labels import EXPERIMENT
@@ -278,7 +278,8 @@ class Pages:
 
     def _trial_log(self, request: Request) -> Response:
         cluster = self._followed(request).cluster
-        return _text(lines_of(cluster, cluster.trial(request.path_params["trial"])))
+        lines = logs_of(cluster, cluster.trial(request.path_params["trial"]))
+        return StreamingResponse((f"{harmless(line)}\n" for line in lines), media_type="text/plain")
 
     def _sweep_report(self, request: Request) -> Response:
         followed = self._followed(request)

@@ -14,6 +14,11 @@ from podium.manifests.workload import Workload
 _LOOK = 0.1
 """Seconds between looks at a growing file."""
 
+MOST_LINE = 1 << 16
+"""Bytes of a line that are read."""
+
+_CHUNK = 1 << 20
+
 
 def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bool) -> Iterator[str]:
     """Yield the lines of a replica's log, without line ends.
@@ -39,19 +44,22 @@ def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bo
     return _follow(store, kind, name, log) if follow else _lines(log)
 
 
-def read_last_run(store: Store, kind: str, name: str, replicas: Sequence[str] = ()) -> Iterator[str]:
+def read_last_run(
+    store: Store, kind: str, name: str, replicas: Sequence[str] = (), holding: Sequence[str] = ()
+) -> Iterator[str]:
     """Yield the lines that replicas of a job printed since their last start.
 
     Katib's collector sees no others: the shell around the command begins its file anew.
 
     Args:
         replicas: The one that reports metrics if empty.
+        holding: Lines without any of these texts may be left out.
     """
     directory = store.path(kind, name)
     records = read_json(directory / "pods.json", list)
     for chosen in replicas or replica_names(Workload.parse(store.read(kind, name)), directory)[:1]:
         start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
-        yield from _lines(directory / "logs" / f"{chosen}.log", start)
+        yield from _lines(directory / "logs" / f"{chosen}.log", start, holding)
 
 
 def replica_names(job: Workload, directory: Path) -> list[str]:
@@ -63,12 +71,42 @@ def replica_names(job: Workload, directory: Path) -> list[str]:
     return sorted(names, key=lambda name: (-int(name.rpartition("-")[2]), name)) or ["pod-0"]
 
 
-def _lines(log: Path, start: int = 0) -> Iterator[str]:
-    if log.exists():
-        with log.open(encoding="utf-8", errors="replace", newline="\n") as file:
-            file.seek(start)
-            for line in file:
-                yield line.rstrip("\n")
+class GrowingFile:
+    """The lines of a file, in bounded memory whatever is in it: of a long line the beginning.
+
+    Args:
+        start: Where to begin.
+        holding: Where given, lines without any of these texts may be left out.
+    """
+
+    def __init__(self, path: Path, start: int = 0, holding: Sequence[str] = ()) -> None:
+        self._path, self._at, self._rest = path, start, b""
+        self._holding = [text.encode() for text in holding]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the whole lines that were written since the last call."""
+        if not self._path.is_file():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            while chunk := file.read(_CHUNK):
+                self._at += len(chunk)
+                whole, newline, rest = (self._rest + chunk).rpartition(b"\n")
+                self._rest = rest[:MOST_LINE]
+                if newline and (not self._holding or any(text in whole for text in self._holding)):
+                    for line in whole.split(b"\n"):
+                        yield line[:MOST_LINE].decode(errors="replace")
+
+    def last(self) -> str:
+        """Return what is written behind the last line end."""
+        return self._rest.decode(errors="replace")
+
+
+def _lines(log: Path, start: int = 0, holding: Sequence[str] = ()) -> Iterator[str]:
+    file = GrowingFile(log, start, holding)
+    yield from file.lines()
+    if rest := file.last():
+        yield rest
 
 
 def _follow(store: Store, kind: str, name: str, log: Path) -> Iterator[str]:
@@ -76,19 +114,17 @@ def _follow(store: Store, kind: str, name: str, log: Path) -> Iterator[str]:
         time.sleep(_LOOK)
     if not log.exists():
         return
-    with log.open(encoding="utf-8", errors="replace", newline="\n") as file:
-        rest = ""
-        while True:
-            # Asked before reading: what was written before the end is in the file then.
-            ended = _has_ended(store, kind, name, log.stem)
-            *lines, rest = (rest + file.read()).split("\n")
-            yield from lines
-            if ended:
-                break
-            if not lines:
-                time.sleep(_LOOK)
-        if rest:
-            yield rest
+    file, ended = GrowingFile(log), False
+    while not ended:
+        # Asked before reading: what was written before the end is in the file then.
+        ended, count = _has_ended(store, kind, name, log.stem), 0
+        for line in file.lines():
+            count += 1
+            yield line
+        if not count and not ended:
+            time.sleep(_LOOK)
+    if rest := file.last():
+        yield rest
 
 
 def _has_ended(store: Store, kind: str, name: str, replica: str) -> bool:
