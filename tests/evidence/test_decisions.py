@@ -70,10 +70,10 @@ def test_the_history_counts_the_challengers_of_a_test_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_environment: None
 ) -> None:
     nights = Nights(tmp_path, monkeypatch)
-    x, y = make_classification(1500, 8, random_state=0, flip_y=0.2)
+    x, y = make_classification(2700, 8, random_state=0, flip_y=0.2)
     lines = [",".join([*map("{:.5f}".format, row), "ny"[label]]) for row, label in zip(x, y, strict=True)]
-    (tmp_path / "a.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines]) + "\n")
-    (tmp_path / "b.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines[:1200]]) + "\n")
+    (tmp_path / "a.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines[:1500]]) + "\n")
+    (tmp_path / "b.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines[1500:]]) + "\n")
     models = [DecisionTreeClassifier(max_depth=1), LogisticRegression(), RandomForestClassifier(20, random_state=0)]
     reasons = []
     for model in models:

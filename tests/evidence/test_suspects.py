@@ -174,6 +174,33 @@ def test_pictures_saved_again_or_mirrored_are_counted(prepare: Prepare, tmp_path
     assert "look like training pictures" not in said
 
 
+@pytest.mark.parametrize("turn", list(Image.Transpose))
+@pytest.mark.parametrize("width", [40, 45, 65])
+def test_turned_and_mirrored_pictures_are_found_at_any_width(turn: Image.Transpose, width: int) -> None:
+    draw = np.random.default_rng(4)
+    scenes = [Image.fromarray(draw.integers(0, 255, (8, 8, 3), np.uint8)).resize((width, 40)) for _ in range(150)]
+    parts = {
+        part: Selection(part=Split(inputs={"images": np.stack(pictures)}, target=np.zeros(150, np.int64)))
+        for part, pictures in (("train", scenes), ("test", [scene.transpose(turn) for scene in scenes]))
+    }
+    (said,) = near_duplicates(parts, {"images": InputDescription(meaning="image")})
+    assert said.startswith("150 test pictures look like training pictures, as they are, mirrored or turned")
+
+
+def test_sentences_that_differ_in_punctuation_are_said(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(5)
+    texts = [" ".join(draw.choice([f"w{at}" for at in range(300)], 5)) for _ in range(100)]
+    lines = [
+        f'"{style.format(text)}",{"ny"[at % 2]}' for style in ("{}", "{}.", "{} !") for at, text in enumerate(texts)
+    ]
+    (tmp_path / "a.csv").write_text("\n".join(["text,label", *lines]) + "\n")
+    assert "200 sentences are others but for punctuation" in prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    rows = [f"{line},{'test' if at < 100 else 'train'}" for at, line in enumerate(lines)]
+    (tmp_path / "b.csv").write_text("\n".join(["text,label,part", *rows]) + "\n")
+    said = prepare(f"text:{tmp_path / 'b.csv'}", part="part")[1]
+    assert "100 test sentences are training sentences but for punctuation" in said
+
+
 def test_a_small_test_part_is_said_to_be(prepare: Prepare, tmp_path: Path) -> None:
     frame().to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]

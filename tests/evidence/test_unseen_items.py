@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from podium.data import artifact
+from podium.data.seen import read_seen
 from podium.errors import InvalidInput
 from podium.models import open_registry
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -164,13 +165,14 @@ def test_a_version_of_unknown_training_is_said_to_be(nights: Nights) -> None:
     nights.prepare(noise(nights.place, 500), "label")
     nights.train(BY_HEART)
     model = open_registry(nights.storage).model("real")
-    files = {name: model.version().read(name) for name in model.version().files if name != "seen.npy"}
+    files = {name: model.version().read(name) for name in model.version().files if name != "seen.npz"}
     metadata = dict(model.version().metadata)
     model.upload(files, {**metadata, "run_id": "old"}, "old")
     model.set_champion("old", {}, expect=model.version().version)
     nights.prepare(noise(nights.place, 500), "label", split_seed=9)
     decision = nights.train(CONSTANT)
     assert any("not known which items real old was trained on" in reason for reason in decision["reasons"])
+    assert any(reason.startswith("no: the accuracy of real old jumps from 0.4800") for reason in decision["reasons"])
 
 
 def test_weights_of_another_split_do_not_flatter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,9 +189,12 @@ def test_weights_of_another_split_do_not_flatter(tmp_path: Path, monkeypatch: py
     assert main([f"--data={tmp_path}/data-1", f"--output={tmp_path}/first", "--epochs=1", *words]) == 0
     more = f"--weights={tmp_path}/first/model.safetensors"
     assert main([f"--data={tmp_path}/data-2", f"--output={tmp_path}/second", "--epochs=1", more, *words]) == 0
-    seen = np.load(tmp_path / "second" / "seen.npy")
+    seen = read_seen(str(tmp_path / "second"))
+    assert seen is not None
     for seed in (1, 2):
-        assert np.isin(artifact.load_hashes(tmp_path / f"data-{seed}", "seen"), seen).all()
+        of_data = artifact.load_seen(tmp_path / f"data-{seed}")
+        assert of_data is not None
+        assert np.isin(of_data.hashes, seen.hashes).all()
     judge = Judge(tmp_path / "data-2", tmp_path, monkeypatch)
     write_origin(tmp_path / "second")
     with pytest.raises(InvalidInput, match=r"only \d of the 40 test items are new to the models"):

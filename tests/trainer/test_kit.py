@@ -12,6 +12,7 @@ import yaml
 from kit_trainer import TRAIN
 
 from podium.data.artifact import describe, load
+from podium.data.seen import read_seen
 from podium.metrics import parse_line
 from podium.steps.prepare_data import DataSettings, prepare_data
 
@@ -144,8 +145,11 @@ def test_what_the_weights_had_seen_goes_with_the_model(tmp_path: Path) -> None:
         return json.loads((output / "metrics.json").read_text())
 
     assert "unknown_weights" not in train(old, "")
-    earlier = np.load(old / "seen.npy")
-    np.save(old / "seen.npy", np.union1d(earlier, np.array([7], np.uint64)))
+    earlier = read_seen(str(old))
+    assert earlier is not None
+    (old / "seen.npz").write_bytes(earlier.also(np.array([7], np.uint64)).to_bytes())
     assert "unknown_weights" not in train(new, f"{old}/model.onnx")
-    assert set(np.load(new / "seen.npy")) - set(earlier) == {7}
+    later = read_seen(str(new))
+    assert later is not None
+    assert set(later.hashes) - set(earlier.hashes) == {7}
     assert train(foreign, "from-elsewhere.onnx")["unknown_weights"] == "from-elsewhere.onnx"

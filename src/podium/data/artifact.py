@@ -31,6 +31,7 @@ from podium.data.schema import (
     digest_of,
 )
 from podium.data.sealed import is_sealed, unsealed
+from podium.data.seen import SeenItems
 from podium.documents import MAX_JSON, load_json
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
 from podium.settings import Settings
@@ -128,22 +129,29 @@ def load_target(uri: str | Path, part: str) -> Array:
     return _map(_home(uri, whole, part), info.target, whole.target.dtype, (info.count, *whole.target.shape))
 
 
+def load_seen(uri: str | Path) -> SeenItems | None:
+    """Read which items are in train and validation; None if the dataset does not tell.
+
+    Raises:
+        NotFound, InvalidInput, Damaged: As load.
+    """
+    file = describe(uri).seen
+    return None if file is None else SeenItems.from_bytes(_verified(uri, file).read_bytes(), f"{uri}/{file.file}")
+
+
 def load_hashes(uri: str | Path, name: str) -> Array | None:
-    """Map 64-bit hashes, uint64 [n]; None if the dataset has none.
+    """Map 64-bit hashes of the test part, uint64 [n]; None if the dataset has none.
 
     Args:
         uri: The dataset's, or that of its test part.
-        name: ``seen``, of all items of train and validation; or ``groups``, of the group of each test item.
+        name: ``groups``, of the group of each item; or ``keys``, of each item as it came.
 
     Raises:
         NotFound, InvalidInput, Damaged: As load.
     """
     info = describe(uri)
-    file = info.seen if name == "seen" else info.parts["test"].groups
-    if file is None:
-        return None
-    path = _verified(uri if name == "seen" else _home(uri, info, "test"), file)
-    return np.lib.format.open_memmap(path, mode="r")
+    file: FileInfo | None = getattr(info.parts["test"], name)
+    return None if file is None else np.lib.format.open_memmap(_verified(_home(uri, info, "test"), file), mode="r")
 
 
 def originals(uri: str | Path) -> Path | None:

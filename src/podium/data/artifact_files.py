@@ -27,6 +27,8 @@ from podium.data.schema import (
     check_shape,
     digest_of,
 )
+from podium.data.seen import SEEN, SeenItems
+from podium.data.test_part import sketch
 from podium.drafts import appearing
 from podium.errors import InvalidInput, PodiumError
 
@@ -58,11 +60,14 @@ def write_info(directory: Path, info: DatasetInfo) -> None:
 class Extras:
     """What an artifact keeps of its items besides their arrays."""
 
-    seen: NDArray[np.uint64] | None = None
-    """64-bit hashes of all items of train and validation and of their groups."""
+    seen: SeenItems | None = None
+    """All items of train and validation and their groups."""
 
     groups: NDArray[np.uint64] | None = None
     """A hash of the group of each test item, [n]."""
+
+    keys: NDArray[np.uint64] | None = None
+    """A hash of each test item as it came, [n]."""
 
     originals: "Iterable[RecordBatch] | None" = None
     """The test items in order as they came: rows, or pictures."""
@@ -88,7 +93,8 @@ def write_directory(
         infos["test"] = _write_extras(held_out, infos["test"], extras)
         inputs = {name: _input_info(name, description, parts["train"]) for name, description in descriptions.items()}
         info = DatasetInfo(digest=digest_of(*infos.values()), inputs=inputs, parts=infos, **facts,
-                           seen=_write_hashes(draft / "seen.npy", extras.seen),
+                           seen=_write_seen(draft / SEEN, extras.seen),
+                           test_part=digest_of(infos["test"]) if extras.keys is None else sketch(extras.keys),
                            profile=_profile(descriptions, parts["train"]),
                            target=_target_info(target_name, parts["train"], facts["kind"]))  # fmt: skip
         write_info(draft, info)
@@ -98,6 +104,7 @@ def write_directory(
 
 def _write_extras(directory: Path, part: PartInfo, extras: Extras) -> PartInfo:
     return replace(part, groups=_write_hashes(directory / "test-groups.npy", extras.groups),
+                   keys=_write_hashes(directory / "test-keys.npy", extras.keys),
                    originals=_write_originals(directory / "test-originals.parquet", extras.originals))  # fmt: skip
 
 
@@ -105,6 +112,13 @@ def _write_hashes(path: Path, hashes: NDArray[np.uint64] | None) -> FileInfo | N
     if hashes is None:
         return None
     np.save(path, hashes)
+    return _file_info(path)
+
+
+def _write_seen(path: Path, seen: SeenItems | None) -> FileInfo | None:
+    if seen is None:
+        return None
+    path.write_bytes(seen.to_bytes())
     return _file_info(path)
 
 

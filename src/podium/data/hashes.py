@@ -1,5 +1,8 @@
 """64-bit hashes of items: equal items have equal hashes, on every machine and with every version of numpy.
 
+A key is a coarse hash that an item mostly keeps in another export, with fewer digits or saved again; its part follows
+from it. Items of one key share a part. Where many items would, keys are the exact hashes.
+
 Two of a million items share a hash by chance in one case of 37 million, two of a billion in one of 37.
 """
 
@@ -12,23 +15,24 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
+from podium.data.near import mix, picture_grid, project
 from podium.data.rows import Rows
 from podium.data.schema import Array
 from podium.data.values import MISSING_VALUES, to_days, to_numbers
 
 Hashes = NDArray[np.uint64]
 
+FEW = 3
+"""Columns of numbers with a fraction that a key is made of: each one more is one more that another export may move."""
+
+ENOUGH = 1_000
+"""Different keys are enough to divide any number of items by."""
+
+LEVELS = 8.0
+"""Steps of brightness, of 256, in a key."""
+
 _MISSING = np.uint64(0x5B1D_6F0C_9E37_79B9)
 _STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
-
-
-def mix(values: Hashes, seed: int = 0) -> Hashes:
-    """Scramble hashes [n] by a seed: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
-    with np.errstate(over="ignore"):
-        mixed = values + np.uint64(seed % 2**64) * _STEP + _STEP
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
-    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
 
 
 def hash_items(items: Selection) -> Hashes:
@@ -47,15 +51,68 @@ def hash_items(items: Selection) -> Hashes:
     return total
 
 
-def hash_rows(rows: Rows, columns: Sequence[str], missing_values: Sequence[str] = MISSING_VALUES) -> Hashes:
+def key_items(items: Selection) -> Hashes:
+    """Return a key of each item, [n]: of numbers with a fraction, projections that are rounded."""
+    exact = hash_items(items)
+    if not any(items.array(name).dtype.kind == "f" for name in items.part.inputs):
+        return exact
+    total = np.zeros(len(items), np.uint64)
+    for name in sorted(items.part.inputs):
+        hashed = []
+        for block in items.blocks(name):
+            flat = block.reshape(len(block), -1).astype(np.float64)
+            numbers = _rounded(project(flat, FEW)) if block.dtype.kind == "f" else flat
+            hashed.append(_mix_columns(numbers))
+        total = mix(total + np.concatenate(hashed))
+    return coarser(exact, total)
+
+
+def key_pictures(items: Selection, exact: Hashes) -> Hashes:
+    """Return a key of each picture, [n]: of the brightness of large spots."""
+    (name,) = items.part.inputs
+    grids = [picture_grid(block).reshape(len(block), -1) for block in items.blocks(name)]
+    return coarser(exact, np.concatenate([_mix_columns(np.floor(project(grid, FEW) / LEVELS)) for grid in grids]))
+
+
+def coarser(exact: Hashes, coarse: Hashes) -> Hashes:
+    """Return coarse hashes [n], but the exact ones where too few of them differ."""
+    different = len(np.unique(coarse))
+    return coarse if different >= min(len(np.unique(exact)) / 2, ENOUGH) else exact
+
+
+def _mix_columns(numbers: NDArray[np.float64]) -> Hashes:
+    total = np.zeros(len(numbers), np.uint64)
+    for at, column in enumerate(numbers.T):
+        total += mix((column + 0.0).view(np.uint64), at)
+    return total
+
+
+def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Round what has a fraction to a sixteenth of itself or less: no scale is needed, which changes as data grow."""
+    share, power = np.frexp(numbers)
+    return np.where(np.rint(numbers) == numbers, numbers, np.ldexp(np.rint(share * 16) / 16, power))
+
+
+def hash_rows(
+    rows: Rows, columns: Sequence[str], missing_values: Sequence[str] = MISSING_VALUES, *, coarse: bool = False
+) -> Hashes:
     """Return a hash of some columns of each row, [n]: by name and meaning, whatever their order and their notation.
 
     1, 1.0 and "1" are equal, and so are a date and its text.
+
+    Args:
+        coarse: Whether numbers with a fraction are rounded.
     """
     total = np.zeros(len(rows), np.uint64)
     for name in columns:
-        total += mix(_hash_values(rows.columns[name], missing_values), int(hash_texts([name])[0]))
+        hashed = _hash_values(rows.columns[name], missing_values, coarse=coarse)
+        total += mix(hashed, int(hash_texts([name])[0]))
     return total
+
+
+def few_of(names: Sequence[str]) -> list[str]:
+    """Return FEW of some columns, the same ones whatever their order."""
+    return [names[at] for at in np.argsort(hash_texts(names))[:FEW]]
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
@@ -65,16 +122,16 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 
 
 def hash_labels(labels: Array) -> Hashes:
-    """Return a hash of each label, [n]: numbers or texts that name groups."""
+    """Return a hash of each label, [n]: numbers or texts that name groups; 1, 1.0 and "1" are one."""
     names, codes = np.unique(labels, return_inverse=True)
-    return hash_texts([str(name) for name in names.tolist()])[codes.reshape(-1)]
+    return _hash_values(pa.array(names), ())[codes.reshape(-1)]
 
 
-def _hash_values(values: pa.Array, missing_values: Sequence[str]) -> Hashes:
+def _hash_values(values: pa.Array, missing_values: Sequence[str], *, coarse: bool = False) -> Hashes:
     if pa.types.is_temporal(values.type):
         return _hash_numbers(to_days(values)[0])
     numbers, texts = to_numbers(values, missing_values)
-    hashed = _hash_numbers(numbers)
+    hashed = _hash_numbers(_rounded(numbers) if coarse else numbers)
     present = pc.is_valid(texts).to_numpy(zero_copy_only=False)
     if present.any():
         days, words = to_days(texts.filter(pa.array(present)), ())

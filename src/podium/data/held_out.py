@@ -17,6 +17,7 @@ from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import PICTURE
 from podium.data.row_files import open_parquet
 from podium.data.schema import Array, DatasetInfo, Split
+from podium.data.seen import SeenItems, read_seen
 from podium.errors import InvalidInput
 
 PICTURES = 256
@@ -51,6 +52,9 @@ class HeldOut:
     groups: Hashes | None
     """A hash of each item's group, [n], if items were divided by group."""
 
+    came: Hashes | None
+    """A hash of each item as it came, [n], if the dataset keeps it."""
+
     originals: Path | None
     """The items as they came, if the dataset keeps them."""
 
@@ -65,7 +69,8 @@ class HeldOut:
             NotFound, InvalidInput, Damaged: As podium.data.artifact.load.
         """
         return cls(info=artifact.describe(uri), part=artifact.load(uri, "test"),
-                   groups=artifact.load_hashes(uri, "groups"), originals=artifact.originals(uri))  # fmt: skip
+                   groups=artifact.load_hashes(uri, "groups"), came=artifact.load_hashes(uri, "keys"),
+                   originals=artifact.originals(uri))  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.part)
@@ -73,6 +78,11 @@ class HeldOut:
     def hashes(self) -> Hashes:
         """Return the hash of each item, [n]."""
         return hash_items(Selection(part=self.part))
+
+    @property
+    def keys(self) -> Hashes:
+        """Hash of each item as it came, [n], which survives another export; else of the item as it was prepared."""
+        return self.hashes() if self.came is None else self.came
 
     @property
     def units(self) -> Hashes:
@@ -111,6 +121,20 @@ class HeldOut:
                                f"{error.hint}; or give the model another name: model_name=NAME") from None  # fmt: skip
         inputs = {of: np.concatenate([batch.inputs[of] for batch in batches]) for of in batches[0].inputs}
         return TestInputs(inputs=inputs, kept=np.concatenate([batch.kept for batch in batches]))
+
+
+def seen_in_training(data: str | Path, uri: str) -> SeenItems | None:
+    """Return what a model has seen that was trained on a dataset; None if the dataset does not tell.
+
+    Args:
+        data: URI of the dataset.
+        uri: The model directory's, which says what the weights had seen that its training began with.
+
+    Raises:
+        Damaged: That file is not one of SeenItems.
+    """
+    of_data = artifact.load_seen(data)
+    return None if of_data is None else of_data.plus(read_seen(uri))
 
 
 def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:

@@ -156,6 +156,9 @@ class PartInfo:
     groups: FileInfo | None = None
     """Test part: a 64-bit hash of each item's group, if items were divided by group."""
 
+    keys: FileInfo | None = None
+    """Test part: a 64-bit hash of each item as it came."""
+
     originals: FileInfo | None = None
     """Test part: its rows, or the bytes of its pictures, as they came; Parquet. A model with a preprocessing of its own
     is measured on these."""
@@ -168,7 +171,7 @@ class PartInfo:
     @property
     def files(self) -> tuple[FileInfo, ...]:
         """All files of the part."""
-        return (*self.arrays, *filter(None, (self.groups, self.originals)))
+        return (*self.arrays, *filter(None, (self.groups, self.keys, self.originals)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +210,10 @@ class DatasetInfo:
     """What was said when it was prepared, such as items in two parts that were accepted."""
 
     seen: FileInfo | None = None
-    """64-bit hashes, ascending, of all items of train and validation and of their groups, without accepted overlaps."""
+    """What tells the items of train and validation and their groups, without accepted overlaps."""
+
+    test_part: str = ""
+    """What tells the test items as they came, however they are prepared: see podium.data.test_part."""
 
     profile: Profile = field(default_factory=lambda: Profile(inputs={}))
     """The inputs of the training part in bins; without any of a dataset that an earlier podium wrote."""
@@ -244,12 +250,6 @@ class DatasetInfo:
     def test_digest(self) -> str:
         """Checksum of the test part: versions with equal ones were measured on the same items."""
         return digest_of(self.parts["test"])
-
-    @property
-    def test_part(self) -> str:
-        """Checksum of the test items as they came, however they are prepared; of the test part where these are all."""
-        kept = self.parts["test"].originals
-        return kept.sha256 if kept else self.test_digest
 
     def to_json(self) -> dict[str, Any]:
         """Return what ``dataset.json`` holds."""

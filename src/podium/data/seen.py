@@ -1,6 +1,12 @@
-"""Which items a model was trained on or chosen by: their hashes lie beside its files, and do not count in its test."""
+"""Which items a model was trained on or chosen by: what tells them lies beside its files; they count in no test of it.
+
+An item counts as seen where it equals such an item, or nearly equals it: see podium.data.near.
+"""
 
 import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,17 +17,96 @@ if TYPE_CHECKING:
     import numpy as np
 
     from podium.data.held_out import HeldOut, TestInputs
+    from podium.data.near import NearItems
 
-SEEN = "seen.npy"
-"""File of a version, and of a model directory of podium's trainer: 64-bit hashes of the items of train and validation,
-of their groups, and of what the weights had seen that it began with; uint64, ascending."""
+SEEN = "seen.npz"
+"""File of a dataset, of a version, and of a model directory of podium's trainer: SeenItems of train and validation, and
+of what the weights had seen that a training began with."""
 
 TEST_ITEMS = "test-items.npy"
-"""File of a version beside its predictions: of each test item its hash, and that of what it counts together with (its
-group, else itself); uint64 [n, 2]."""
+"""File of a version beside its predictions: of each test item its hash, that of what it counts together with (its
+group, else itself), and that of the item as it came; uint64 [n, 3]."""
+
+MOST_LAYERS = 8
+"""Datasets, the newest, whose items are found by what nearly equals one, where weights went on from night to night."""
 
 LEAST_ITEMS = 10
 """Fewer test items that a model has not seen are no basis for a figure or a comparison."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeenItems:
+    """What a model has seen."""
+
+    hashes: "np.ndarray"
+    """Of items and of their groups, uint64 [n], ascending."""
+
+    near: "tuple[NearItems, ...]" = ()
+    """The same items, found by what nearly equals one."""
+
+    def plus(self, other: "SeenItems | None") -> "SeenItems":
+        """Return what is in either."""
+        import numpy as np
+
+        if other is None:
+            return self
+        more = tuple(layer for layer in other.near if not any(layer.same(own) for own in self.near))
+        return SeenItems(hashes=np.union1d(self.hashes, other.hashes), near=(self.near + more)[:MOST_LAYERS])
+
+    def also(self, hashes: "np.ndarray") -> "SeenItems":
+        """Return it with further hashes."""
+        return self.plus(SeenItems(hashes=hashes))
+
+    def to_bytes(self) -> bytes:
+        """Return the content of SEEN."""
+        import numpy as np
+
+        stream, layers = io.BytesIO(), [layer.to_arrays() for layer in self.near]
+        named = {f"{name}{at}": array for at, layer in enumerate(layers) for name, array in layer.items()}
+        np.savez(stream, allow_pickle=False, hashes=self.hashes, **named)
+        return stream.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str) -> "SeenItems":
+        """Read the content of SEEN; never a pickle, which could run any code.
+
+        Raises:
+            Damaged: It is something else.
+        """
+        import numpy as np
+
+        from podium.data.near import NearItems
+
+        try:
+            with np.load(io.BytesIO(content), allow_pickle=False) as stored:
+                arrays = {key: stored[key] for key in stored.files}
+            hashes = checked_hashes(arrays.pop("hashes"), name)
+            layers: dict[str, dict[str, np.ndarray]] = {}
+            for key, array in arrays.items():
+                layers.setdefault(key.lstrip("aceflpst"), {})[key.rstrip("0123456789")] = array
+            return cls(hashes=hashes, near=tuple(map(NearItems.from_arrays, layers.values())))
+        except (ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
+            raise Damaged(f"{name} does not tell which items were seen: {error}") from None
+
+    def fresh(
+        self, inputs: "Mapping[str, np.ndarray]", hashes: "np.ndarray", groups: "np.ndarray | None"
+    ) -> "tuple[np.ndarray, int]":
+        """Return which items [m] are new, and how many of the others only nearly equal what was seen.
+
+        Args:
+            inputs: The items as the model takes them.
+            hashes: Of each.
+            groups: Hash of the group of each, if there are groups.
+        """
+        import numpy as np
+
+        known = np.isin(hashes, self.hashes)
+        if groups is not None:
+            known |= np.isin(groups, self.hashes)
+        near = np.zeros(len(known), bool)
+        for layer in self.near:
+            near |= layer.holds(inputs)
+        return ~(known | near), int((near & ~known).sum())
 
 
 class TooFewItems(InvalidInput):
@@ -49,59 +134,41 @@ def require_items(fair: "np.ndarray") -> None:
         raise TooFewItems(left, len(fair))
 
 
-def unseen(taken: "TestInputs", groups: "np.ndarray | None", seen: "np.ndarray | None") -> "np.ndarray":
-    """Return which test items a model has not seen, bool [m].
+def unseen(taken: "TestInputs", groups: "np.ndarray | None", seen: "SeenItems | None") -> "tuple[np.ndarray, int]":
+    """Return which test items a model has not seen, bool [m], and how many only nearly equal what it has seen.
 
     Args:
         taken: The items as the model takes them.
         groups: Hash of the group of each item of the whole test part, if there are groups.
-        seen: Hashes of what the model has seen; None if it is not known.
+        seen: What the model has seen; None if it is not known.
     """
     import numpy as np
 
-    fresh = np.ones(len(taken.kept), bool)
-    if seen is not None:
-        fresh &= ~np.isin(taken.hashes(), seen)
-        if groups is not None:
-            fresh &= ~np.isin(groups[taken.kept], seen)
-    return fresh
+    if seen is None:
+        return np.ones(len(taken.kept), bool), 0
+    return seen.fresh(taken.inputs, taken.hashes(), None if groups is None else groups[taken.kept])
 
 
-def seen_in_training(data: str | Path, uri: str) -> "np.ndarray | None":
-    """Return the hashes of what a model has seen that was trained on a dataset; None if the dataset has none.
+def near_words(near: int) -> str:
+    """Return how many test items are left out because they nearly equal others, in words that go on a sentence."""
+    return f", {near:,} of them since they nearly equal such an item" if near else ""
 
-    Args:
-        data: URI of the dataset.
-        uri: The model directory's, which says what the weights had seen that its training began with.
+
+def read_seen(uri: str) -> "SeenItems | None":
+    """Return what a model directory says was seen; None if it says nothing.
 
     Raises:
-        Damaged: That file is not an array of hashes.
-    """
-    import numpy as np
-
-    from podium.data.artifact import load_hashes
-
-    of_data, before = load_hashes(data, "seen"), read_seen(uri)
-    if of_data is None or before is None:
-        return of_data
-    return np.union1d(of_data, before)
-
-
-def read_seen(uri: str) -> "np.ndarray | None":
-    """Return the hashes that a model directory holds; None if it holds none.
-
-    Raises:
-        Damaged: The file is not an array of hashes.
+        Damaged: The file is not one of SeenItems.
     """
     try:
         content = connect(uri).get(SEEN)
     except NotFound:
         return None
-    return parse_hashes(content, f"{uri}/{SEEN}")
+    return SeenItems.from_bytes(content, f"{uri}/{SEEN}")
 
 
 def parse_hashes(content: bytes, name: str) -> "np.ndarray":
-    """Read hashes [n] or [n, 2]; never a pickle, which could run any code.
+    """Read hashes [n] or [n, k]; never a pickle, which could run any code.
 
     Raises:
         Damaged: It is not an array of hashes.
@@ -109,9 +176,15 @@ def parse_hashes(content: bytes, name: str) -> "np.ndarray":
     import numpy as np
 
     try:
-        array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
+        return checked_hashes(np.load(io.BytesIO(content), allow_pickle=False), name)
     except (ValueError, EOFError) as error:
         raise Damaged(f"{name} is not an array: {error}") from None
+
+
+def checked_hashes(array: "np.ndarray", name: str) -> "np.ndarray":
+    """Return an array of hashes, or raise Damaged."""
+    import numpy as np
+
     if not isinstance(array, np.ndarray) or array.dtype != np.uint64 or array.ndim not in (1, 2):
         raise Damaged(f"{name} is not an array of 64-bit hashes")
     return array
@@ -121,4 +194,4 @@ def write_test_items(held_out: "HeldOut", directory: Path) -> None:
     """Write TEST_ITEMS to a directory."""
     import numpy as np
 
-    np.save(directory / TEST_ITEMS, np.stack([held_out.hashes(), held_out.units], axis=1))
+    np.save(directory / TEST_ITEMS, np.stack([held_out.hashes(), held_out.units, held_out.keys], axis=1))

@@ -1,10 +1,10 @@
 """How the items of a source are divided into train, validation and test.
 
-An item's part follows from a hash of the item (of its group, where there is one) and a seed of its own: items are
-ordered by this hash, and each class gives its first ones to the test part, its next ones to the validation part. So an
-item stays in its part whatever else changes, but for a few at the boundaries when the number of items does. Fixed
-thresholds of the hash would move none, but leave a class of ten items without a test item in a third of all cases.
-Equal items have equal hashes and share a part.
+An item's part follows from a key of the item (of its group, where there is one), which survives another export, and a
+seed of its own: items are ordered by it, and each class gives its first ones to the test part, its next ones to the
+validation part. So an item stays in its part whatever else changes, but for a few at the boundaries when the number of
+items does. Fixed thresholds of the hash would move none, but leave a class of ten items without a test item in a third
+of all cases. Equal items have equal keys and share a part.
 
 Where the source has a test part of its own, validation is drawn by the seed from RandomState, whose stream is frozen:
 digests of MNIST never change.
@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.blocks import Selection
-from podium.data.hashes import Hashes, hash_items, hash_labels, mix
+from podium.data.hashes import Hashes, hash_labels, key_items, mix
 from podium.data.options import DataOptions, written
 from podium.data.schema import PART_NAMES, Array
 from podium.data.sources.source import Raw
@@ -118,7 +118,7 @@ def _choose_method(raw: Raw, options: DataOptions) -> _Method:
     if raw.test is not None:
         order = np.random.RandomState(options.split_seed).permutation(len(raw.items))
         return _Method(how=split, order=order, take=_exactly(labels), cut=_exactly(labels))
-    keys = hash_items(Selection(part=raw.items)) if raw.keys is None else raw.keys
+    keys = key_items(Selection(part=raw.items)) if raw.keys is None else raw.keys
     return _by_hash(_apart(keys) if options.allow_duplicates else keys, labels, split, options.split_seed)
 
 
@@ -126,7 +126,8 @@ def _check_groups(raw: Raw, index: Mapping[str, Index], column: str) -> None:
     """Refuse parts that were given with a group in two of them."""
     if raw.groups is None:
         return
-    groups = {part: raw.groups[positions] for part, positions in index.items()} | dict(raw.part_groups)
+    labels = {part: raw.groups[positions] for part, positions in index.items()} | dict(raw.part_groups)
+    groups = {part: hash_labels(of) for part, of in labels.items()}
     names = [part for part in ("test", "validation", "train") if part in groups]
     for at, part in enumerate(names):
         for other in names[at + 1 :]:
@@ -134,7 +135,7 @@ def _check_groups(raw: Raw, index: Mapping[str, Index], column: str) -> None:
             if len(shared):
                 raise InvalidInput(
                     f"{len(shared):,} of the {len(np.unique(groups[part])):,} groups of {part} are in {other} too, for "
-                    f"example {column or 'group'} {shared[0]}",
+                    f"example {column or 'group'} {labels[part][np.isin(groups[part], shared)][0]}",
                     f"give each group one part, or accept it: {written('allow_duplicates', True)}",
                 )
 
@@ -243,6 +244,7 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
     column = options.time or "time"
     times = _as_numbers(raw.times, column)
     order = np.argsort(times, kind="stable")[::-1]
+    groups = None if raw.groups is None else hash_labels(raw.groups)
 
     def take(indices: Index, count: int) -> tuple[Index, Index]:
         """Take the newest, and all that are as old as the oldest of them; leave out what is too close to them."""
@@ -250,8 +252,8 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
         end = int((times[indices] >= oldest).sum())
         newest, rest = indices[:end], indices[end:]
         apart = times[rest] <= oldest - options.gap if options.gap else np.ones(len(rest), bool)
-        if raw.groups is not None:
-            apart &= ~np.isin(raw.groups[rest], raw.groups[newest])
+        if groups is not None:
+            apart &= ~np.isin(groups[rest], groups[newest])
         if left_out := int((~apart).sum()):
             log.warning("%s older items are left out: within the gap, or of a group with newer items", f"{left_out:,}")
         return newest, rest[apart]

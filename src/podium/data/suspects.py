@@ -7,8 +7,9 @@ from numpy.typing import NDArray
 
 from podium.data.blocks import Selection, blocks
 from podium.data.hashes import Hashes, mix
+from podium.data.near import NearItems, picture_grid
 from podium.data.options import written
-from podium.data.schema import Array, Column, InputDescription
+from podium.data.schema import Array, Column, InputDescription, Split
 
 MOST_ROWS = 20_000
 """Rows of the training part that are looked at for a column that is the answer."""
@@ -34,15 +35,9 @@ MOST_PICTURES = 20_000
 SHUFFLES = 4
 """How often the columns of the test part are shuffled to see how many rows meet by chance."""
 
-BITS = 2
-"""Bits, of 64, by which two perceptual hashes of one picture may differ, as after saving it again."""
-
-LEAST_STEPS = 16
-"""Spots of a picture, of 64, whose brightness differs from that of their neighbors; plain paper has fewer, and pages
+LEAST_STEPS = 14
+"""Spots of a picture, of 64, whose brightness differs from that of their neighbor; plain paper has fewer, and pages
 look alike."""
-
-LEAST_SIDE = 32
-"""Pixels; smaller pictures have too little to tell them apart by."""
 
 
 def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[str]:
@@ -116,8 +111,8 @@ def near_duplicates(parts: Mapping[str, Selection], descriptions: Mapping[str, I
     """Say which test items are nearly training items, in sentences; equal ones are found elsewhere.
 
     Rows are compared with numbers rounded to a hundredth of their deviation, whole and without columns that are nearly
-    unique; what rows share by chance does not count. Pictures are compared by a perceptual hash, mirrored ones too. Of
-    larger parts, MOST_COMPARED rows and MOST_PICTURES pictures are.
+    unique; what rows share by chance does not count. Pictures are compared as podium.data.near does, mirrored and
+    turned ones too. Of larger parts, MOST_COMPARED rows and MOST_PICTURES pictures are.
     """
     said = []
     train, test = parts["train"], parts["test"]
@@ -126,13 +121,31 @@ def near_duplicates(parts: Mapping[str, Selection], descriptions: Mapping[str, I
             sides = [sample(part, name, min(MOST_COMPARED, MOST_VALUES // len(described.columns) + 1))
                      for part in (train, test)]  # fmt: skip
             said += _near_rows(sides[0], sides[1], described.columns)
-        elif described.meaning == "image" and min(train.array(name).shape[1:3]) >= LEAST_SIDE:
-            count = _near_pictures(_picture_hashes(train, name)[:, 0], _picture_hashes(test, name))
+        elif described.meaning == "image":
+            count = _near_pictures(train, test, name, described)
             if count:
                 together = f"{written('group', 'folder')}, or a pattern"
-                said.append(f"{count:,} test pictures look like training pictures, mirrored ones included: a model may "
-                            f"know them by heart; keep them together: {together}")  # fmt: skip
+                said.append(f"{count:,} test pictures look like training pictures, as they are, mirrored or turned: a "
+                            f"model may know them by heart; keep them together: {together}")  # fmt: skip
     return said
+
+
+def near_sentences(raw_keys: Hashes, exact: Mapping[str, Hashes], index: Mapping[str, NDArray[np.int64]]) -> list[str]:
+    """Say how many sentences differ from others in punctuation, case or spaces only, in sentences.
+
+    Args:
+        raw_keys: Of each sentence, by its bare words.
+        exact: Hashes of the inputs of each part.
+        index: Which sentences are in each part.
+    """
+    learned = [part for part in index if part != "test"]
+    keys, known = (np.concatenate([of[part] for part in learned]) for of in (
+        {part: raw_keys[at] for part, at in index.items()}, exact))  # fmt: skip
+    shared = np.isin(raw_keys[index["test"]], keys) & ~np.isin(exact["test"], known)
+    if count := int(shared.sum()):
+        return [f"{count:,} test sentences are training sentences but for punctuation: they do not count in the test"]
+    alike = sum(len(np.unique(exact[part])) - len(np.unique(raw_keys[at])) for part, at in index.items())
+    return [f"{alike:,} sentences are others but for punctuation: they share a part, and count once"] if alike else []
 
 
 def sample(part: Selection, name: str, most: int) -> Array:
@@ -197,24 +210,19 @@ def _shared(known: Hashes, new: Hashes) -> int:
     return int(np.isin(new, known).sum())
 
 
-def _picture_hashes(part: Selection, name: str) -> Hashes:
-    """Return two 64-bit hashes of each picture, [n, 2]: whether a spot is brighter than the one to its right, on a grid
-    of 8 by 9; and the same of the mirrored picture (dHash). Pictures of too few steps are left out."""
-    hashes = []
-    for block in blocks(part.array(name), _spread(part, MOST_PICTURES)):
-        rows = np.array_split(np.arange(block.shape[1]), 8)
-        columns = np.array_split(np.arange(block.shape[2]), 9)
-        grid = np.stack(
-            [np.stack([block[:, row[0] : row[-1] + 1, column[0] : column[-1] + 1].reshape(len(block), -1).mean(1)
-                       for column in columns], 1) for row in rows], 1
-        )  # fmt: skip
-        grid = grid[(np.abs(np.diff(grid, axis=2)) > 1).sum((1, 2)) >= LEAST_STEPS]
-        both = [np.packbits((side[:, :, :-1] > side[:, :, 1:]).reshape(len(grid), 64), axis=1).view(np.uint64)[:, 0]
-                for side in (grid, grid[:, :, ::-1])]  # fmt: skip
-        hashes.append(np.stack(both, axis=1))
-    return np.concatenate(hashes)
-
-
-def _near_pictures(train: Hashes, test: Hashes) -> int:
-    known = np.unique(train)
-    return sum(bool((np.bitwise_count(known[:, None] ^ sides) <= BITS).any()) for sides in test)
+def _near_pictures(train: Selection, test: Selection, name: str, described: InputDescription) -> int:
+    """Count test pictures that nearly equal a training picture as they are, mirrored or turned."""
+    array = train.array(name)
+    part = Split(inputs={name: array}, target=train.array("target"))
+    items = NearItems.of([Selection(part=part, index=_spread(train, MOST_PICTURES))], {name: described})
+    if items is None:
+        return 0
+    count = 0
+    for block in blocks(test.array(name), _spread(test, MOST_PICTURES)):
+        found = np.zeros(len(block), bool)
+        for pictures in (block, np.swapaxes(block, 1, 2)):
+            for turns in range(4):
+                found |= items.holds({name: np.rot90(pictures, turns, axes=(1, 2))})
+        steps = np.abs(np.diff(picture_grid(block), axis=2)) > 1
+        count += int((found & (steps.sum((1, 2)) >= LEAST_STEPS)).sum())
+    return count

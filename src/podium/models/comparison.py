@@ -9,7 +9,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from podium.data.seen import SEEN, TEST_ITEMS, TooFewItems, parse_hashes, require_items, unseen
+from podium.data.seen import (
+    SEEN,
+    TEST_ITEMS,
+    SeenItems,
+    TooFewItems,
+    near_words,
+    parse_hashes,
+    require_items,
+    unseen,
+)
 from podium.documents import load_json
 from podium.errors import Damaged, InvalidInput
 from podium.models import approval, signature
@@ -22,6 +31,7 @@ from podium.models.task import Task, check_model_task, check_task, class_names
 from podium.models.version import PREDICTIONS, TARGET, Version
 from podium.prediction import PREPROCESSING
 from podium.prediction.command import CommandModel
+from podium.text import figure
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +40,11 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
     from podium.scoring import Comparison, Metric
     from podium.scoring.comparison import Changes
+
+
+JUMP = 3.5
+"""Standard errors by which a champion's figure may be better on other test items than at upload: chance does that once
+in four thousand test parts."""
 
 
 class VersionJobs(Protocol):
@@ -56,6 +71,9 @@ class Measured:
     fair: "np.ndarray"
     """[n], whether an item counts: it could be prepared, and the version has not seen it."""
 
+    near: int = 0
+    """How many items do not count since they nearly equal what it has seen."""
+
     notes: tuple[str, ...] = ()
     """What else is to be known, in sentences."""
 
@@ -65,7 +83,7 @@ class SharedItems:
     """The predictions of several versions for the test items that are fair to all of them."""
 
     items: "np.ndarray"
-    """[m], positions in the test part, ascending."""
+    """[m], positions in the test part, in the order of the items' hashes, so that draws do not depend on a file's."""
 
     target: "np.ndarray"
     """Class indices ``[m]``, or floats ``[m]`` or ``[m, k]``."""
@@ -104,6 +122,9 @@ class TestItems:
     units: "np.ndarray | None" = None
     """[n], hash of what counts together: the group of an item, else the item itself; None if it is not known."""
 
+    keys: "np.ndarray | None" = None
+    """[n], hash of each item as it came; None if it is not known."""
+
     inputs: "Mapping[str, np.ndarray]"
     """As SharedItems.inputs."""
 
@@ -120,7 +141,8 @@ class TestItems:
         notes = [note for version in measured for note in version.notes]
         if left_out := int((~fair).sum()):
             notes.append(f"{left_out:,} of {len(fair):,} test items are left out: a model was trained on them or "
-                         "chosen by them, or cannot read them")  # fmt: skip
+                         "chosen by them, or cannot read them"
+                         f"{near_words(max(version.near for version in measured))}")  # fmt: skip
         if self.classes:
             shared = [name for name in self.classes if all(name in version.classes for version in measured)]
             if len(shared) < len(self.classes):
@@ -129,12 +151,22 @@ class TestItems:
                              f"{int((known & fair).sum()):,} items")  # fmt: skip
                 fair &= known
         require_items(fair)
-        items = np.flatnonzero(fair)
+        items = self._in_order(np.flatnonzero(fair))
         return SharedItems(
             items=items, target=self.target[items], classes=names, inputs=self.inputs, notes=tuple(notes),
             predicted=_alike([by_name(version.predicted[items], version.classes, names) for version in measured]),
             groups=_groups(self.units, items),
         )  # fmt: skip
+
+    def _in_order(self, items: "np.ndarray") -> "np.ndarray":
+        """Return positions in the order of the hashes of items, equal ones by their target."""
+        import numpy as np
+
+        if self.keys is None:
+            return items
+        target = self.target.reshape(len(self.target), -1)
+        units = self.keys if self.units is None else self.units
+        return items[np.lexsort((*target[items].T, units[items], self.keys[items]))]
 
 
 def by_name(predicted: "np.ndarray", own: tuple[str, ...], names: tuple[str, ...]) -> "np.ndarray":
@@ -204,7 +236,7 @@ def _items_of(data: str, jobs: "VersionJobs | None") -> tuple[TestItems, Callabl
         return known[version.version]
 
     return TestItems(target=held_out.part.target, classes=held_out.info.classes, units=held_out.units,
-                     inputs=held_out.part.inputs), measure  # fmt: skip
+                     keys=held_out.keys, inputs=held_out.part.inputs), measure  # fmt: skip
 
 
 def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Version], Measured]]:
@@ -230,15 +262,15 @@ def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Ver
         array = stored_array(version, PREDICTIONS)
         if len(array) != len(target):
             raise Damaged(f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}")
-        seen = _stored_hashes(version, SEEN)
+        seen = _seen_by(version)
         fair = np.ones(len(target), bool)
         if hashes is not None and seen is not None:
-            fair &= ~np.isin(hashes, seen).any(axis=1)
+            fair &= ~np.isin(hashes[:, :2], seen.hashes).any(axis=1)
         return Measured(version=version.version, predicted=array, classes=version.facts.dataset.classes or classes,
                         fair=fair)  # fmt: skip
 
-    units = None if hashes is None else hashes[:, 1]
-    return TestItems(target=target, classes=classes, units=units, inputs={}), measure
+    units, keys = (None, None) if hashes is None else (hashes[:, 1], hashes[:, 2])
+    return TestItems(target=target, classes=classes, units=units, keys=keys, inputs={}), measure
 
 
 def _numbered(target: "np.ndarray") -> tuple[str, ...]:
@@ -258,7 +290,7 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
     from podium.scoring.scores import check_count, check_predictions
 
     name = version.title
-    taken, fresh, notes = _prepare(version, held_out)
+    taken, fresh, near, notes = _prepare(version, held_out)
     classes = held_out.info.classes
     predicted = _stored_for(version, held_out) if taken.inputs is held_out.part.inputs else None
     if predicted is None:
@@ -271,11 +303,12 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
         check_predictions(predicted, target, classes=None, name=name)
     fair, whole = np.zeros(len(held_out), bool), np.zeros((len(held_out), *predicted.shape[1:]), predicted.dtype)
     fair[taken.kept], whole[taken.kept] = fresh, predicted
-    return Measured(version=version.version, predicted=whole, classes=classes, fair=fair, notes=notes)
+    return Measured(version=version.version, predicted=whole, classes=classes, fair=fair, near=near, notes=notes)
 
 
-def _prepare(version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.ndarray, tuple[str, ...]]":
-    """Return the test items as a version takes them, which of them are new to it, and what is not known.
+def _prepare(version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.ndarray, int, tuple[str, ...]]":
+    """Return the test items as a version takes them, which of them are new to it, how many of the others only nearly
+    equal what it has seen, and what is not known.
 
     Raises:
         InvalidInput: It is of another task, or cannot be measured on these items.
@@ -283,9 +316,9 @@ def _prepare(version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.nda
     name = version.title
     check_task(version, Task.of(held_out.info))
     taken = held_out.inputs_for(_preprocessing(version), name)
-    seen = _stored_hashes(version, SEEN)
+    seen = _seen_by(version)
     notes = _unknown(version, held_out.info, name) if seen is None else ()
-    return taken, unseen(taken, held_out.groups, seen), notes
+    return taken, *unseen(taken, held_out.groups, seen), notes
 
 
 def check_comparable(model: Model, data: str) -> None:
@@ -313,6 +346,12 @@ def _unknown(version: Version, info: "DatasetInfo", name: str) -> tuple[str, ...
     if version.facts.dataset.test_digest == info.test_digest:  # what it was evaluated on it was not trained on
         return ()
     return (f"it is not known which items {name} was trained on: some of the test items may be among them",)
+
+
+def _seen_by(version: Version) -> SeenItems | None:
+    if SEEN not in version.files:
+        return None
+    return SeenItems.from_bytes(version.read(SEEN), f"{SEEN} of {version.title}")
 
 
 def _stored_hashes(version: Version, file: str) -> "np.ndarray | None":
@@ -377,10 +416,41 @@ def judge(
         )
         for note in seen.notes:
             decision = decision.noting(note)
+        if champion is not None and data is not None and (why := _jumped(champion, chosen, decision.figures, data)):
+            decision = decision.refused(why)
         decision = signature.judge(rule.of_version(decision, challenger), challenger)
         return approval.judge(decision, challenger) if "approved" in rule else decision
 
     return decide_between
+
+
+def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], data: str) -> str:
+    """Return why a champion's figure on another test part than its own is not to be believed; empty if it is.
+
+    Both figures are of items that it has not seen, as far as is known: one that is better than at upload by far more
+    than their intervals shows items that it does know, in a form that nothing recognizes.
+    """
+    import math
+
+    from podium.data.artifact import describe
+    from podium.scoring.comparison import figure_interval
+
+    facts, now = champion.facts.dataset, figures.get("champion_interval")
+    if not now or PREDICTIONS not in champion.files or facts.test_part == describe(data).test_part:
+        return ""
+    items, measure = _stored_items([champion])
+    own = items.common([measure(champion)])
+    before = figure_interval(metric, own.target, own.predicted[0], own.groups)
+    if before is None:
+        return ""
+    value, earlier = figures["champion_value"], metric.value(own.target, own.predicted[0])
+    error = math.hypot(before[1] - before[0], now[1] - now[0]) / (2 * 1.96)
+    if not metric.better(value, earlier) or abs(value - earlier) <= JUMP * error:
+        return ""
+    return (f"the {metric.name} of {champion.title} jumps from {figure(earlier)} ({figure(before[0])} to "
+            f"{figure(before[1])}) at upload to {figure(value)} on other test items: it seems to know these in a "
+            "form that podium does not recognize; compare on items that it cannot know, or give the model another "
+            "name")  # fmt: skip
 
 
 def chosen_metric(text: str, version: Version, kind: str) -> "Metric":

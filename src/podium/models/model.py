@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from podium.data.test_part import mostly
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.frames import data_frame
 from podium.models import approval, audit, garbage
@@ -360,11 +361,13 @@ class Model:
         return later[-1] if later else None
 
     def _comparisons(self, test_part: str | None) -> list[Record]:
-        """Return every challenge on a test part, oldest first."""
+        """Return every challenge on a test part, or on one that has most of its items, oldest first."""
         return [
             record
             for record in self.records()
-            if test_part and record.event in ("promotion", "refusal") and record.evidence.get("test_part") == test_part
+            if test_part
+            and record.event in ("promotion", "refusal")
+            and mostly(str(record.evidence.get("test_part")), test_part)
         ]
 
     def alias(self, alias: str, version: str | Version, reason: str = "") -> Version:

@@ -75,7 +75,7 @@ class DatasetFacts:
     """Checksum of the test part the version was evaluated on, as it was prepared."""
 
     test_part: str | None = None
-    """Checksum of these items as they came."""
+    """What tells these items as they came: see podium.data.test_part."""
 
     classes: tuple[str, ...] = ()
     target: str | None = None

@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from podium.data.seen import SEEN, require_items, seen_in_training, unseen, write_test_items
+from podium.data.seen import SEEN, near_words, require_items, unseen, write_test_items
 from podium.documents import read_json
 from podium.errors import require
 from podium.identity import code_version, current_run
@@ -187,7 +187,8 @@ def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
         say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
             "some of the test items may be among them")  # fmt: skip
     if tested.left_out:
-        say(f"{tested.left_out:,} test items are left out: the winner, or the weights it began with, has seen them")
+        say(f"{tested.left_out:,} test items are left out: the winner, or the weights it began with, has seen them"
+            f"{near_words(tested.near)}")  # fmt: skip
 
 
 def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None) -> "Metric":
@@ -251,6 +252,9 @@ class _Tested:
     items: "np.ndarray"
     """Positions in it of the items that were scored."""
 
+    near: int
+    """How many of those left out nearly equal what it has seen."""
+
     @property
     def left_out(self) -> int:
         """How many items it has seen."""
@@ -263,13 +267,13 @@ def _test(
 ) -> _Tested:  # fmt: skip
     import numpy as np
 
-    from podium.data.held_out import HeldOut
+    from podium.data.held_out import HeldOut, seen_in_training
 
     held_out = HeldOut.open(test)
     part = held_out.part
     predictions.mkdir(parents=True, exist_ok=True)
     seen = seen_in_training(data, winner.uri)
-    fresh = unseen(held_out.as_prepared(), held_out.groups, seen)
+    fresh, near = unseen(held_out.as_prepared(), held_out.groups, seen)
     require_items(fresh)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         directory = Path(scratch, winner.name)
@@ -282,7 +286,7 @@ def _test(
     np.save(predictions / TARGET, part.target)  # not before: a predict command would find it
     write_test_items(held_out, predictions)
     if seen is not None:
-        np.save(predictions / SEEN, seen)
+        (predictions / SEEN).write_bytes(seen.also(held_out.hashes()[~fresh]).to_bytes())
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
     if PROFILE not in files:
@@ -291,7 +295,7 @@ def _test(
     environment = recorded if isinstance(recorded, dict) else {}  # a trainer of one's own may write what it likes
     return _Tested(
         scores=scores, files=files, etags=etags, environment=environment, pictures=pictures, part=part,
-        items=np.flatnonzero(fresh),
+        near=near, items=np.flatnonzero(fresh),
     )  # fmt: skip
 
 

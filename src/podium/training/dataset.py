@@ -206,12 +206,12 @@ def prepare(
         hashes = hash_parts(parts)
         accepted = options.allow_duplicates or raw.published
         _check_overlaps(parts, hashes, allowed=accepted or division.by_hash)
-        _report(parts, raw, division)
+        _report(parts, raw, division, hashes)
         return artifact.write(
             target, parts, name=raw.name, kind=raw.kind, classes=raw.classes, inputs=raw.descriptions,
             target_name=raw.target_name, preprocessing=raw.preprocessing, source=raw.source, split=division.how,
-            seed=options.split_seed, limit=limit, test=test, extras=_extras(raw, division, hashes, accepted=accepted),
-            warnings=warnings,
+            seed=options.split_seed, limit=limit, test=test, warnings=warnings,
+            extras=_extras(raw, division, parts, hashes, accepted=accepted),
         )  # fmt: skip
 
 
@@ -250,29 +250,42 @@ def _check_overlaps(parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hash
         log.warning("%s", overlap)
 
 
-def _extras(raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]", *, accepted: bool) -> "Extras":
+def _extras(
+    raw: "Raw", division: "Division", parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *,
+    accepted: bool,
+) -> "Extras":  # fmt: skip
     """Return what tells later which items a model has seen, and the test items as they came."""
     import numpy as np
 
     from podium.data.artifact import Extras
     from podium.data.hashes import hash_labels
+    from podium.data.near import NearItems
+    from podium.data.seen import SeenItems
 
+    learned = ("train", "validation")
     seen = np.union1d(hashes["train"], hashes["validation"])
-    if accepted:
-        seen = np.setdiff1d(seen, hashes["test"])
+    keys = {part: hashes[part] if raw.keys is None or part not in division.index else raw.keys[division.index[part]]
+            for part in parts}  # fmt: skip
     groups = {part: raw.groups[at] for part, at in division.index.items()} if raw.groups is not None else {}
     hashed = {part: hash_labels(labels) for part, labels in {**groups, **raw.part_groups}.items()}
+    if not hashed and not accepted and any(of.meaning == "tokens" for of in raw.descriptions.values()):
+        hashed = keys  # sentences of the same words are one
+    if accepted:
+        seen = np.setdiff1d(seen, hashes["test"])
     if hashed:
-        seen = np.union1d(seen, np.concatenate([of for part, of in hashed.items() if part != "test"]))
-    originals = raw.originals(division.index.get("test")) if raw.originals else None
-    return Extras(seen=seen, groups=hashed.get("test"), originals=originals)
+        seen = np.union1d(seen, np.concatenate([of for part, of in hashed.items() if part in learned]))
+    near = None if accepted else NearItems.of([parts[part] for part in learned], raw.descriptions)
+    return Extras(
+        seen=SeenItems(hashes=seen, near=() if near is None else (near,)), groups=hashed.get("test"), keys=keys["test"],
+        originals=raw.originals(division.index.get("test")) if raw.originals else None,
+    )  # fmt: skip
 
 
-def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division") -> None:
+def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]") -> None:
     """Say what of the division may be a mistake, and where it lies in time."""
     from podium.data.artifact_files import count_classes
     from podium.data.options import written
-    from podium.data.suspects import MOST_ROWS, find_answers, near_duplicates, sample
+    from podium.data.suspects import MOST_ROWS, find_answers, near_duplicates, near_sentences, sample
     from podium.scoring.comparison import small_test_part
 
     counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
@@ -285,6 +298,8 @@ def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division") 
                             "model is used, leave it out: %s", column, raw.target_name,
                             written("drop", column))  # fmt: skip
     said = [] if raw.published else near_duplicates(parts, raw.descriptions)
+    if raw.keys is not None and any(of.meaning == "tokens" for of in raw.descriptions.values()):
+        said += near_sentences(raw.keys, hashes, division.index)
     if small := small_test_part(len(parts["test"]), counts["test"], raw.kind):
         said.append(small)
     for sentence in said:

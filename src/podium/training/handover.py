@@ -108,7 +108,7 @@ class EvaluatedDataset:
     digest: str
     test_digest: str
     test_part: str = ""
-    """Checksum of the test items as they came."""
+    """What tells its test items as they came."""
     classes: list[str]
     target: str
     counts: dict[str, int]

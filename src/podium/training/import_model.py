@@ -11,7 +11,6 @@ from podium.data.seen import (
     TEST_ITEMS,
     read_seen,
     require_items,
-    seen_in_training,
     unseen,
     write_test_items,
 )
@@ -152,7 +151,7 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
     import numpy as np
 
     from podium.data.artifact import describe
-    from podium.data.held_out import HeldOut
+    from podium.data.held_out import HeldOut, seen_in_training
     from podium.scoring import choose_metric, score_predictions
 
     info, trained = describe(source.data), TrainedMetrics.read(str(directory))
@@ -162,7 +161,7 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
     own = _own_preprocessing(directory)
     taken = held_out.inputs_for(own, source.uri)
     seen = seen_in_training(source.data, str(directory)) if trained.dataset else read_seen(str(directory))
-    fresh = unseen(taken, held_out.groups, seen)
+    fresh, _ = unseen(taken, held_out.groups, seen)
     require_items(fresh)
     target = held_out.part.target[taken.kept]
     predicted = _predict(opened, taken.inputs, own.get("classes"), info, source.uri)
@@ -173,7 +172,7 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
         np.save(judged / TARGET, target)
         write_test_items(held_out, judged)
     if seen is not None:
-        np.save(judged / SEEN, seen)
+        (judged / SEEN).write_bytes(seen.to_bytes())
     if not (directory / PREPROCESSING).is_file():
         write_preprocessing(info, judged)
     if not (directory / PROFILE).is_file() and {key: own.get(key) for key in info.preprocessing} in (

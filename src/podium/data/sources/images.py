@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from podium.data.blocks import Selection
+from podium.data.hashes import key_pictures
 from podium.data.options import COMMON, DataOptions, changed, written
 from podium.data.pictures import ENDINGS, INSTALL_HEIF, is_hidden, is_picture, look_at
 from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
@@ -89,7 +91,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         target_name="class",
         preprocessing=preprocessing.to_json(),
         source=location,
-        keys=_hash_files(parts["train"].files),
+        keys=key_pictures(Selection(part=arrays["train"]), _hash_files(parts["train"].files)),
         groups=_groups(parts["train"], options.group) if options.group else None,
         part_groups={
             part: _groups(pictures, options.group)
@@ -129,7 +131,7 @@ def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
 
 
 def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:
-    """Return a hash of the bytes of each file, [n]: a picture stays in its part whatever size it is read in."""
+    """Return a hash of the bytes of each file, [n]."""
     return np.array([int.from_bytes(blake2b(file.read_bytes(), digest_size=8).digest(), "little") for file in files],
                     np.uint64)  # fmt: skip
 

@@ -1,16 +1,17 @@
 """A table in a CSV or Parquet file: one input ``table``, float32 [n, columns]."""
 
 import logging
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.hashes import hash_rows
+from podium.data.hashes import Hashes, coarser, few_of, hash_rows
 from podium.data.options import COMMON, DataOptions, written
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
-from podium.data.rows import RowFile
+from podium.data.rows import RowFile, Rows
 from podium.data.schema import Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
@@ -37,8 +38,21 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     fields = choose_fields(seen, options)
     report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
-    raw = seen.unfitted(location, options, seen.hashes(lambda rows: hash_rows(rows, by, seen.missing_values)))
+    raw = seen.unfitted(location, options, _keys(seen, by))
     return replace(raw, fit=lambda train: _fit(raw, seen, fields, options, train, scratch))
+
+
+def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
+    """Return a key of each row, by some columns."""
+    fractions = [name for name in by if seen.guesses[name].type == "number"]
+    few = [*(name for name in by if name not in fractions), *few_of(fractions)]
+
+    def both(rows: Rows) -> Hashes:
+        exact, coarse = (hash_rows(rows, names, seen.missing_values, coarse=names is few) for names in (by, few))
+        return np.stack([exact, coarse], axis=1)
+
+    hashed = seen.hashes(both)
+    return coarser(hashed[:, 0], hashed[:, 1])
 
 
 def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:

@@ -53,9 +53,10 @@ def _column(file: RowFile, options: DataOptions) -> str:
 
 
 def _hash_sentences(rows: Rows, column: str) -> NDArray[np.uint64]:
-    """Return a hash of the words of each sentence, [n]: case and spaces do not count."""
-    texts = to_text(rows.columns[column], ("",)).to_pylist()
-    return hash_texts([" ".join(words(text or "")) for text in texts])
+    """Return a hash of the words of each sentence, [n]: case, spaces and punctuation do not count, unless there is
+    nothing else."""
+    texts = [words(text or "") for text in to_text(rows.columns[column], ("",)).to_pylist()]
+    return hash_texts([" ".join([word for word in text if word[0].isalnum()] or text) for text in texts])
 
 
 def _fit(raw: Raw, seen: Survey, column: str, options: DataOptions, train: NDArray[np.int64], scratch: Path) -> Raw:

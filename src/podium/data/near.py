@@ -1,0 +1,348 @@
+"""Items that nearly equal others: rows with fewer digits, pictures saved again.
+
+An item is a point of at most DIMENSIONS numbers, in units of its columns' own spread: its columns, or the brightness of
+spots of its picture; of more numbers, projections at random. Two items are near where no number differs by more than a
+tolerance, and all that an export leaves as it is (categories, whole numbers) is equal. The tolerance is the largest at
+which hardly any two different items of the data are near, so it is far below the usual distance of items. Points are
+kept as the hash of their cell of a grid and their place in it, 16 bytes an item; points near a border of their cell are
+looked for on its other side too.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from podium.data.blocks import Selection
+from podium.data.schema import Array, InputDescription
+
+Hashes = NDArray[np.uint64]
+Points = NDArray[np.float64]
+
+DIMENSIONS = 16
+GRID = 8
+"""Spots of a picture in each direction."""
+
+PLACES = 16
+"""Places in a cell in each direction; the tolerance is two of them."""
+
+MOST_PROBES = 8
+"""Borders of its cell, the nearest, that a point is looked for across."""
+
+TOLERANCES = tuple(2.0**-power for power in range(2, 16))
+"""In units of a column's spread."""
+
+MOST_BY_CHANCE = 0.002
+"""Share of items that may be within twice the tolerance of another by chance."""
+
+SAMPLE, QUERIES = 100_000, 4_000
+"""Items that the tolerance is found with."""
+
+BLOCK = 4 << 20
+"""Bytes of items at a time."""
+
+PIXELS = 1 << 18
+"""Of pictures that are measured at a time."""
+
+POINTS, FILTER = 4096, 1 << 22
+"""Points looked for at a time, and hashes that tell quickly which cells hold nothing."""
+
+_STEP = np.uint64(0x9E37_79B9_7F4A_7C15)
+_SHIFTS = np.arange(DIMENSIONS, dtype=np.uint64) * np.uint64(4)
+
+
+def mix(values: Hashes, seed: int = 0) -> Hashes:
+    """Scramble hashes [n] by a seed: the finalizer of SplitMix64 (Steele, Lea and Flood 2014)."""
+    with np.errstate(over="ignore"):
+        mixed = values + np.uint64(seed % 2**64) * _STEP + _STEP
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58_476D_1CE4_E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D0_49BB_1331_11EB)
+    return np.asarray(mixed ^ (mixed >> np.uint64(31)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Space:
+    """How the inputs of items become points."""
+
+    inputs: Mapping[str, Mapping[str, Any]]
+    """Of each input: ``image``, whether it is pictures, ``spread`` of each number or of all spots, 0 where it counts as
+    it is."""
+
+    @classmethod
+    def of(cls, items: Mapping[str, Array], descriptions: Mapping[str, InputDescription]) -> "Space":
+        """Measure the spread of each column of some training items."""
+        measured = {}
+        for name, described in descriptions.items():
+            if described.meaning == "image":
+                spread = [float(np.sqrt(picture_grid(items[name]).var(axis=0).mean()))]
+            else:
+                flat = items[name].reshape(len(items[name]), -1).astype(np.float64)
+                spread = _spreads(flat)
+                for at, column in enumerate(described.columns):
+                    spread[at] *= column.kind == "number"
+            measured[name] = {"image": described.meaning == "image", "spread": spread}
+        return cls(inputs=measured)
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing of an item can be nearly equal."""
+        return not any(any(each["spread"]) for each in self.inputs.values())
+
+    def points(self, items: Mapping[str, Array]) -> tuple[Points, Hashes]:
+        """Return the points of items [n, dimensions], and a hash of what is not in them [n]."""
+        numbers, rest = [], np.zeros(len(next(iter(items.values()))), np.uint64)
+        for name in sorted(self.inputs):
+            spread = np.array(self.inputs[name]["spread"])
+            if self.inputs[name]["image"]:
+                numbers.append(picture_grid(items[name]).reshape(len(rest), -1) / (spread[0] or 1.0))
+                continue
+            flat = items[name].reshape(len(rest), -1).astype(np.float64) + 0.0  # -0.0 is 0.0
+            numbers.append(flat[:, spread > 0] / spread[spread > 0])
+            exact = np.ascontiguousarray(flat[:, spread == 0]).view(np.uint64)
+            rest = mix(rest + mix(exact) @ _odd(exact.shape[1], 1))
+        return project(np.concatenate(numbers, axis=1)), rest
+
+
+def project(numbers: Points, most: int = DIMENSIONS) -> Points:
+    """Return numbers [n, d] as they are, or so many projections of more."""
+    count = numbers.shape[1]
+    if count <= most:
+        return numbers
+    signs = (_odd(count * most, 2) >> np.uint64(40) & np.uint64(1)).astype(np.float64) * 2 - 1
+    return np.asarray(numbers @ (signs.reshape(count, most) / np.sqrt(count)))
+
+
+def picture_grid(pictures: Array) -> Points:
+    """Return the mean brightness of equal spots, [n, GRID, GRID], of pictures that are gray or in color."""
+    down, across = (_areas(side) for side in pictures.shape[1:3])
+    step, grids = max(1, PIXELS // max(1, pictures[:1].size)), []
+    for start in range(0, len(pictures), step):
+        some = pictures[start : start + step].astype(np.float64)
+        gray = some if some.ndim == 3 else some @ np.array([0.299, 0.587, 0.114])
+        grids.append(down @ (gray @ across.T))
+    return np.concatenate(grids) if grids else np.empty((0, GRID, GRID))
+
+
+def _areas(side: int) -> Points:
+    """Return what share of each of GRID spots lies in each of the pixels of a side, [GRID, side]."""
+    edges = np.linspace(0, side, GRID + 1)
+    pixels = np.arange(side)
+    shared = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
+    return np.asarray(shared.clip(0) / (side / GRID))
+
+
+def _spreads(columns: Points) -> list[float]:
+    """Return the spread of each column [n, columns]; 0 of one that holds only whole numbers."""
+    low, high = np.quantile(columns, (0.1, 0.9), axis=0)
+    spread = np.where(high > low, (high - low) / 2.563, columns.std(axis=0))
+    return np.where((np.rint(columns) == columns).all(axis=0), 0.0, spread).tolist()
+
+
+def _odd(count: int, seed: int) -> Hashes:
+    return mix(np.arange(count, dtype=np.uint64), seed) | np.uint64(1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearItems:
+    """Items, found by others that nearly equal them."""
+
+    space: Space
+
+    tolerance: float
+    """In units of a column's spread."""
+
+    cells: Hashes
+    """[n], ascending."""
+
+    places: Hashes
+    """[n], of each item in its cell: 4 bits for each dimension."""
+
+    @classmethod
+    def of(cls, selections: Sequence[Selection], descriptions: Mapping[str, InputDescription]) -> "NearItems | None":
+        """Take in the items of some parts, the first the one that is measured; None if nothing can be nearly equal."""
+        first, count = selections[0], sum(map(len, selections))
+        if any(described.meaning == "tokens" for described in descriptions.values()):
+            return None
+        step = rows_of(first.part.inputs)
+        sample = _sample(first, descriptions, step)
+        space = Space.of(sample, descriptions)
+        tolerance = 0.0 if space.is_exact else find_tolerance(*space.points(sample), count)
+        if not tolerance:
+            return None
+        located = [
+            _locate(*space.points(_items(part, slice(start, start + step))), tolerance)[:2]
+            for part in selections
+            for start in range(0, len(part), step)
+        ]
+        cells, places = (np.concatenate(side) for side in zip(*located, strict=True))
+        return cls._sorted(space, tolerance, cells, places)
+
+    @classmethod
+    def _sorted(cls, space: Space, tolerance: float, cells: Hashes, places: Hashes) -> "NearItems":
+        order = np.lexsort((places, cells))
+        cells, places = cells[order], places[order]
+        new = np.ones(len(cells), bool)
+        new[1:] = (cells[1:] != cells[:-1]) | (places[1:] != places[:-1])
+        return cls(space=space, tolerance=tolerance, cells=cells[new], places=places[new])
+
+    def holds(self, items: Mapping[str, Array]) -> NDArray[np.bool_]:
+        """Return which items [m] nearly equal one of these, or equal it; none of items of another shape."""
+        count = len(next(iter(items.values())))
+        found = np.zeros(count, bool)
+        if not self._fits(items):
+            return found
+        for start in range(0, count, step := rows_of(items)):
+            block = {name: array[start : start + step] for name, array in items.items()}
+            found[start : start + step] = self.holds_points(*self.space.points(block))
+        return found
+
+    def holds_points(self, points: Points, rest: Hashes) -> NDArray[np.bool_]:
+        """As holds, of points [m, dimensions]."""
+        found = np.zeros(len(points), bool)
+        for asked, _ in _pairs(points, rest, self.tolerance, self.cells, self.places):
+            found[asked] = True
+        return found
+
+    def _fits(self, items: Mapping[str, Array]) -> bool:
+        return set(items) >= set(self.space.inputs) and all(
+            of["image"] or items[name][0].size == len(of["spread"]) for name, of in self.space.inputs.items()
+        )
+
+    def same(self, other: "NearItems") -> bool:
+        """Return whether both hold the same items."""
+        return self.space == other.space and self.tolerance == other.tolerance and all(
+            np.array_equal(own, its) for own, its in ((self.cells, other.cells), (self.places, other.places))
+        )  # fmt: skip
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return what from_arrays reads."""
+        facts = json.dumps({"inputs": self.space.inputs, "tolerance": self.tolerance})
+        return {"facts": np.frombuffer(facts.encode(), np.uint8), "cells": self.cells, "places": self.places}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Array]) -> "NearItems":
+        """Read what to_arrays returned."""
+        facts = json.loads(arrays["facts"].tobytes())
+        return cls(space=Space(inputs=facts["inputs"]), tolerance=float(facts["tolerance"]),
+                   cells=arrays["cells"], places=arrays["places"])  # fmt: skip
+
+
+def _items(items: Selection, chosen: Any) -> dict[str, Array]:
+    """Return some items of a selection."""
+    index = chosen if items.index is None else items.index[chosen]
+    return {name: array[index] for name, array in items.part.inputs.items()}
+
+
+def _sample(items: Selection, descriptions: Mapping[str, InputDescription], step: int) -> dict[str, Array]:
+    """Return at most SAMPLE items, evenly spread; of pictures their spots, which are a picture of the same spots."""
+    pictures = any(described.meaning == "image" for described in descriptions.values())
+    chosen = np.arange(0, len(items), -(-len(items) // (SAMPLE if pictures else min(SAMPLE, step * 16))))
+    blocks: list[dict[str, Array]] = []
+    for start in range(0, len(chosen), step):
+        some = _items(items, chosen[start : start + step])
+        blocks.append({
+            name: picture_grid(some[name]) if described.meaning == "image" else some[name]
+            for name, described in descriptions.items()
+        })  # fmt: skip
+    return {name: np.concatenate([block[name] for block in blocks]) for name in descriptions}
+
+
+def rows_of(items: Mapping[str, Array]) -> int:
+    """Return how many items are read at a time."""
+    return max(1, BLOCK // max(1, sum(array[:1].nbytes for array in items.values())))
+
+
+def find_tolerance(points: Points, rest: Hashes, count: int) -> float:
+    """Return the largest tolerance at which hardly any two different items are near by chance; 0 if there is none.
+
+    Items that are near at a quarter of it already are copies, not chance.
+
+    Args:
+        points: [n, dimensions], of a sample.
+        rest: [n], hash of what is not in them.
+        count: Items that the sample stands for.
+    """
+    hashed = mix(rest + mix(points.view(np.uint64)) @ _odd(points.shape[1], 3))
+    chosen = np.unique(hashed, return_index=True)[1]
+    points, rest = points[chosen], rest[chosen]
+    scale = max(1.0, count / max(1, len(points)))
+    shares: dict[float, float] = {}
+
+    def share(tolerance: float) -> float:
+        if tolerance not in shares:
+            shares[tolerance] = min(1.0, scale * _share(points, rest, tolerance))
+        return shares[tolerance]
+
+    for tolerance in TOLERANCES[1:-2]:
+        near = share(tolerance / 4)
+        if near < 0.5 and share(tolerance * 2) - near <= MOST_BY_CHANCE:
+            return tolerance
+    return 0.0
+
+
+def _share(points: Points, rest: Hashes, tolerance: float) -> float:
+    """Return the share of some points that are near another one."""
+    cells, places = _locate(points, rest, tolerance)[:2]
+    order = np.argsort(cells, kind="stable")
+    asked = np.arange(0, len(points), -(-len(points) // QUERIES))
+    found = np.zeros(len(asked), bool)
+    for which, at in _pairs(points[asked], rest[asked], tolerance, cells[order], places[order]):
+        found[which[order[at] != asked[which]]] = True
+    return float(found.mean())
+
+
+def _locate(points: Points, rest: Hashes, tolerance: float) -> tuple[Hashes, Hashes, Points]:
+    """Return the hash of each point's cell, its place in it, and where it is in units of cells."""
+    where = points / (tolerance * PLACES / 2)
+    whole = np.floor(where)
+    cells = rest + whole.astype(np.int64).view(np.uint64) @ _odd(points.shape[1], 4)
+    spots = ((where - whole) * PLACES).astype(np.uint64).clip(max=np.uint64(PLACES - 1))
+    places = (spots << _SHIFTS[: points.shape[1]]).sum(axis=1, dtype=np.uint64)
+    return cells, places, where - whole
+
+
+def _pairs(
+    points: Points, rest: Hashes, tolerance: float, cells: Hashes, places: Hashes
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """Yield positions of points and of the ones among others that they are near, these sorted by cell."""
+    occupied = np.zeros(FILTER, bool)
+    occupied[cells % np.uint64(FILTER)] = True
+    for start in range(0, len(points), POINTS):
+        some = slice(start, start + POINTS)
+        own, spots, inside = _locate(points[some], rest[some], tolerance)
+        which, probed = _probes(own, inside)
+        held = occupied[probed % np.uint64(FILTER)]
+        which, probed = which[held], probed[held]
+        first, last = (np.searchsorted(cells, probed, side) for side in ("left", "right"))
+        for begin in range(0, len(which), POINTS):
+            part = slice(begin, begin + POINTS)
+            counts = (last - first)[part]
+            at = np.repeat(first[part] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+            asked = np.repeat(which[part], counts)
+            close = _close(spots[asked], places[at], points.shape[1])
+            yield start + asked[close], at[close]
+
+
+def _probes(own: Hashes, inside: Points) -> tuple[NDArray[np.int64], Hashes]:
+    """Return positions of points, and hashes of the cells to look for them in: their own and those across borders."""
+    share, steps = 2 / PLACES, _odd(inside.shape[1], 4)
+    across = np.where(inside < share, np.uint64(0) - steps, np.where(inside > 1 - share, steps, np.uint64(0)))
+    distance = np.where(across == 0, 1.0, np.minimum(inside, 1 - inside))
+    nearest = np.argsort(distance, axis=1)[:, :MOST_PROBES]
+    across = np.take_along_axis(across, nearest, axis=1)
+    which, probed = np.arange(len(own)), own
+    for border in across.T:
+        more = border[which]
+        crossing = more != 0
+        probed = np.concatenate([probed, probed[crossing] + more[crossing]])
+        which = np.concatenate([which, which[crossing]])
+    return which, probed
+
+
+def _close(one: Hashes, other: Hashes, dimensions: int) -> NDArray[np.bool_]:
+    """Return which pairs of places are at most the tolerance apart in every dimension, also across a border."""
+    apart = ((one[:, None] >> _SHIFTS[:dimensions]) - (other[:, None] >> _SHIFTS[:dimensions])) & np.uint64(PLACES - 1)
+    return np.asarray(((apart <= 2) | (apart >= PLACES - 2)).all(axis=1))
