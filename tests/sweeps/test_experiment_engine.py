@@ -216,3 +216,16 @@ def test_the_wrapped_line_is_katibs() -> None:
     assert join(["python", "a.py", "--x", "a b"]) == (("sh", "-c"), "python a.py --x a b")
     assert join(["bash", "-c", "a && b"]) == (("bash", "-c"), "a && b")
     assert redirected("python a.py", METRICS_FILE) == "python a.py 1>/var/log/katib/metrics.log 2>&1"
+
+
+@pytest.mark.parametrize("words", [(), ("$NOTHING",)], ids=["without a shell", "by a shell"])
+def test_a_failed_trial_says_its_exception(words: tuple[str, ...], cluster: LocalSweeps) -> None:
+    manifest = experiment("print('loss=1', flush=True); raise ValueError('no such city: Ulm')", maxTrialCount=1)
+    job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
+    job["template"]["spec"]["containers"][0]["command"] += words
+    cluster.create(typed(manifest))
+    for _ in cluster.watch("Experiment", "e", timeout=60):
+        pass
+    (trial,) = cluster.trials("e")
+    assert trial.phase == "Failed"
+    assert trial.message.startswith("Trial has failed: ValueError: no such city: Ulm. Job message: ")

@@ -54,7 +54,7 @@ class TrialIO(ABC):
         """Take in what the job left, now that it has ended and before it is read."""
 
     def last_words(self) -> str:
-        """Return in a line how a job that failed ended and what it said last; empty where its log stays."""
+        """Return in a line how a job that failed ended and what it said last, such as its exception."""
         return ""
 
     @abstractmethod

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.logs import GrowingFile, read_last_run
+from podium.cluster.local.logs import GrowingFile, last_line, read_last_run
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
@@ -71,6 +71,9 @@ class LocalTrial(TrialIO):
             if (logs / f"{name}.log").exists() and file.is_file():
                 with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
                     shutil.copyfileobj(printed, log)
+
+    def last_words(self) -> str:
+        return last_line(self._cluster.store, self._kind, self._name)
 
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         def log() -> Iterator[str]:

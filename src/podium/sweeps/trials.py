@@ -130,8 +130,9 @@ class TrialRun(Run):
         elif self._stopped_early.is_set():
             return self._collect(io, "EarlyStopped", "TrialEarlyStopped", self._why_early)
         elif failure:
-            reason, message = _words("TrialFailed", "Trial has failed", failure)
-            self._mark("Failed", reason, ". ".join(filter(None, (message, io.last_words()))))
+            said = io.last_words()
+            message = f"Trial has failed: {said}" if said else "Trial has failed"
+            self._mark("Failed", *_words("TrialFailed", message, failure))
         elif success:
             return self._collect(io, "Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success))
         else:

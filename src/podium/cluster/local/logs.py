@@ -10,6 +10,7 @@ from podium.errors import NotFound
 from podium.manifests.conditions import status_of
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.workload import Workload
+from podium.text import one_line
 
 _LOOK = 0.1
 """Seconds between looks at a growing file."""
@@ -18,6 +19,7 @@ MOST_LINE = 1 << 16
 """Bytes of a line that are read."""
 
 _CHUNK = 1 << 20
+_TAIL = 4096
 
 
 def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bool) -> Iterator[str]:
@@ -60,6 +62,21 @@ def read_last_run(
     for chosen in replicas or replica_names(Workload.parse(store.read(kind, name)), directory)[:1]:
         start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
         yield from _lines(directory / "logs" / f"{chosen}.log", start, holding)
+
+
+def last_line(store: Store, kind: str, name: str) -> str:
+    """Return what a job printed last: its replica that reports metrics, else another; empty if nothing."""
+    directory = store.path(kind, name)
+    for chosen in replica_names(Workload.parse(store.read(kind, name)), directory):
+        path = directory / "logs" / f"{chosen}.log"
+        if not path.is_file():
+            continue
+        with path.open("rb") as log:
+            log.seek(max(0, path.stat().st_size - _TAIL))
+            lines = log.read().decode(errors="replace").splitlines()
+        if said := [line.strip() for line in lines if line.strip()]:
+            return one_line(said[-1])
+    return ""
 
 
 def replica_names(job: Workload, directory: Path) -> list[str]:
