@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from podium.data.values import Guess, to_days, to_numbers, to_text
+from podium.data.values import Guess, normal, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput
 
 TYPES: dict[str, tuple[Any, str]] = {
@@ -59,15 +59,70 @@ def test_numbers_are_equal_in_every_format(values: list[Any]) -> None:
     assert bad.null_count == 4
 
 
-@pytest.mark.parametrize("values", [["1", "inf", "x", "", "1,5"], ["1", "-Infinity", "0x10", None, "1e999"]])
+@pytest.mark.parametrize("values", [["1", "x", "", "1,5"], ["1", "0x10", None, "1e999"]])
 def test_what_is_not_a_finite_number_is_reported(values: list[Any]) -> None:
     numbers, bad = to_numbers(pa.array(values))
-    np.testing.assert_array_equal(numbers, [1, np.nan, np.nan, np.nan, np.nan])
-    assert bad.to_pylist() == [None, values[1], values[2], None, values[4]]
+    np.testing.assert_array_equal(numbers, [1, np.nan, np.nan, np.nan])
+    assert bad.to_pylist() == [None, values[1] if values[1] == "x" else "0x10", None, values[3]]
 
 
-def test_infinity_in_a_typed_column_is_reported() -> None:
-    assert to_numbers(pa.array([1.0, math.inf, math.nan]))[1].to_pylist() == [None, "inf", None]
+def test_marks_of_missing_numbers_are_missing() -> None:
+    for values in (["1", "-", "n/a", ".", "NaN", "inf", "-Infinity", "#DIV/0!"], [1.0, math.nan, math.inf, None]):
+        numbers, bad = to_numbers(pa.array(values))
+        assert np.isnan(numbers).tolist() == [False] + [True] * (len(values) - 1)
+        assert bad.null_count == len(values)
+    assert to_numbers(pa.array(["1", "-"]), ())[1].to_pylist() == [None, "-"]
+    assert to_text(pa.array(["+", "-"])).to_pylist() == ["+", "-"]
+
+
+def test_money_percent_and_thousands_are_numbers() -> None:
+    written = ["$5", "-$5", "€1,234.50", "45%", "1,234", "5 EUR", "2'000", "1.5e3"]
+    numbers, bad = to_numbers(pa.array([*written, "1,23", "$", "5 cats"]))
+    np.testing.assert_array_equal(numbers[:8], [5, -5, 1234.5, 0.45, 1234, 5, 2000, 1500])
+    assert bad.drop_null().to_pylist() == ["1,23", "$", "5 cats"]
+
+
+def test_a_few_other_values_among_numbers_are_missing() -> None:
+    guess = Guess("age")
+    guess.add(pa.array([*map(str, range(97)), "old", "-", "n/a"]))
+    assert (guess.type, guess.exact, guess.examples["integer"]) == ("integer", "text", ["old"])
+    guess.add(pa.array(["young"] * 5))
+    assert guess.type == "text"
+
+
+def test_whole_numbers_beyond_float64_are_names() -> None:
+    ids = [12345678901234567, 12345678901234568]
+    for values in (ids, list(map(str, ids))):
+        guess = Guess("id")
+        guess.add(pa.array(values))
+        assert (guess.type, guess.huge) == ("text", True)
+        assert to_numbers(pa.array(values))[1].to_pylist()[0] == "12345678901234567"
+    assert to_numbers(pa.array(["100000000000000000"]))[0].tolist() == [1e17]
+
+
+SAME = [
+    [1, 0, None],
+    [1.0, 0.0, math.nan],
+    ["1", "0", ""],
+    ["1.0", "-0", "NA"],
+    [" +1", "0.00", "?"],
+]
+
+
+@pytest.mark.parametrize("values", SAME)
+def test_a_value_has_one_normal_form(values: list[Any]) -> None:
+    assert to_text(pa.array(values)).to_pylist() == ["1", "0", None]
+    numbers, texts = normal(pa.array(values))
+    np.testing.assert_array_equal(numbers, [1, 0, np.nan])
+    assert texts.null_count == 3
+
+
+@pytest.mark.parametrize("values", [[True, False], ["true", "FALSE"], ["Yes", "no"], ["1", "0"], [1, 0], [1.0, 0.0]])
+def test_truth_values_of_a_boolean_column_have_one_meaning(values: list[Any]) -> None:
+    assert to_flags(pa.array(values)).to_pylist() == ["true", "false"]
+    assert normal(pa.array(values), boolean=True)[0].tolist() == [1, 0]
+    if isinstance(values[0], str | bool) and values[0] != "1":
+        assert normal(pa.array(values))[1].null_count == 0
 
 
 @pytest.mark.parametrize("values", [["7", "8", ""], [7, 8, None], [7.0, 8.0, None]])

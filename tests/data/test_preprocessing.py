@@ -70,14 +70,14 @@ def test_an_unseen_category_is_the_last_one() -> None:
 
 def test_bad_values_leave_out_their_rows_only() -> None:
     fitted = TablePreprocessing.fit(FIELDS[:3], [rows(TRAIN)])
-    new = {"age": ["1", "old", "3", "inf"], "born": ["", "", "soon", "1970-01-02"], "city": ["Bonn"] * 4}
+    new = {"age": ["1", "old", "3", "1e39"], "born": ["", "", "soon", "1970-01-02"], "city": ["Bonn"] * 4}
     applied = fitted.apply(rows(new, first=11))
     assert applied.kept.tolist() == [0]
     assert applied.inputs["table"].tolist() == [[1, 2, 0]]
     assert [str(problem) for problem in applied.problems] == [
         "a.csv, row 12, column age: 'old' is not a number that float32 can hold",
         "a.csv, row 13, column born: 'soon' is not a date (2026-01-31 or 31.1.2026)",
-        "a.csv, row 14, column age: 'inf' is not a number that float32 can hold",
+        "a.csv, row 14, column age: '1e+39' is not a number that float32 can hold",
     ]
     with pytest.raises(InvalidInput, match=r"row 12, column age: 'old' .*\(3 like this here\)"):
         applied.check()

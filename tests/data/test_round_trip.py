@@ -79,7 +79,7 @@ def test_classes_of_rows_are_those_of_scikit_learn(name: str, tmp_path: Path) ->
     data = prepare(tmp_path, f"table:{tmp_path}/raw.csv", target)
     info, train, test = artifact.describe(data), artifact.load(data, "train"), artifact.load(data, "test")
     model = RandomForestClassifier(30, random_state=1).fit(train.inputs["table"], train.target)
-    assert model.score(test.inputs["table"], test.target) > 0.85
+    assert model.score(test.inputs["table"], test.target) > 0.8
     save_onnx(model, "table", FloatTensorType([None, train.inputs["table"].shape[1]]), tmp_path / "model", data)
 
     parquet.write_table(table.drop_columns([target]), tmp_path / "new.parquet")

@@ -98,7 +98,7 @@ def test_a_table_is_fetched_from_a_storage(people: Path, tmp_path: Path, bucket:
 
 TARGETS: dict[str, tuple[list[str], dict[str, str], str, tuple[str, ...], list[float]]] = {
     "numbers by value": (["10", "9", "10"], {}, "classification", ("9", "10"), [1, 0, 1]),
-    "truth": (["True", "false", "TRUE"], {}, "classification", ("false", "true"), [1, 0, 1]),
+    "truth": (["True", "false", "TRUE"], {}, "classification", ("false", "True"), [1, 0, 1]),
     "floats": (["1.5", "2", "-1"], {}, "regression", (), [1.5, 2, -1]),
     "numbers as quantity": (["1", "2", "3"], {"kind": "regression"}, "regression", (), [1, 2, 3]),
     "floats as classes": (["0.5", "1", "0.5"], {"kind": "classification"}, "classification", ("0.5", "1"), [0, 1, 0]),
@@ -175,7 +175,7 @@ BAD: dict[str, tuple[str | bytes, dict[str, Any], str]] = {
     "words to regress": ("x,label\n1,2\n2,b\n", {"kind": "regression"}, "row 2, column label: the target must be a fin"),
     "infinite target": ("x,label\n1,2.5\n2,inf\n", {"kind": "regression"}, "row 2, column label: .* but is 'inf'"),
     "latin-1": ("x,label\n1,ja\n2,nö\n".encode("latin-1"), {}, "a.csv, row 2, column label: this is not utf-8"),
-    "infinite": ("x,label\n1,0\ninf,1\n", {"numbers": ["x"]}, "row 2, column x: 'inf' is not a number"),
+    "no number": ("x,label\n1,0\nold,1\n", {"numbers": ["x"]}, "row 2, column x: 'old' is not a number"),
     "word among numbers": ("x,label\n1,0\nb,1\n", {"numbers": ["x"]}, "row 2, column x: 'b' is not a number"),
     "unknown option": ("x,label\n1,0\n2,1\n", {"dropp": ["x"]}, "data_options has no 'dropp'\nhint: did you mean drop"),
     "another's option": ("x,label\n1,0\n2,1\n", {"resize": [2, 2]}, "table has no option resize"),
@@ -215,3 +215,12 @@ def test_rows_of_many_blocks_keep_their_order(tmp_path: Path) -> None:
     csv.write_csv(pa.table(columns), tmp_path / "large.csv")
     raw = fitted(read(tmp_path / "large.csv", tmp_path), *range(0, count, 2))
     np.testing.assert_allclose(raw.items.inputs["table"][:, 5], columns["x5"].astype(np.float32))
+
+
+def test_a_class_named_none_names_missing_values(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,y\n1,None\n2,NA\n3,b\n")
+    with pytest.raises(InvalidInput, match="the target is missing") as refused:
+        read(tmp_path / "a.csv", tmp_path, target="y")
+    assert refused.value.hint == "remove these rows; if 'None' is a name: 'missing_values=[\"\"]'"
+    raw = read(tmp_path / "a.csv", tmp_path, target="y", missing_values=[""])
+    assert raw.classes == ("NA", "None", "b")

@@ -9,7 +9,7 @@ from typing import Any
 from podium.errors import NotFound
 from podium.storage import connect, local_path
 
-PREPARATION = 2
+PREPARATION = 3
 """Raised when data are prepared otherwise than before from the same source."""
 
 READ_WHOLE = 1 << 28

@@ -6,7 +6,7 @@ from it. Items of one key share a part. Where many items would, keys are the exa
 Two of a million items share a hash by chance in one case of 37 million, two of a billion in one of 37.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from hashlib import blake2b
 
 import numpy as np
@@ -18,7 +18,7 @@ from podium.data.blocks import Selection
 from podium.data.near import mix, picture_grid, project
 from podium.data.rows import Rows
 from podium.data.schema import Array
-from podium.data.values import MISSING_VALUES, to_days, to_numbers
+from podium.data.values import MISSING_VALUES, normal
 
 Hashes = NDArray[np.uint64]
 
@@ -94,18 +94,23 @@ def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def hash_rows(
-    rows: Rows, columns: Sequence[str], missing_values: Sequence[str] = MISSING_VALUES, *, coarse: bool = False
+    rows: Rows,
+    columns: Sequence[str],
+    missing_values: Sequence[str] = MISSING_VALUES,
+    booleans: Collection[str] = (),
+    *,
+    coarse: bool = False,
 ) -> Hashes:
-    """Return a hash of some columns of each row, [n]: by name and meaning, whatever their order and their notation.
-
-    1, 1.0 and "1" are equal, and so are a date and its text.
+    """Return a hash of some columns of each row, [n]: by name and normal form, see podium.data.values.
 
     Args:
+        booleans: Columns that are boolean: true, yes and 1 are equal there.
         coarse: Whether numbers with a fraction are rounded.
     """
     total = np.zeros(len(rows), np.uint64)
     for name in columns:
-        hashed = _hash_values(rows.columns[name], missing_values, coarse=coarse)
+        numbers, texts = normal(rows.columns[name], missing_values, boolean=name in booleans)
+        hashed = _hash_normal(_rounded(numbers) if coarse else numbers, texts)
         total += mix(hashed, int(hash_texts([name])[0]))
     return total
 
@@ -124,22 +129,15 @@ def hash_texts(texts: Sequence[str]) -> Hashes:
 def hash_labels(labels: Array) -> Hashes:
     """Return a hash of each label, [n]: numbers or texts that name groups; 1, 1.0 and "1" are one."""
     names, codes = np.unique(labels, return_inverse=True)
-    return _hash_values(pa.array(names), ())[codes.reshape(-1)]
+    return _hash_normal(*normal(pa.array(names), ()))[codes.reshape(-1)]
 
 
-def _hash_values(values: pa.Array, missing_values: Sequence[str], *, coarse: bool = False) -> Hashes:
-    if pa.types.is_temporal(values.type):
-        return _hash_numbers(to_days(values)[0])
-    numbers, texts = to_numbers(values, missing_values)
-    hashed = _hash_numbers(_rounded(numbers) if coarse else numbers)
+def _hash_normal(numbers: NDArray[np.float64], texts: pa.Array) -> Hashes:
+    hashed = _hash_numbers(numbers)
     present = pc.is_valid(texts).to_numpy(zero_copy_only=False)
     if present.any():
-        days, words = to_days(texts.filter(pa.array(present)), ())
-        encoded = words.dictionary_encode()
-        known = np.isfinite(days)
-        of_words = np.append(hash_texts(encoded.dictionary.to_pylist()), _MISSING)
-        indices = pc.fill_null(encoded.indices, len(of_words) - 1).to_numpy(zero_copy_only=False)
-        hashed[present] = np.where(known, _hash_numbers(days), of_words[indices])
+        encoded = texts.filter(pa.array(present)).dictionary_encode()
+        hashed[present] = hash_texts(encoded.dictionary.to_pylist())[encoded.indices.to_numpy()]
     return hashed
 
 

@@ -1,6 +1,8 @@
-"""What the values of a table's column mean: numbers, dates, categories, or nothing.
+"""One meaning of a value everywhere: rows, groups, categories, class names, predictions, drift.
 
-Text and typed columns are read by one set of functions, so that "1" in a CSV file and 1 in a Parquet file are equal.
+A whole number is one thing as 1, 1.0, "1" and "1.0", and a date is one thing as a date and as text. Truth values are
+a kind of their own, except in a boolean column, where true, yes and 1 mean the same. Numbers are float64; a whole
+number that float64 cannot hold stays a text.
 """
 
 from collections.abc import Sequence
@@ -13,19 +15,84 @@ from numpy.typing import NDArray
 
 from podium.errors import InvalidInput
 
-MISSING_VALUES = ("", "NA", "N/A", "n/a", "#N/A", "NaN", "nan", "NULL", "null", "None", "?")
-"""Texts that mean that a value is missing; spaces around them do not count."""
+MISSING_VALUES = (
+    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "N.A.", "n.a.", "NaN", "nan", "-NaN", "-nan"),
+    *("NULL", "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "?"),
+)
+"""Texts that mean that a value is missing, as pandas reads them; spaces around them do not count."""
+
+MARKS = (
+    *("-", "--", "---", "–", "—", ".", "..", "...", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"),
+    *("#div/0!", "#value!", "#ref!", "#num!", "#name?", "#null!", "none", "null", "na", "missing", "unknown"),
+)
+"""Texts, in lower case, that are missing among numbers and dates too, unless a user lists the missing values."""
+
+FLAGS = {"false": "false", "no": "false", "n": "false", "0": "false",
+         "true": "true", "yes": "true", "y": "true", "1": "true"}  # fmt: skip
+"""What the values of a boolean column mean, in lower case."""
+
+LOOSE = 0.05
+"""Most of a column's values that may be something else in a column of numbers or dates; they are missing."""
+
+EXAMPLES = 3
+"""Values that are named where a column holds a few that do not fit."""
 
 _NUMBER = r"^[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"
+_CURRENCY = r"[$€£¥₹₩₽]|USD|EUR|GBP|CHF|JPY|CNY|INR"
+_WRITTEN = (
+    rf"^(?P<sign>[+-]?)(?P<before>{_CURRENCY})?\s?(?P<minus>-?)"
+    r"(?P<digits>[1-9]\d{0,2}(?:[,'’\x{00A0}\x{202F}]\d{3})+(?:\.\d+)?|\d+\.?\d*|\.\d+)"
+    rf"\s?(?P<after>{_CURRENCY}|%)?$"
+)
+"""Money, per cent, and thousands in groups."""
+
+_WHOLE = r"^\+?(-?(?:0|[1-9]\d*))(?:\.0*)?$"
+_LONG = r"^[+-]?\d{16,}(?:\.0*)?$"
 _LEADING_ZERO = r"^[+-]?0\d"
 _DATE = r"^\d{4}-\d\d-\d\d"
 _DOTTED = r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates are written with points
 _SLASHED = r"^\d{1,2}/\d{1,2}/\d{2}(\d\d)?\b"
 _DAY = 86_400_000_000  # in microseconds
+_EXACT = 2**53
+_NO_TEXT = pa.scalar(None, pa.string())
 
 
 DATES = {"date": "2026-01-31 or 31.1.2026", "day/month/year": "31/1/2026", "month/day/year": "1/31/2026"}
 """Types of columns that hold dates, with an example."""
+
+_DATED = {kind: f"{_DATE}|{_DOTTED}" if kind == "date" else _SLASHED for kind in DATES}
+
+
+def normal(
+    values: pa.Array, missing: Sequence[str] = MISSING_VALUES, *, boolean: bool = False
+) -> tuple[NDArray[np.float64], pa.Array]:
+    """Return the normal form of values: equal ones mean the same, whatever program wrote them.
+
+    Args:
+        missing: Texts that mean that a value is missing.
+        boolean: Whether the column is boolean: true, yes and 1 are one value then.
+
+    Returns:
+        Numbers, dates in days, and the truth values of a boolean column as 0 and 1: float64 [n], else NaN; and texts,
+        null elsewhere. A missing value is neither.
+    """
+    values = _plain(values)
+    if _is_moment(values.type):
+        return to_days(values)
+    if boolean:
+        texts = to_flags(values, missing)
+        codes = pc.index_in(texts, pa.array(["false", "true"])).cast(pa.float64())
+        numbers = np.array(codes.to_numpy(zero_copy_only=False), np.float64)
+        return numbers, pc.if_else(pc.is_valid(codes), _NO_TEXT, texts)
+    if pa.types.is_boolean(values.type):
+        return np.full(len(values), np.nan), to_text(values, missing)
+    numbers, texts = to_numbers(values, missing)
+    others = pc.is_valid(texts).to_numpy(zero_copy_only=False)
+    if others.any():
+        days, words = to_days(texts.filter(pa.array(others)), ())
+        numbers[others] = days
+        texts = pc.replace_with_mask(texts, pa.array(others), words)
+    return numbers, texts
 
 
 def to_text(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Array:
@@ -40,43 +107,69 @@ def to_text(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Arr
         InvalidInput: The values are lists, structures or bytes.
     """
     values = _plain(values)
+    text = _trimmed(values, missing)
+    if pa.types.is_string(values.type) and pc.any(pc.match_substring_regex(text, r"^\+\d|\d\.0*$|^-0$")).as_py():
+        whole = pc.replace_substring_regex(text, _WHOLE, r"\1")
+        text = pc.if_else(pc.equal(whole, "-0"), "0", whole)
+    return text
+
+
+def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
+    """Return plain values as text as they are written, without spaces around it, null where they are missing."""
     kind = values.type
     if pa.types.is_floating(kind):
-        whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), float(2**53)))
+        whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), float(_EXACT)))
         integers = pc.if_else(whole, values, None).cast(pa.int64(), safe=False).cast(pa.string())
         values = pc.if_else(pc.is_nan(values), None, pc.coalesce(integers, values.cast(pa.string())))
     elif not pa.types.is_string(kind):
         values = values.cast(pa.string())
     trimmed = pc.utf8_trim_whitespace(values)
-    return pc.if_else(pc.is_in(trimmed, pa.array(missing, pa.string())), pa.scalar(None, pa.string()), trimmed)
+    return pc.if_else(pc.is_in(trimmed, pa.array(missing, pa.string())), _NO_TEXT, trimmed)
+
+
+def _unmarked(text: pa.Array, missing: Sequence[str]) -> pa.Array:
+    """Return texts among numbers or dates, null where they only mark a missing value."""
+    if tuple(missing) != MISSING_VALUES:
+        return text
+    return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(MARKS)), _NO_TEXT, text)
 
 
 def to_numbers(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tuple[NDArray[np.float64], pa.Array]:
-    """Read values as numbers; truth values are 0 and 1.
+    """Read values as numbers, also money, per cent and thousands in groups; truth values are 0 and 1.
 
     Returns:
-        float64 [n], NaN where a value is missing or not a number, and the text of what is not a finite number (null
-        elsewhere).
+        float64 [n], NaN where a value is missing or not a number, and the text of what is not a number that float64
+        holds (null elsewhere).
     """
     values = _plain(values)
     kind = values.type
     if pa.types.is_boolean(kind):
         values = values.cast(pa.int8())
-    if _is_number(kind) or pa.types.is_boolean(kind):
-        numbers = values.cast(pa.float64(), safe=False)
-        text = None
-    else:
-        text = to_text(values, missing)
-        numbers = _parse_numbers(text)
-    parsed = np.array(numbers.to_numpy(zero_copy_only=False), np.float64)
-    bad = pc.is_valid(values if text is None else text).to_numpy(zero_copy_only=False) & ~np.isfinite(parsed)
-    if text is None:
-        bad &= ~np.isnan(parsed)  # NaN in a column of numbers is how many programs write a missing value
+    if not (_is_number(kind) or pa.types.is_boolean(kind)):
+        return _read_numbers(_trimmed(values, missing), missing)
+    parsed = np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    bad = np.isinf(parsed)  # NaN in a column of numbers is how many programs write a missing value
+    if pa.types.is_integer(kind) and (np.abs(parsed) >= _EXACT).any():
+        again = pa.array(parsed).cast(kind, safe=False)
+        bad |= pc.fill_null(pc.not_equal(again, values), False).to_numpy(zero_copy_only=False)
     if not bad.any():
         return parsed, pa.nulls(len(parsed), pa.string())
     parsed[bad] = np.nan
-    text = values.cast(pa.string()) if text is None else text
-    return parsed, pc.if_else(pa.array(bad), text, pa.scalar(None, pa.string()))
+    return parsed, _unmarked(pc.if_else(pa.array(bad), values.cast(pa.string()), _NO_TEXT), missing)
+
+
+def _read_numbers(text: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.float64], pa.Array]:
+    numbers = _parse_numbers(text)
+    parsed = np.array(numbers.to_numpy(zero_copy_only=False), np.float64)
+    bad = pc.is_valid(text).to_numpy(zero_copy_only=False) & ~np.isfinite(parsed)
+    if (np.abs(parsed) >= _EXACT).any():
+        long = pc.fill_null(pc.match_substring_regex(text, _LONG), False).to_numpy(zero_copy_only=False)
+        for at in np.flatnonzero(long & ~bad).tolist():
+            bad[at] = int(text[at].as_py().partition(".")[0]) != int(parsed[at])
+    if not bad.any():
+        return parsed, pa.nulls(len(parsed), pa.string())
+    parsed[bad] = np.nan
+    return parsed, _unmarked(pc.if_else(pa.array(bad), text, _NO_TEXT), missing)
 
 
 def to_days(
@@ -92,7 +185,7 @@ def to_days(
     values = _plain(values)
     text = None
     if not _is_moment(values.type):
-        text = to_text(values, missing)
+        text = _unmarked(_trimmed(values, missing), missing)
         values = _parse_times(_year_first(text, kind))
     stamps = _without_zone(values).cast(pa.timestamp("us"), safe=False)
     valid = pc.is_valid(stamps).to_numpy(zero_copy_only=False)
@@ -103,8 +196,10 @@ def to_days(
 
 
 def to_flags(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Array:
-    """Return values as text like to_text, ``True`` and ``TRUE`` as ``true``."""
-    return pc.utf8_lower(to_text(values, missing))
+    """Return values as text like to_text; what FLAGS lists as ``true`` or ``false``."""
+    text = pc.utf8_lower(to_text(values, missing))
+    meanings = pa.array(FLAGS.values(), pa.string()).take(pc.index_in(text, pa.array(FLAGS.keys(), pa.string())))
+    return pc.coalesce(meanings, text)
 
 
 def _plain(values: pa.Array) -> pa.Array:
@@ -136,8 +231,22 @@ def _parse_numbers(text: pa.Array) -> pa.Array:
         return text.cast(pa.float64())
     except pa.ArrowInvalid:
         number = pc.match_substring_regex(text, _NUMBER)
-        unsigned = pc.replace_substring_regex(text, r"^\+", "")
-        return pc.if_else(number, unsigned, pa.scalar(None, pa.string())).cast(pa.float64())
+    unsigned = pc.replace_substring_regex(text, r"^\+", "")
+    numbers = pc.if_else(number, unsigned, _NO_TEXT).cast(pa.float64())
+    return pc.coalesce(numbers, _parse_written(pc.if_else(number, _NO_TEXT, text)))
+
+
+def _parse_written(text: pa.Array) -> pa.Array:
+    """Read money, per cent and thousands in groups; null where it is something else."""
+    encoded = text.dictionary_encode()
+    parts = pc.extract_regex(encoded.dictionary, _WRITTEN)
+    sign, minus, digits, after = (parts.field(name) for name in ("sign", "minus", "digits", "after"))
+    plain = pc.replace_substring_regex(digits, r"[^\d.]", "")
+    numbers = pc.binary_join_element_wise(pc.if_else(pc.equal(sign, "+"), "", sign), minus, plain, "")
+    twice = pc.and_(pc.not_equal(sign, ""), pc.not_equal(minus, ""))
+    fits = pc.and_(pc.is_valid(parts), pc.invert(pc.fill_null(twice, False)))
+    values = pc.if_else(fits, numbers, _NO_TEXT).cast(pa.float64())
+    return pc.if_else(pc.equal(after, "%"), pc.divide(values, 100.0), values).take(encoded.indices)
 
 
 def _parse_times(text: pa.Array) -> pa.Array:
@@ -185,7 +294,10 @@ def _without_zone(stamps: pa.Array) -> pa.Array:
 
 @dataclass
 class Guess:
-    """Guesses the type of a column from all of its values, batch by batch."""
+    """Guesses the type of a column from all of its values, batch by batch.
+
+    A column of numbers or dates may hold a few other values, LOOSE of all: they are missing.
+    """
 
     name: str
     missing_values: Sequence[str] = MISSING_VALUES
@@ -205,77 +317,120 @@ class Guess:
     slashed: bool = True
     """All values look like 3/4/2026 so far; the type is text if nobody knows whether the day or the month is first."""
 
-    sums: list[int] = field(default_factory=lambda: [0, 0, 0])
-    """The lowest whole number, the sum of all and that of their squares, of 64 bits without the overflow."""
+    lowest: float = np.inf
+    """The lowest whole number."""
 
-    possible: list[str] = field(default_factory=lambda: ["boolean", "integer", "number", *DATES])
-    """Types that all values had so far, the most special first."""
+    sums: list[int] = field(default_factory=lambda: [0, 0])
+    """The sum of whole numbers and that of their squares, of 64 bits without the overflow."""
+
+    others: dict[str, int] = field(default_factory=lambda: dict.fromkeys(["integer", "number", "boolean", *DATES], 0))
+    """Values that are not of a type, of each that is possible so far, the most special first."""
+
+    marks: int = 0
+    """Values that are missing if the column holds numbers."""
+
+    examples: dict[str, list[str]] = field(default_factory=dict)
+    """Some of the others, by type."""
+
+    huge: bool = False
+    """Whether there is a whole number that float64 cannot hold: these are names, not quantities."""
 
     def add(self, values: pa.Array) -> None:
         """Look at further values."""
         values = _plain(values)
-        text = to_text(values, self.missing_values)
-        present = text.drop_null()
-        self.missing += len(text) - len(present)
-        self.count += len(present)
+        present = _trimmed(values, self.missing_values).drop_null()
+        self.missing += len(values) - len(present)
         if not len(present):
             return
+        self.count += len(present)
         self.first = self.first if self.first is not None else present[0].as_py()
         self.constant = self.constant and bool(pc.all(pc.equal(present, self.first)).as_py())
         self.slashed = self.slashed and bool(pc.all(pc.match_substring_regex(present, _SLASHED)).as_py())
         typed = None if pa.types.is_string(values.type) else values.type
-        self.possible = [
-            kind for kind in self.possible if (_is_typed(kind, typed) if typed else _is_text(kind, present))
-        ]
-        if "integer" in self.possible:
-            self._sum(to_numbers(present)[0], first=self.count == len(present))
+        wrong = self._typed_others(values.drop_null(), typed) if typed else self._text_others(present)
+        self.others = {
+            kind: count + wrong[kind] for kind, count in self.others.items() if 2 * wrong[kind] <= len(present)
+        }
+        if self.others.get("integer") == 0:
+            self._sum(to_numbers(present, self.missing_values)[0])
 
-    def _sum(self, numbers: NDArray[np.float64], *, first: bool) -> None:
-        low = int(numbers.min())
+    def _typed_others(self, values: pa.Array, typed: pa.DataType) -> dict[str, int]:
+        fits = {
+            "boolean": pa.types.is_boolean(typed),
+            "integer": pa.types.is_integer(typed),
+            "number": _is_number(typed),
+            "date": _is_moment(typed),
+        }
+        if pa.types.is_integer(typed) and to_numbers(values)[1].null_count < len(values):
+            self.huge, fits = True, {}
+        return {kind: 0 if fits.get(kind) else len(values) for kind in self.others}
+
+    def _text_others(self, present: pa.Array) -> dict[str, int]:
+        count, wrong = len(present), dict[str, int]()
+        unmarked = _unmarked(present, self.missing_values).drop_null() if self.others else present
+        self.marks += count - len(unmarked)
+        if "number" in self.others:
+            bad = to_numbers(unmarked, self.missing_values)[1].drop_null()
+            self.huge = self.huge or bool(pc.any(pc.match_substring_regex(bad, _LONG)).as_py())
+            named = pc.any(pc.match_substring_regex(unmarked, _LEADING_ZERO)).as_py()  # 01067 is a postal code
+            wrong["number"] = count if named or self.huge else len(bad)
+            self._keep("number", bad)
+        if "integer" in self.others:
+            whole = pc.match_substring_regex(unmarked, r"^[+-]?\d{1,18}$")
+            broken = unmarked.filter(pc.invert(whole))
+            wrong["integer"] = max(wrong["number"], len(broken))
+            self._keep("integer", broken)
+        if "boolean" in self.others:
+            flags = pc.is_in(pc.utf8_lower(present), pa.array(FLAGS.keys(), pa.string()))
+            wrong["boolean"] = 0 if pc.all(flags).as_py() else count
+        for kind in DATES.keys() & self.others.keys():
+            like_a_date = pc.match_substring_regex(unmarked, _DATED[kind])
+            bad = unmarked.filter(pc.invert(like_a_date))
+            if len(bad) < len(unmarked):
+                dated = unmarked.filter(like_a_date)
+                bad = pa.concat_arrays([bad, to_days(dated, self.missing_values, kind)[1].drop_null()])
+            wrong[kind] = len(bad)
+            self._keep(kind, bad)
+        return wrong
+
+    def _keep(self, kind: str, others: pa.Array) -> None:
+        kept = self.examples.setdefault(kind, [])
+        kept += others[: EXAMPLES - len(kept)].to_pylist()
+
+    def _sum(self, numbers: NDArray[np.float64]) -> None:
+        numbers = numbers[~np.isnan(numbers)]
         with np.errstate(invalid="ignore"):  # larger ones number no rows
             bits = numbers.astype(np.int64).astype(np.uint64)
-        self.sums = [low if first else min(low, self.sums[0]), (self.sums[1] + int(bits.sum())) % 2**64,
-                     (self.sums[2] + int(np.square(bits).sum())) % 2**64]  # fmt: skip
+        self.lowest = min(self.lowest, numbers.min(initial=np.inf))
+        self.sums = [
+            (self.sums[0] + int(bits.sum())) % 2**64,
+            (self.sums[1] + int(np.square(bits).sum())) % 2**64,
+        ]
 
     @property
     def counting(self) -> bool:
         """Whether the values are n whole numbers, each 1 more than another, in any order: they number the rows."""
-        if self.type != "integer" or self.count < 3:
+        n = self.count - self.marks
+        if self.exact != "integer" or n < 3:
             return False
-        low, n = self.sums[0], self.count
+        low = int(self.lowest)
         total = n * low + n * (n - 1) // 2
         squares = n * low**2 + low * n * (n - 1) + (n - 1) * n * (2 * n - 1) // 6
-        return [total % 2**64, squares % 2**64] == self.sums[1:]
+        return [total % 2**64, squares % 2**64] == self.sums
 
     @property
     def type(self) -> str:
         """``boolean``, ``integer``, ``number``, ``text``, one of DATES; ``empty`` if all values are missing."""
+        if self.exact != "text" or self.slashed:
+            return self.exact
+        few = {kind: count for kind, count in self.others.items() if count <= LOOSE * (self.count - self.marks)}
+        return min(few, key=lambda kind: few[kind]) if few and self.count > self.marks else "text"
+
+    @property
+    def exact(self) -> str:
+        """The type that every value has."""
         if not self.count:
             return "empty"
-        ambiguous = {"day/month/year", "month/day/year"} <= {*self.possible}
-        return "text" if not self.possible or (ambiguous and "date" not in self.possible) else self.possible[0]
-
-
-def _is_typed(kind: str, typed: pa.DataType) -> bool:
-    return bool({
-        "boolean": pa.types.is_boolean(typed),
-        "integer": pa.types.is_integer(typed),
-        "number": _is_number(typed),
-        "date": _is_moment(typed),
-    }.get(kind))  # fmt: skip
-
-
-def _is_text(kind: str, present: pa.Array) -> bool:
-    if kind == "boolean":
-        return bool(pc.all(pc.is_in(pc.utf8_lower(present), pa.array(["true", "false"]))).as_py())
-    if kind in DATES:
-        written = f"{_DATE}|{_DOTTED}" if kind == "date" else _SLASHED
-        return (
-            bool(pc.all(pc.match_substring_regex(present, written)).as_py())
-            and len(to_days(present, kind=kind)[1].drop_null()) == 0
-        )
-    if pc.any(pc.match_substring_regex(present, _LEADING_ZERO)).as_py():  # 01067 is a postal code
-        return False
-    if kind == "integer":
-        return bool(pc.all(pc.match_substring_regex(present, r"^[+-]?\d{1,18}$")).as_py())
-    return len(to_numbers(present)[1].drop_null()) == 0
+        fitting = [kind for kind, count in self.others.items() if not count]
+        ambiguous = {"day/month/year", "month/day/year"} <= {*fitting}
+        return "text" if not fitting or (ambiguous and "date" not in fitting) else fitting[0]

@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,6 +37,9 @@ class Field:
     type: str
     """What the file holds: ``integer``, ``number``, ``boolean``, ``text``, or one of podium.data.values.DATES."""
 
+    loose: bool = False
+    """Whether values that are not numbers are missing, since the training data had a few of them."""
+
     def read(self, values: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.float64] | pa.Array, pa.Array]:
         """Return numbers (NaN where missing) or texts (null where missing), and the texts that are neither."""
         if self.kind == "number":
@@ -44,7 +47,8 @@ class Field:
             beyond = np.abs(numbers) > np.finfo(np.float32).max
             if beyond.any():
                 bad = pc.if_else(pa.array(beyond), pa.array([str(number) for number in numbers]), bad)
-            return numbers, bad
+                numbers[beyond] = np.nan
+            return numbers, pa.nulls(len(bad), pa.string()) if self.loose else bad
         text = to_flags(values, missing) if self.type == "boolean" else to_text(values, missing)
         return text, pa.nulls(len(text), pa.string())
 
@@ -232,13 +236,13 @@ class _Fit:
             )
 
     def column(self, indicator: bool) -> TableColumn:
-        name, kind, type_ = self.field.name, self.field.kind, self.field.type
+        name, kind, common = self.field.name, self.field.kind, asdict(self.field)
         if kind == "category":
             categories = (*sorted(self.categories - {MISSING, UNKNOWN}), MISSING, UNKNOWN)
-            return TableColumn(name=name, kind=kind, type=type_, categories=categories, missing=self.missing)
+            return TableColumn(**common, categories=categories, missing=self.missing)
         if self.missing == self.count:
             raise InvalidInput(f"column {name} has no value in the training part ({self.count:,} rows)",
                                f"leave it out: {written('drop', name)}", changed("drop", name))  # fmt: skip
         median = float(np.median(np.fromfile(self.scratch, np.float32)))
-        return TableColumn(name=name, kind=kind, type=type_, fill=median, missing=self.missing,
+        return TableColumn(**common, fill=median, missing=self.missing,
                            indicator=indicator and self.missing > 0)  # fmt: skip

@@ -18,6 +18,7 @@ from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
 from podium.data.values import DATES
 from podium.errors import InvalidInput, suggestion
+from podium.text import plural
 
 log = logging.getLogger(__name__)
 summary = logging.getLogger("podium.data.summary")
@@ -46,9 +47,12 @@ def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
     """Return a key of each row, by some columns."""
     fractions = [name for name in by if seen.guesses[name].type == "number"]
     few = [*(name for name in by if name not in fractions), *few_of(fractions)]
+    booleans = {name for name, guess in seen.guesses.items() if guess.type == "boolean"}
 
     def both(rows: Rows) -> Hashes:
-        exact, coarse = (hash_rows(rows, names, seen.missing_values, coarse=names is few) for names in (by, few))
+        exact, coarse = (
+            hash_rows(rows, names, seen.missing_values, booleans, coarse=names is few) for names in (by, few)
+        )
         return np.stack([exact, coarse], axis=1)
 
     hashed = seen.hashes(both)
@@ -87,7 +91,7 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
         kind = "category" if guess.type in ("boolean", "text") else "number"
         kind = "category" if name in options.categories else "number" if name in options.numbers else kind
         if guess.count:
-            fields.append(Field(name=name, kind=kind, type=guess.type))
+            fields.append(Field(name=name, kind=kind, type=guess.type, loose=guess.type != guess.exact))
     if not fields:
         raise InvalidInput(f"{seen.file.name} has no column to learn from: {', '.join(seen.file.columns)}",
                            "a table has a column besides those with a role, dropped and empty ones")  # fmt: skip
@@ -107,6 +111,12 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
             log.warning("column %s has no value and is left out", name)
         elif name in index and name not in chosen:
             log.warning("column %s is the index of a DataFrame and is left out", name)
+        elif name in chosen and chosen[name].loose:
+            log.warning("column %s holds %s, but for %s such as %s, which count as missing; as categories: %s", name,
+                        "dates" if guess.type in DATES else "numbers", plural(guess.others[guess.type], "value"),
+                        " and ".join(map(repr, guess.examples[guess.type])), written("categories", name))  # fmt: skip
+        elif name in chosen and guess.huge:
+            log.warning("column %s holds whole numbers beyond 2^53, which no float64 holds: they are categories", name)
         elif name in chosen and guess.slashed and guess.type == "text":
             log.warning("column %s looks like dates, but is read as categories, since the day or the month may be "
                         "first in %s: write it as 2026-01-31", name, guess.first)  # fmt: skip

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,7 @@ from podium.data.rows import RowFile, Rows
 from podium.data.schema import Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
-from podium.data.values import DATES, MISSING_VALUES, Guess, to_days, to_numbers, to_text
+from podium.data.values import DATES, FLAGS, MISSING_VALUES, Guess, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput
 
 log = logging.getLogger(__name__)
@@ -154,9 +154,9 @@ class Survey:
         """
         guess = self.guesses[name]
         self._require_all(name, "the target")
-        if guess.type in DATES:
+        if guess.exact in DATES:
             raise InvalidInput(f"{self.file.name}: the target {name} holds dates", "make it a number, or a class")
-        if (kind or ("regression" if guess.type == "number" else "classification")) == "regression":
+        if (kind or ("regression" if guess.exact == "number" else "classification")) == "regression":
             return Target(values=self._numbers(name, "the target"), kind="regression", classes=())
         return self._classes(name, certain=kind == "classification")
 
@@ -176,8 +176,8 @@ class Survey:
         """
         self._require_all(name, "the time")
         guess = self.guesses[name]
-        if guess.type in DATES:
-            days = to_days(self.kept[name], self.missing_values, guess.type)[0]
+        if guess.exact in DATES:
+            days = to_days(self.kept[name], self.missing_values, guess.exact)[0]
             return (days * 86_400_000_000).astype("datetime64[us]")
         dates = [] if guess.slashed else _dates_in(self._numbers(name, "the time"))
         if guess.slashed or len(dates) > 1:
@@ -202,24 +202,26 @@ class Survey:
             absent = pc.is_null(to_text(self.kept[name], self.missing_values)).to_numpy(zero_copy_only=False)
             rows = np.flatnonzero(absent)
             more = f" (and in {len(rows) - 1:,} more)" if len(rows) > 1 else ""
-            raise InvalidInput(f"{self._where(rows[0], name)}: {role} is missing{more}", "remove these rows")
+            value = self.kept[name][int(rows[0])].as_py()
+            is_text = isinstance(value, str) and bool(value.strip())
+            name_it = f"; if {value!r} is a name: {written('missing_values', '')}" if is_text else ""
+            raise InvalidInput(f"{self._where(rows[0], name)}: {role} is missing{more}", f"remove these rows{name_it}")
 
     def _where(self, position: int, name: str) -> str:
         return f"{self.file.name}, row {position + 1}, column {name}"
 
     def _numbers(self, name: str, role: str) -> NDArray[np.float64]:
-        numbers, bad = to_numbers(self.kept[name], self.missing_values)
-        wrong = np.flatnonzero(pc.is_valid(bad).to_numpy(zero_copy_only=False))
+        numbers = to_numbers(self.kept[name], self.missing_values)[0]
+        wrong = np.flatnonzero(np.isnan(numbers))
         if len(wrong):
-            raise InvalidInput(f"{self._where(wrong[0], name)}: {role} must be a finite number, but is "
-                               f"{bad[int(wrong[0])].as_py()[:60]!r}")  # fmt: skip
+            value = str(self.kept[name][int(wrong[0])].as_py())
+            raise InvalidInput(f"{self._where(wrong[0], name)}: {role} must be a finite number, but is {value[:60]!r}")
         return numbers
 
     def _classes(self, name: str, *, certain: bool) -> Target:
-        kind = self.guesses[name].type
+        kind = self.guesses[name].exact
         text = to_text(self.kept[name], self.missing_values)
-        text = pc.utf8_lower(text) if kind == "boolean" else text
-        encoded = text.dictionary_encode()
+        encoded = (_first_written(text, self.missing_values) if kind == "boolean" else text).dictionary_encode()
         seen = encoded.dictionary.to_pylist()
         where = f"{self.file.name}: the target {name}"
         if not certain and kind == "integer" and len(seen) > MANY_NUMBERS:
@@ -231,11 +233,24 @@ class Survey:
             raise InvalidInput(f"{where} has {len(seen):,} different values, for example {seen[0]!r}", hint)
         if len(seen) < 2:
             raise InvalidInput(f"{where} is always {seen[0]!r}", "a classification needs two classes or more")
-        order = sorted(range(len(seen)), key=lambda at: (int(seen[at]) if kind == "integer" else 0, seen[at]))
+        ranks = [_rank(value, kind) for value in seen]
+        order = sorted(range(len(seen)), key=ranks.__getitem__)
         rank = np.empty(len(seen), np.int64)
         rank[order] = np.arange(len(seen))
         indices = rank[encoded.indices.to_numpy()]
         return Target(values=indices, kind="classification", classes=tuple(seen[at] for at in order))
+
+
+def _rank(name: str, kind: str) -> tuple[int, str]:
+    """Return where a class stands: whole numbers by value, truth values with false first, others by name."""
+    return (int(name), "") if kind == "integer" else (0, FLAGS[name.lower()] if kind == "boolean" else name)
+
+
+def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
+    """Return truth values as each was written first: Yes for yes, too."""
+    encoded = to_flags(text, missing_values).dictionary_encode()
+    first = [pc.index(encoded.indices, at).as_py() for at in range(len(encoded.dictionary))]
+    return text.take(pa.array(first, pa.int64())).take(encoded.indices)
 
 
 def _dates_in(numbers: NDArray[np.float64]) -> list[Array]:
