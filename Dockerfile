@@ -71,17 +71,28 @@ COPY --from=podium /podium /
 USER 1000:1000
 EXPOSE 8080
 
-FROM base AS trainer
+FROM builder AS trainer-packages
 # Index of PyTorch wheels without CUDA, or for another CUDA; empty takes those of the default index, with CUDA.
 ARG TORCH_INDEX=
-COPY requirements.txt scripts/slim-packages ./
-# The wheels of that index are built anew under the same version: the hashes of the pins are not theirs.
-RUN if [ -z "$TORCH_INDEX" ]; then pip install --no-deps --require-hashes -r requirements.txt; else \
+# Anything keeps CUDA's libraries of the default index; without, what no pod without a GPU runs is left out (scripts/cpu-torch).
+ARG GPU=
+COPY requirements.txt scripts/slim-packages scripts/cpu-torch ./
+# The wheels of an index are built anew under the same version: the hashes of the pins are not theirs.
+RUN install="pip install --no-compile --ignore-installed --no-deps --root /packages" && \
+    packages=/packages/usr/local/lib/python3*/*-packages && \
+    if [ -n "$TORCH_INDEX" ]; then \
       awk '/^[^ ]/ { drop = /^(torch|torchvision|triton|nvidia-.*|cuda-.*)==/ } !drop' requirements.txt >/tmp/rest.txt && \
       grep -Eo '^(torch|torchvision)==[^ ]+' requirements.txt >/tmp/torch.txt && \
-      pip install --no-deps --require-hashes -r /tmp/rest.txt && \
-      pip install --no-deps --index-url "$TORCH_INDEX" -r /tmp/torch.txt && rm /tmp/rest.txt /tmp/torch.txt; fi && \
-    ./slim-packages && rm slim-packages
+      $install --require-hashes -r /tmp/rest.txt && $install --index-url "$TORCH_INDEX" -r /tmp/torch.txt; \
+    elif [ -n "$GPU" ] || [ "$(uname -m)" != x86_64 ]; then $install --require-hashes -r requirements.txt; else \
+      awk '/^[^ ]/ { drop = /^(triton|nvidia-.*|cuda-.*)==/ && !/^nvidia-(cuda-runtime|cuda-cupti|cufile)==/ } !drop' \
+        requirements.txt >/tmp/rest.txt && \
+      $install --require-hashes -r /tmp/rest.txt && ./cpu-torch $packages; fi && \
+    ./slim-packages --trainer /packages
+
+FROM base AS trainer
+COPY --from=trainer-packages /packages /
+COPY requirements.txt ./
 ARG EXTRAS
 RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements.txt >/tmp/pins.txt && \
       pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }

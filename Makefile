@@ -120,14 +120,16 @@ CODE_VERSION = $(TAG)+$(shell git describe --always --exclude='*' --abbrev=12 --
 
 # An index of PyTorch's wheels without CUDA, which makes a trainer's image of a quarter of the size, or for another CUDA.
 TORCH_INDEX ?=
+# Anything for pods with GPUs: the trainer's image of the default index then has all of CUDA.
+GPU ?=
 # `no` for a builder without --output (Docker's before BuildKit).
 SBOM ?= yes
 
-images: ## build the three images; their ids and SBOMs in build/images (BUILD="podman build", TAG, TORCH_INDEX)
+images: ## build the three images; their ids and SBOMs in build/images (BUILD="podman build", TAG, GPU, TORCH_INDEX)
 	@mkdir -p build/images
 	$(call image,steps)
 	$(call image,serve)
-	$(call image,trainer,$(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)))
+	$(call image,trainer,$(if $(TORCH_INDEX),--build-arg TORCH_INDEX=$(TORCH_INDEX)) $(if $(GPU),--build-arg GPU=$(GPU)))
 	$(if $(filter no,$(SBOM)),,$(call sbom,steps))
 	$(if $(filter no,$(SBOM)),,$(call sbom,serve))
 	$(if $(filter no,$(SBOM)),,$(call sbom,trainer))

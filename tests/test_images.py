@@ -2,6 +2,8 @@
 
 import json
 import os
+import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -107,3 +109,52 @@ def test_the_serve_image_has_no_pipelines_and_no_torch() -> None:
     pinned = {line.partition("==")[0] for line in (ROOT / "requirements-serve.txt").read_text().splitlines()}
     assert {"starlette", "uvicorn", "onnxruntime", "minio", "pyarrow", "pillow", "cryptography", "orjson"} <= pinned
     assert not pinned & {"kfp", "kubernetes", "torch", "optuna", "plotly", "scipy"}
+
+
+TRAINS = """
+import sys
+sys.path[:] = [path for path in sys.path if "site-packages" not in path] + [sys.argv[1]]
+import torch, torchvision
+import torch.distributed as dist
+model = torch.nn.Sequential(torch.nn.Conv2d(1, 4, 3), torch.nn.Flatten(), torch.nn.Linear(4 * 26 * 26, 10))
+optimizer = torch.optim.AdamW(model.parameters())
+model(torch.ones(2, 1, 28, 28)).sum().backward()
+optimizer.step()
+dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}/store", rank=0, world_size=1)
+dist.all_reduce(torch.ones(1))
+dist.destroy_process_group()
+torchvision.ops.nms(torch.tensor([[0.0, 0.0, 1.0, 1.0]]), torch.tensor([0.5]), 0.5)
+print(torch.__file__, torch.cuda.is_available(), torch.version.cuda)
+"""
+
+
+def mib(folder: Path) -> float:
+    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink()) / 2**20
+
+
+def test_a_trainers_image_without_cuda_trains(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.backends.cuda.is_built() or platform.machine() != "x86_64" or not shutil.which("nm"):
+        pytest.skip("needs a PyTorch with CUDA for x86_64, and binutils")
+    installed = Path(torch.__file__).parents[1]
+    try:
+        for name in ("torch", "torchvision", "nvidia"):
+            shutil.copytree(installed / name, tmp_path / name, copy_function=os.link)
+    except OSError:
+        pytest.skip("links to the installed packages need the same file system")
+    for entry in installed.iterdir():
+        if entry.name.startswith("torch-"):
+            shutil.copytree(entry, tmp_path / entry.name)
+        elif entry.name not in ("torch", "torchvision", "nvidia", "triton"):
+            (tmp_path / entry.name).symlink_to(entry)
+    subprocess.run([sys.executable, ROOT / "scripts/cpu-torch", tmp_path], check=True)
+    words = [sys.executable, "-S", "-c", TRAINS, str(tmp_path)]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == [str(tmp_path / "torch/__init__.py"), "False", "None"], done.stderr
+    assert mib(tmp_path / "torch") + mib(tmp_path / "nvidia") < 600, "1120 and 3057 MiB before, beside triton's 996"
+    assert torch.version.cuda, "what is installed is as it was"
+
+
+def test_pods_with_gpus_get_all_of_cuda() -> None:
+    assert sum("--build-arg GPU=yes" in line for line in commands("GPU=yes")) == 1
+    assert not any("GPU" in line for line in commands())

@@ -48,8 +48,8 @@ def cluster() -> Iterator[KubernetesCluster]:
     with KubernetesCluster("kubernetes://kubeflow") as opened:
         if opened.has_katib:
             pytest.skip("Katib runs the Experiments of this cluster")
-        if not opened.api.serves("Experiment"):
-            pytest.skip("deploy/engine is not applied")
+        if not opened.runs_experiments:
+            pytest.skip("no podium-engine leads in the namespace: deploy/engine")
         yield opened
 
 
@@ -88,6 +88,74 @@ def test_a_killed_engine_loses_no_trial(cluster: KubernetesCluster, name: str) -
     kubectl("delete", "pod", "-l", "app.kubernetes.io/name=podium-engine", "--grace-period=0", "--force")
     assert ended(cluster, name)["trialsSucceeded"] == 4
     assert len(cluster.trials(name)) == 4
+
+
+def test_an_experiment_being_deleted_begins_no_trial(cluster: KubernetesCluster, name: str) -> None:
+    held = yaml.safe_load(RATES.replace("NAME", name))
+    held["metadata"]["finalizers"] = ["podium.dev/test"]
+    held["spec"]["maxTrialCount"] = 12
+    kubectl("create", "-f", "-", text=yaml.safe_dump(held))
+    try:
+        while not cluster.trials(name):
+            time.sleep(0.5)
+        kubectl("delete", "experiment", name, "--wait=false")
+        time.sleep(5)
+        begun = len(cluster.trials(name))
+        time.sleep(10)
+        assert len(cluster.trials(name)) == begun < 12
+        assert not [job for job in cluster.list("Job") if job.name.startswith(name)]
+    finally:
+        kubectl("patch", "experiment", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+
+
+PYTORCHJOB = """
+apiVersion: kubeflow.org/v1
+kind: PyTorchJob
+spec:
+  pytorchReplicaSpecs:
+    Master:
+      replicas: 1
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: podium-steps:0.1.0
+              command: [sh, -c, "sleep 600"]
+    Worker:
+      replicas: 1
+      restartPolicy: Never
+      template:
+        spec:
+          containers:
+            - name: pytorch
+              image: podium-steps:0.1.0
+              command: [cat, "/no/dataset/${trialParameters.lr}"]
+"""
+
+
+@pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
+def test_a_failed_trial_says_why_until_the_experiment_ends(cluster: KubernetesCluster, name: str, kind: str) -> None:
+    failing = yaml.safe_load(RATES.replace("NAME", name))
+    template = failing["spec"]["trialTemplate"]
+    if kind == "PyTorchJob":
+        template |= {"trialSpec": yaml.safe_load(PYTORCHJOB), "primaryContainerName": "pytorch"}
+    else:
+        pod = template["trialSpec"]["spec"]["template"]["spec"]
+        pod["containers"][0]["command"] = ["cat", "/no/dataset/${trialParameters.lr}"]
+    failing["spec"] |= {"parallelTrialCount": 1, "maxFailedTrialCount": 2, "maxTrialCount": 2}
+    kubectl("create", "-f", "-", text=yaml.safe_dump(failing))
+    while not [trial for trial in cluster.trials(name) if trial.phase == "Failed"]:
+        time.sleep(0.5)
+    failed = next(trial for trial in cluster.trials(name) if trial.phase == "Failed")
+    assert "No such file or directory" in failed.message
+    replica = "worker-0" if kind == "PyTorchJob" else None
+    assert "No such file or directory" in "".join(cluster.logs(kind, failed.name, replica))
+    ended(cluster, name)
+    end = time.monotonic() + 30
+    while [job for job in cluster.list(kind) if job.name.startswith(name)]:
+        assert time.monotonic() < end
+        time.sleep(0.5)
 
 
 def test_the_api_server_refuses_what_it_can(cluster: KubernetesCluster) -> None:
