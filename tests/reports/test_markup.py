@@ -68,6 +68,8 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
                     "classes": [evil, "b"], "target": evil, "warnings": [evil], "source": evil},
         "metric": {"name": "accuracy", "maximize": True},
         "test": {"metrics": {"accuracy": 0.5}, "count": 2, "left_out": 1, "confusion": [[1, 0], [1, 0]], "classes": [row],
+                 "calibration": {"error": 0.1, "by_chance": 0.05, "items": 2,
+                                 "bins": [{"items": 2, "confidence": 0.6, "accuracy": 0.5, "low": 0.1, "high": 0.9}]},
                  "points": [{"true": [1.0], "predicted": [2.0]}], "examples": [example]},
     }  # fmt: skip
     decision = {"model_name": evil, "version": evil, "outcome": evil, "rule": evil, "storage": evil,

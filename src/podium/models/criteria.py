@@ -134,6 +134,24 @@ def _check_class_drop(most: float, metric: "Metric") -> None:
         )
 
 
+def _calibration(most: float, case: Case) -> Iterator[Condition]:
+    from podium.scoring.calibration import calibration
+
+    found = calibration(case.target, case.challenger)
+    if found is None:
+        yield False, "the challenger gives classes only, which have no calibration error"
+        return
+    case.figures["calibration_error"] = found.error
+    chance = f"{figure(found.by_chance)} by chance alone, n = {found.items:,}"
+    yield found.error <= most, f"calibration error {figure(found.error)} <= {most:g} ({chance})"
+
+
+def _check_calibration(most: float, metric: "Metric") -> None:
+    if metric.kind == "regression":
+        words = f"calibration is about classes, but {metric.name} is a metric of numbers"
+        raise InvalidInput(words, "leave it out of the rule")
+
+
 def _read_trial(text: str) -> Constraint:
     try:
         return Constraint.read(text)
@@ -187,6 +205,13 @@ _ALL = (
         read=_number("max_class_drop", lambda value: 0 <= value <= 1, "0 <= max_class_drop <= 1"),
         check=_check_class_drop,
         judge=_class_drop,
+    ),
+    Criterion(
+        name="calibration",
+        sentence="has at most this expected calibration error",
+        read=_number("calibration", lambda value: 0 < value < 1, "0 < calibration < 1"),
+        check=_check_calibration,
+        judge=_calibration,
     ),
     Criterion(
         name="signed",

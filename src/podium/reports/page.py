@@ -122,13 +122,17 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     figures |= plots.learning_curves(rows, metrics, candidates, evaluation["winner"]["name"], "validation")
     if test["confusion"] and len(test["confusion"]) <= MOST_CLASSES:
         figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
+    calibration = test.get("calibration")
+    if calibration:
+        figures["reliability"] = plots.reliability(calibration["bins"])
     for at, points in enumerate(test["points"], 1):
         figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
     return html_page(
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
         measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
-        data=evaluation.get("data"), slot=SLOT, champion_slot=CHAMPION_SLOT, pictures=_pictures(evaluation),
+        calibration=calibration, data=evaluation.get("data"), slot=SLOT, champion_slot=CHAMPION_SLOT,
+        pictures=_pictures(evaluation),
         versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
     )  # fmt: skip
 

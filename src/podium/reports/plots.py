@@ -440,6 +440,37 @@ def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str])
     return as_json(figure_of(traces, height=460, xaxis=predicted, yaxis=true))
 
 
+def reliability(bins: Sequence[Mapping[str, Any]]) -> str:
+    """Return accuracy against confidence of each bin; true probabilities are on the line."""
+    low = min(0.5, *(row["confidence"] for row in bins))
+    ideal = {
+        "type": "scatter",
+        "x": [low, 1],
+        "y": [low, 1],
+        "mode": "lines",
+        "line": {"color": GOLD, "width": 2},
+        "hoverinfo": "skip",
+    }
+    errors = {
+        "type": "data",
+        "symmetric": False,
+        "array": [row["high"] - row["accuracy"] for row in bins],
+        "arrayminus": [row["accuracy"] - row["low"] for row in bins],
+    }
+    measured = {
+        "type": "scatter",
+        "x": [row["confidence"] for row in bins],
+        "y": [row["accuracy"] for row in bins],
+        "mode": "markers",
+        "marker": {"color": BLUE, "size": 9},
+        "error_y": errors,
+        "customdata": [row["items"] for row in bins],
+        "hovertemplate": "said %{x:.3f}<br>right %{y:.3f} of %{customdata} items<extra></extra>",
+    }
+    axes = {"xaxis": titled("probability of the predicted class"), "yaxis": titled("right")}
+    return as_json(figure_of([ideal, measured], height=360, showlegend=False, **axes))
+
+
 def fit(points: Mapping[str, Sequence[float]]) -> str:
     """Return predicted against true numbers; a perfect model's points are on the line."""
     ends = [min(min(points["true"]), min(points["predicted"])), max(max(points["true"]), max(points["predicted"]))]

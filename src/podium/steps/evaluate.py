@@ -152,6 +152,7 @@ def evaluate(
             classes=per_class(matrix, info.classes),
             examples=worst_examples(info, tested.part, scores, tested.items),
             points=regression_points(scores) if info.kind == "regression" else [],
+            calibration=_calibration(scores) if info.kind == "classification" else {},
         ),
         sweep=sweep, data=_summary(data, info, tested.part), trained_with=tested.environment,
         evaluated_with=_versions(), pictures=tested.pictures,
@@ -161,6 +162,13 @@ def evaluate(
     return EvaluationResult(
         winner=winner.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics, metadata=metadata
     )
+
+
+def _calibration(scores: "Scores") -> dict[str, Any]:
+    from podium.scoring.calibration import calibration
+
+    found = calibration(scores.target, scores.predictions)
+    return asdict(found) if found else {}
 
 
 def _summary(data: str | Path, info: "DatasetInfo", test: "Split") -> DataSummary:

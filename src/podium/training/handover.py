@@ -97,6 +97,8 @@ class WinnerScores(PartScores):
     """Empty for regression, as the confusion matrix is."""
     examples: list[Example]
     points: list[Points]
+    calibration: dict[str, Any] = field(default_factory=dict)
+    """That of podium.scoring.calibration; empty where there are no probabilities."""
 
 
 @dataclass(frozen=True, kw_only=True)
