@@ -18,6 +18,7 @@ HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optu
 
 BASE = {
     "errors",
+    "background",
     "exposition",
     "frames",
     "heartbeat",

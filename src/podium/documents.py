@@ -9,8 +9,8 @@ import math
 import os
 import re
 import types
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import MISSING, Field, fields, is_dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -33,6 +33,30 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _DIRECTIVE = re.compile(r"^%", re.MULTILINE)
 T = TypeVar("T")
 _MAX_DIRECTIVES = 100  # libyaml compares each with all before it
+
+
+@contextmanager
+def foreign(
+    what: str, kind: type[PodiumError] = InvalidInput, hint: str | None = None, *, why: bool = True
+) -> Iterator[None]:
+    """Turn whatever reading foreign bytes raises within this into one sentence: nobody can list it all.
+
+    Args:
+        what: Names the file and says what it is not, as "model.sig is no signature".
+        kind: Of the error; one of this kind passes as it is.
+        hint: What to do about it.
+        why: Whether the parser's own words are in it.
+
+    Raises:
+        PodiumError: Of that kind.
+    """
+    try:
+        yield
+    except kind:
+        raise
+    except Exception as error:
+        reason = f": {getattr(error, 'message', '') or error or type(error).__name__}" if why else ""
+        raise kind(f"{what}{reason:.500}", hint) from None
 
 
 def read_text(path: Path, limit: int = MAX_YAML) -> str:

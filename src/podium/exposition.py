@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 from typing import Any
 
+from podium.background import Background
 from podium.errors import PodiumError
 
 Value = float | Mapping[str, float]
@@ -91,7 +91,7 @@ def serve(port: int, metrics: Callable[[], str], alive: Callable[[], bool] = lam
         server = ThreadingHTTPServer(("", port), Handler)
     except OSError as error:
         raise PodiumError(f"port {port} cannot be listened on: {error.strerror}", "--port takes another") from None
-    Thread(target=server.serve_forever, daemon=True).start()
+    Background(server.serve_forever, "podium-metrics", again=True).start()
     return server
 
 

@@ -6,37 +6,11 @@ Two modules handle SIGTERM differently, because they finish something first: the
 
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
 ASKS = (signal.SIGTERM, signal.SIGHUP)
-
-
-class Background:
-    """A daemon thread that can be joined again after Ctrl-C.
-
-    Before Python 3.13 a Thread whose join was interrupted counts as finished although it still runs, so cleanup would
-    not wait for it.
-    """
-
-    def __init__(self, target: Callable[[], None], name: str) -> None:
-        self._target, self._ended = target, threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-
-    def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
-
-    def join(self, timeout: float | None = None) -> bool:
-        """Wait for the thread; return whether it has finished."""
-        return self._ended.wait(timeout)
-
-    def _run(self) -> None:
-        try:
-            self._target()
-        finally:
-            self._ended.set()
 
 
 class Terminated(KeyboardInterrupt):

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podium.documents import foreign
 from podium.errors import PodiumError
 from podium.pod import SERVICE_ACCOUNT, pod_namespace
 
@@ -34,15 +35,11 @@ def load_configuration(
     configuration = client.Configuration()
     # The client reads KUBECONFIG once, when it is imported, so it is passed explicitly.
     files = (os.environ if environ is None else environ).get("KUBECONFIG") or None
-    try:
+    with foreign("no cluster is configured", PodiumError, "set KUBECONFIG; podium run needs no cluster"):
         if (SERVICE_ACCOUNT / "token").exists() and not files and not context:
             config.load_incluster_config(client_configuration=configuration)
             return configuration, pod_namespace() or "default"
         config.load_kube_config(files, context=context, client_configuration=configuration)
         contexts, active = config.list_kube_config_contexts(files)
-    except config.ConfigException as error:
-        raise PodiumError(
-            f"no cluster is configured: {error}", "set KUBECONFIG; podium run needs no cluster"
-        ) from error
-    chosen = next((entry for entry in contexts if entry["name"] == context), active)
-    return configuration, chosen["context"].get("namespace") or "default"
+        chosen = next((entry for entry in contexts if entry["name"] == context), active)
+        return configuration, str(chosen["context"].get("namespace") or "default")

@@ -174,6 +174,22 @@ def test_nonsense_is_not_a_signature(model: Model, keys: Path, content: str) -> 
         check(version, PublicKey.read(keys / "key.pub"))
 
 
+@pytest.mark.parametrize("member", ["payload", "sig"])
+def test_a_letter_beyond_ascii_in_a_signature_is_a_sentence(
+    model: Model, keys: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, member: str
+) -> None:
+    version = model.version("v1")
+    sign(version, keys / "key.pem")
+    file = folder(version) / "model.sig"
+    before = f'"{member}":"'.encode()
+    file.write_bytes(file.read_bytes().replace(before, before + "é".encode()))
+    monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
+    for words in (["models", "verify", "shapes", "v1"], ["predict", "nothing.png", "--model", "shapes"]):
+        done = typed(*words)
+        assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
+        assert "is not a signature of model-signing 1.x" in done.stdout + done.stderr
+
+
 def test_the_signature_of_another_version_does_not_count(model: Model, keys: Path) -> None:
     sign(model.version("v1"), keys / "key.pem")
     place = folder(model.version("v2")) / "model.sig"

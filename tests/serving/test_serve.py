@@ -21,7 +21,9 @@ from handmade import SHAPES, TABLE, rows_model, save, shapes_model
 from onnx import TensorProto, helper, numpy_helper
 from PIL import Image
 from servers import Running, serving, tensor
+from starlette.testclient import TestClient
 
+from podium import background
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
 from podium.serving.app import Limits, Server
@@ -292,6 +294,73 @@ def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
 
 
+TOKENS = {
+    "Bearer a-token": 200, "bearer a-token": 200, "BEARER  a-token": 200, "a-token": 401, "Basic a-token": 401,
+    "Bearer": 401, "Bearer ": 401, "Bearer a-token b": 401, "": 401,
+}  # fmt: skip
+"""The status that each Authorization header gets (RFC 9110, 11.1)."""
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[TestClient]:
+    """Asks a server in this process that wants a token."""
+    (tmp_path / "model.onnx").write_bytes(constant(7))
+    model = Served("trained", lambda: ("1", lambda: open_model(tmp_path)))
+    model.open()
+    with TestClient(Server([model], token="a-token", limits=Limits(), follow=60)) as http:
+        yield http
+
+
+def test_a_token_needs_its_scheme_in_any_case(guarded: TestClient) -> None:
+    got = {given: guarded.get("/v2", headers={"authorization": given}).status_code for given in TOKENS}
+    assert got == TOKENS
+
+
+def test_a_host_header_does_not_pass_the_token_by(guarded: TestClient) -> None:
+    for host in ("x/v2/health/", "x/v2/health/?", "x/v2/health/#", "/v2/health/live"):
+        for path in ("/v2", "/v2/models/trained", "/metrics", "/"):
+            assert guarded.get(path, headers={"host": host}).status_code == 401, (host, path)
+        predict = guarded.post("/v2/models/trained/predict", headers={"host": host}, json={})
+        assert predict.status_code == 401
+    assert guarded.get("/v2/health/ready", headers={"host": "x"}).status_code == 200
+
+
+def test_a_server_that_cannot_follow_says_so_and_goes_on(
+    numbers: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "FIRST_PAUSE", 0.01)
+    (model,) = find_models(["numbers"], str(tmp_path / "store"))
+    model.open()
+    broken, find = threading.Event(), model._find
+
+    def sometimes() -> Any:
+        if broken.is_set():
+            raise ValueError("string argument should contain only ASCII characters")
+        return find()
+
+    model._find = sometimes
+    with TestClient(Server([model], token="", limits=Limits(), follow=0.01)) as http:
+
+        def until(status: int) -> Any:
+            end = time.monotonic() + 30
+            while (answer := http.get("/v2/health/ready")).status_code != status:
+                assert time.monotonic() < end
+                time.sleep(0.02)
+            return answer.json()
+
+        broken.set()
+        assert until(503)["stuck"] == ["following the champion of numbers"]
+        page = http.get("/metrics").text
+        assert 'podium_serve_trouble{model="numbers"} 1' in page
+        assert int(re.search(r'follow_failures_total\{model="numbers"\} (\d+)', page)[1]) >= 5  # type: ignore[index]
+        broken.clear()
+        assert until(200) == {"ready": True}
+        numbers.promote("v2")
+        while http.get("/v2/models/numbers").json()["versions"] != ["v2"]:
+            time.sleep(0.02)
+        assert 'podium_serve_trouble{model="numbers"} 0' in http.get("/metrics").text
+
+
 def slow(seconds_of_work: int) -> bytes:
     """A model that multiplies large matrices many times."""
     size = 1500
@@ -428,7 +497,6 @@ class Slow(Served):
 
 
 def test_a_server_is_ready_once_its_models_are_open(tmp_path: Path) -> None:
-    from starlette.testclient import TestClient
 
     (tmp_path / "model.onnx").write_bytes(constant(7))
     model = Slow(tmp_path)

@@ -9,10 +9,11 @@ from contextlib import suppress
 from typing import Self
 
 from podium.api.cluster_spec import ClusterSpec
+from podium.background import Background
 from podium.cluster.base import Cluster
 from podium.errors import Denied, Failed, NotFound, PodiumError, Unavailable
 from podium.heartbeat import doing
-from podium.interrupts import Background, signals_interrupt
+from podium.interrupts import signals_interrupt
 from podium.notebook import LiveCell
 
 SHORTEST_PAUSE = 0.2
@@ -183,7 +184,7 @@ class _Watch:
     def __init__(self, cluster: Cluster, key: ObjectKey, woken: threading.Event) -> None:
         self._cluster, self._key, self._woken = cluster, key, woken
         self._finished = False
-        self._error: PodiumError | None = None
+        self._error: Exception | None = None
         self.thread = Background(self._run, f"podium-watch-{key[1]}")
         self.thread.start()
 
@@ -193,9 +194,10 @@ class _Watch:
                 self._finished = resource.state.finished
             if self._key[0] == "Experiment":  # trials may end after it; a job's Workers may never
                 self._cluster.join(*self._key)
-        except PodiumError as error:
+        except Exception as error:
             self._error = error
-        self._woken.set()
+        finally:
+            self._woken.set()
 
     def check(self) -> None:
         """Raise what ended the watch before the object ended."""

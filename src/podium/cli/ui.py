@@ -1,12 +1,12 @@
 """`podium ui`."""
 
 import secrets
-import threading
 import webbrowser
 from typing import TYPE_CHECKING
 
 import click
 
+from podium.background import Background
 from podium.cli.options import ServerOptions, cluster_options, listen
 from podium.errors import PodiumError
 from podium.heartbeat import paused
@@ -59,7 +59,7 @@ def ui(
     echo(f"look at {url}", err=True)
     if browse:
         webbrowser.open(url)
-    threading.Thread(target=load_figures, daemon=True).start()
+    Background(load_figures, "podium-figures").start()
     try:
         with paused():
             uvicorn.Server(config).run(sockets=[listening])

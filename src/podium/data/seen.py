@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from podium.documents import foreign
 from podium.errors import Damaged, InvalidInput, NotFound
 from podium.storage import connect
 
@@ -175,10 +176,8 @@ def parse_hashes(content: bytes, name: str) -> "np.ndarray":
     """
     import numpy as np
 
-    try:
+    with foreign(f"{name} is not an array", Damaged):
         return checked_hashes(np.load(io.BytesIO(content), allow_pickle=False), name)
-    except (ValueError, EOFError) as error:
-        raise Damaged(f"{name} is not an array: {error}") from None
 
 
 def checked_hashes(array: "np.ndarray", name: str) -> "np.ndarray":

@@ -19,7 +19,7 @@ from podium.data.seen import (
     require_items,
     unseen,
 )
-from podium.documents import load_json
+from podium.documents import foreign, load_json
 from podium.errors import Damaged, InvalidInput
 from podium.models import approval, signature
 from podium.models.decision import Decision, Earlier
@@ -501,10 +501,9 @@ def stored_array(version: Version, file: str) -> "np.ndarray":
     """
     import numpy as np
 
-    try:
-        array: np.ndarray = np.load(io.BytesIO(version.read(file)), allow_pickle=False)
-    except (ValueError, EOFError, AttributeError) as error:
-        raise Damaged(f"{file} of {version.title} is not an array: {error}") from None
+    content = version.read(file)
+    with foreign(f"{file} of {version.title} is not an array", Damaged):
+        array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or not array.size:
         raise Damaged(f"{file} of {version.title} is not an array of numbers [n] or [n, k]")
     return array

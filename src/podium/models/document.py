@@ -50,7 +50,7 @@ def unseal(content: bytes, where: str) -> dict[str, Any]:
         sound = isinstance(document, dict) and document.pop("sha256", None) == _digest(document)
     except InvalidInput as error:
         raise Damaged(f"{where} is damaged: it {error.message.removeprefix(where).strip()}", _BACKUP) from None
-    except ValueError:  # 1e999 is read as infinity
+    except Exception:  # 1e999 is read as infinity, for example
         sound = False
     if not sound:
         raise Damaged(f"{where} is damaged: it does not match its checksum", _BACKUP)

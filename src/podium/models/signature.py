@@ -7,7 +7,6 @@ compares with those.
 """
 
 import base64
-import binascii
 import hashlib
 import json
 import os
@@ -16,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import load_json
+from podium.documents import foreign, load_json
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Untrusted
 from podium.models.decision import Decision
 from podium.models.document import MAX_BYTES, sha256_of
@@ -62,10 +61,8 @@ class PublicKey:
             InvalidInput: It holds no public key of a curve that can be used.
         """
         load = _crypto("load_pem_public_key")
-        try:
+        with foreign(f"{path} does not hold a public key", hint="openssl ec -in key.pem -pubout", why=False):
             key = load(_pem(path))
-        except ValueError:
-            raise InvalidInput(f"{path} does not hold a public key", "openssl ec -in key.pem -pubout") from None
         return cls(_of_a_curve(key, path))
 
 
@@ -156,7 +153,9 @@ def signer(key_file: Path) -> tuple[Callable[[bytes], bytes], PublicKey]:
         raise InvalidInput(
             f"the key in {key_file} is encrypted", f"openssl ec -in {key_file} -out plain.pem; then --key plain.pem"
         ) from None
-    except ValueError:
+    except InvalidInput:
+        raise
+    except Exception:  # also for a curve that cryptography does not know
         raise InvalidInput(f"{key_file} does not hold a private key", MAKE) from None
     public = PublicKey(_of_a_curve(key, key_file).public_key())
     algorithm = ec.ECDSA(getattr(hashes, CURVES[public.key.curve.name])())
@@ -279,17 +278,15 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
     Raises:
         Untrusted: The signature is not valid, not of this key, or not in a form that is known.
     """
-    try:
+    unknown = f"{where} is not a signature of model-signing 1.x made with a key"
+    with foreign(unknown, Untrusted, "sign it again", why=False):
         bundle = load_json(content, where)
         envelope = bundle["dsseEnvelope"]
         hint = bundle["verificationMaterial"].get("publicKey", {}).get("hint")
         payload = base64.b64decode(envelope["payload"], validate=True)
         made = base64.b64decode(envelope["signatures"][0]["sig"], validate=True)
-        known = (bundle["mediaType"], envelope["payloadType"]) == (BUNDLE, PAYLOAD)
-    except (InvalidInput, KeyError, IndexError, TypeError, AttributeError, binascii.Error):
-        known = False
-    if not known:
-        raise Untrusted(f"{where} is not a signature of model-signing 1.x made with a key", "sign it again")
+        if (bundle["mediaType"], envelope["payloadType"]) != (BUNDLE, PAYLOAD):
+            raise Untrusted(unknown, "sign it again")
     if hint not in (None, key.fingerprint):
         raise Untrusted(f"{where} was made with the key {hint!s:.16}, not with {key.fingerprint[:16]}",
                         "check with the public key that belongs to the signer's")  # fmt: skip
@@ -298,15 +295,13 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
 
 
 def _resources(payload: bytes, where: str) -> dict[str, str]:
-    try:
+    with foreign(f"{where} holds no statement of model-signing 1.x", Untrusted, "sign it again", why=False):
         statement = load_json(payload, where)
         predicate = statement["predicate"]
         form = (statement["_type"], statement["predicateType"], predicate["serialization"]["method"])
-        listed = [(item["name"], item["digest"]) for item in predicate["resources"]]
-        algorithms = {item["algorithm"] for item in predicate["resources"]}
+        listed = [(str(item["name"]), str(item["digest"])) for item in predicate["resources"]]
+        algorithms = {str(item["algorithm"]) for item in predicate["resources"]}
         root, whole = _root(digest for _, digest in listed), statement["subject"][0]["digest"]["sha256"]
-    except (InvalidInput, KeyError, IndexError, TypeError, ValueError):
-        raise Untrusted(f"{where} holds no statement of model-signing 1.x", "sign it again") from None
     if form != (STATEMENT, PREDICATE, "files") or algorithms != {"sha256"}:
         raise Untrusted(f"{where} is not of whole files and their sha256, but {form[2]}, {', '.join(algorithms)}",
                         "model_signing sign key, without another hash or shards")  # fmt: skip

@@ -12,13 +12,14 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
-from podium.documents import MAX_JSON, load_json, parse
+from podium.documents import MAX_JSON, foreign, load_json, parse
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.storage import connect
 
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 FILE = "model.json"
 CONTRACT = "a predict command writes an .npy array of numbers to --output, one row for each row of the inputs"
 OUTPUT = "predictions.npy"
+END_SECONDS = 10.0
+"""A keeper needs to end what it keeps; a moment, unless it is stopped."""
+
 STDERR = 2
 """File descriptor."""
 
@@ -77,7 +81,7 @@ def read_command(uri: str) -> PredictCommand:
 
 
 def write_inputs(inputs: "Mapping[str, np.ndarray]", folder: Path, order: "np.ndarray | None" = None) -> list[Path]:
-    """Write ``<input>.npy`` of each input to a folder; memory maps are copied in pieces.
+    """Write ``<input>.npy`` of each input to a folder, in pieces.
 
     Args:
         order: [n], the position that each row comes from; None leaves the rows where they are.
@@ -86,11 +90,13 @@ def write_inputs(inputs: "Mapping[str, np.ndarray]", folder: Path, order: "np.nd
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in inputs.items():
-        copy = np.lib.format.open_memmap(folder / f"{name}.npy", mode="w+", dtype=array.dtype, shape=array.shape)
-        for at in range(0, len(array), 65536):
-            piece = slice(at, at + 65536)
-            copy[piece] = array[piece if order is None else order[piece]]
-        copy.flush()
+        with (folder / f"{name}.npy").open("wb") as file:  # not by a map: on a full disk that ends the process
+            described = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False,
+                         "shape": array.shape}  # fmt: skip
+            np.lib.format.write_array_header_1_0(file, described)
+            for at in range(0, len(array), 65536):
+                piece = slice(at, at + 65536)
+                file.write(np.ascontiguousarray(array[piece if order is None else order[piece]]).data)
     return [folder / f"{name}.npy" for name in inputs]
 
 
@@ -115,11 +121,9 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
     if file.is_symlink() or not file.is_file():  # a FIFO would be waited for
         left = "something else than a file" if os.path.lexists(file) else "no file"
         raise InvalidInput(f"{name} left {left} as its predictions", CONTRACT)
-    try:
+    with foreign(f"{name} left no array of predictions", hint=CONTRACT):
         # A map is never larger than the file, whatever the header claims.
         array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        raise InvalidInput(f"{name} left no array of predictions: {error}", CONTRACT) from None
     if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
         raise InvalidInput(f"{name} predicts something else than numbers [n] or [n, k]", CONTRACT)
     if len(array) != items:
@@ -169,18 +173,16 @@ def run_here(
         Failed: It cannot be started, exits with another code than 0, or takes too long.
     """
     words = [*command, "--model", str(model), "--inputs", str(inputs), "--output", str(output)]
-    with supervised(words, model, stdout=stdout) as process:
-        assert process.stdin is not None
-        said = LastLines(process.stdout) if process.stdout else None
-        try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            raise Failed(f"the predict command {' '.join(command)} did not end within {seconds:g} s and was ended",
-                         "podium serve --timeout allows more") from None  # fmt: skip
-        finally:
-            process.stdin.close()  # ends whatever it started
-            process.wait()
-            last = f":\n{said}" if said else ""
+    process = supervised(words, model, stdout=stdout)
+    said = LastLines(process.stdout) if process.stdout else None
+    try:
+        code = process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"the predict command {' '.join(command)} did not end within {seconds:g} s and was ended",
+                     "podium serve --timeout allows more") from None  # fmt: skip
+    finally:
+        end(process)
+        last = f":\n{said}" if said else ""
     if code:
         raise Failed(f"the predict command {' '.join(command)} exited with {code}{last}", "what it printed says why")
 
@@ -210,6 +212,21 @@ def supervised(
                             stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, start_new_session=True)  # fmt: skip
 
 
+def end(process: "subprocess.Popen[bytes]") -> int:
+    """End a supervised process with all that it started; return its exit code.
+
+    Should its keeper be stuck or killed, a daemon of the command may survive it, and is not waited for.
+    """
+    assert process.stdin is not None
+    with suppress(BrokenPipeError):
+        process.stdin.close()
+    try:
+        return process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        return process.wait()
+
+
 class LastLines:
     """Passes on to stderr what a process prints, and keeps the last lines, which are what it is as text.
 
@@ -223,10 +240,12 @@ class LastLines:
         self._thread.start()
 
     def _copy(self) -> None:
-        for line in iter(partial(self._stream.readline, 4096), b""):
-            text = line.decode(errors="replace")
-            sys.stderr.write(text)
-            self._lines.append(text.rstrip()[:500])
+        with self._stream:  # closed here and nowhere else: closing waits for a read, which a survivor keeps open
+            for line in iter(partial(self._stream.readline, 4096), b""):
+                text = line.decode(errors="replace")
+                self._lines.append(text.rstrip()[:500])
+                with suppress(OSError, ValueError):  # nobody listens, but the pipe has to be emptied
+                    sys.stderr.write(text)
 
     def __str__(self) -> str:
         self._thread.join(2)  # it has ended when the process and all it started has

@@ -21,6 +21,7 @@ from podium.prediction.command import (
     CommandModel,
     LastLines,
     PredictCommand,
+    end,
     read_predictions,
     run_here,
     supervised,
@@ -108,12 +109,10 @@ class Worker:
         process, self._process = self._process, None
         if process is None:
             return ""
-        assert process.stdin is not None
-        with suppress(BrokenPipeError):
-            process.stdin.close()
-        code, said = process.wait(), str(self._said)
-        with process:  # closes its pipes
-            return f"{code}:\n{said}"
+        assert process.stdout is not None
+        code = end(process)
+        process.stdout.close()
+        return f"{code}:\n{self._said}"
 
     def _ask(self, inputs: Path, output: Path) -> None:
         process = self._process or self._start()
@@ -129,7 +128,11 @@ class Worker:
             process.stdin.flush()
         printed = b""
         while f"\n{output}\n".encode() not in b"\n" + printed:
-            if not select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))[0]:
+            if not select.select([process.stdout], [], [], max(0.0, min(1.0, until - time.monotonic())))[0]:
+                if process.poll() is not None:  # a daemon of it keeps the pipe open
+                    raise Failed(f"the command {command} exited with {self._end()}", "the next call starts it again")
+                if time.monotonic() < until:
+                    continue
                 self._end()
                 raise Failed(f"the command {command} did not answer within {self._seconds:g} s and was ended",
                              "podium serve --timeout allows more")  # fmt: skip

@@ -23,10 +23,11 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from podium.background import Background
 from podium.errors import Conflict, Failed, InvalidInput
 from podium.heartbeat import doing
 from podium.identity import RUN_ID, new_run_id
-from podium.interrupts import Background, signals_interrupt
+from podium.interrupts import signals_interrupt
 from podium.runner.messages import Event, Order
 from podium.runner.record import STOP, RunRecord, StepRecord, process_of
 from podium.settings import Settings

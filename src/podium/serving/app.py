@@ -4,12 +4,15 @@ Source of paths, members and errors: https://github.com/kserve/open-inference-pr
 """
 
 import asyncio
+import errno
 import hmac
+import logging
 import random
 import re
 import time
+import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +24,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from podium import __version__
+from podium.background import Tries
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.serving.figures import Figures
 from podium.serving.form import try_page
@@ -29,6 +33,7 @@ from podium.serving.served import Loaded, Served
 from podium.serving.tensors import read_request, write_response
 
 T = TypeVar("T")
+_log = logging.getLogger("podium")
 _INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/infer")
 
 
@@ -66,8 +71,19 @@ def _told(error: Exception) -> Response:
         return Response(status_code=499)
     if isinstance(error, Refused):
         return JSONResponse({"error": str(error)}, error.status, error.headers)
-    status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
-    return JSONResponse({"error": str(error)}, status)
+    status = status_of(error)
+    if isinstance(error, PodiumError):
+        return JSONResponse({"error": str(error)}, status)
+    _log.error("a request failed: %s", "".join(traceback.format_exception(error)))
+    said = "there is no room on the server's disk" if status == 507 else "the server failed; its log says how"
+    return JSONResponse({"error": said}, status)
+
+
+def status_of(error: Exception) -> int:
+    """Return the status of HTTP that goes with an error."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return 507
+    return 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
 
 
 class Server:
@@ -84,6 +100,7 @@ class Server:
         self._models = {model.name: model for model in models}
         self._token, self._limits, self._follow = token, limits, follow
         self._under_way = 0
+        self._tries = {name: Tries(f"following the champion of {name}") for name in self._models}
         self.draining = False
         """Whether it is about to end: it is not ready, and each answer is the last on its connection."""
         self._figures = Figures()
@@ -98,7 +115,7 @@ class Server:
             if scope["method"] != "POST":
                 raise Refused(405, f"{scope['path']} takes POST, not {scope['method']}", allow="POST")
             content, headers = await self._infer(found, dict(scope["headers"]), receive)
-        except (PodiumError, Refused, ClientDisconnect) as error:
+        except Exception as error:
             return await self._closing(_told(error))(scope, receive, send)
         named = [*headers, (b"content-length", b"%d" % len(content))]
         named += [(b"connection", b"close")] if self.draining else []
@@ -121,17 +138,14 @@ class Server:
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
-        async def follow() -> None:
-            while True:
-                await asyncio.sleep(self._follow)
-                for model in self._open():
-                    await model.follow()
-
-        following = asyncio.create_task(follow())
+        following = [
+            asyncio.create_task(self._tries[name].repeat(model.follow, self._follow))
+            for name, model in self._models.items()
+        ]
         yield
-        following.cancel()
-        with suppress(asyncio.CancelledError):
-            await following
+        for task in following:
+            task.cancel()
+        await asyncio.gather(*following, return_exceptions=True)
         for model in self._open():
             await model.now.close()
 
@@ -143,10 +157,11 @@ class Server:
 
         async def handle(asked: Asked) -> Response:
             try:
-                if not asked.url.path.startswith("/v2/health/"):
+                # Not asked.url, which the client makes by its Host header.
+                if not asked.scope["path"].startswith("/v2/health/"):
                     self._check_token(asked.headers.get("authorization", "").encode("latin-1"))
                 return self._closing(await answer(asked))
-            except (PodiumError, Refused, ClientDisconnect) as error:
+            except Exception as error:
                 return self._closing(_told(error))
 
         return handle
@@ -157,8 +172,9 @@ class Server:
         return response
 
     def _check_token(self, authorization: bytes) -> None:
-        given = authorization.removeprefix(b"Bearer ")
-        if self._token and not hmac.compare_digest(given, self._token.encode()):
+        scheme, _, given = authorization.partition(b" ")  # RFC 9110, 11.1: its letters may be small ones
+        known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self._token.encode())
+        if self._token and not known:
             raise Refused(401, "a bearer token is needed, and none or another one came", www_authenticate="Bearer")
 
     async def _live(self, asked: Asked) -> Response:
@@ -166,8 +182,9 @@ class Server:
 
     async def _ready(self, asked: Asked) -> Response:
         # A model whose version changes stays open.
-        ready = not self.draining and len(self._open()) == len(self._models)
-        return JSONResponse({"ready": ready}, 200 if ready else 503)
+        stuck = [tries.name for tries in self._tries.values() if tries.stuck]
+        ready = not self.draining and not stuck and len(self._open()) == len(self._models)
+        return JSONResponse({"ready": ready, **({"stuck": stuck} if stuck else {})}, 200 if ready else 503)
 
     async def _server(self, asked: Asked) -> Response:
         return JSONResponse({"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]})
@@ -265,5 +282,5 @@ class Server:
         return HTMLResponse(await asyncio.to_thread(try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
-        page = self._figures.page(self._open(), self._under_way)
+        page = self._figures.page(self._open(), self._under_way, self._tries)
         return Response(page, media_type="text/plain; version=0.0.4")

@@ -5,11 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from queue import SimpleQueue
-from threading import Thread
 from typing import Any
 
 import numpy as np
 
+from podium.background import Background
 from podium.errors import Failed
 from podium.scoring.families import Array
 
@@ -42,7 +42,7 @@ class Batcher:
         self._waiting: list[_Waiting] = []
         self._batches: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         """None ends a thread."""
-        self._threads = [Thread(target=self._serve, name="podium-model", daemon=True) for _ in range(threads)]
+        self._threads = [Background(self._serve, "podium-model", again=True) for _ in range(threads)]
         for thread in self._threads:
             thread.start()
         self._running = 0
@@ -103,7 +103,8 @@ class Batcher:
         except Exception as error:
             results = [error] * len(batch)
         loop = batch[0].done.get_loop()
-        loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
 
     def _hand_out(
         self, batch: list[_Waiting], results: list[Outputs | Exception], loop: asyncio.AbstractEventLoop

@@ -3,8 +3,9 @@
 import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from podium.background import Tries
 from podium.exposition import labeled, metric
 from podium.serving.served import Served
 
@@ -27,7 +28,7 @@ class Figures:
         self._buckets[model, BOUNDS[bisect_left(BOUNDS, seconds)]] += 1
         self._seconds[model] = self._seconds.get(model, 0.0) + seconds
 
-    def page(self, models: Iterable[Served], under_way: int) -> str:
+    def page(self, models: Iterable[Served], under_way: int, tries: Mapping[str, Tries]) -> str:
         """Return the page."""
         served = list(models)
         lines = ["# HELP podium_serve_seconds Time to answer.", "# TYPE podium_serve_seconds histogram"]
@@ -55,6 +56,8 @@ class Figures:
                    {model.name: model.swaps for model in served}, "model"),
             metric("podium_serve_trouble", "1 while the champion cannot be opened.",
                    {model.name: int(bool(model.trouble)) for model in served}, "model"),
+            metric("podium_serve_follow_failures_total", "Looks for another champion that broke off.",
+                   {name: known.failures for name, known in tries.items()}, "model"),
             metric("podium_serve_start_timestamp_seconds", "Since when it counts.", round(self._began, 3)),
             *_watched(served),
         ])  # fmt: skip

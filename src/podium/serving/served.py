@@ -175,6 +175,9 @@ class Served:
         except PodiumError as error:
             self.trouble = error.message
             return
+        except Exception as error:
+            self.trouble = f"{type(error).__name__}: {error}"
+            raise
         self.trouble = ""
         if loaded:
             before, self._now = self._now, loaded

@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
+from podium.background import Background
 from podium.errors import NotFound, PodiumError
 from podium.identity import RUN_ID, current_run
-from podium.interrupts import Background, Terminated
+from podium.interrupts import Terminated
 from podium.pod import POD_NAME
 from podium.training.kept_logs import Excerpt, KeptLogs, only_warned
 

@@ -12,9 +12,9 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
+from podium.background import Background
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
-from podium.interrupts import Background
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.budget import Budget
 from podium.manifests.experiment.criteria import Criteria

@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from functools import partial
 from http.server import ThreadingHTTPServer
 
+from podium.background import Background
 from podium.cluster.kubernetes.api import is_passing
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import DURATION_SECONDS, ENGINE_LEASE, Leadership
 from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.exposition import metric, serve
-from podium.interrupts import Background
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import pool_size, refuse_what_pools_lack

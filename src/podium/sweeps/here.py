@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from urllib.parse import quote
 
+from podium.background import Background
 from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
@@ -27,7 +28,6 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership, is_led
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import pool_size, refuse_what_pools_lack
 from podium.manifests.experiment.rules import check

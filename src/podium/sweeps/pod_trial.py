@@ -7,12 +7,12 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import Any
 
+from podium.background import Background
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
-from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import pool_size
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
@@ -184,8 +184,8 @@ class _LogReader:
                         self._changed.notify_all()
         except NotFound:
             pass  # it ended without a pod; why, its job says
-        except PodiumError as error:
-            self.error = error
+        except Exception as error:
+            self.error = error if isinstance(error, PodiumError) else Failed(f"its log cannot be read: {error!r}")
         finally:
             with self._changed:
                 self._over = True

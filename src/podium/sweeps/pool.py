@@ -13,11 +13,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
+from podium.background import Background
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.kubernetes.store_access import find_access
 from podium.errors import Conflict, Failed, NotFound, PodiumError
-from podium.interrupts import Background
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import as_workers_run, pool_job, pool_name
 from podium.manifests.experiment.trial import Trial
@@ -168,8 +168,8 @@ class Pool:
             self._fail(Failed(f"the pods of the pool ended: {error.message}", why))
         except NotFound:
             self._fail(Failed(f"somebody deleted Job {self._name}, the pool of the trials", "begin the sweep again"))
-        except PodiumError as error:
-            self._fail(error)
+        except Exception as error:
+            self._fail(error if isinstance(error, PodiumError) else Failed(f"the pool's watch failed: {error!r}"))
 
     def _fail(self, error: PodiumError) -> None:
         if self._closed.is_set() or not self._leadership.is_held:
@@ -189,6 +189,8 @@ class Pool:
                 if time.monotonic() - self._served > self._cluster.api.waits.outage:
                     return self._fail(error)
                 self._closed.wait(1.0)
+            except Exception as error:  # else all trials would wait for ever
+                return self._fail(Failed(f"the pool failed: {error!r}", "begin the sweep again"))
 
     def _look_at_pods(self) -> None:
         """See which workers there are; a trial of one that is gone waits for another."""

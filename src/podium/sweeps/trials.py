@@ -193,6 +193,8 @@ class TrialRun(Run):
             self._broken = error
         except NotFound:
             return
+        except Exception as error:  # else nothing would stop it any more, in silence
+            self._broken = Failed(f"its stopping rules cannot be followed: {error!r}")
         io.stop()
 
     def _mark(self, kind: str, reason: str, message: str) -> None:

@@ -155,13 +155,13 @@ class Pages:
 
     def _whole(self, request: Request, view: View) -> str:
         drawn = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in view.figures.items()) + "}"
-        place = request.url.path.split("/")[1]
+        place = request.scope["path"].split("/")[1]
         return view.html(place=place, figures=drawn.replace("<", "\\u003c"))
 
     def _page(self, show: Show) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             if "text/event-stream" in request.headers.get("accept", ""):
-                here = self._house.is_here or request.url.path.startswith("/runs/")
+                here = self._house.is_here or request.scope["path"].startswith("/runs/")
                 pause = LOOK_SECONDS if here else FAR_LOOK_SECONDS
                 changes = _changes(lambda: self._look(show, request, pause), pause)
                 return StreamingResponse(changes, media_type="text/event-stream")
@@ -258,7 +258,7 @@ class Pages:
             raise NotFound("no server is shown", "podium ui --server URL")
         found = find_run(server, request.path_params["run"])
         log, run = request.query_params.get("log", ""), server_run(found, pipeline_names(server))
-        return runs.server_view(run, request.url.path, storage_of(found), log)
+        return runs.server_view(run, request.scope["path"], storage_of(found), log)
 
     def _run_report(self, request: Request) -> Response:
         return _report(podium.runs()[request.path_params["run"]].report)
@@ -271,10 +271,10 @@ class Pages:
         return self._house.sweep(request.path_params["name"], request.path_params.get("run", ""))
 
     def _sweep(self, request: Request) -> View:
-        return self._followed(request).view(request.url.path, every="every" in request.query_params)
+        return self._followed(request).view(request.scope["path"], every="every" in request.query_params)
 
     def _trial(self, request: Request) -> View:
-        return self._followed(request).trial_view(request.path_params["trial"], request.url.path)
+        return self._followed(request).trial_view(request.path_params["trial"], request.scope["path"])
 
     def _trial_log(self, request: Request) -> Response:
         cluster = self._followed(request).cluster
@@ -290,11 +290,11 @@ class Pages:
     def _model(self, request: Request) -> View:
         model = models.require_model(self._house.registry.registry, request.path_params["name"])
         asked = request.query_params
-        return models.view(model, request.url.path, asked.get("first", ""), asked.get("second", ""))
+        return models.view(model, request.scope["path"], asked.get("first", ""), asked.get("second", ""))
 
     def _version(self, request: Request) -> View:
         model = models.require_model(self._house.registry.registry, request.path_params["name"])
-        return models.version_view(model.version(request.path_params["version"]), request.url.path)
+        return models.version_view(model.version(request.path_params["version"]), request.scope["path"])
 
     def _job(self, request: Request) -> View:
         session = Session(self._house.spec, self._house.cluster())
@@ -362,7 +362,7 @@ async def _body(request: Request) -> bytes:
 
 
 def _nowhere(request: Request) -> Response:
-    raise NotFound(f"there is no page {request.url.path}", "the first page, /, leads to all others")
+    raise NotFound(f"there is no page {request.scope['path']}", "the first page, /, leads to all others")
 
 
 def _text(lines: Any) -> Response:

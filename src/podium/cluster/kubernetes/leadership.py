@@ -13,6 +13,7 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
+from podium.background import Tries
 from podium.cluster.kubernetes.api import Api
 from podium.errors import Conflict, NotFound, PodiumError
 
@@ -55,6 +56,7 @@ class Leadership:
         self._owners = [*owners]
         self.lost = threading.Event()
         self._closed = threading.Event()
+        self._tries = Tries(f"renewing Lease {name}")
         self._renewed = 0.0  # time.monotonic() before the last request that renewed it
         self._seen: tuple[str, float] = ("", 0.0)  # resourceVersion and when it was first read
         self._thread: threading.Thread | None = None
@@ -122,9 +124,13 @@ class Leadership:
 
     def _keep(self) -> None:
         while not self._closed.wait(self._pause):
-            with suppress(PodiumError):
+            try:
                 if not self._take():
                     break
+            except PodiumError:
+                pass  # it is tried again while there is time
+            except Exception as error:  # an answer that is none
+                self._tries.failed(error)
             if not self.is_held:
                 break
         if not self._closed.is_set():

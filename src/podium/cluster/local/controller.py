@@ -9,6 +9,7 @@ from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
+from podium.background import Background
 from podium.cluster.local.environment import PodIdentity, threads_per_process
 from podium.cluster.local.images import Images
 from podium.cluster.local.jsonfile import write_json
@@ -17,7 +18,6 @@ from podium.cluster.local.processes.launcher_pool import LauncherPool
 from podium.cluster.local.running_pod import PodSetting, RunningPod
 from podium.cluster.local.store import POLL_SECONDS, Store
 from podium.errors import NotFound, PodiumError
-from podium.interrupts import Background
 from podium.manifests.conditions import STYLES, Conditions, State, status_of
 from podium.manifests.workload import Replica, Workload
 

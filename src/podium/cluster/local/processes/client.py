@@ -185,13 +185,15 @@ class Launcher:
         self._channel.close()
 
     def _read(self) -> None:
-        with self._channel.makefile("r") as answers, contextlib.suppress(OSError, ValueError):
-            for line in answers:
-                self._handle(json.loads(line))
-        self._ready.set()
-        # The launcher is gone. If it was killed, its supervisors kill their processes.
-        for process in list(self._processes.values()):
-            process.ended(128 + signal.SIGKILL)
+        try:
+            with self._channel.makefile("r") as answers, contextlib.suppress(OSError, ValueError):
+                for line in answers:
+                    self._handle(json.loads(line))
+        finally:
+            self._ready.set()
+            # The launcher is gone. If it was killed, its supervisors kill their processes.
+            for process in list(self._processes.values()):
+                process.ended(128 + signal.SIGKILL)
 
     def _handle(self, answer: dict[str, Any]) -> None:
         if "ready" in answer or "unfit" in answer:

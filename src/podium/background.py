@@ -1,0 +1,111 @@
+"""Work in the background: what fails there is said and counted, begun again later, and seen by who asks for health."""
+
+import asyncio
+import logging
+import threading
+import time
+import traceback
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+_log = logging.getLogger("podium")
+
+FIRST_PAUSE, MOST_PAUSE = 1.0, 60.0
+"""Seconds before what failed begins again; each failure in a row doubles them."""
+
+STUCK = 5
+"""Failures in a row after which a task is taken for one that does not come back by itself."""
+
+
+class Tries:
+    """What is known of a task in the background: how often it failed, and whether it gets on.
+
+    Args:
+        name: For people.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.failures = 0
+        """Since the start."""
+
+        self._row = 0
+
+    @property
+    def stuck(self) -> bool:
+        """Whether beginning again does not help."""
+        return self._row >= STUCK
+
+    def well(self) -> None:
+        """Note that it got on."""
+        self._row = 0
+
+    def failed(self, error: Exception) -> float:
+        """Say and count a failure; return the seconds until it should begin again."""
+        self.failures, self._row = self.failures + 1, self._row + 1
+        pause = min(MOST_PAUSE, FIRST_PAUSE * 2.0 ** (min(self._row, 10) - 1))
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place.filename).name}:{place.lineno}"
+        what = f"{type(error).__name__} at {where}: {str(error) or 'no word why'}"
+        _log.error("%s failed (%d in a row), and begins again in %g s: %.500s", self.name, self._row, pause, what)
+        return pause
+
+    async def repeat(self, work: Callable[[], Awaitable[None]], every: float) -> None:
+        """Do the work every so many seconds for ever, and later each time it fails."""
+        pause = every
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await work()
+            except Exception as error:
+                pause = max(every, self.failed(error))
+            else:
+                self.well()
+                pause = every
+
+
+class Background:
+    """A daemon thread that can be joined again after Ctrl-C, and that can begin again when it fails.
+
+    Before Python 3.13 a Thread whose join was interrupted counts as finished although it still runs, so cleanup would
+    not wait for it.
+
+    Args:
+        target: What it does.
+        name: For people.
+        again: Whether it begins again when it fails.
+    """
+
+    def __init__(self, target: Callable[[], object], name: str, *, again: bool = False) -> None:
+        self._target, self._again, self._ended = target, again, threading.Event()
+        self.tries = Tries(name)
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait for the thread; return whether it has finished."""
+        return self._ended.wait(timeout)
+
+    def _run(self) -> None:
+        try:
+            while self._again:
+                if (pause := self._tried()) is None:
+                    return
+                time.sleep(pause)
+            self._target()
+        finally:
+            self._ended.set()
+
+    def _tried(self) -> float | None:
+        """Do it once; return the seconds until it has to begin again."""
+        began = time.monotonic()
+        try:
+            self._target()
+        except Exception as error:
+            if time.monotonic() - began > MOST_PAUSE:
+                self.tries.well()
+            return self.tries.failed(error)
+        return None
