@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := check
-.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-slow minio lint check pins sbom golden docs clean
+.PHONY: help install demo images images-load deploy test test-cluster test-hub test-kserve test-libraries test-lowest test-slow minio lint check pins sbom golden docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,19 @@ $(LIBRARIES)/.installed: $(STAMP) tests/libraries/requirements.txt
 
 test-libraries: $(LIBRARIES)/.installed ## scripts of other libraries as they are: Hugging Face, Lightning, Keras, XGBoost …
 	@$(BIN)/pytest tests/libraries
+
+LOWEST := build/lowest
+
+# Transitive packages are the newest, and warn of what the old ones do.
+$(LOWEST)/.installed: $(STAMP) pyproject.toml
+	@$(BIN)/uv venv -q --clear --python $(BIN)/python $(LOWEST)
+	@$(BIN)/uv pip install -q --python $(LOWEST)/bin/python --resolution lowest-direct -e '.[serve,ui,sign]' \
+	  'pytest>=8.4' 'pytest-timeout>=2.4' 'httpx>=0.27' 'tritonclient[http]>=2.50'
+	@touch $@
+
+test-lowest: $(LOWEST)/.installed ## the server and the pages with the lowest versions that pyproject.toml allows
+	@OMP_NUM_THREADS=1 $(LOWEST)/bin/python -m pytest -W ignore::DeprecationWarning \
+	  tests/serving/test_serve.py tests/serving/test_watch.py tests/ui/test_pages.py
 
 MINIO_VERSION := v0.0.0-20260212201848-7aac2a2c5b7c
 

@@ -97,6 +97,7 @@ class Background:
                 time.sleep(pause)
             self._target()
         finally:
+            del self._target  # as a Thread does: who started it may be large
             self._ended.set()
 
     def _tried(self) -> float | None:

@@ -184,7 +184,7 @@ def test_a_letter_beyond_ascii_in_a_signature_is_a_sentence(
     before = f'"{member}":"'.encode()
     file.write_bytes(file.read_bytes().replace(before, before + "é".encode()))
     monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
-    for words in (["models", "verify", "shapes", "v1"], ["predict", "nothing.png", "--model", "shapes"]):
+    for words in (["models", "verify", "shapes", "v1"], ["predict", file, "--model", "shapes"]):
         done = typed(*words)
         assert (done.returncode, "Traceback" in done.stderr) == (1, False), done.stderr
         assert "is not a signature of model-signing 1.x" in done.stdout + done.stderr

@@ -1,16 +1,19 @@
 """`podium serve`: a real server, asked over HTTP by a client of another project and by plain requests."""
 
 import asyncio
+import errno
 import gc
 import json
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +27,11 @@ from servers import Running, serving, tensor
 from starlette.testclient import TestClient
 
 from podium import background
+from podium.errors import Failed
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
 from podium.serving.app import Limits, Server
+from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Served, find_models
 
 WIDE, TALL = np.zeros((28, 28), np.uint8), np.zeros((28, 28), np.uint8)
@@ -138,6 +143,139 @@ def test_what_does_not_fit_is_a_sentence(what: str, server: Running) -> None:
     answer = server.infer("shapes", body)
     assert answer.status_code == status
     assert sentence in answer.json()["error"]
+
+
+DEEP = b"[" * 900 + b"]" * 900
+
+
+def shaped(*shape: Any, **more: Any) -> bytes:
+    return json.dumps({"inputs": [{**ONE, "shape": list(shape), **more}]}).encode()
+
+
+def asked(**more: Any) -> bytes:
+    return json.dumps({"inputs": [ONE], **more}).encode()
+
+
+def data(text: bytes, datatype: str = "FP32") -> bytes:
+    head = b'{"inputs":[{"name":"images","shape":[1,28,28],"datatype":"%s","data":' % datatype.encode()
+    return head + text + b"}]}"
+
+
+MALFORMED: dict[str, bytes] = {
+    "nothing": b"", "no object": b"5", "null": b"null", "half": b'{"inputs":', "no UTF-8": b'{"inputs":"\xff"}',
+    "a lone surrogate as id": b'{"id":"\\ud800","inputs":[]}', "a lone surrogate as name": b'{"inputs":[{"name":"\\udfff"}]}',
+    "NUL": b"\x00", "deep": DEEP, "very deep": b"[" * 100_000, "deep objects": b'{"a":' * 5000 + b"1" + b"}" * 5000,
+    "deep inputs": b'{"inputs":' + DEEP + b"}", "deep id": asked()[:-1] + b',"id":' + DEEP + b"}",
+    "deep outputs": asked()[:-1] + b',"outputs":' + DEEP + b"}", "deep parameters": asked()[:-1] + b',"parameters":' + DEEP + b"}",
+    "deep data": data(DEEP), "deep shape": data(b"[]").replace(b"[1,28,28]", DEEP),
+    "deep datatype": data(b"[]").replace(b'"FP32"', DEEP), "deep name": b'{"inputs":[{"name":' + DEEP + b"}]}",
+    "inputs 5": b'{"inputs":5}', "inputs of numbers": b'{"inputs":[5]}', "inputs null": b'{"inputs":null}',
+    "outputs 5": asked(outputs=5), "outputs true": asked(outputs=True), "outputs a word": asked(outputs="logits"),
+    "outputs of numbers": asked(outputs=[5]), "outputs of an object": asked(outputs={"name": "logits"}),
+    "an output's name 5": asked(outputs=[{"name": 5}]), "an output's parameters": asked(outputs=[{"name": "logits", "parameters": 5}]),
+    "a long output": asked(outputs=[{"name": "x" * 3_000_000}]), "an id that is a list": asked(id=[1]), "a long id": asked(id="x" * 5000),
+    "parameters 5": asked(parameters=5), "parameters of a list": asked(parameters=[1]),
+    "a name 5": data(b"[]").replace(b'"images"', b"5"), "a long name": data(b"[]").replace(b"images", b"x" * 1_000_000),
+    "no shape": shaped(), "a negative size": shaped(-1, 28, 28), "a size of 1.0": shaped(1.0, 28, 28), "a size true": shaped(True, 28, 28),
+    "a size beyond 64 bits": shaped(2**70, 28, 28), "a product beyond 64 bits": shaped(2**40, 2**40), "large sizes": shaped(*[2**62] * 100_000),
+    "many axes": shaped(*[1] * 1000), "an axis of 0 and large ones": shaped(0, 2**62), "rows without columns": shaped(2**40, 0),
+    "a datatype 5": asked().replace(b'"UINT8"', b"5"), "a datatype of a list": asked().replace(b'"UINT8"', b"[]"),
+    "a long datatype": asked().replace(b"UINT8", b"U" * 1_000_000), "BYTES": asked().replace(b"UINT8", b"BYTES"),
+    "one long text": data(json.dumps(["x" * 1_000_000] + [""] * 783).encode()),
+    "texts of numbers": data(b'["1"' + b',"1"' * 783 + b"]"), "nulls": data(b"[null" + b",null" * 783 + b"]"),
+    "objects": data(b"[{}" + b",{}" * 783 + b"]"), "an object": data(b"{}"), "ragged": data(b"[[1],[1,2]]"),
+    "mixed depths": data(b"[1,[2]]"), "numbers beyond 64 bits": data(b"[" + b"9" * 30 + b",1" * 783 + b"]", "INT64"),
+    "a number of 5000 digits": data(b"[" + b"9" * 5000 + b",1" * 783 + b"]", "INT64"),
+    "fractions of integers": data(b"[1.5" + b",1" * 783 + b"]", "UINT8"), "true as an integer": data(b"[true" + b",1" * 783 + b"]", "UINT8"),
+    "negative as unsigned": data(b"[-1" + b",1" * 783 + b"]", "UINT8"), "NaN as an integer": data(b"[NaN" + b",1" * 783 + b"]", "UINT8"),
+    "a size of bytes true": shaped(1, 28, 28, parameters={"binary_data_size": True}),
+    "a size of bytes beyond 64 bits": shaped(1, 28, 28, parameters={"binary_data_size": 2**70}),
+    "bytes that are not there": shaped(1, 28, 28, parameters={"binary_data_size": 784}),
+    "bytes left over": asked() + b"abc", "the same input twice": json.dumps({"inputs": [ONE, ONE]}).encode(),
+    "much JSON": b"[" + b"1," * (5 << 20) + b"1]",
+}  # fmt: skip
+RAW: dict[str, bytes] = {
+    "deep": b'{"rows":' + DEEP + b"}", "very deep": b'{"rows":' * 5000 + b"1", "no rows": b'{"rows":[]}', "rows 5": b'{"rows":5}',
+    "a lone surrogate": b'{"texts":["\\ud800"]}', "a row of a list": b'{"rows":[[1]]}', "a deep row": b'{"rows":[{"x":' + DEEP + b"}]}",
+    "a number of 5000 digits": b'{"rows":[{"x":' + b"9" * 5000 + b"}]}", "no UTF-8": b"\xff", "nothing": b"",
+    "columns of another model": b'{"rows":[{"y":1}]}', "texts for rows": b'{"texts":["a"]}',
+}  # fmt: skip
+
+
+def test_every_malformed_request_is_a_sentence(server: Running) -> None:
+    assert len(MALFORMED) + len(RAW) >= 53
+    where = {**{what: ("shapes/infer", body) for what, body in MALFORMED.items()},
+             **{f"raw {what}": ("rows/predict", body) for what, body in RAW.items()}}  # fmt: skip
+    for what, (path, body) in where.items():
+        answer = server.http.post(f"/v2/models/{path}", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 400, (what, answer.text[:300])
+        assert 10 < len(answer.json()["error"]) < 3000, (what, answer.text[:300])
+    for size in ("9" * 5000, "-1", "1e3", "٣", ""):
+        answer = server.http.post(
+            "/v2/models/shapes/infer", content=asked(), headers={b"inference-header-content-length": size.encode()}
+        )
+        assert answer.status_code == 400, size
+    assert not [line for line in server.said if "Traceback" in line]
+    assert server.infer("shapes", {"inputs": [ONE]}).status_code == 200
+
+
+def test_headers_are_limited_before_the_token(server: Running) -> None:
+    for more in ({"x": "y" * 100_000}, {f"x{at}": "y" * 100 for at in range(1000)}):
+        answer = httpx.get(f"{server.url}/v2/models/shapes", headers=more)
+        assert (answer.status_code, "65536 bytes of headers" in answer.json()["error"]) == (431, True)
+    held = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
+    began, sent = time.monotonic(), 0
+    held.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: ")
+    with suppress(ConnectionError):
+        while sent < 60 << 20:
+            sent += held.send(b"y" * 65536)
+    assert sent < 16 << 20, "it hangs up"
+    assert time.monotonic() - began < 5
+    held.close()
+    body = json.dumps({"inputs": [tensor(np.zeros((30_000, 2), np.float32), "table", "FP32")]}).encode()
+    answer = server.http.post("/v2/models/rows/infer", content=body)
+    assert answer.status_code == 200, "a body is no header"
+
+
+def test_a_small_file_of_many_rows_is_refused(server: Running, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    count = 3_000_000
+    table = pyarrow.table({"x": np.zeros(count), "color": pyarrow.array(["red"] * count).dictionary_encode()})
+    parquet.write_table(table, tmp_path / "many.parquet")
+    body = (tmp_path / "many.parquet").read_bytes()
+    assert len(body) < 100_000
+    began = time.monotonic()
+    answer = server.http.post(
+        "/v2/models/rows/predict", content=body, headers={"content-type": "application/vnd.apache.parquet"}
+    )
+    assert (answer.status_code, "3000000 rows" in answer.json()["error"]) == (400, True)
+    assert time.monotonic() - began < 5
+    lines = b"x,color\n" + b"1,red\n" * 200_000
+    answer = server.http.post("/v2/models/rows/predict", content=lines, headers={"content-type": "text/csv"})
+    assert (answer.status_code, "at most 100000 items" in answer.json()["error"]) == (400, True)
+
+
+def test_work_ends_when_nobody_waits_any_more(store: Path) -> None:
+    model = find_models(["rows"], str(store))[0]
+    model.open()
+    body, media = read_raw(json.dumps({"rows": [{"x": 1, "color": "red"}] * 10}).encode(), "application/json")
+    with pytest.raises(Failed, match="no answer in time"):
+        predict_raw(model.now.predictor, body, media, until=time.monotonic() - 1)
+
+
+def test_a_full_disk_is_said_in_a_sentence(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = find_models(["rows"], str(store))[0]
+    model.open()
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with TestClient(Server([model], token="", limits=Limits(), follow=60)) as http:
+        monkeypatch.setattr(Path, "write_bytes", full)
+        answer = http.post("/v2/models/rows/predict", json={"rows": [{"x": 1, "color": "red"}]})
+        assert (answer.status_code, answer.json()) == (507, {"error": "there is no room on the server's disk"})
 
 
 def test_other_requests_are_refused_in_words(server: Running) -> None:

@@ -212,6 +212,21 @@ def test_a_sweep_that_has_ended_does_not_go_on(
     assert "sweep parabola has ended: Experiment has succeeded because" in answer.json()["error"]
 
 
+def test_a_host_header_does_not_pass_the_token_by(stranger: httpx.Client) -> None:
+    for host in ("x/static/", "x/static/?", "x/v2/health/#"):
+        for path in ("/", "/models", "/runs"):
+            assert stranger.get(path, headers={"host": host}).status_code == 401
+        assert stranger.post("/models/x/rollback", headers={"host": host}, json={}).status_code == 403
+
+
+def test_a_malformed_post_is_a_sentence(models: None, visitor: httpx.Client) -> None:
+    for body in (b"{", b"[" * 100_000, b'{"version":"\\ud800"}', b"\xff", b"5", b'{"version":' + b"9" * 5000 + b"}"):
+        answer = visitor.post("/models/shapes/promote", content=body, headers=HEADERS)
+        assert (answer.status_code, bool(answer.json()["error"])) == (400, True), body[:20]
+        tried = {**HEADERS, "content-type": "application/json"}
+        assert visitor.post("/models/rows/try", content=body, headers=tried).status_code == 400, body[:20]
+
+
 def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client) -> None:
     page = text(visitor, "/models/shapes")
     assert "promotion: the first" in page

@@ -67,6 +67,7 @@ def serve(
 
         from podium.serving.app import Limits, Server
         from podium.serving.drain import DrainingServer
+        from podium.serving.headers import LimitedProtocol
     except ImportError as error:
         raise PodiumError(f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'") from None
     from podium.prediction.pool import Processes
@@ -81,6 +82,7 @@ def serve(
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
     config = uvicorn.Config(server, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
+                            http=LimitedProtocol,
                             ssl_certfile=tls_cert, ssl_keyfile=tls_key,
                             timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
     listening = listen(host, port)  # who reads the next line may connect at once

@@ -43,6 +43,7 @@ def ui(
     try:
         import uvicorn
 
+        from podium.serving.headers import LimitedProtocol
         from podium.ui.app import Pages
     except ImportError as error:
         raise PodiumError(f"podium ui needs {error.name}", "pip install 'podium-ml[ui]'") from None
@@ -53,7 +54,7 @@ def ui(
     token = secrets.token_urlsafe(24)
     house = House(spec, storage, server.open if host else None)
     app = Pages(house, token).app
-    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(app, log_level="warning", http=LimitedProtocol, timeout_graceful_shutdown=1)
     listening = listen(address, port)  # who reads the next line may connect at once
     url = f"http://{address}:{listening.getsockname()[1]}/?token={token}"
     echo(f"look at {url}", err=True)

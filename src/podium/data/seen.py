@@ -4,7 +4,6 @@ An item counts as seen where it equals such an item, or nearly equals it: see po
 """
 
 import io
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -78,7 +77,7 @@ class SeenItems:
 
         from podium.data.near import NearItems
 
-        try:
+        with foreign(f"{name} does not tell which items were seen", Damaged):
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
             hashes = checked_hashes(arrays.pop("hashes"), name)
@@ -86,8 +85,6 @@ class SeenItems:
             for key, array in arrays.items():
                 layers.setdefault(key.lstrip("aceflpst"), {})[key.rstrip("0123456789")] = array
             return cls(hashes=hashes, near=tuple(map(NearItems.from_arrays, layers.values())))
-        except (ValueError, EOFError, KeyError, TypeError, AttributeError, zipfile.BadZipFile) as error:
-            raise Damaged(f"{name} does not tell which items were seen: {error}") from None
 
     def fresh(
         self, inputs: "Mapping[str, np.ndarray]", hashes: "np.ndarray", groups: "np.ndarray | None"

@@ -12,9 +12,10 @@ import re
 import time
 import traceback
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -26,11 +27,15 @@ from starlette.types import Receive, Scope, Send
 from podium import __version__
 from podium.background import Tries
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
+from podium.machine import cores
 from podium.serving.figures import Figures
 from podium.serving.form import try_page
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.tensors import read_request, write_response
+
+LARGE = 64 << 10
+"""Bytes that are read or written beside the event loop."""
 
 T = TypeVar("T")
 _log = logging.getLogger("podium")
@@ -100,6 +105,8 @@ class Server:
         self._models = {model.name: model for model in models}
         self._token, self._limits, self._follow = token, limits, follow
         self._under_way = 0
+        # Of their own: what follows the champion takes the loop's, and waits for no request.
+        self._threads = ThreadPoolExecutor(cores() + 4, "podium-request")
         self._tries = {name: Tries(f"following the champion of {name}") for name in self._models}
         self.draining = False
         """Whether it is about to end: it is not ready, and each answer is the last on its connection."""
@@ -146,6 +153,7 @@ class Server:
         for task in following:
             task.cancel()
         await asyncio.gather(*following, return_exceptions=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         for model in self._open():
             await model.now.close()
 
@@ -219,11 +227,13 @@ class Server:
         async def answer(body: bytes) -> tuple[bytes, list[tuple[bytes, bytes]]]:
             # Only now: a version that is replaced while the body comes takes no request.
             _, now = self._served(**named)
-            request = read_request(body, headers.get(b"inference-header-content-length"))
+            size = headers.get(b"inference-header-content-length")
+            request = await self._apart(len(body), read_request, body, size)
             outputs = await now.batcher.ask(request.inputs)
             called = request.id or f"{random.getrandbits(128):032x}"
             head = {"model_name": model.name, "model_version": now.version, "id": called}
-            return write_response(head, outputs, request)
+            held = sum(array.nbytes for array in outputs.values())
+            return await self._apart(held, write_response, head, outputs, request)
 
         return await self._limited(model, receive, answer)
 
@@ -232,11 +242,21 @@ class Server:
 
         async def answer(body: bytes) -> Response:
             _, now = self._served(**asked.path_params)  # as for inference
-            media, content = read_raw(body, asked.headers.get("content-type", ""))
-            said = await asyncio.to_thread(predict_raw, now.predictor, content, media)
-            return JSONResponse({"model_name": model.name, "model_version": now.version, "predictions": said})
+            until, media = time.monotonic() + self._limits.seconds, asked.headers.get("content-type", "")
+
+            def work() -> Response:
+                said = predict_raw(now.predictor, *read_raw(body, media), until=until)
+                return JSONResponse({"model_name": model.name, "model_version": now.version, "predictions": said})
+
+            return await self._apart(LARGE, work)
 
         return await self._limited(model, asked.receive, answer)
+
+    async def _apart(self, size: int, work: Callable[..., T], *given: Any) -> T:
+        """Do what is large in a thread of those for requests, so that the event loop always answers."""
+        if size < LARGE:
+            return work(*given)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     async def _limited(self, model: Served, receive: Receive, answer: Callable[[bytes], Awaitable[T]]) -> T:
         """Answer a request within the limits, and count it."""
@@ -256,8 +276,8 @@ class Server:
         except Refused as refused:
             status = refused.status
             raise
-        except (InvalidInput, NotFound):
-            status = 400
+        except Exception as error:
+            status = status_of(error)
             raise
         finally:
             self._under_way -= 1
@@ -279,7 +299,7 @@ class Server:
 
     async def _page(self, asked: Asked) -> Response:
         shown = {model.name: (model.now.version, model.now.predictor) for model in self._open()}
-        return HTMLResponse(await asyncio.to_thread(try_page, shown))
+        return HTMLResponse(await self._apart(LARGE, try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
         page = self._figures.page(self._open(), self._under_way, self._tries)

@@ -2,17 +2,27 @@
 
 import json
 import tempfile
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from podium.data.rows import Problem
-from podium.errors import InvalidInput
+from podium.documents import foreign, load_json
+from podium.errors import Failed, InvalidInput
 from podium.prediction import Predictor
+from podium.serving.tensors import MOST_JSON
 
+MOST_ITEMS = 100_000
+"""Of a request."""
+
+MOST_TABLE = 1 << 30
+"""Bytes of a table once its compression is undone."""
+
+PARQUET = "application/vnd.apache.parquet"
 SUFFIXES = {
     "image/png": ".png", "image/jpeg": ".jpg", "image/gif": ".gif", "image/bmp": ".bmp", "image/webp": ".webp",
-    "text/csv": ".csv", "text/plain": ".txt", "application/vnd.apache.parquet": ".parquet",
+    "text/csv": ".csv", "text/plain": ".txt", PARQUET: ".parquet",
     "application/x-ndjson": ".jsonl",
 }  # fmt: skip
 """What raw items may come as, with the suffix by which a file of them is known."""
@@ -31,10 +41,7 @@ def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:
         return media, body
     if media != "application/json":
         raise InvalidInput(f"items do not come as {media or 'nothing'!r}", f"application/json, {', '.join(SUFFIXES)}")
-    try:
-        document = json.loads(body)
-    except ValueError as error:
-        raise InvalidInput(f"the request is not JSON: {error}") from None
+    document = load_json(body, "the request", limit=MOST_JSON)
     rows, texts = (document.get(name) if isinstance(document, Mapping) else None for name in ("rows", "texts"))
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
         return "application/x-ndjson", "".join(json.dumps(row) + "\n" for row in rows).encode()
@@ -43,19 +50,45 @@ def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:
     raise InvalidInput("the request has neither rows, objects by column, nor texts, strings", '{"texts": ["so good"]}')
 
 
-def predict_raw(predictor: Predictor, body: bytes, media: str) -> list[dict[str, Any]]:
+def predict_raw(predictor: Predictor, media: str, body: bytes, *, until: float | None = None) -> list[dict[str, Any]]:
     """Predict raw items, which become inputs as the training data did.
 
     Args:
-        body: A picture, a table, or lines of text, as ``media`` says.
+        media: What they come as.
+        body: A picture, a table, or lines of text.
+        until: When nobody waits for the answer any more, by time.monotonic(); in a minute if None.
 
     Raises:
-        InvalidInput: The model takes other items, or does not say how they become inputs.
+        InvalidInput: The model takes other items, does not say how they become inputs, or there are too many.
+        Failed: It took too long.
     """
+    end, said = until or time.monotonic() + 60.0, list[dict[str, Any]]()
     with tempfile.TemporaryDirectory(prefix="podium-serve-") as scratch:
         file = Path(scratch, f"items{SUFFIXES[media]}")
         file.write_bytes(body)
-        return [_answer(result) for result in predictor.stream([str(file)])]
+        if media == PARQUET:
+            _check_rows(file)
+        for result in predictor.stream([str(file)]):
+            if len(said) >= MOST_ITEMS:
+                raise InvalidInput(f"a request has at most {MOST_ITEMS} items", "send them in several requests")
+            if time.monotonic() > end:  # a small file may hold many
+                raise Failed(f"there was no answer in time: {len(said)} items were done", "send fewer at once")
+            said.append(_answer(result))
+    if not said:
+        raise InvalidInput("the request holds no items", "a table has a header and rows below it")
+    return said
+
+
+def _check_rows(file: Path) -> None:
+    """Refuse a file whose rows, which take next to no bytes in it, are too many."""
+    import pyarrow.parquet as parquet
+
+    with foreign("the request is not readable as Parquet"):
+        held = parquet.read_metadata(file)
+        size = sum(held.row_group(at).total_byte_size for at in range(held.num_row_groups))
+    if held.num_rows > MOST_ITEMS or size > MOST_TABLE:
+        raise InvalidInput(f"the request has {held.num_rows} rows of {size} bytes, but at most {MOST_ITEMS} of "
+                           f"{MOST_TABLE} are read", "send them in several requests")  # fmt: skip
 
 
 def _answer(result: Any) -> dict[str, Any]:

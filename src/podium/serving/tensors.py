@@ -4,8 +4,10 @@ Source: https://github.com/kserve/open-inference-protocol (required_api) and Tri
 """
 
 import math
+import reprlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,10 +27,25 @@ DATATYPES = {
 NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 _TYPES = {name: np.dtype(dtype) for name, dtype in DATATYPES.items()}
+_KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float, bool}}
+"""What elements of JSON become each kind of number."""
+
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}  # a dtype's name takes microseconds
 
-MOST_JSON = 1 << 30
-"""Bytes of JSON; the limit of a request is the server's."""
+MOST_JSON = 8 << 20
+"""Bytes of JSON: parsing takes ten times as much memory, and no other thread runs meanwhile."""
+
+MOST_NAME = 1000
+"""Letters of a name or an id."""
+
+MOST_ROWS = 1 << 20
+"""Of a request."""
+
+MOST_AXES = 32
+"""Of a tensor."""
+
+MOST_BYTES = 1 << 40
+"""Of a tensor, far beyond what a body can hold: sizes are multiplied up to there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +76,14 @@ def read_request(body: bytes, header: bytes | None) -> Request:
         InvalidInput: It is not one, or a tensor does not fit its shape and datatype.
     """
     size = len(body) if header is None else _size(header, len(body))
+    if size > MOST_JSON:
+        raise InvalidInput(f"a request has at most {MOST_JSON} bytes of JSON, not {size}", "send binary tensors")
     document = _load(body[:size])
     if not isinstance(document, dict):
         raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
     given = document.get("inputs")
     if not isinstance(given, list) or not given:
-        raise InvalidInput(f"inputs is a list of tensors, but got {given!r:.80}")
+        raise InvalidInput(f"inputs is a list of tensors, but got {_brief(given)}")
     inputs, rest = {}, memoryview(body)[size:]
     for number, tensor in enumerate(given):
         name, array, used = _tensor(tensor, f"inputs[{number}]", rest)
@@ -73,13 +92,18 @@ def read_request(body: bytes, header: bytes | None) -> Request:
         inputs[name], rest = array, rest[used:]
     if rest:
         raise InvalidInput(f"{len(rest)} bytes are left behind the last tensor", "check binary_data_size of each")
+    asked, called = document.get("outputs") or [], document.get("id") or ""
+    if not isinstance(asked, list):
+        raise InvalidInput(f"outputs is a list of objects with a name, but got {_brief(asked)}")
     outputs = {}
-    for number, wanted in enumerate(document.get("outputs") or ()):
-        if not isinstance(wanted, dict) or not isinstance(wanted.get("name"), str):
-            raise InvalidInput(f"outputs[{number}] needs a name, but got {wanted!r:.80}")
+    for number, wanted in enumerate(asked):
+        if not isinstance(wanted, dict) or not _is_name(wanted.get("name")):
+            raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
         outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
+    if type(called) is not str or len(called) > MOST_NAME:
+        raise InvalidInput(f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}")
     binary = bool(_parameters(document).get("binary_data_output", False))
-    return Request(id=str(document.get("id") or ""), inputs=inputs, outputs=outputs, binary=binary)
+    return Request(id=called, inputs=inputs, outputs=outputs, binary=binary)
 
 
 def _load(text: bytes) -> Any:
@@ -91,56 +115,92 @@ def _load(text: bytes) -> Any:
 
 
 def _size(header: bytes, most: int) -> int:
-    if not header.isdigit() or int(header) > most:
-        given = header.decode("latin-1")
+    if not header.isdigit() or len(header) > 20 or int(header) > most:
+        given = header[:40].decode("latin-1")
         raise InvalidInput(f"Inference-Header-Content-Length is {given!r}, but the body has {most} bytes")
     return int(header)
+
+
+def _is_name(value: Any) -> bool:
+    return type(value) is str and len(value) <= MOST_NAME
+
+
+def _brief(value: Any) -> str:
+    """Return the beginning of what was given, of which nothing is known; repr would follow it to any depth."""
+    return f"{reprlib.repr(value):.80}"
 
 
 def _parameters(holder: Mapping[str, Any]) -> Mapping[str, Any]:
     parameters = holder.get("parameters") or {}
     if not isinstance(parameters, dict):
-        raise InvalidInput(f"parameters is a JSON object, but got {parameters!r:.80}")
+        raise InvalidInput(f"parameters is a JSON object, but got {_brief(parameters)}")
     return parameters
 
 
 def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, int]:
     """Return name, array, and how many of the bytes behind the JSON it has."""
-    if not isinstance(tensor, dict) or not isinstance(tensor.get("name"), str):
-        raise InvalidInput(f"{where} is a tensor with a name, but got {tensor!r:.80}")
-    name, shape, datatype = tensor["name"], tensor.get("shape"), tensor.get("datatype")
-    if not isinstance(shape, list) or not all(type(size) is int and size >= 0 for size in shape) or not shape:
-        raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {shape!r:.80}")
-    if datatype not in DATATYPES:
-        raise InvalidInput(f"datatype of input {name!r} cannot be {datatype!r}", suggestion(str(datatype), DATATYPES))
-    dtype, count = _TYPES[datatype], math.prod(shape)
+    if not isinstance(tensor, dict) or not _is_name(tensor.get("name")):
+        raise InvalidInput(f"{where} is a tensor with a name, but got {_brief(tensor)}")
+    name, datatype = tensor["name"], tensor.get("datatype")
+    if type(datatype) is not str or datatype not in DATATYPES:
+        hint = suggestion(str(datatype)[:20], DATATYPES) if type(datatype) is str else None
+        raise InvalidInput(f"datatype of input {name!r} cannot be {_brief(datatype)}", hint)
+    dtype = _TYPES[datatype]
+    shape, count = _shape(tensor.get("shape"), name, dtype.itemsize)
     size = _parameters(tensor).get("binary_data_size")
     if size is None:
         return name, _from_json(tensor.get("data"), name, shape, dtype, count), 0
     if type(size) is not int or size != count * dtype.itemsize or size > len(binary):
         raise InvalidInput(
             f"input {name!r} of shape {shape} and datatype {datatype} has {count * dtype.itemsize} bytes, but "
-            f"binary_data_size is {size!r} and {len(binary)} bytes are there"
+            f"binary_data_size is {_brief(size)} and {len(binary)} bytes are there"
         )
     return name, np.frombuffer(binary[:size], dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape), size
+
+
+def _shape(given: Any, name: str, itemsize: int) -> tuple[list[int], int]:
+    """Return a shape, and how many elements it has; nothing is multiplied that no body could hold."""
+    axes = given if isinstance(given, list) and len(given) <= MOST_AXES else ()
+    if not axes or not all(type(size) is int and 0 <= size <= MOST_BYTES for size in axes):
+        raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
+    if given[0] > MOST_ROWS:
+        raise InvalidInput(f"input {name!r} has {given[0]} rows, but a request has at most {MOST_ROWS}",
+                           "send them in several requests")  # fmt: skip
+    whole = itemsize
+    for size in given:  # an axis of 0 must not hide the others: a model may give one back without it
+        whole *= max(1, size)
+        if whole > MOST_BYTES:
+            raise InvalidInput(f"input {name!r} of shape {_brief(given)} is larger than any request")
+    return given, math.prod(given)
 
 
 def _from_json(data: Any, name: str, shape: Sequence[int], dtype: "np.dtype[Any]", count: int) -> Array:
     if not isinstance(data, list):
         raise InvalidInput(f"input {name!r} has neither data nor binary_data_size")
+    flat, kinds = _flat(data, name)
+    if len(flat) != count:
+        raise InvalidInput(f"input {name!r} of shape {list(shape)} has {count} elements, but data has {len(flat)}")
+    if not kinds <= _KINDS[dtype.kind]:
+        raise InvalidInput(f"data of input {name!r} are no {NAMES[str(dtype)]}: {_brief(data)}")
+    array: NDArray[Any]
     try:
-        flat = np.asarray(data).reshape(-1)
-    except ValueError:
-        raise InvalidInput(f"data of input {name!r} are lists of unequal lengths") from None
-    if flat.size != count:
-        raise InvalidInput(f"input {name!r} of shape {list(shape)} has {count} elements, but data has {flat.size}")
-    kinds = "biuf" if dtype.kind == "f" else "b" if dtype.kind == "b" else "iu"
-    if count and flat.dtype.kind not in kinds:
-        raise InvalidInput(f"data of input {name!r} are no {NAMES[str(dtype)]}: {data!r:.60}")
-    array: NDArray[Any] = flat.astype(dtype)
-    if count and dtype.kind in "iu" and not np.array_equal(array, flat):
-        raise InvalidInput(f"data of input {name!r} do not fit {NAMES[str(dtype)]}")
+        with np.errstate(all="ignore"):
+            array = np.array(flat, dtype)
+    except (OverflowError, ValueError):
+        raise InvalidInput(f"data of input {name!r} do not fit {NAMES[str(dtype)]}") from None
     return array.reshape(shape)
+
+
+def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
+    """Return the elements of lists in lists, and their types; no array is built of what may be anything."""
+    for _ in range(MOST_AXES):
+        kinds = set(map(type, data))
+        if list not in kinds:
+            return data, kinds
+        if len(kinds) > 1 or len(set(map(len, data))) > 1:
+            raise InvalidInput(f"data of input {name!r} are lists of unequal lengths")
+        data = list(chain.from_iterable(data))
+    raise InvalidInput(f"data of input {name!r} are nested more than {MOST_AXES} deep")
 
 
 def write_response(

@@ -119,7 +119,7 @@ def try_model(house: House, body: bytes, media: str, *, name: str) -> list[dict[
         InvalidInput: It takes other items.
     """
     kind, content = read_raw(body, media)
-    return predict_raw(house.registry.predictor(name), content, kind)
+    return predict_raw(house.registry.predictor(name), kind, content)
 
 
 Action = Callable[..., str]

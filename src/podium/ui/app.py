@@ -32,6 +32,7 @@ from podium.api.launched import Session
 from podium.api.sweep_list import sweeps_on
 from podium.api.sweep_report import path_of_report, write_report
 from podium.api.trials import logs_of
+from podium.documents import load_json
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.kfp.runs import find_run, newest_runs, pipeline_names, server_run, storage_of
 from podium.manifests.labels import EXPERIMENT
@@ -177,10 +178,7 @@ class Pages:
     def _act(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
             body = await _body(request)
-            try:
-                fields = json.loads(body or b"{}")
-            except ValueError:
-                raise InvalidInput("what was posted is not JSON") from None
+            fields = load_json(body or b"{}", "what was posted")
             if not isinstance(fields, dict):
                 raise InvalidInput("what was posted is not a JSON object")
             said = await asyncio.to_thread(action, self._house, fields, **request.path_params)
