@@ -1,5 +1,6 @@
 """When a challenger wins."""
 
+import json
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from podium.models import PromotionRule, Version, decide
 from podium.models.criteria import CRITERIA
 from podium.models.decision import Earlier
 from podium.models.version import Facts, TrialFacts
-from podium.scoring import METRICS
+from podium.scoring import METRICS, find_metric
 from podium.scoring.comparison import mcnemar
 
 N = 1000
@@ -174,8 +175,6 @@ def test_predictions_that_cannot_be_compared_are_refused(labels: np.ndarray, cha
 
 
 def test_the_evidence_is_plain_json() -> None:
-    import json
-
     rule = PromotionRule.parse("better,max_class_drop=.1")
     decision = decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
     assert json.loads(json.dumps(decision.evidence(), allow_nan=False)) == decision.evidence()
@@ -247,9 +246,52 @@ def test_a_rule_may_name_its_metric() -> None:
     assert PromotionRule.parse(str(rule)) == rule
 
 
-def test_an_undefined_metric_is_refused() -> None:
-    with pytest.raises(InvalidInput, match="roc_auc is not defined for these 3 items"):
-        decide(PromotionRule(), METRICS["roc_auc"], np.zeros(3, int), np.full((3, 2), 0.5), None)
+def test_a_metric_that_is_not_a_number_loses() -> None:
+    undefined = decide(PromotionRule(), METRICS["roc_auc"], np.zeros(3, int), np.full((3, 2), 0.5), None)
+    said = "no: roc_auc of the challenger is not a number on these 3 items, so it loses: roc_auc needs"
+    assert undefined.reasons[0].startswith(said)
+    assert undefined.figures["value"] is None
+    good, broken = np.eye(10)[LABELS], np.full((N, 10), np.nan)
+    metric = METRICS["log_loss"]
+    assert not decide(PromotionRule(), metric, LABELS, broken, good).promote
+    won = decide(PromotionRule(), metric, LABELS, good, broken)
+    assert won.promote
+    assert "that of the champion is not a number on these items" in won.reasons[0]
+    json.dumps(won.evidence(), allow_nan=False)
+
+
+def test_a_first_champion_beats_a_constant_guess() -> None:
+    target = np.r_[np.zeros(950, int), np.ones(50, int)]
+    poor = np.where(np.arange(1000) % 11 == 0, 1 - target, target)
+    names = "no", "yes"
+    refused = decide(PromotionRule(), ACCURACY, target, poor, None, classes=names)
+    assert not refused.promote
+    assert "is not better than a constant guess, always 'no': 0.9500" in refused.reasons[-1]
+    assert decide(PromotionRule.parse("baseline=any"), ACCURACY, target, poor, None).promote
+    assert decide(PromotionRule(), ACCURACY, target, target, None, classes=names).promote
+
+
+def test_every_figure_stands_beside_a_constant_guess() -> None:
+    decision = decide(PromotionRule(), ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3))
+    assert "n = 1,000; always class 0: 0.1000)" in decision.reasons[0]
+    skewed = NUMBERS**4
+    guesses = {}
+    for name in ("rmse", "mae"):
+        decision = decide(PromotionRule(), METRICS[name], skewed, skewed * 0.9, skewed * 0.8)
+        guesses[name] = decision.figures["constant"]["guess"]
+    assert guesses == {"rmse": "the mean", "mae": "the median"}
+    loss = decide(PromotionRule(), METRICS["log_loss"], LABELS, np.eye(10)[LABELS], None)
+    assert loss.figures["constant"]["value"] == pytest.approx(np.log(10))
+
+
+def unsteady(target: np.ndarray, predictions: np.ndarray) -> float:
+    return 0.5 if len(target) <= 6 else float(RANDOM.random())
+
+
+def test_an_own_metric_that_is_random_is_refused() -> None:
+    metric = find_metric(f"max:{__name__}:unsteady")
+    with pytest.raises(InvalidInput, match="for the same 1000 items"):
+        decide(PromotionRule(), metric, LABELS, wrong_at(1), None)
 
 
 def of_trial(facts: TrialFacts) -> Version:

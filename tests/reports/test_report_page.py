@@ -15,13 +15,14 @@ from podium.reports.page import chance, versions
 def report(**test: Any) -> str:
     evaluation, decision = written("plain")
     evaluation["test"] |= test
-    return render(evaluation, {**decision, "value_interval": [0.4, 0.6], "units": 12345})
+    return render(evaluation, {**decision, "value_interval": [0.4, 0.6], "units": 12345,
+                               "constant": {"guess": "always 'plain'", "value": 0.75}})  # fmt: skip
 
 
 def test_a_figure_stands_with_its_interval_and_a_baseline() -> None:
-    page = report(confusion=[[9, 0], [1, 2]])
+    page = report()
     assert "95 % 0.4000 to 0.6000, n = 12,345" in page
-    assert "0.7500 by always saying plain" in page
+    assert "always &#39;plain&#39;: 0.7500" in page
 
 
 def test_a_perfect_confusion_matrix_is_not_empty() -> None:

@@ -145,7 +145,7 @@ def test_the_challengers_metric_compares_whatever_chose_the_champion(
 ) -> None:
     weak = fitted(cancer, tmp_path / "weak", LogisticRegression(C=1e-9, max_iter=5000))
     good = fitted(cancer, tmp_path / "good", LogisticRegression(C=1e-3, max_iter=5000))
-    first = kinds.challenge("r1", weak)
+    first = kinds.challenge("r1", weak, rule="better,baseline=any")
     assert first["metric"]["name"] == "accuracy"
     second = kinds.challenge("r2", good, metric="log_loss")
     assert second["reasons"][0].startswith("ok: better than the champion: log_loss 0.")
@@ -164,6 +164,23 @@ def test_a_metric_of_ones_own_chooses_and_compares(kinds: Judge, cancer: Path, t
     assert decision["metric"] == {"name": "clinic:missed", "maximize": False}
     again = kinds.challenge("r2", model, metric="min:clinic:missed", rule="not-worse")
     assert (again["outcome"], again["difference"], again["p_value"]) == ("promoted", 0, 1)
+
+
+def test_a_model_without_a_number_loses_every_night(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
+    good = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
+    flat = fitted(cancer, tmp_path / "two", LogisticRegression(C=1e-9, max_iter=5000))
+    (tmp_path / "spread.py").write_text(
+        "def ratio(target, given):\n"
+        "    apart = given[:, 1].std() > 0.1\n"
+        "    return float((given.argmax(1) == target).mean()) if apart else float('nan')\n"
+    )
+    kinds.monkeypatch.chdir(tmp_path)
+    found, _ = kinds.evaluate(flat, good, metric="max:spread:ratio")
+    assert found.winner == str(good)
+    assert kinds.challenge("r1", good, metric="max:spread:ratio")["outcome"] == "promoted"
+    lost = kinds.challenge("r2", flat, metric="max:spread:ratio")
+    assert lost["outcome"] == "kept"
+    assert "spread:ratio of the challenger is not a number on these" in lost["reasons"][0]
 
 
 def test_a_metric_of_the_other_kind_is_refused(kinds: Judge, cancer: Path, tmp_path: Path) -> None:

@@ -53,14 +53,19 @@ def history(records: "Iterable[Record]") -> list[str]:
 def _why(record: "Record") -> str:
     """Summarize the evidence of a record."""
     grounds = record.grounds
-    if grounds.value is None:
+    if grounds.value is None and not grounds.reasons:
         return grounds.reason or "-"
     if record.event == "refusal":
         kept = f"kept {grounds.champion}: " if grounds.champion else ""
         return kept + "; ".join(reason for reason in grounds.reasons if reason.startswith("no"))
-    text = f"{grounds.metric.name or 'value'} {figure(grounds.value)}"
+    value = "-" if grounds.value is None else figure(grounds.value)
+    text = f"{grounds.metric.name or 'value'} {value}"
     if grounds.champion_value is not None:
         text += f" against {figure(grounds.champion_value)}"
+    if grounds.shrunk is not None and grounds.champion_shrunk is not None:
+        text += f", shrunk {figure(grounds.shrunk)} against {figure(grounds.champion_shrunk)}"
+    if grounds.constant.value is not None:
+        text += f", {grounds.constant.guess}: {figure(grounds.constant.value)}"
     return text + (f", {p_words(grounds.p_value)}" if grounds.p_value is not None else "")
 
 

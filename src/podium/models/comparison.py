@@ -413,6 +413,7 @@ def judge(
             seen.predicted[1] if champion else None,
             seen.groups,
             earlier,
+            seen.classes,
         )
         for note in seen.notes:
             decision = decision.noting(note)

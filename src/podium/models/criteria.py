@@ -47,12 +47,14 @@ def _words(case: Case) -> str:
 
 
 def measured(figures: dict[str, Any]) -> str:
-    """Return the challenger's figure with its precision."""
+    """Return the challenger's figure with its precision, and what a constant guess reaches."""
     items = f"n = {figures['items']:,}"
     if figures["units"] != figures["items"]:
         items += f", {figures['units']:,} of them independent"
     if figures["value_interval"]:
         items = f"{_between(figures['value_interval'])}, {items}"
+    if constant := figures["constant"]:
+        items += f"; {constant['guess']}: {figure(constant['value'])}"
     return f"{figure(figures['value'])} ({items})"
 
 
@@ -103,6 +105,12 @@ def _better(value: None, case: Case) -> Iterator[Condition]:
 def _not_worse(value: None, case: Case) -> Iterator[Condition]:
     assert case.compared
     yield not case.compared.worse, f"not worse than the champion: {_words(case)}"
+
+
+def _read_baseline(text: str) -> str:
+    if text != "any":
+        raise InvalidInput(f"baseline is any or left out, not {text!r}", "baseline=any")
+    return text
 
 
 def _minimum(least: float, case: Case) -> Iterator[Condition]:
@@ -198,6 +206,11 @@ _ALL = (
         read=_number("minimum", lambda value: True, "minimum is a finite number"),
         check=_check_minimum,
         judge=_minimum,
+    ),
+    Criterion(
+        name="baseline",
+        sentence="may be a first champion that is not better than a constant guess",
+        read=_read_baseline,
     ),
     Criterion(
         name="max_class_drop",

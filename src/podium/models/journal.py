@@ -39,6 +39,14 @@ class Compared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Constant:
+    """The best constant guess on the same items."""
+
+    guess: str = ""
+    value: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Grounds:
     """The part of a record's evidence that podium reads; all of it may be missing."""
 
@@ -67,6 +75,7 @@ class Grounds:
     """The challenger's figure as its posterior mean."""
 
     champion_shrunk: float | None = None
+    constant: Constant = Constant()
     tracking: str | None = None
     """Address of the MLflow server that the run was logged to."""
 

@@ -1,7 +1,8 @@
 """The promotion rule: when a challenger replaces the champion, item by item on the same test part."""
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, suggestion
@@ -137,6 +138,7 @@ def decide(
     champion: "np.ndarray | None",
     groups: "np.ndarray | None" = None,
     earlier: Earlier | None = None,
+    classes: Sequence[str] = (),
 ) -> Decision:
     """Compare two models on the same items.
 
@@ -149,16 +151,20 @@ def decide(
         groups: Which items count together: an integer for each item ``[n]``. None if all count
             alone.
         earlier: What the history knows of this test part.
+        classes: Names of the classes; empty for their numbers.
 
     Raises:
         InvalidInput: There are no items, the shapes differ, or the rule or the metric does not fit.
     """
+    from podium.scoring.constant import constant_guess
+
     rule.check(metric)
     for what, predictions in (("challenger", challenger), ("champion", champion)):
         if predictions is not None:
             _check(what, predictions, target, metric)
     case = _compared(metric, target, challenger, champion, groups, earlier or Earlier())
-    case.figures["rule"] = str(rule)
+    constant = constant_guess(metric, target, challenger, classes)
+    case.figures.update(rule=str(rule), constant=asdict(constant) if constant else None)
     conditions = _conditions(rule, case)
     reasons = tuple(f"{'ok' if holds else 'no'}: {words}" for holds, words in conditions)
     promote = all(holds for holds, _ in conditions)
@@ -177,11 +183,15 @@ def _compared(
     from podium.scoring.comparison import by_class, figure_interval, numbered
 
     groups = numbered(groups, len(target))
-    value = metric.defined_value(target, challenger)
+    value = metric.steady_value(target, challenger)
     units = len(target) if groups is None else int(groups.max()) + 1
     evidence: dict[str, Any] = {"metric": metric.to_json(), "items": len(target), "units": units, "value": value}
+    before = math.nan if champion is None else metric.steady_value(target, champion)
     compared = None
-    if champion is None:
+    if math.isnan(value):
+        evidence |= {"value": None, "value_interval": None}
+        evidence |= {} if math.isnan(before) else {"champion_value": before}
+    elif champion is None or math.isnan(before):
         interval = figure_interval(metric, target, challenger, groups)
         evidence |= {"value_interval": _listed(interval), "shrunk": value}
     else:
@@ -198,12 +208,14 @@ def _compared(
 
 def _conditions(rule: PromotionRule, case: Case) -> list[Condition]:
     conditions: list[Condition] = []
+    if case.figures["value"] is None:
+        items = f"{case.metric.name} of the challenger is not a number on these {len(case.target)} items"
+        return [(False, f"{items}, so it loses: {case.metric.undefined}")]
     for name, value in rule.words:
         if case.compared or not CRITERIA[name].compares:
             conditions += CRITERIA[name].judge(value, case)
     if case.compared is None:
-        words = f"{case.metric.name} {measured(case.figures)}, and there is no champion yet"
-        conditions.append((True, words))
+        conditions += _first(rule, case)
     elif case.earlier.challengers > 1 and case.figures["shrunk_by"] is not None:
         words = (
             f"challenger {case.earlier.challengers} on this test part: "
@@ -212,6 +224,20 @@ def _conditions(rule: PromotionRule, case: Case) -> list[Condition]:
         )
         conditions.append((True, words))
     return conditions
+
+
+def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
+    words = f"{case.metric.name} {measured(case.figures)}"
+    if case.champion is not None:
+        yield True, f"{words}, and that of the champion is not a number on these items"
+        return
+    yield True, f"{words}, and there is no champion yet"
+    constant = case.figures["constant"]
+    if constant and "baseline" not in rule:
+        value = f"{case.metric.name} {figure(case.figures['value'])}"
+        holds = case.metric.better(case.figures["value"], constant["value"])
+        than = f"better than a constant guess, {constant['guess']}: {figure(constant['value'])}"
+        yield holds, f"{value} is {than}" if holds else f"{value} is not {than} (baseline=any)"
 
 
 def _shrunk(compared: "Comparison", units: int, earlier: Earlier) -> dict[str, Any]:

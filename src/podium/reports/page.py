@@ -130,7 +130,7 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     return html_page(
         "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
         leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
-        measured=_measured(evaluation), winner=evaluation["winner"], baseline=_baseline(evaluation),
+        measured=_measured(evaluation), winner=evaluation["winner"],
         calibration=calibration, data=evaluation.get("data"), slot=SLOT, champion_slot=CHAMPION_SLOT,
         pictures=_pictures(evaluation),
         versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
@@ -216,16 +216,6 @@ def _environment() -> "Environment":
         "share": share, "number": brief, "figure": figure, "chance": chance, "plural": plural, "duration": duration,
     }  # fmt: skip
     return environment
-
-
-def _baseline(evaluation: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what always saying the most frequent class would reach, where the metric is the accuracy."""
-    confusion = evaluation["test"]["confusion"]
-    if not confusion or evaluation["metric"]["name"] != "accuracy":
-        return None
-    counts = [sum(row) for row in confusion]
-    most = max(range(len(counts)), key=counts.__getitem__)
-    return {"name": evaluation["dataset"]["classes"][most], "value": counts[most] / sum(counts)}
 
 
 def _pictures(evaluation: Mapping[str, Any]) -> list[Mapping[str, str]]:

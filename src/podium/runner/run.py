@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import math
 import shlex
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -308,7 +309,8 @@ class Run:
         if "decision" not in outcome:
             return ", ".join(f"{name} {value}" for name, value in self.outputs.items())
         metric = outcome["metric"]["name"]
-        return f"{metric} {figure(self.metrics[metric])}, {outcome['decision']['outcome']}"
+        value = self.metrics.get(metric, math.nan)
+        return f"{metric} {figure(value)}, {outcome['decision']['outcome']}"
 
     def __repr__(self) -> str:
         return one_line(f"<run {self.id} of {self.pipeline}: {', '.join(filter(None, (self.state, self.result)))}>")

@@ -61,13 +61,21 @@ class Metric(ABC):
             predictions: Probabilities ``[n, classes]`` or class indices ``[n]``; or floats in the target's shape.
         """
 
+    def steady_value(self, target: Array, predictions: Array) -> float:
+        """Compute the metric as value does, and make sure that it does so again.
+
+        Raises:
+            InvalidInput: It is another one for the same items.
+        """
+        return self.value(target, predictions)
+
     def defined_value(self, target: Array, predictions: Array) -> float:
         """Compute the metric as value does.
 
         Raises:
             InvalidInput: It is not defined for these items.
         """
-        value = self.value(target, predictions)
+        value = self.steady_value(target, predictions)
         if math.isnan(value):
             raise InvalidInput(f"{self.name} is not defined for these {len(target)} items", self.undefined)
         return value
@@ -137,6 +145,15 @@ class FunctionMetric(Metric):
         except Exception as error:  # it is the user's code: anything may come
             message = f"the metric {self.name} failed: {type(error).__name__}: {error}"
             raise InvalidInput(message, "it is called with (target, predictions) and returns a number") from error
+
+    def steady_value(self, target: Array, predictions: Array) -> float:
+        first, again = (self.value(target, predictions) for _ in range(2))
+        if first != again and not (math.isnan(first) and math.isnan(again)):
+            raise InvalidInput(
+                f"the metric {self.name} returned {first:g} and then {again:g} for the same {len(target)} items",
+                "a metric follows from its arguments alone: fix its seed",
+            )
+        return first
 
     def load(self) -> Callable[[Array, Array], Any]:
         """Import the function, from the working directory too.

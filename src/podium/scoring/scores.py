@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.errors import InvalidInput
-from podium.scoring.families import Array, Metric, class_indices, confusion
+from podium.scoring.families import Array, FunctionMetric, Metric, class_indices, confusion
 from podium.scoring.metrics import METRICS, require_kind
 from podium.scoring.model import OnnxModel
 
@@ -35,7 +35,8 @@ class Scores:
         """Return one metric.
 
         Raises:
-            InvalidInput: It is not of this kind, or not defined for this target or these predictions.
+            InvalidInput: It is not of this kind, or not defined for this target or these predictions; a function
+                of one's own is NaN then.
         """
         if metric.name in self.metrics:
             return self.metrics[metric.name]
@@ -43,6 +44,8 @@ class Scores:
         if metric.needs_probabilities and self.predictions.ndim == 1:
             raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
                                "let the model return probabilities, or choose accuracy or f1_macro")  # fmt: skip
+        if isinstance(metric, FunctionMetric):  # NaN for one model says nothing about the others
+            return metric.steady_value(self.target, self.predictions)
         return metric.defined_value(self.target, self.predictions)
 
     def tie_breakers(self) -> Iterator[tuple[str, float]]:
@@ -99,7 +102,9 @@ def score_predictions(
     values = {known.name: known.value(target, predictions) for known in fitting}
     defined = {name: value for name, value in values.items() if not math.isnan(value)}
     scores = Scores(metrics=defined, predictions=predictions, target=target, confusion=matrix)
-    return replace(scores, metrics={metric.name: scores.value(metric), **defined}) if metric else scores
+    if metric is None or math.isnan(value := scores.value(metric)):
+        return scores
+    return replace(scores, metrics={metric.name: value, **defined})
 
 
 def check_count(predictions: Array, target: Array, *, name: str) -> None:

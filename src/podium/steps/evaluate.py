@@ -136,7 +136,7 @@ def evaluate(
     winner = ranked[0]
     tested = _test(data, test or data, info, winner.origin, Path(predictions), chosen_by, jobs)
     scores = tested.scores
-    _say_tested(winner, tested, chosen_by)
+    _say_tested(winner, tested, chosen_by, info.classes)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     Evaluation(
         run_id=current_run().id, dataset=EvaluatedDataset.of(info), metric=MetricChoice(**chosen_by.to_json()),
@@ -189,8 +189,12 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
+def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric", classes: Sequence[str]) -> None:
+    from podium.scoring.constant import constant_guess
+
     say(f"test part, opened for the winner alone: {_words(tested.scores, metric)}")
+    if constant := constant_guess(metric, tested.scores.target, tested.scores.predictions, classes):
+        say(f"a constant guess, {constant.guess}: {metric.name} {figure(constant.value)}")
     if winner.trained.unknown_weights:
         say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
             "some of the test items may be among them")  # fmt: skip
@@ -232,7 +236,8 @@ def _rank(
 
 def _order(scores: "Scores", metric: "Metric") -> tuple[float, float]:
     value = scores.value(metric)
-    return -value if metric.maximize else value, next(scores.tie_breakers(), ("", math.inf))[1]
+    first = math.inf if math.isnan(value) else -value if metric.maximize else value
+    return first, next(scores.tie_breakers(), ("", math.inf))[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -348,7 +353,7 @@ def _why(ranked: list[Candidate], metric: "Metric") -> str:
         return "the only candidate"
     first, second = ranked[0].scores, ranked[1].scores
     values = figure(first.value(metric)), figure(second.value(metric))
-    if metric.better(first.value(metric), second.value(metric)):
+    if metric.better(first.value(metric), second.value(metric)) or values[1] == "nan" != values[0]:
         return f"validation {metric.name} {values[0]} against {values[1]}"
     equal = f"equal validation {metric.name} {values[0]}"
     for name, value in first.tie_breakers():
