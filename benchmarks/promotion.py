@@ -11,7 +11,7 @@ test part gets a twentieth of its items anew each night; a drifting one changes 
 point in 100 nights. Permuted rows change nothing, as no rule looks at the order; the last check says so.
 
 Seasons run side by side as arrays; a season keeps, of all models, the figures and, of the champion, the errors. Rules
-are those of podium.models.shrinkage, which `--check` compares with podium.models.decide.
+are those of podium.models.shrinkage; each run first compares them with podium.models.decide.
 """
 
 import argparse
