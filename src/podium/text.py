@@ -3,6 +3,7 @@
 import math
 import os
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,6 +70,12 @@ def brief(value: Any) -> str:
 def p_words(p_value: float, is_bound: bool = False) -> str:
     """Format a p value, or a bound of it; one too small for a float is not shown as 0."""
     return f"p {'<=' if is_bound else '='} {p_value:.3g}" if p_value else "p < 1e-300"
+
+
+def listed(names: Sequence[str]) -> str:
+    """Name the first five of some things, and how many more there are."""
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
 
 
 def size(count: int) -> str:

@@ -29,6 +29,7 @@ LATER = [
     ("train_and_promote", "metric=min:f1_macro", "of f1_macro more is better"),
     ("train_and_promote", "rule=minimum=98", "accuracy is a share, not a percentage"),
     ("train_and_promote", "metric=log_loss rule=max_class_drop=0.1", "but the metric is log_loss"),
+    ("train_and_promote", "rule=slice=city", "slice=city, but mnist has no columns"),
     ("train_and_promote", "rule=likely=97", "0.5 <= likely < 1"),
     ("tune_and_promote", "model_name=a/b", "model name"),
     ("tune_and_promote", "seed=-1", "0 <= seed < 2\\*\\*32"),
@@ -125,6 +126,7 @@ DATA = [
     (*TABLE, "target=left metric=rmse", "rmse measures regression", "one of accuracy"),
     (*TABLE, 'target=age metric=accuracy data_options={"kind":"regression"}', "accuracy measures classification", "one of rmse"),
     (*TABLE, "target=id", "has 600 different whole numbers", """data_options='{"kind": "regression"}'"""),
+    (*TABLE, "target=left network=mlp rule=slice=plam", "no column 'plam', which is a slice of the rule", "mean plan?"),
     (*TABLE, "target=left network=fast", "network=fast learns from pictures", "network=mlp"),
     (*TABLE, "target=left limit=60", "limit=60 leaves 54 training items, but a batch has 64", "batch-size"),
     (*TABLE, "target=left network=mlp limit=60", "limit=60 leaves 54 training items, but a batch has 64",
@@ -166,7 +168,8 @@ def test_columns_of_a_large_table_are_known_before_a_run(tmp_path: Path, monkeyp
     write_data()
     with pytest.raises(PodiumError, match="has no column 'lefft'"):
         check_here(values_of("train_and_promote", "dataset=table:churn.csv target=lefft", tmp_path / "home"))
-    check_here(values_of("train_and_promote", "dataset=table:churn.csv target=left network=mlp", tmp_path / "home"))
+    words = "dataset=table:churn.csv target=left network=mlp rule=slice=plan"
+    check_here(values_of("train_and_promote", words, tmp_path / "home"))
 
 
 def test_a_column_that_no_table_takes_can_be_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

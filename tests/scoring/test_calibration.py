@@ -22,8 +22,10 @@ def drawn(items: int, power: float = 1.0, seed: int = 0) -> tuple[np.ndarray, np
     """Return labels, and probabilities that are their true ones to a power."""
     draw = np.random.default_rng(seed)
     true = draw.uniform(0.5, 1, items)
-    target = (draw.random(items) > true).astype(int)
-    return target, binary(true**power / (true**power + (1 - true) ** power))
+    said = true**power / (true**power + (1 - true) ** power)
+    first = np.arange(items) % 2 == 0  # in half of the items it is the second class that is likely
+    target = ((draw.random(items) > true) == first).astype(int)
+    return target, binary(np.where(first, said, 1 - said))
 
 
 def test_two_confidences_give_the_error_of_the_formula() -> None:

@@ -18,7 +18,8 @@ from podium.data.preprocessing.image import PICTURE
 from podium.data.row_files import open_parquet
 from podium.data.schema import Array, DatasetInfo, Split
 from podium.data.seen import SeenItems, read_seen
-from podium.errors import InvalidInput
+from podium.data.values import to_numbers, to_text
+from podium.errors import InvalidInput, suggestion
 
 PICTURES = 256
 """Decoded at a time."""
@@ -92,6 +93,25 @@ class HeldOut:
     def as_prepared(self) -> TestInputs:
         """Return all items as the dataset's own preprocessing made them."""
         return TestInputs(inputs=self.part.inputs, kept=np.arange(len(self.part)))
+
+    def column(self, name: str) -> Array:
+        """Return a column of the items as they came, [n]: floats, or texts with None where none is.
+
+        Raises:
+            InvalidInput: They have no such column.
+        """
+        known: list[str] = []
+        if self.originals is not None:
+            known = parquet.read_schema(self.originals).names
+        if PICTURE in known or name not in known:
+            without = not known or PICTURE in known
+            hint = "only rows of a table or of text have columns" if without else suggestion(name, known)
+            raise InvalidInput(f"the test items of {self.info.name} have no column {name!r}", hint)
+        values = parquet.read_table(self.originals, columns=[name])[name]
+        numbers, wrong = to_numbers(values)
+        if len(values) > wrong.null_count:
+            return np.array(to_text(values).to_pylist(), object)
+        return numbers
 
     def inputs_for(self, own: Mapping[str, Any], name: str) -> TestInputs:
         """Prepare the items as a model prepares new ones, which is what ``podium predict`` does.

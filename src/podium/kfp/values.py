@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 PIPELINES = ("tune-and-promote", "train-and-promote")
 """Names of the compiled pipelines; another pipeline may mean something else by the same parameters."""
 
+WITH_COLUMNS = ("table", "text")
+"""Sources whose items are rows of a file."""
+
 _FOR_PROJECT = "podium's {} for a project: "
 """How the description of a compiled pipeline begins that has a project's name."""
 
@@ -130,6 +133,7 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     if here:
         rule.require_ready()
     _check_bounds(rule, experiment)
+    _check_columns(rule, settings.data)
     check_tracking(values.get("tracking") or "")
     _check_metric(values.get("metric") or "", rule, settings.data, experiment, here=here)
     if "model_name" in values:
@@ -146,6 +150,13 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
             if experiment:
                 hint = f"additionalMetricNames: [{bound.metric}] in spec.objective, or leave it out"
             raise InvalidInput(f"the rule has trial.{bound}, but no trial will report {bound.metric}", hint)
+
+
+def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
+    """Refuse a rule about a column of data that have none."""
+    if rule.columns and data and not data.is_prepared and data.reader.name not in WITH_COLUMNS:
+        words = f"the rule has slice={rule.columns[0]}, but {data.dataset} has no columns"
+        raise InvalidInput(words, f"leave it out; only {' and '.join(WITH_COLUMNS)} have columns")
 
 
 def _check_metric(

@@ -128,6 +128,9 @@ class TestItems:
     inputs: "Mapping[str, np.ndarray]"
     """As SharedItems.inputs."""
 
+    column: "Callable[[str], np.ndarray] | None" = None
+    """HeldOut.column; None for stored predictions."""
+
     def common(self, measured: Sequence[Measured]) -> SharedItems:
         """Return the predictions for the items that are fair to all versions, with classes by name.
 
@@ -236,7 +239,8 @@ def _items_of(data: str, jobs: "VersionJobs | None") -> tuple[TestItems, Callabl
         return known[version.version]
 
     return TestItems(target=held_out.part.target, classes=held_out.info.classes, units=held_out.units,
-                     keys=held_out.keys, inputs=held_out.part.inputs), measure  # fmt: skip
+                     keys=held_out.keys, inputs=held_out.part.inputs,
+                     column=held_out.column), measure  # fmt: skip
 
 
 def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Version], Measured]]:
@@ -404,6 +408,12 @@ def judge(
                 raise
             return decide_between(challenger, None, records).refused(error.message)
         chosen = metric or chosen_metric(rule.metric, challenger, seen.kind)
+        column = items.column
+
+        def of_shared(name: str) -> "np.ndarray":
+            assert column
+            return column(name)[seen.items]
+
         earlier = Earlier.of(records, chosen.name, challenger.version, champion.version if champion else None)
         decision = decide(
             rule,
@@ -414,6 +424,7 @@ def judge(
             seen.groups,
             earlier,
             seen.classes,
+            of_shared if column else None,
         )
         for note in seen.notes:
             decision = decision.noting(note)

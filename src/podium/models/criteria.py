@@ -9,13 +9,17 @@ from podium.metrics import Constraint
 from podium.models import signature
 from podium.models.decision import Case, Condition, Criterion
 from podium.models.version import Version
-from podium.text import apart, exact, figure, p_words
+from podium.text import apart, exact, figure, listed, p_words
 
 if TYPE_CHECKING:
     from podium.scoring import Comparison, Metric
+    from podium.scoring.slices import Slice
 
 LIKELY = 0.8
 """What the laptop's first week and a year of nights both live with: docs/registry.md has the reason."""
+
+MOST_SLICES = 50
+"""Of a column whose figures the history keeps, the worst first."""
 
 LEAST_CHANGED = 2
 """Items that decide for one model alone; a single one is a coin that was thrown once."""
@@ -142,6 +146,37 @@ def _check_class_drop(most: float, metric: "Metric") -> None:
         )
 
 
+def _slice(column: str, case: Case) -> Iterator[Condition]:
+    from podium.scoring.slices import LEAST_OF_SLICE, slice_names, slices
+
+    names = slice_names(case.column(column))
+    found = slices(case.metric, names, case.target, case.challenger, case.champion, case.groups)
+    shown = [one.to_json() for one in found[:MOST_SLICES]]
+    case.figures.setdefault("slices", []).append({"column": column, "slices": shown})
+    if case.champion is None:
+        return
+    passed_over = [f"{one.name} (n = {one.items:,})" for one in found if not one.compared]
+    rest = f"; not judged: {listed(passed_over)}" if passed_over else ""
+    judged = [one for one in found if one.compared]
+    if judged:
+        yield not judged[0].worse, f"{_worst(column, judged)}{rest}"
+    else:
+        yield False, f"no {column} has {LEAST_OF_SLICE} items that can be judged{rest}"
+
+
+def _worst(column: str, judged: "list[Slice]") -> str:
+    """Say in which slice the challenger is worst, and in which others it is worse."""
+    worst, refused = judged[0], [one.name for one in judged if one.worse]
+    compared = worst.compared
+    assert compared
+    head = "worse than the champion in" if refused else f"worse in no {column} by more than chance, nearest in"
+    also = f"; also in {listed(refused[1:])}" if refused[1:] else ""
+    both = f"{figure(compared.first)} against {apart(compared.second, compared.first)}"
+    corrected = f"{p_words(worst.p_value or 0.0)} by Holm among {len(judged)}"
+    tested = f"n = {worst.items:,}, {_test(compared)}, {corrected}"
+    return f"{head} {column} {worst.name}: {compared.metric.name} {both} ({tested}){also}"
+
+
 def _calibration(most: float, case: Case) -> Iterator[Condition]:
     from podium.scoring.calibration import calibration
 
@@ -218,6 +253,12 @@ _ALL = (
         read=_number("max_class_drop", lambda value: 0 <= value <= 1, "0 <= max_class_drop <= 1"),
         check=_check_class_drop,
         judge=_class_drop,
+    ),
+    Criterion(
+        name="slice",
+        sentence="is in no value of this column of the test items worse by more than chance",
+        read=str,
+        judge=_slice,
     ),
     Criterion(
         name="calibration",

@@ -66,6 +66,9 @@ class Case:
     figures: dict[str, Any]
     """The decision's; a criterion adds its own."""
 
+    column: "Callable[[str], np.ndarray]"
+    """Returns a column of the test items, [n]: texts, or floats."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Criterion:

@@ -1,7 +1,7 @@
 """The promotion rule: when a challenger replaces the champion, item by item on the same test part."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from podium.models.version import Version
     from podium.scoring import Comparison, Metric
 
-TRIAL = "trial."
+TRIAL, SLICE = "trial.", "slice"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,6 +38,11 @@ class PromotionRule:
     def bounds(self) -> "list[Constraint]":
         """Bounds of what the challenger's trial reported."""
         return [value for name, value in self.words if name == TRIAL]
+
+    @property
+    def columns(self) -> list[str]:
+        """Columns of the test items that it looks at."""
+        return [value for name, value in self.words if name == SLICE]
 
     def check(self, metric: "Metric") -> None:
         """Check that the rule makes sense for a metric.
@@ -75,9 +80,9 @@ class PromotionRule:
                 metric = value
                 continue
             criterion = _criterion(item, name)
-            if criterion.name in words:
+            key = item if criterion.name in (TRIAL, SLICE) else criterion.name
+            if key in words:
                 raise InvalidInput(f"a promotion rule has {name} twice", "name it once")
-            key = item if criterion.name == TRIAL else criterion.name
             words[key] = criterion.name, _value(criterion, item, equals, value)
         comparing = [name for name in words if name in CRITERIA and CRITERIA[name].compares]
         if len(comparing) > 1:
@@ -139,6 +144,7 @@ def decide(
     groups: "np.ndarray | None" = None,
     earlier: Earlier | None = None,
     classes: Sequence[str] = (),
+    column: "Callable[[str], np.ndarray] | None" = None,
 ) -> Decision:
     """Compare two models on the same items.
 
@@ -152,6 +158,7 @@ def decide(
             alone.
         earlier: What the history knows of this test part.
         classes: Names of the classes; empty for their numbers.
+        column: Returns a column of the same items, ``[n]``: texts, or floats. None if they have none.
 
     Raises:
         InvalidInput: There are no items, the shapes differ, or the rule or the metric does not fit.
@@ -162,13 +169,21 @@ def decide(
     for what, predictions in (("challenger", challenger), ("champion", champion)):
         if predictions is not None:
             _check(what, predictions, target, metric)
-    case = _compared(metric, target, challenger, champion, groups, earlier or Earlier())
+    column = column or _no_column
+    case = _compared(metric, target, challenger, champion, groups, earlier or Earlier(), column)
     constant = constant_guess(metric, target, challenger, classes)
     case.figures.update(rule=str(rule), constant=asdict(constant) if constant else None)
     conditions = _conditions(rule, case)
     reasons = tuple(f"{'ok' if holds else 'no'}: {words}" for holds, words in conditions)
     promote = all(holds for holds, _ in conditions)
     return Decision(promote=promote, reasons=reasons, figures=case.figures)
+
+
+def _no_column(name: str) -> "np.ndarray":
+    raise InvalidInput(
+        f"slice={name} needs the test items, but only their predictions are stored",
+        "name the data: --data URI",
+    )
 
 
 def _compared(
@@ -178,6 +193,7 @@ def _compared(
     champion: "np.ndarray | None",
     groups: "np.ndarray | None",
     earlier: Earlier,
+    column: "Callable[[str], np.ndarray]",
 ) -> Case:
     from podium.scoring import compare
     from podium.scoring.comparison import by_class, figure_interval, numbered
@@ -202,7 +218,7 @@ def _compared(
             evidence["classes"] = by_class(target, challenger, champion)
     return Case(
         metric=metric, target=target, challenger=challenger, champion=champion, groups=groups,
-        earlier=earlier, compared=compared, figures=evidence,
+        earlier=earlier, compared=compared, figures=evidence, column=column,
     )  # fmt: skip
 
 

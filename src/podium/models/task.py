@@ -8,6 +8,7 @@ from podium.errors import InvalidInput
 from podium.models.model import Model
 from podium.models.version import Version
 from podium.prediction import PREPROCESSING
+from podium.text import listed
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
@@ -54,7 +55,7 @@ def check_task(version: Version, task: Task) -> None:
     own = class_names(version)
     shared = [label for label in own if label in task.classes]
     if own and task.classes and len(shared) < LEAST_CLASSES:
-        raise _other_task(version.name, f"{name} knows {_listed(own)}, but {data} has {_listed(task.classes)}")
+        raise _other_task(version.name, f"{name} knows {listed(own)}, but {data} has {listed(task.classes)}")
 
 
 def check_model_task(model: Model, task: Task) -> None:
@@ -84,7 +85,3 @@ def _described(version: Version) -> dict[str, object]:
 def _other_task(model: str, why: str) -> InvalidInput:
     return InvalidInput(f"the model {model} is for another task: {why}",
                         "give this one a name of its own: model_name=NAME")  # fmt: skip
-
-
-def _listed(names: tuple[str, ...]) -> str:
-    return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")

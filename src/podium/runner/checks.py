@@ -29,6 +29,7 @@ def check_here(values: Mapping[str, Any]) -> None:
     """
     from podium import cluster, storage
     from podium.cluster.local.cluster import LocalCluster
+    from podium.models import PromotionRule
     from podium.models.mlflow import check_tracking
     from podium.training.dataset import check_data
 
@@ -40,8 +41,11 @@ def check_here(values: Mapping[str, Any]) -> None:
                                "name a file, a folder or a URI that is there")  # fmt: skip
     storage.connect(values["storage"])
     names = {name: values.get(name) or "" for name in ("metric", "model_name")}
-    info = check_data(settings.data, storage=values["storage"], **names) if settings.data else None
+    info = None
     if settings.data:
+        columns = PromotionRule.parse(values.get("rule") or "").columns
+        storage_of = values["storage"]
+        info = check_data(settings.data, storage=storage_of, columns=columns, **names)
         known = (info.meaning, info.kind) if info else (settings.data.kind, "")
         settings = settings.with_data(*known)
     check_tracking(values.get("tracking") or "", here=True)

@@ -3,7 +3,7 @@
 import logging
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,11 +134,14 @@ class DataSettings:
         return DataOptions.read(self.target, self.data_options)
 
 
-def check_data(settings: DataSettings, *, metric: str, model_name: str, storage: str) -> "DatasetInfo | None":
+def check_data(
+    settings: DataSettings, *, metric: str, model_name: str, storage: str, columns: Sequence[str] = ()
+) -> "DatasetInfo | None":
     """Refuse before a run what `prepare_data` would refuse, as far as that takes seconds at most.
 
     Args:
         storage: URL of the registry's storage; one that is elsewhere is not asked.
+        columns: Which the test items must have.
 
     Returns:
         What the data hold; None if they are remote, large, or the known ones.
@@ -157,8 +160,16 @@ def check_data(settings: DataSettings, *, metric: str, model_name: str, storage:
     if settings.is_prepared:
         info = artifact.describe(settings.dataset)
         _check_metric(metric, info.kind)
+        from podium.data.held_out import HeldOut
+
+        for column in columns:
+            HeldOut.open(settings.dataset).column(column)
         return info
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch, of_pipeline(settings.data_options), _heard():
+        if columns:
+            file = settings.reader.open(settings.location, settings.options, Path(scratch))
+            for column in columns:
+                file.require(column, role="a slice of the rule")
         if not all(is_small(path, SMALL) for path in paths if path):
             settings.reader.check(settings.options)
             settings.reader.open(settings.location, settings.options, Path(scratch))
