@@ -229,6 +229,26 @@ def test_rows_are_predicted_in_order_into_a_csv_file(predict: Predict, rows: Pat
     assert [file.name for file in tmp_path.glob(".*")] == []
 
 
+def test_values_that_training_did_not_have_are_said(predict: Predict, rows: Path, tmp_path: Path) -> None:
+    colors = ["red", "violet", "pink"] + ["green"] * 27
+    (tmp_path / "new.csv").write_text("color,x\n" + "".join(f"{color},1\n" for color in colors))
+    words = (tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
+    done = predict(*words)
+    assert done.returncode == 0
+    assert "warning: column color: 2 of 30 values did not occur in training, which knows 'red', 'green'" in done.stderr
+    (tmp_path / "out.csv").unlink()
+    done = predict(*words, "--strict")
+    assert done.returncode == 1
+    assert "error: column color: 2 of 30 values did not occur in training" in done.stderr
+    assert not (tmp_path / "out.csv").exists()
+
+
+def test_a_new_value_now_and_then_is_no_fault(predict: Predict, rows: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("color,x\n" + "red,1\n" * 99 + "violet,1\n")
+    done = predict(tmp_path / "new.csv", "--file", rows, "--strict", "--output", tmp_path / "out.csv")
+    assert (done.returncode, "did not occur" in done.stderr) == (0, False)
+
+
 def test_rows_are_predicted_one_after_the_other_in_python(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("color;x\nred;-1\nred;abc\nblue;2\n")
     first, last, bad = podium.open_model(rows / "model.onnx").stream([tmp_path / "new.csv"], delimiter=";")

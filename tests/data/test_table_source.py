@@ -224,3 +224,21 @@ def test_a_class_named_none_names_missing_values(tmp_path: Path) -> None:
     assert refused.value.hint == "remove these rows; if 'None' is a name: 'missing_values=[\"\"]'"
     raw = read(tmp_path / "a.csv", tmp_path, target="y", missing_values=[""])
     assert raw.classes == ("NA", "None", "b")
+
+
+@pytest.mark.parametrize(
+    ("values", "classes"), [(("0.0", "1.0"), ("0", "1")), (("10.0", "2.0", "1.0"), ("1", "2", "10"))]
+)
+def test_few_whole_numbers_with_a_point_are_classes(
+    values: tuple[str, ...], classes: tuple[str, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{at}.5,{values[at % len(values)]}\n" for at in range(60)))
+    raw = read(tmp_path / "t.csv", tmp_path, target="y")
+    assert (raw.kind, raw.classes) == ("classification", classes)
+    assert "so these are classes; if it is a quantity: kind=regression" in caplog.text
+    assert read(tmp_path / "t.csv", tmp_path, target="y", kind="regression").kind == "regression"
+
+
+def test_numbers_with_fractions_are_a_quantity(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{at}.5,{at % 3}.5\n" for at in range(60)))
+    assert read(tmp_path / "t.csv", tmp_path, target="y").kind == "regression"

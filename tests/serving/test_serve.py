@@ -115,6 +115,16 @@ def test_raw_items_are_prepared_as_the_training_data_were(server: Running, tmp_p
     assert said.json()["predictions"][0]["class"] == "high"
 
 
+def test_values_that_training_did_not_have_are_counted(server: Running) -> None:
+    rows = [{"x": 1, "color": color} for color in ("red", "mauve")]
+    answer = server.http.post("/v2/models/rows/predict", json={"rows": rows})
+    assert json.loads(answer.headers["podium-unknown-values"]) == {"color": 1}
+    page = server.http.get("/metrics").text
+    assert 'podium_serve_unknown_values_total{model="rows",column="color"} 1' in page
+    rows = [{"x": 1, "color": "red"}]
+    assert "podium-unknown-values" not in server.http.post("/v2/models/rows/predict", json={"rows": rows}).headers
+
+
 ONE = tensor(np.stack([WIDE]), "images", "UINT8")
 WRONG: dict[str, tuple[int, Any, str]] = {
     "a name": (400, {"inputs": [{**ONE, "name": "image"}]}, "takes images (uint8 [n, 28, 28])"),

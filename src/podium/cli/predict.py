@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from podium.data.rows import Problem
     from podium.models import Registry, Version
     from podium.prediction import Outcome
+    from podium.prediction.unknown_values import UnknownValues
 
 
 @click.command()
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 @click.option("--data", default="", help="The dataset it was trained on, for a model without preprocessing.json.")
 @click.option("--delimiter", default="", help="Of CSV files; follows from their header if missing.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of CSV and text files.")
+@click.option("--strict", is_flag=True, help="Refuse tables of which many values did not occur in training.")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a CSV file.")
 @registry_options
 def predict(
@@ -43,6 +45,7 @@ def predict(
     alias: str,
     file: Path | None,
     output: Path | None,
+    strict: bool,
     storage: str | None,
     as_json: bool,
     **reading: str,
@@ -53,6 +56,7 @@ def predict(
     columns of the training data; text files with a sentence a line, or sentences. Files and folders may be in a bucket.
     They become inputs exactly as the training data did: the model's preprocessing.json says how, and a model without it
     is refused unless --data names its dataset. Exit 1 if an item could not be predicted; the others are, in order.
+    Columns with many values that did not occur in training are named; --strict writes no file then and exits with 1.
 
     A model without ONNX predicts by the command stored with it. That command runs here, with your rights, and only if
     --model, podium.yaml or --file names the model.
@@ -72,8 +76,8 @@ def predict(
     else:
         version = _version(open_registry(storage), name, alias)
         title, model = version.title, version.opened
-    results = model.stream(items, **reading)
-    tally = _Tally()
+    tally = _Tally(strict=strict)
+    results = model.stream(items, **reading, on_unknown=tally.judge)
     outcomes = tally.good(results)
     with doing(lambda: f"predicting: {plural(tally.count, 'item')} so far"):
         if output:
@@ -93,6 +97,7 @@ def predict(
 class _Tally:
     """How many items were predicted, and which could not be."""
 
+    strict: bool
     count: int = 0
     problems: "list[Problem]" = field(default_factory=list)
 
@@ -107,6 +112,18 @@ class _Tally:
             else:
                 self.problems.append(result)
                 echo(str(result), err=True)
+
+    def judge(self, unknown: "UnknownValues") -> None:
+        """Name the columns with many unknown values.
+
+        Raises:
+            Failed: There are some, and they are not accepted.
+        """
+        said = unknown.sentences()
+        if said and self.strict:
+            raise Failed("\n".join(said), "compare these columns with the training data, or leave out --strict")
+        for sentence in said:
+            echo(f"warning: {sentence}", err=True)
 
 
 def _version(registry: "Registry", name: str | None, alias: str) -> "Version":

@@ -17,6 +17,7 @@ from podium.data.rows import Problem
 from podium.data.schema import Split
 from podium.documents import load_json, parse
 from podium.errors import InvalidInput, NotFound
+from podium.notebook import say
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel
 from podium.prediction.directory import fetch_model, model_files, require_model
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from podium.data.items import Batch
     from podium.data.preprocessing import Preprocessing
     from podium.data.schema import DatasetInfo
+    from podium.prediction.unknown_values import UnknownValues
 
 PREPROCESSING = "preprocessing.json"
 """File of a model directory or a version: the preprocessing, and the target's name and classes."""
@@ -125,8 +127,9 @@ class Predictor:
         return self._of_items(list(map(str, named)), str(data))
 
     def stream(
-        self, items: Sequence[str | Path], *, data: str | Path = "", delimiter: str = "", encoding: str = "utf-8"
-    ) -> Iterator[Outcome | Problem]:
+        self, items: Sequence[str | Path], *, data: str | Path = "", delimiter: str = "", encoding: str = "utf-8",
+        on_unknown: "Callable[[UnknownValues], None] | None" = None,
+    ) -> Iterator[Outcome | Problem]:  # fmt: skip
         """Predict raw data one after the other, without keeping any: for files larger than memory.
 
         Args:
@@ -134,6 +137,7 @@ class Predictor:
             data: As predict takes it.
             delimiter: What separates values in CSV files; empty follows from their header.
             encoding: Encoding of CSV and text files.
+            on_unknown: Called at the end with the values of categories that the training part does not have.
 
         Returns:
             An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in their order; and a
@@ -144,13 +148,19 @@ class Predictor:
             InvalidInput: The model does not say how raw data becomes inputs, or takes other data.
             Failed: The model fails on these inputs.
         """
+        from podium.prediction.unknown_values import UnknownValues
+
         recipe, classes = self._prepared(str(data))
+        unknown = UnknownValues(recipe)
 
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
+                unknown.add(batch.inputs)
                 named = zip(batch.names, results.tolist(), strict=True)
                 yield from (Outcome.of(name, result, classes) for name, result in named)
                 yield from batch.problems
+            if on_unknown:
+                on_unknown(unknown)
 
         return outcomes()
 
@@ -176,14 +186,20 @@ class Predictor:
         return inputs[0].name
 
     def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
+        from podium.prediction.unknown_values import UnknownValues
+
         recipe, classes = self._prepared(data)
+        unknown = UnknownValues(recipe)
         results, names, problems = list[NDArray[Any]](), list[Mapping[str, str | int]](), list[Problem]()
         for batch, predicted in self._batches(recipe, classes, items):
             names += [name if named else {"row": name.get("row", 0)} for name in batch.names]
             problems += batch.problems
+            unknown.add(batch.inputs)
             results += [predicted] if batch.names else []
         if problems and not names:
             raise InvalidInput(str(problems[0]), f"none of {len(problems)} items could be read")
+        for sentence in unknown.sentences():
+            say(f"warning: {sentence}")
         none: NDArray[Any] = np.empty((0, len(classes)), np.float32) if classes else np.empty(0)
         result = np.concatenate(results) if results else none
         if classes is None and result.ndim == 2 and result.shape[1] == 1:

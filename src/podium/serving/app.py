@@ -6,6 +6,7 @@ Source of paths, members and errors: https://github.com/kserve/open-inference-pr
 import asyncio
 import errno
 import hmac
+import json
 import logging
 import random
 import re
@@ -28,6 +29,7 @@ from podium import __version__
 from podium.background import Tries
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.machine import cores
+from podium.prediction.unknown_values import UnknownValues
 from podium.serving.figures import Figures
 from podium.serving.form import try_page
 from podium.serving.raw import predict_raw, read_raw
@@ -245,8 +247,16 @@ class Server:
             until, media = time.monotonic() + self._limits.seconds, asked.headers.get("content-type", "")
 
             def work() -> Response:
-                said = predict_raw(now.predictor, *read_raw(body, media), until=until)
-                return JSONResponse({"model_name": model.name, "model_version": now.version, "predictions": said})
+                many = dict[str, int]()
+
+                def count(unknown: UnknownValues) -> None:
+                    many.update(unknown.many)
+                    self._figures.note_unknown(model.name, unknown.counts)
+
+                said = predict_raw(now.predictor, *read_raw(body, media), until=until, on_unknown=count)
+                head = {"Podium-Unknown-Values": json.dumps(many)} if many else {}
+                answer = {"model_name": model.name, "model_version": now.version, "predictions": said}
+                return JSONResponse(answer, headers=head)
 
             return await self._apart(LARGE, work)
 

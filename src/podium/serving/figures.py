@@ -20,6 +20,7 @@ class Figures:
         self._answers: Counter[tuple[str, int]] = Counter()
         self._buckets: Counter[tuple[str, float]] = Counter()
         self._seconds: dict[str, float] = {}
+        self._unknown: Counter[tuple[str, str]] = Counter()
         self._began = time.time()
 
     def note(self, model: str, status: int, seconds: float) -> None:
@@ -27,6 +28,10 @@ class Figures:
         self._answers[model, status] += 1
         self._buckets[model, BOUNDS[bisect_left(BOUNDS, seconds)]] += 1
         self._seconds[model] = self._seconds.get(model, 0.0) + seconds
+
+    def note_unknown(self, model: str, counts: Mapping[str, int]) -> None:
+        """Count values of raw rows that did not occur in training, by column."""
+        self._unknown.update({(model, column): count for column, count in counts.items()})
 
     def page(self, models: Iterable[Served], under_way: int, tries: Mapping[str, Tries]) -> str:
         """Return the page."""
@@ -47,6 +52,9 @@ class Figures:
                     (({"model": name, "status": str(status)}, count) for (name, status), count in answers)),
             labeled("podium_serve_version", "The version that answers.",
                     (({"model": model.name, "version": model.now.version}, 1) for model in served)),
+            labeled("podium_serve_unknown_values_total", "Values of raw rows that did not occur in training.",
+                    (({"model": name, "column": column}, count)
+                     for (name, column), count in sorted(self._unknown.items()))),
             metric("podium_serve_under_way", "Requests under way.", under_way),
             metric("podium_serve_batches_total", "Calls of the model since it answers.",
                    {name: batcher.batches for name, batcher in batchers.items()}, "model"),

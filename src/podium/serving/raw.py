@@ -3,7 +3,7 @@
 import json
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ from podium.data.rows import Problem
 from podium.documents import foreign, load_json
 from podium.errors import Failed, InvalidInput
 from podium.prediction import Predictor
+from podium.prediction.unknown_values import UnknownValues
 from podium.serving.tensors import MOST_JSON
 
 MOST_ITEMS = 100_000
@@ -50,12 +51,20 @@ def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:
     raise InvalidInput("the request has neither rows, objects by column, nor texts, strings", '{"texts": ["so good"]}')
 
 
-def predict_raw(predictor: Predictor, media: str, body: bytes, *, until: float | None = None) -> list[dict[str, Any]]:
+def predict_raw(
+    predictor: Predictor,
+    media: str,
+    body: bytes,
+    *,
+    until: float | None = None,
+    on_unknown: "Callable[[UnknownValues], None] | None" = None,
+) -> list[dict[str, Any]]:
     """Predict raw items, which become inputs as the training data did.
 
     Args:
         media: What they come as.
         body: A picture, a table, or lines of text.
+        on_unknown: As Predictor.stream takes it.
         until: When nobody waits for the answer any more, by time.monotonic(); in a minute if None.
 
     Raises:
@@ -68,7 +77,7 @@ def predict_raw(predictor: Predictor, media: str, body: bytes, *, until: float |
         file.write_bytes(body)
         if media == PARQUET:
             _check_rows(file)
-        for result in predictor.stream([str(file)]):
+        for result in predictor.stream([str(file)], on_unknown=on_unknown):
             if len(said) >= MOST_ITEMS:
                 raise InvalidInput(f"a request has at most {MOST_ITEMS} items", "send them in several requests")
             if time.monotonic() > end:  # a small file may hold many

@@ -29,6 +29,9 @@ ROWS = ("target", "group", "time", "gap", "part", "delimiter", "encoding", "miss
 MANY_NUMBERS = 100
 """A target of more different whole numbers is a quantity rather than a class."""
 
+FEW_NUMBERS = 10
+"""A target of so few different whole numbers is a class, also where they are written as 1.0."""
+
 MANY_CLASSES = 1000
 """A target of more different texts is a name rather than a class."""
 
@@ -156,9 +159,21 @@ class Survey:
         self._require_all(name, "the target")
         if guess.exact in DATES:
             raise InvalidInput(f"{self.file.name}: the target {name} holds dates", "make it a number, or a class")
-        if (kind or ("regression" if guess.exact == "number" else "classification")) == "regression":
+        if (kind or ("regression" if self._is_quantity(name) else "classification")) == "regression":
             return Target(values=self._numbers(name, "the target"), kind="regression", classes=())
         return self._classes(name, certain=kind == "classification")
+
+    def _is_quantity(self, name: str) -> bool:
+        """Return whether a target is a number to predict: 0.0 and 1.0 are classes, which pandas wrote with a point."""
+        if self.guesses[name].exact != "number":
+            return False
+        values = np.unique(self._numbers(name, "the target"))
+        if len(values) > FEW_NUMBERS or not np.array_equal(values, np.trunc(values)):
+            return True
+        named = ", ".join(f"{value:g}" for value in values)
+        log.warning("the target %s has the values %s alone, so these are classes; if it is a quantity: %s", name, named,
+                    written("kind", "regression"))  # fmt: skip
+        return False
 
     def groups(self, name: str) -> NDArray[np.str_]:
         """Return the name of each row's group, [n]."""
@@ -241,9 +256,11 @@ class Survey:
         return Target(values=indices, kind="classification", classes=tuple(seen[at] for at in order))
 
 
-def _rank(name: str, kind: str) -> tuple[int, str]:
-    """Return where a class stands: whole numbers by value, truth values with false first, others by name."""
-    return (int(name), "") if kind == "integer" else (0, FLAGS[name.lower()] if kind == "boolean" else name)
+def _rank(name: str, kind: str) -> tuple[float, str]:
+    """Return where a class stands: numbers by value, truth values with false first, others by name."""
+    if kind == "integer":
+        return int(name), ""
+    return (float(name), "") if kind == "number" else (0, FLAGS[name.lower()] if kind == "boolean" else name)
 
 
 def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
