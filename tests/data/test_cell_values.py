@@ -18,6 +18,7 @@ TYPES: dict[str, tuple[Any, str]] = {
     "dates": (["2026-01-31", "2026-02-01T12:00:00", "2026-02-01T12:00:00Z"], "date"),
     "words": (["1", "2", "two"], "text"),
     "nothing": (["", "NA", "null"], "empty"),
+    "dates of spreadsheets": (["2026/01/31", "2026/2/1 9:30", "1-Feb-2026", "2026-02-01 9:30 PM"], "date"),
     "typed integers": ([1, None], "integer"),
     "typed numbers": ([1.5, math.nan], "number"),
     "typed truth": ([True, None], "boolean"),
@@ -82,6 +83,13 @@ def test_money_percent_and_thousands_are_numbers() -> None:
     assert bad.drop_null().to_pylist() == ["1,23", "$", "5 cats"]
 
 
+def test_negative_numbers_of_bookkeepers_are_numbers() -> None:
+    written = ["(30)", "(1,234.50)", "($5)", "$(5)", "\u221228", "-5%", "(a)", "(-5)"]
+    numbers, bad = to_numbers(pa.array(written))
+    np.testing.assert_array_equal(numbers, [-30, -1234.5, -5, -5, -28, -0.05, np.nan, np.nan])
+    assert bad.drop_null().to_pylist() == ["(a)", "(-5)"]
+
+
 def test_a_few_other_values_among_numbers_are_missing() -> None:
     guess = Guess("age")
     guess.add(pa.array([*map(str, range(97)), "old", "-", "n/a"]))
@@ -117,7 +125,10 @@ def test_a_value_has_one_normal_form(values: list[Any]) -> None:
     assert texts.null_count == 3
 
 
-@pytest.mark.parametrize("values", [[True, False], ["true", "FALSE"], ["Yes", "no"], ["1", "0"], [1, 0], [1.0, 0.0]])
+@pytest.mark.parametrize(
+    "values",
+    [[True, False], ["true", "FALSE"], ["Yes", "no"], ["T", "F"], ["WAHR", "falsch"], ["1", "0"], [1, 0], [1.0, 0.0]],
+)
 def test_truth_values_of_a_boolean_column_have_one_meaning(values: list[Any]) -> None:
     assert to_flags(pa.array(values)).to_pylist() == ["true", "false"]
     assert normal(pa.array(values), boolean=True)[0].tolist() == [1, 0]
@@ -135,6 +146,17 @@ def test_dates_are_days_in_utc() -> None:
     days, bad = to_days(text)
     np.testing.assert_allclose(days, [1, 0.5, 0.25, np.nan, np.nan])
     assert bad.to_pylist() == [None, None, None, "soon", None]
+    written = [
+        "1970/01/02",
+        "1970/1/2 6:00",
+        "2.1.1970 6:00",
+        "02-Jan-1970",
+        "1970-01-02 6:00 PM",
+        "1970-01-02 12:00 am",
+    ]
+    days, bad = to_days(pa.array(written))
+    np.testing.assert_allclose(days, [1, 1.25, 1.25, 1, 1.75, 1])
+    assert bad.null_count == len(written)
     typed = to_days(pa.array([43_200_000_000, None], pa.timestamp("us", "Europe/Berlin")))[0]
     np.testing.assert_allclose(typed, [0.5, np.nan])
 
@@ -155,7 +177,7 @@ def test_small_floats_are_read_as_large_ones() -> None:
 
 
 def test_slashed_dates_tell_their_order_or_are_text() -> None:
-    for dates, kind in {("31/1/2026", "1/2/2026"): "day/month/year", ("1/31/2026 10:00", "2/1/2026"): "month/day/year",
+    for dates, kind in {("31/1/2026", "1/2/2026"): "day/month/year", ("1/31/2026 9:00 PM", "2/1/2026"): "month/day/year",
                         ("1/2/2026",): "text", ("31/1/2026", "1/31/2026"): "text"}.items():  # fmt: skip
         guess = Guess("day")
         for date in dates:

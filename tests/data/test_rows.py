@@ -10,6 +10,7 @@ from pyarrow import parquet
 
 from podium.data.row_files import open_rows
 from podium.data.rows import Problem
+from podium.data.values import to_numbers
 from podium.errors import Damaged, InvalidInput, NotFound
 
 
@@ -61,10 +62,11 @@ def test_latin_1_is_read_when_asked(tmp_path: Path) -> None:
 
 
 BAD: dict[str, tuple[str, str | bytes, str]] = {
-    "few values": ("a.csv", "a,b\n1,2\n3\n", "a.csv, row 2: has 1 values, but the header names 2"),
+    "few values": ("a.csv", "a,b\n1,2\n3\n", "a.csv, row 2: has 1 value, but the header names 2"),
     "many values": ("a.csv", "a,b\n1,2\n3,4\n5,6,7\n", "a.csv, row 3: has 3 values"),
     "equal names": ("a.csv", "a,b,a\n1,2,3\n", "column 3 is called 'a', as column 1 is"),
-    "no name": ("a.csv", ",b\n1,2\n", "column 1 has no name"),
+    "no name": ("a.csv", "a,\n1,2\n", "column 2 has no name"),
+    "header again": ("a.csv", "a,b\n1,2\na,b\n3,4\n", "a.csv, row 2: is the header again"),
     "empty": ("a.csv", "", "a.csv is empty"),
     "blank": ("a.csv", "\n \n", "a.csv is empty"),
     "latin-1": ("a.csv", "a,b\n1,x\n2,Köln\n".encode("latin-1"), r"a.csv, row 2, column b: this is not utf-8"),
@@ -157,6 +159,10 @@ def test_wide_files_are_read_or_named(tmp_path: Path) -> None:
 def test_an_index_is_known_by_its_name_alone(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"age": [31], "__index_level_0__": [7]}), tmp_path / "a.parquet")
     assert open_rows(tmp_path / "a.parquet").index == ("__index_level_0__",)
+    for header in (",age", '"",age', ",Unnamed: 0,age"):  # of pandas, of R, and of pandas twice
+        file = open_rows(write(tmp_path / "a.csv", f"{header}\n{'7,' * header.count(',')}31\n"))
+        assert set(file.columns) - set(file.index) == {"age"}
+        assert [rows.columns["age"].to_pylist() for rows in file] == [["31"]]
 
 
 def test_a_file_may_follow_one_with_an_index(tmp_path: Path) -> None:
@@ -164,3 +170,17 @@ def test_a_file_may_follow_one_with_an_index(tmp_path: Path) -> None:
     parquet.write_table(pa.table({"age": [32]}), tmp_path / "b.parquet")
     both = open_rows(tmp_path / "a.parquet").followed_by(open_rows(tmp_path / "b.parquet"))
     assert [rows.columns["age"].to_pylist() for rows in both] == [[31], [32]]
+
+
+def test_files_joined_with_their_headers_lose_no_row(tmp_path: Path) -> None:
+    problems: list[Problem] = []
+    path = write(tmp_path / "a.csv", '"a","b"\n1,2\na, b\n3,4\na,4\n')
+    (rows,) = open_rows(path).batches(problems.append)
+    assert (rows.numbers.tolist(), rows.columns["a"].to_pylist()) == ([1, 3, 4], ["1", "3", "a"])
+    assert [problem.row for problem in problems] == [2]
+
+
+def test_money_with_decimal_commas_is_a_number(tmp_path: Path) -> None:
+    cells = ["1.234,50 €", "-5,25 EUR", "12,5 %", "(3,5)", "\u22120,5", "€ 7,75"]
+    (rows,) = open_rows(write(tmp_path / "a.csv", "a;b\n" + "".join(f"{cell};x\n" for cell in cells)))
+    assert to_numbers(rows.columns["a"])[0].tolist() == [1234.5, -5.25, 0.125, -3.5, -0.5, 7.75]

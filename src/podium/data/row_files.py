@@ -22,7 +22,9 @@ from pyarrow import parquet
 
 from podium.data.options import changed, written
 from podium.data.rows import OnProblem, Problem, RowFile, Rows
+from podium.data.values import AFTER, BEFORE
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
+from podium.text import plural
 
 BLOCK = 8 << 20
 """Bytes of CSV at a time; no row may be longer."""
@@ -35,13 +37,16 @@ CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (".csv", ".tsv", ".txt", ".gz"), ("
 
 
 _EXPONENT = r"([eE][+-]?\d+)?"
-_COMMA = rf"[+-]?(\d*|[1-9]\d{{0,2}}(\.\d{{3}})+),\d+{_EXPONENT}"
+_COMMA = rf"{BEFORE}(\d*|[1-9]\d{{0,2}}(\.\d{{3}})+),\d+{_EXPONENT}{AFTER}"
 """A number with a decimal comma, perhaps with points between groups of digits."""
 
-_POINT = rf"[+-]?(\d*\.(\d{{1,2}}|\d{{4,}})|(0|\d{{4,}})\.\d+|[1-9]\d{{0,2}}(,\d{{3}})+\.\d+){_EXPONENT}"
+_POINT = (
+    rf"{BEFORE}(\d*\.(\d{{1,2}}|\d{{4,}})|(0|\d{{4,}})\.\d+|[1-9]\d{{0,2}}(,\d{{3}})+\.\d+)"
+    rf"{_EXPONENT}{AFTER}"
+)
 """A number with a decimal point; 1.234 may be a thousand and more."""
 
-_INDEX = r"Unnamed: \d+|__index_level_\d+__"
+_INDEX = r"Unnamed: \d+(\.\d+)?|__index_level_\d+__"
 """What pandas calls the index of a DataFrame that has no name."""
 
 
@@ -103,7 +108,7 @@ def _open_csv(
     encoding = _wide(path, name, encoding)
     lines, delimiter = _first_lines(path, name, delimiter, encoding)
     raw = lines[0]
-    names = _check_names(raw, name)
+    names = _check_names(_with_index(raw), name)
     sign = decimal or _find_decimal(lines[1:], delimiter, usual)
     group = thousands if thousands != sign else ""
     group = group or ("." if sign == "," else "")
@@ -119,6 +124,13 @@ def _open_csv(
     note += ", with decimal commas" if sign == "," else ""
     return RowFile(name=name, columns=names, note=note, batches=batches, index=_index_among(names),
                    decimal=decimal or sign.strip("."), thousands=thousands)  # fmt: skip
+
+
+def _with_index(names: Sequence[str]) -> Sequence[str]:
+    """Return the names with one for the index of pandas or the row names of R, whose header is empty."""
+    if len(names) < 2 or names[0].strip():
+        return names
+    return ["Unnamed: 0.1" if "Unnamed: 0" in names else "Unnamed: 0", *names[1:]]
 
 
 def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str, ...]:
@@ -162,7 +174,7 @@ def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:
     group, comma = re.escape(thousands), re.escape(decimal)
     grouped = rf"[1-9]\d{{0,2}}({group}\d{{3}})+|" if thousands else ""
     digits = rf"({grouped}\d+)({comma}\d*)?|{comma}\d+"
-    number = pc.match_substring_regex(values, rf"^\s*[+-]?({digits}){_EXPONENT}\s*$")
+    number = pc.match_substring_regex(values, rf"^{BEFORE}({digits}){_EXPONENT}{AFTER}$")
     plain = pc.replace_substring(values, thousands, "") if thousands else values
     return pc.if_else(number, pc.replace_substring(plain, decimal, "."), values)
 
@@ -198,7 +210,7 @@ def _csv_batches(
     bad: list[Problem] = []
 
     def judge(row: Any) -> str:
-        reason = f"has {row.actual_columns} values, but the header names {row.expected_columns}"
+        reason = f"has {plural(row.actual_columns, 'value')}, but the header names {row.expected_columns}"
         bad.append(_problem(name, row.number - 1, reason))
         return "skip" if on_bad else "error"
 
@@ -221,7 +233,27 @@ def _csv_batches(
                 on_bad(row)  # type: ignore[misc]
             reported = len(bad)
             if len(numbers):
-                yield Rows(file=name, numbers=numbers, columns=dict(zip(names, batch.columns, strict=True)))
+                columns = dict(zip(names, batch.columns, strict=True))
+                yield _without_headers(Rows(file=name, numbers=numbers, columns=columns), raw, on_bad)
+
+
+def _without_headers(rows: Rows, raw: list[str], on_bad: OnProblem | None) -> Rows:
+    """Leave out and report the header where it comes again, as in files that were joined.
+
+    Raises:
+        InvalidInput: It comes again, and nobody takes reports.
+    """
+    again = np.ones(len(rows), np.bool_)
+    for name, values in zip(raw, rows.columns.values(), strict=True):
+        if not again.any():
+            return rows
+        again &= pc.equal(pc.utf8_trim_whitespace(values), name.strip()).to_numpy(zero_copy_only=False)
+    for row in rows.numbers[again].tolist():
+        problem = _problem(rows.file, row, "is the header again")
+        if on_bad is None:
+            raise InvalidInput(str(problem), "remove the line; were files joined?")
+        on_bad(problem)
+    return rows.only(~again)
 
 
 def _numbers_without(above: int, count: int, skipped: list[int]) -> NDArray[np.int64]:

@@ -27,9 +27,11 @@ MARKS = (
 )
 """Texts, in lower case, that are missing among numbers and dates too, unless a user lists the missing values."""
 
-FLAGS = {"false": "false", "no": "false", "n": "false", "0": "false",
-         "true": "true", "yes": "true", "y": "true", "1": "true"}  # fmt: skip
-"""What the values of a boolean column mean, in lower case."""
+FLAGS = {
+    **dict.fromkeys(("false", "f", "no", "n", "0", "falsch", "faux"), "false"),
+    **dict.fromkeys(("true", "t", "yes", "y", "1", "wahr", "vrai"), "true"),
+}
+"""What the values of a boolean column mean, in lower case; spreadsheets write their own language."""
 
 LOOSE = 0.05
 """Most of a column's values that may be something else in a column of numbers or dates; they are missing."""
@@ -46,12 +48,21 @@ _WRITTEN = (
 )
 """Money, per cent, and thousands in groups."""
 
+_MINUS = "\u2212"  # what typesetters and some locales write
+BEFORE, AFTER = rf"(?:[-+{_MINUS}(\s]|{_CURRENCY})*", rf"(?:[)%\s]|{_CURRENCY})*"
+"""What may be written around the digits of such numbers."""
+
+_BRACKETS = rf"^((?:{_CURRENCY})?\s?)\(((?:{_CURRENCY})?\s?[\d.][^()-]*)\)$"
+
 _WHOLE = r"^\+?(-?(?:0|[1-9]\d*))(?:\.0*)?$"
 _LONG = r"^[+-]?\d{16,}(?:\.0*)?$"
 _LEADING_ZERO = r"^[+-]?0\d"
-_DATE = r"^\d{4}-\d\d-\d\d"
+_DATE = r"^\d{4}[-/]\d\d?[-/]\d\d?"
 _DOTTED = r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates are written with points
 _SLASHED = r"^\d{1,2}/\d{1,2}/\d{2}(\d\d)?\b"
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
+_HALF = r"(?i)^(?P<rest>.* (?P<hour>\d\d?):\d\d(?::\d\d)?) ?(?P<half>[ap])\.?m\.?$"
 _DAY = 86_400_000_000  # in microseconds
 _EXACT = 2**53
 _NO_TEXT = pa.scalar(None, pa.string())
@@ -60,7 +71,7 @@ _NO_TEXT = pa.scalar(None, pa.string())
 DATES = {"date": "2026-01-31 or 31.1.2026", "day/month/year": "31/1/2026", "month/day/year": "1/31/2026"}
 """Types of columns that hold dates, with an example."""
 
-_DATED = {kind: f"{_DATE}|{_DOTTED}" if kind == "date" else _SLASHED for kind in DATES}
+_DATED = {kind: f"{_DATE}|{_DOTTED}|{_NAMED}" if kind == "date" else _SLASHED for kind in DATES}
 
 
 def normal(
@@ -186,13 +197,14 @@ def to_days(
     text = None
     if not _is_moment(values.type):
         text = _unmarked(_trimmed(values, missing), missing)
-        values = _parse_times(_year_first(text, kind))
+        times, halves = _halves(_year_first(text, kind))
+        values = _parse_times(times)
     stamps = _without_zone(values).cast(pa.timestamp("us"), safe=False)
     valid = pc.is_valid(stamps).to_numpy(zero_copy_only=False)
     days = np.where(valid, pc.fill_null(stamps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) / _DAY, np.nan)
     if text is None:
         return days, pa.nulls(len(days), pa.string())
-    return days, pc.if_else(pc.is_null(stamps), text, pa.scalar(None, pa.string()))
+    return days + halves, pc.if_else(pc.is_null(stamps), text, pa.scalar(None, pa.string()))
 
 
 def to_flags(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Array:
@@ -239,7 +251,9 @@ def _parse_numbers(text: pa.Array) -> pa.Array:
 def _parse_written(text: pa.Array) -> pa.Array:
     """Read money, per cent and thousands in groups; null where it is something else."""
     encoded = text.dictionary_encode()
-    parts = pc.extract_regex(encoded.dictionary, _WRITTEN)
+    signed = pc.replace_substring(encoded.dictionary, _MINUS, "-")
+    signed = pc.replace_substring_regex(signed, _BRACKETS, r"-\1\2")  # bookkeepers write (30) for -30
+    parts = pc.extract_regex(signed, _WRITTEN)
     sign, minus, digits, after = (parts.field(name) for name in ("sign", "minus", "digits", "after"))
     plain = pc.replace_substring_regex(digits, r"[^\d.]", "")
     numbers = pc.binary_join_element_wise(pc.if_else(pc.equal(sign, "+"), "", sign), minus, plain, "")
@@ -262,8 +276,29 @@ def _parse_times(text: pa.Array) -> pa.Array:
     return moments.take(encoded.indices)
 
 
+def _halves(text: pa.Array) -> tuple[pa.Array, NDArray[np.float64] | float]:
+    """Return times without am and pm, and the days that these add."""
+    found = pc.extract_regex(text, _HALF)
+    if found.null_count == len(found):
+        return text, 0.0
+    rest, hour, half = (pc.struct_field(found, name) for name in ("rest", "hour", "half"))
+    hours = pc.fill_null(hour.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)
+    pm = pc.fill_null(pc.is_in(half, pa.array(["p", "P"])), False).to_numpy(zero_copy_only=False)
+    am = pc.is_valid(half).to_numpy(zero_copy_only=False) & ~pm
+    return pc.coalesce(rest, text), 0.5 * (pm & (hours < 12)) - 0.5 * (am & (hours == 12))
+
+
 def _year_first(text: pa.Array, kind: str) -> pa.Array:
     """Return dates such as 31.1.2026, and 31/1/2026 if the kind says what is first, as 2026-01-31, all else as is."""
+    if pc.any(pc.match_substring_regex(text, r"^\d{4}[-/]\d\d?[-/]\d")).as_py():
+        text = pc.replace_substring_regex(text, r"^(\d{4})/(\d\d?)/(\d\d?)\b", r"\1-\2-\3")
+        text = pc.replace_substring_regex(text, r"^(\d{4}-)(\d-\d)", r"\10\2")
+        text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-)(\d)\b", r"\10\2")
+    if pc.any(pc.match_substring_regex(text, _NAMED)).as_py():
+        for at, month in enumerate(_MONTHS, 1):
+            named = rf"(?i)^(\d\d?)[- ]{month}[a-z]*[- ](\d{{4}})\b"
+            text = pc.replace_substring_regex(text, named, rf"\2-{at:02}-\1")
+        text = pc.replace_substring_regex(text, r"^(\d{4}-\d\d-)(\d)\b", r"\10\2")
     turns = [(r"\.", r"\3-\2-\1")]
     if kind != "date":
         turns.append(("/", r"\3-\2-\1" if kind == "day/month/year" else r"\3-\1-\2"))
@@ -272,7 +307,7 @@ def _year_first(text: pa.Array, kind: str) -> pa.Array:
             padded = pc.replace_substring_regex(text, rf"^(\d{sign})(\d\d?{sign}\d{{4}})\b", r"0\1\2")
             padded = pc.replace_substring_regex(padded, rf"^(\d\d{sign})(\d{sign}\d{{4}})\b", r"\10\2")
             text = pc.replace_substring_regex(padded, rf"^(\d\d){sign}(\d\d){sign}(\d{{4}})\b", turn)
-    return text
+    return pc.replace_substring_regex(text, r"^(\d{4}-\d\d-\d\d )(\d:)", r"\10\2")
 
 
 def _parse_time(value: str) -> int | None:

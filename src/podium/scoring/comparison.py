@@ -22,6 +22,7 @@ from podium.scoring.families import (
 from podium.scoring.intervals import Precision, Z, of_difference, of_figure
 from podium.scoring.permutation import paired_permutation
 from podium.scoring.scores import check_predictions
+from podium.text import plural
 
 LEAST_OF_CLASS = 10
 """Test items of each class (groups, where there are some) that a p value of roc_auc, f1_macro or balanced_accuracy
@@ -259,10 +260,11 @@ def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
         low, high = wilson(round(0.9 * count), count)
         means = f"an accuracy of .90 on it means {low:.2f} to {high:.2f}"
         shows = means if kind == "classification" else "figures on it vary"
-        said.append(f"the test part has only {count:,} items: {shows}; {SMALL} or more are better")
+        said.append(f"the test part has only {plural(count, 'item')}: {shows}; {SMALL} or more are better")
     least = min(filter(None, class_counts), default=LEAST_OF_CLASS)  # a class of none is reported on its own
     if least < LEAST_OF_CLASS:
-        said.append(f"a class has only {least} test items: with fewer than {LEAST_OF_CLASS}, roc_auc, f1_macro and "
+        few = plural(least, "test item")
+        said.append(f"a class has only {few}: with fewer than {LEAST_OF_CLASS}, roc_auc, f1_macro and "
                     "balanced_accuracy have no p value")  # fmt: skip
     return "; ".join(said)
 
