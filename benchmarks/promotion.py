@@ -67,7 +67,7 @@ class Board:
         self.total += value
         self.squares += np.square(value)
         self.noises += noise
-        mean, noise = self.total / self.count, self.noises / (self.count - 1)
+        mean, noise = self.total / self.count, np.maximum(self.noises / (self.count - 1), noise)
         squares = self.squares - self.count * mean**2
         prior = PRIOR_MODELS * noise * (1 + PRIOR_SPREAD**2)
         spread = np.maximum(0, (squares + prior) / (self.count - 1 + PRIOR_MODELS) - noise)

@@ -65,7 +65,7 @@ class Judge:
         )  # fmt: skip
         return found, json.loads((self.place / "evaluation").read_text())
 
-    def challenge(self, run: str, *models: Path, metric: str = "", rule: str = "better") -> dict[str, Any]:
+    def challenge(self, run: str, *models: Path, metric: str = "", rule: str = "better,baseline=any") -> dict[str, Any]:
         """Evaluate, upload and promote as one run; return the decision."""
         self.monkeypatch.setenv("PODIUM_RUN_ID", run)
         winner = self.evaluate(*models, metric=metric)[0].winner

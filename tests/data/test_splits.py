@@ -3,6 +3,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from podium.data.hashes import _mix_columns, _rounded, coarser
 from podium.data.options import DataOptions
 from podium.data.schema import InputDescription, Split
 from podium.data.sources.source import Raw
@@ -158,3 +159,13 @@ def test_two_ways_to_divide_are_refused() -> None:
 def test_too_few_items_are_refused() -> None:
     with pytest.raises(InvalidInput, match="every part needs items that no other has, but"):
         divide(raw_of(np.arange(2)), DataOptions())
+
+
+@pytest.mark.parametrize(("low", "high"), [(20, 40), (70, 130), (0, 1)])
+def test_the_kind_of_key_stays_as_data_grow(low: float, high: float) -> None:
+    numbers = np.random.default_rng(0).uniform(low, high, (6400, 3))
+    kinds = set()
+    for count in (200, 400, 800, 1600, 3200, 6400):
+        coarse = _mix_columns(_rounded(numbers[:count]))
+        kinds.add(coarser(np.arange(count, dtype=np.uint64), coarse) is coarse)
+    assert len(kinds) == 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from podium.models import PromotionRule, decide
+from podium.models import PromotionRule, Record, decide
 from podium.models.decision import Earlier
 from podium.scoring import METRICS, find_metric, paired_permutation
 from podium.scoring.comparison import mcnemar
@@ -52,6 +52,30 @@ def test_groups_are_judged_on_late_nights_too() -> None:
     target, good, poor = models(metric, 900)
     earlier = late(metric, target, poor, 200)
     assert decide(RULE, metric, target, good, poor, np.arange(900) // 3, earlier).promote
+
+
+def accuracies(random: np.random.Generator, models: int) -> Array:
+    """Return which of 1,000 items some equal models have wrong, as classes."""
+    return (random.random((models, 1000)) < 0.1).astype(int)
+
+
+@pytest.mark.parametrize("noise", [0.0, 1e-6])
+def test_sixty_nights_without_a_change_make_nobody_sure(noise: float) -> None:
+    random, target, metric = np.random.default_rng(0), np.zeros(1000, int), METRICS["accuracy"]
+    champion, *others = accuracies(random, 41)
+    value = metric.value(target, champion)
+    calm = Earlier(challengers=61, figures=(value,) * 60, noises=(noise,) * 60)
+    decisions = [decide(PromotionRule(), metric, target, other, champion, earlier=calm) for other in others]
+    first = [decide(PromotionRule(), metric, target, other, champion) for other in others]
+    assert sum(each.promote for each in decisions) <= sum(each.promote for each in first)
+
+
+def test_the_champion_once_more_is_no_measurement() -> None:
+    again = {"metric": {"name": "accuracy"}, "champion": "a", "value": 0.9, "champion_value": 0.9, "noise": 0.0}
+    other = {**again, "value": 0.88, "noise": 1e-4}
+    records = [Record.new("refusal", "m", name, evidence=it) for name, it in (("b", again), ("c", other))]
+    earlier = Earlier.of(records, "accuracy", "d", "a")
+    assert (earlier.challengers, earlier.figures, earlier.noises) == (3, (0.88,), (1e-4,))
 
 
 @pytest.mark.parametrize("seed", range(20))

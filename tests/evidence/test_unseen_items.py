@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from judging import Judge, Nights
+from scipy.stats import binom
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -13,6 +14,9 @@ from podium.data import artifact
 from podium.data.seen import read_seen
 from podium.errors import InvalidInput
 from podium.models import open_registry
+from podium.models.comparison import jumps
+from podium.scoring import METRICS
+from podium.scoring.comparison import wilson
 from podium.steps.prepare_data import DataSettings, prepare_data
 
 BY_HEART = KNeighborsClassifier(1)
@@ -173,6 +177,37 @@ def test_a_version_of_unknown_training_is_said_to_be(nights: Nights) -> None:
     decision = nights.train(CONSTANT)
     assert any("not known which items real old was trained on" in reason for reason in decision["reasons"])
     assert any(reason.startswith("no: the accuracy of real old jumps from 0.4800") for reason in decision["reasons"])
+
+
+def classes_of(place: Path, rows: int, count: int) -> str:
+    """Write half a table of two classes that are easy to tell, and half of others that nothing tells."""
+    random = np.random.default_rng(5)
+    label = np.where(random.random(rows) < 0.5, random.integers(2, size=rows), random.integers(2, 10, size=rows))
+    lines = [",".join([*(f"{value:.6f}" for value in (min(of, 2) + place[0] / 2, *place)), f"c{of}"])
+             for of, place in zip(label, random.random((rows, 3)), strict=True) if of < count]  # fmt: skip
+    path = place / f"classes-{count}.csv"
+    path.write_text("\n".join(["a,b,c,d,label", *lines]) + "\n")
+    return f"table:{path}"
+
+
+def test_classes_that_left_the_data_are_no_jump(nights: Nights) -> None:
+    model = LogisticRegression()
+    nights.prepare(classes_of(nights.place, 1500, 10), "label")
+    assert nights.train(model)["value"] < 0.7
+    nights.prepare(classes_of(nights.place, 1500, 2), "label")
+    reasons = nights.train(model)["reasons"]
+    assert not any("jumps from" in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize("few", [10, 30, 100, 1000])
+def test_bad_luck_on_few_items_is_no_jump(few: int) -> None:
+    """A chance of one in a thousand at most, with a second test part of 1,000 items."""
+    hits, then = np.arange(few + 1), np.arange(0, 1001, 2)
+    first, second = ([(k / n, *wilson(k, n)) for k in ks.tolist()] for ks, n in ((hits, few), (then, 1000)))
+    jump = np.array([[jumps(METRICS["accuracy"], a, b) for b in second] for a in first])
+    for truth in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95):
+        chance = binom.pmf(hits, few, truth) @ jump @ (2 * binom.pmf(then, 1000, truth))
+        assert chance <= 0.001
 
 
 def test_weights_of_another_split_do_not_flatter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,7 +1,7 @@
 """64-bit hashes of items: equal items have equal hashes, on every machine and with every version of numpy.
 
 A key is a coarse hash that an item mostly keeps in another export, with fewer digits or saved again; its part follows
-from it. Items of one key share a part. Where many items would, keys are the exact hashes.
+from it. Items of one key share a part. Where too many items would, keys are the exact hashes.
 
 Two of a million items share a hash by chance in one case of 37 million, two of a billion in one of 37.
 """
@@ -25,8 +25,8 @@ Hashes = NDArray[np.uint64]
 FEW = 3
 """Columns of numbers with a fraction that a key is made of: each one more is one more that another export may move."""
 
-ENOUGH = 1_000
-"""Different keys are enough to divide any number of items by."""
+ENOUGH = 250
+"""Keys, if all were as frequent, are enough to divide any number of items by."""
 
 LEVELS = 8.0
 """Steps of brightness, of 256, in a key."""
@@ -75,9 +75,15 @@ def key_pictures(items: Selection, exact: Hashes) -> Hashes:
 
 
 def coarser(exact: Hashes, coarse: Hashes) -> Hashes:
-    """Return coarse hashes [n], but the exact ones where too few of them differ."""
-    different = len(np.unique(coarse))
-    return coarse if different >= min(len(np.unique(exact)) / 2, ENOUGH) else exact
+    """Return coarse hashes [n], but the exact ones where too few of them differ.
+
+    How many pairs of different items share a key does not change as data grow, as the number of different keys does:
+    items would leave their parts.
+    """
+    different = np.unique(exact, return_index=True)[1]
+    sizes = np.unique(coarse[different], return_counts=True)[1].astype(float)
+    alike, pairs = (sizes * (sizes - 1)).sum(), len(different) * (len(different) - 1)
+    return coarse if ENOUGH * alike <= pairs else exact
 
 
 def _mix_columns(numbers: NDArray[np.float64]) -> Hashes:

@@ -428,21 +428,22 @@ def judge(
         )
         for note in seen.notes:
             decision = decision.noting(note)
-        if champion is not None and data is not None and (why := _jumped(champion, chosen, decision.figures, data)):
-            decision = decision.refused(why)
+        why = _jumped(champion, chosen, decision.figures, seen, data) if champion is not None and data else ""
+        decision = decision.refused(why) if why else decision
         decision = signature.judge(rule.of_version(decision, challenger), challenger)
         return approval.judge(decision, challenger) if "approved" in rule else decision
 
     return decide_between
 
 
-def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], data: str) -> str:
+def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], seen: SharedItems, data: str) -> str:
     """Return why a champion's figure on another test part than its own is not to be believed; empty if it is.
 
     Both figures are of items that it has not seen, as far as is known: one that is better than at upload by far more
-    than their intervals shows items that it does know, in a form that nothing recognizes.
+    than their intervals shows items that it does know, in a form that nothing recognizes. Of the earlier ones only the
+    classes count that the other items have.
     """
-    import math
+    import numpy as np
 
     from podium.data.artifact import describe
     from podium.scoring.comparison import figure_interval
@@ -452,17 +453,36 @@ def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], dat
         return ""
     items, measure = _stored_items([champion])
     own = items.common([measure(champion)])
-    before = figure_interval(metric, own.target, own.predicted[0], own.groups)
+    target, predicted, groups = own.target, own.predicted[0], own.groups
+    if own.classes:
+        names = {seen.classes[label] for label in np.unique(seen.target)}
+        kept = np.array([name in names for name in own.classes])[target]
+        target, predicted, groups = target[kept], predicted[kept], None if groups is None else groups[kept]
+    before = figure_interval(metric, target, predicted, groups) if len(target) else None
     if before is None:
         return ""
-    value, earlier = figures["champion_value"], metric.value(own.target, own.predicted[0])
-    error = math.hypot(before[1] - before[0], now[1] - now[0]) / (2 * 1.96)
-    if not metric.better(value, earlier) or abs(value - earlier) <= JUMP * error:
+    value, earlier = figures["champion_value"], metric.value(target, predicted)
+    if not jumps(metric, (earlier, *before), (value, *now)):
         return ""
     return (f"the {metric.name} of {champion.title} jumps from {figure(earlier)} ({figure(before[0])} to "
             f"{figure(before[1])}) at upload to {figure(value)} on other test items: it seems to know these in a "
-            "form that podium does not recognize; compare on items that it cannot know, or give the model another "
-            "name")  # fmt: skip
+            "form that podium does not recognize; compare on items that it cannot know, or, if these are just easier, "
+            "promote the challenger by hand, without a rule")  # fmt: skip
+
+
+def jumps(metric: "Metric", earlier: tuple[float, float, float], now: tuple[float, float, float]) -> bool:
+    """Return whether a figure is better than an earlier one by more than JUMP standard errors.
+
+    An interval counts by the side that faces the other figure: on few items the other side can be much shorter.
+
+    Args:
+        earlier: The figure and its 95 % interval.
+    """
+    import math
+
+    up = int(metric.maximize)
+    error = math.hypot(earlier[1 + up] - earlier[0], now[2 - up] - now[0]) / 1.96
+    return metric.better(now[0], earlier[0]) and abs(now[0] - earlier[0]) > JUMP * error
 
 
 def chosen_metric(text: str, version: Version, kind: str) -> "Metric":

@@ -35,7 +35,8 @@ class Earlier:
         figures, noises = dict[str, float](), []
         for record in others:
             grounds = record.grounds
-            if grounds.metric.name != metric:
+            same = not grounds.noise and grounds.value == grounds.champion_value
+            if grounds.metric.name != metric or same:  # the champion once more says nothing of chance
                 continue
             beaten = grounds.champion or record.replaced
             pairs = (record.version, grounds.value), (beaten, grounds.champion_value)

@@ -37,9 +37,10 @@ class Shrinkage:
 
         Args:
             figures: Of every model on the test part, at least one.
-            noises: The squared standard error of one figure, by each comparison; empty if there was none.
+            noises: The squared standard error of one figure, by each comparison, the one in question last; empty if
+                there was none. Models that hardly differ must not make others look sure, so the last counts in full.
         """
-        mean, noise = fmean(figures), fmean(noises) if noises else 0.0
+        mean, noise = fmean(figures), max(fmean(noises), noises[-1]) if noises else 0.0
         squares = sum((figure - mean) ** 2 for figure in figures)
         prior = PRIOR_MODELS * noise * (1 + PRIOR_SPREAD**2)
         spread = max(0.0, (squares + prior) / (len(figures) - 1 + PRIOR_MODELS) - noise)
