@@ -184,3 +184,10 @@ def test_money_with_decimal_commas_is_a_number(tmp_path: Path) -> None:
     cells = ["1.234,50 €", "-5,25 EUR", "12,5 %", "(3,5)", "\u22120,5", "€ 7,75"]
     (rows,) = open_rows(write(tmp_path / "a.csv", "a;b\n" + "".join(f"{cell};x\n" for cell in cells)))
     assert to_numbers(rows.columns["a"])[0].tolist() == [1234.5, -5.25, 0.125, -3.5, -0.5, 7.75]
+
+
+def test_rows_are_reported_where_none_can_be_read(tmp_path: Path) -> None:
+    problems: list[Problem] = []
+    path = write(tmp_path / "a.csv", "# exported 2026\nx,y\n1,2\n")
+    assert not list(open_rows(path).batches(problems.append))
+    assert [problem.row for problem in problems] == [1, 2]

@@ -235,6 +235,8 @@ def _csv_batches(
             if len(numbers):
                 columns = dict(zip(names, batch.columns, strict=True))
                 yield _without_headers(Rows(file=name, numbers=numbers, columns=columns), raw, on_bad)
+        for row in bad[reported:] if on_bad else ():  # a file, or its end, without a row that can be read
+            on_bad(row)  # type: ignore[misc]
 
 
 def _without_headers(rows: Rows, raw: list[str], on_bad: OnProblem | None) -> Rows:
