@@ -195,3 +195,59 @@ def test_a_wrong_preprocessing_file_is_refused(value: Any, message: str) -> None
 
 def test_no_preprocessing_is_not_guessed() -> None:
     assert preprocessing.read({}, "p.json") is None
+
+
+def one_number(type_: str, values: list[Any], **options: Any) -> TablePreprocessing:
+    """Fit one column of numbers or dates on its values."""
+    field = Field(name="x", kind="number", type=type_)
+    fitted = reread(TablePreprocessing.fit([field], [rows({"x": values})], **options))
+    assert isinstance(fitted, TablePreprocessing)
+    return fitted
+
+
+CODES = [str(100_000_000 + at) for at in range(1, 6)]
+MILLISECONDS = [1_764_000_000_000 + at for at in range(2000)]
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [("integer", CODES), ("integer", MILLISECONDS), ("number", ["1000000.01", "1000000.02", "1000000.03"])],
+)  # fmt: skip
+def test_different_numbers_stay_different_inputs(type_: str, values: list[Any]) -> None:
+    fitted = one_number(type_, values)
+    table = fitted.apply(rows({"x": values})).check().inputs["table"]
+    assert table.dtype == np.float32
+    assert len(np.unique(table)) == len(values)
+    read = fitted.columns[0].read(pa.array(values), fitted.missing_values)[0]
+    np.testing.assert_allclose(table[:, 0].astype(float) + fitted.columns[0].center, read, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("type_", "values"),
+    [("number", ["0.1", "0.2", "35.7"]), ("integer", [1, 2, 2026]), ("integer", [100_000_001] * 3),
+     ("date", ["2026-11-27", "2026-11-28"]), ("number", ["1e9", "3e20", "-1e3"])],
+)  # fmt: skip
+def test_ordinary_numbers_are_their_own_inputs(type_: str, values: list[Any]) -> None:
+    fitted = one_number(type_, values)
+    read = fitted.columns[0].read(pa.array(values), fitted.missing_values)[0]
+    assert fitted.columns[0].center == 0
+    table = fitted.apply(rows({"x": values})).check().inputs["table"]
+    np.testing.assert_array_equal(table[:, 0], np.asarray(read).astype(np.float32))
+
+
+def test_a_date_with_a_time_is_days_and_seconds() -> None:
+    moments = [
+        f"{year}-11-27 01:{second // 60:02d}:{second % 60:02d}" for year in (1926, 2026) for second in range(3600)
+    ]
+    fitted = one_number("date", moments, missing="indicator")
+    assert fitted.columns[0].names == ("x", "x_seconds")
+    table = fitted.apply(rows({"x": moments})).check().inputs["table"]
+    assert set(table[:, 0]) == {-15741, 20784}
+    assert table[:, 1].tolist() == [*range(3600, 7200)] * 2
+
+
+def test_a_missing_number_is_the_exact_median() -> None:
+    fitted = one_number("integer", [*CODES, ""], missing="indicator")
+    assert fitted.columns[0].fill == 100_000_003
+    table = fitted.apply(rows({"x": ["", "100000005"]})).check().inputs["table"]
+    assert table.tolist() == [[0, 1], [2, 0]]

@@ -70,11 +70,22 @@ def bundled(name: str, **options: Any) -> pa.Table:
     return pa.table({**dict(zip(names, found.data.T, strict=True)), "target": found.target})
 
 
-@pytest.mark.parametrize("name", ["breast_cancer", "wine", "holes"])
+def with_large_numbers(count: int = 1000) -> pa.Table:
+    """Make machines that fail by their code, their time of day, and milliseconds."""
+    rng = np.random.default_rng(8)
+    code, second, stamp = rng.integers(1, 6, count), rng.integers(0, 86_400, count), rng.integers(0, 5000, count)
+    made = np.datetime64("2026-01-01") + rng.integers(0, 300, count) * np.timedelta64(86_400, "s") + second
+    fails = (code == 3) | (second < 20_000) | (stamp > 4000)
+    return pa.table({"code": 100_000_000 + code, "made": made, "stamp": 1_764_000_000_000 + stamp,
+                     "fails": np.where(fails, "yes", "no")})  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["breast_cancer", "wine", "holes", "large"])
 def test_classes_of_rows_are_those_of_scikit_learn(name: str, tmp_path: Path) -> None:
     from skl2onnx.common.data_types import FloatTensorType
 
-    table, target = (with_holes(), "leaves") if name == "holes" else (bundled(name), "target")
+    own = {"holes": (with_holes, "leaves"), "large": (with_large_numbers, "fails")}
+    table, target = (own[name][0](), own[name][1]) if name in own else (bundled(name), "target")
     csv.write_csv(table, tmp_path / "raw.csv")
     data = prepare(tmp_path, f"table:{tmp_path}/raw.csv", target)
     info, train, test = artifact.describe(data), artifact.load(data, "train"), artifact.load(data, "test")

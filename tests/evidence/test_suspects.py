@@ -13,15 +13,18 @@ import pytest
 import yaml
 from PIL import Image
 
-from podium.data import artifact, preprocessing
+from podium.cli.data_view import summary
+from podium.data import artifact, look, preprocessing
 from podium.data.artifact import DatasetInfo
 from podium.data.blocks import Selection
+from podium.data.draw import _charts
 from podium.data.items import read_items
 from podium.data.preprocessing import TablePreprocessing
 from podium.data.schema import InputDescription, Split
 from podium.data.suspects import near_duplicates
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
+from podium.training.examples import _shown as shown_item
 
 Prepare = Callable[..., tuple[DatasetInfo, str]]
 
@@ -364,3 +367,37 @@ def test_predictions_read_groups_of_digits_as_said(prepare: Prepare, tmp_path: P
     (tmp_path / "new.csv").write_text('a,price\n1.5,"12,000"\n')
     (batch,) = read_items(kept, [str(tmp_path / "new.csv")], tmp_path)
     assert batch.inputs["table"][0].tolist() == [1.5, 12000]
+
+
+def test_rows_of_large_numbers_are_not_called_equal(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    table = pd.DataFrame({"code": 100_000_001 + draw.permutation(400), "stamp": 1_764_000_000_000 + np.arange(400)})
+    table["made"] = pd.Timestamp("1966-11-27 01:00:00") + pd.to_timedelta(draw.permutation(400), "s")
+    table["label"] = draw.choice(["y", "n"], 400)
+    for drop in (["stamp", "made"], ["code", "made"], ["code", "stamp"]):
+        table.sample(frac=1, random_state=3).to_csv(tmp_path / "a.csv", index=False)
+        said = prepare(f"table:{tmp_path / 'a.csv'}", drop=drop)[1]
+        assert "items too" not in said
+        assert "training rows but for" not in said
+
+
+def test_large_numbers_are_shown_and_counted_whole(prepare: Prepare, tmp_path: Path) -> None:
+    draw = np.random.default_rng(2)
+    table = pd.DataFrame({"code": 100_000_001 + draw.integers(0, 5, 400), "x": draw.normal(size=400).round(5)})
+    table["label"] = draw.choice(["y", "n"], 400)
+    table.to_csv(tmp_path / "a.csv", index=False)
+    info = prepare(f"table:{tmp_path / 'a.csv'}")[0]
+    codes = [100_000_000.0 + at for at in range(1, 6)]
+    part = artifact.load(tmp_path / "data", "train")
+    assert sorted(set(part.frame["code"])) == codes
+    bins = info.profile.inputs["table"].bins[0]
+    assert bins.labels[:2] == ("below 100000001", "from 100000001")
+    assert bins.labels[-2] == "above 100000005"
+    assert bins.count(part.inputs["table"][:, 0]).tolist() == list(bins.counts)
+    found = look.statistics(tmp_path / "data")
+    measured = found["parts"]["train"]["inputs"]["table"]
+    assert (measured["min"][0], measured["max"][0]) == (codes[0], codes[-1])
+    assert measured["mean"][0] == pytest.approx(part.frame["code"].mean(), abs=1e-6)
+    assert "100000005" in summary(found, "train")
+    assert shown_item(info, part, 0)["row"]["code"] in [f"{code:.0f}" for code in codes]
+    assert {"100000001", "100000005"} <= {end for _, *ends, _ in _charts(part, info) for end in ends}

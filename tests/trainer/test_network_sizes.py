@@ -10,7 +10,8 @@ import torch
 from tasks import digits, pictures, table
 from torch import nn
 
-from podium.data.schema import InputInfo
+from podium.data.blocks import mean_and_std
+from podium.data.schema import Column, InputInfo
 from podium.trainer import models, networks, onnx_graph, output
 from podium.trainer.config import parse
 from podium.trainer.task import Task
@@ -93,6 +94,22 @@ def test_columns_are_standardized_and_categories_kept_apart() -> None:
     columns = models.Columns(table().info)
     assert columns.features == 7
     assert torch.equal(columns(rows), expected)
+
+
+@pytest.mark.parametrize(("constant", "new"), [(2025.0, 2026.0), (0.1, 0.2), (1 / 3, 0.0)])
+def test_a_column_constant_in_training_decides_nothing(constant: float, new: float) -> None:
+    draw = np.random.default_rng(0)
+    rows = np.stack([draw.normal(size=999), np.full(999, constant)], 1).astype(np.float32)
+    mean, std = mean_and_std(iter(np.array_split(rows, 7)), "table")
+    assert std[1] == 0
+    columns = (Column(name="x", kind="number"), Column(name="year", kind="number"))
+    info = InputInfo(meaning="table", dtype="float32", shape=(2,), columns=columns, mean=mean, std=std)
+    task = Task(kind="classification", input="table", info=info, outputs=2)
+    model = models.build(parse(["--model", "mlp"]), task).eval()
+    rows[:, 1] = new
+    (logits,) = exported(model, task).run(["logits"], {"table": rows})
+    probabilities = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    assert (np.abs(probabilities - 0.5) < 0.49).all()
 
 
 def test_the_baseline_is_one_layer() -> None:

@@ -66,7 +66,9 @@ def _input(head: str, described: dict[str, Any], measured: dict[str, Any]) -> st
     rows = []
     for at, column in enumerate(described["columns"][:MOST_COLUMNS]):
         counts = measured["histograms"][at]
-        facts = [_figure(measured[name][at]) for name in FACTS]
+        digits = 12 if column["center"] else 4
+        facts = [_figure(measured[name][at], digits) for name in FACTS[:3]]
+        facts.append(_figure(measured["std"][at]))
         shown = spark(counts)
         if column["kind"] == "category":
             facts = ["", "", "", ""]
@@ -116,5 +118,5 @@ def _means(values: Sequence[float]) -> str:
     return " ".join(f"{value:.4f}" for value in values)
 
 
-def _figure(value: float) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+def _figure(value: float, digits: int = 4) -> str:
+    return f"{value:.{digits}g}" if isinstance(value, float) else str(value)

@@ -70,6 +70,7 @@ def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...
         Means and standard deviations; a constant has 0.
     """
     count, mean, square = 0, np.zeros(1), np.zeros(1)
+    first, constant = None, np.ones(1, bool)
     levels: NDArray[np.int64] | None = None
     for block in items:
         rows = block.reshape(-1, len_statistics(meaning, block.shape[1:]))
@@ -78,6 +79,8 @@ def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...
             levels = seen if levels is None else levels + seen
             continue
         values = rows.astype(np.float64)
+        first = values[0] if first is None else first
+        constant = constant & (values == first).all(0)
         middle = values.mean(0)
         shift = middle - mean
         total = count + len(values)  # as Chan, Golub and LeVeque combine two samples
@@ -89,4 +92,6 @@ def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...
         mean = levels @ scale / levels.sum(1)
         square = np.stack([row @ (scale - middle) ** 2 for row, middle in zip(levels, mean, strict=True)])
         count = levels[0].sum()
+    if first is not None:  # rounding errors of a constant are no deviation
+        mean, square = np.where(constant, first, mean), np.where(constant, 0, square)
     return tuple(mean.tolist()), tuple(np.sqrt(square / count).tolist())

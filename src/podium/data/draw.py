@@ -145,8 +145,10 @@ def _charts(part: Split, info: DatasetInfo) -> "list[tuple[str, str, str, Sequen
     """Return title, text at the left and right end, and counts of each histogram, the target first."""
     charts: list[tuple[str, str, str, Sequence[int]]] = []
 
-    def add(title: str, numbers: Numbers, at: int, categories: Sequence[str] = ()) -> None:
-        low, high = f"{numbers.min[at]:.4g}", f"{numbers.max[at]:.4g}"
+    def add(title: str, numbers: Numbers, at: int, column: Column | None = None) -> None:
+        digits = 12 if column and column.center else 4
+        low, high = f"{numbers.min[at]:.{digits}g}", f"{numbers.max[at]:.{digits}g}"
+        categories = column.categories if column else ()
         ends = (categories[0], categories[-1]) if categories else (low, high)
         charts.append((title, *ends, numbers.histograms[at]))
 
@@ -163,7 +165,7 @@ def _charts(part: Split, info: DatasetInfo) -> "list[tuple[str, str, str, Sequen
         numbers = input_numbers(partial(blocks, part.inputs[name]), described)
         title = f"{name}: length" if described.meaning == "tokens" else name
         for at, column in enumerate(described.columns or (Column(name=title, kind="number"),)):
-            add(column.name, numbers, at, column.categories)
+            add(column.name, numbers, at, column)
     return charts
 
 

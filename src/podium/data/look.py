@@ -1,7 +1,7 @@
 """Look at a dataset: everything measured again from the arrays, a few megabytes at a time."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,13 @@ class Numbers:
 
     histograms: list[list[int]]
     """Counts from the smallest to the largest value, or of each category."""
+
+    def moved(self, by: Sequence[float]) -> "Numbers":
+        """Return what they are of columns to each of which a number is added."""
+        low, high, mean = (
+            [value + more for value, more in zip(of, by, strict=True)] for of in (self.min, self.max, self.mean)
+        )
+        return replace(self, min=low, max=high, mean=tuple(mean))
 
 
 def statistics(uri: str | Path) -> dict[str, Any]:
@@ -122,7 +129,8 @@ def measure_input(read: Read, described: InputInfo) -> dict[str, Any]:
 def input_numbers(read: Read, described: InputInfo) -> Numbers:
     """Measure the columns of a table, the lengths of tokens, or all values of an array as one column."""
     if described.meaning == "table":
-        return measure_numbers(read, [len(column.categories) for column in described.columns])
+        numbers = measure_numbers(read, [len(column.categories) for column in described.columns])
+        return numbers.moved([column.center for column in described.columns])
     if described.meaning == "tokens":
         return measure_numbers(lambda: (np.count_nonzero(block, axis=1)[:, None] for block in read()))
     return measure_numbers(lambda: (block.reshape(-1, 1) for block in read()))

@@ -47,6 +47,9 @@ class Bins:
     edges: tuple[float, ...] = ()
     """Of a number, ascending: a bin below the first, one from each on, and the last for what is missing."""
 
+    center: float = 0.0
+    """Of a number: what was subtracted of the values that are counted, but not of the edges."""
+
     categories: tuple[int, ...] = ()
     """Of a category: the index that each bin counts; the last bin is for all others."""
 
@@ -63,7 +66,7 @@ class Bins:
     def count(self, values: Array) -> NDArray[np.int64]:
         """Return how many of some values [n] fall into each bin."""
         if self.edges:
-            at = np.searchsorted(self._bounds, values, side="right")
+            at = np.searchsorted(self._bounds, values.astype(np.float64) + self.center, side="right")
             at[np.isnan(values)] = len(self.edges) + 1
         else:
             known = np.isfinite(values) & (values >= 0) & (values < len(self._places))
@@ -82,8 +85,9 @@ class Bins:
         return places
 
     @classmethod
-    def of_numbers(cls, name: str, values: Array) -> "Bins":
-        """Choose bins for numbers [n], and count them."""
+    def of_numbers(cls, name: str, values: Array, center: float = 0.0) -> "Bins":
+        """Choose bins for numbers [n], of which a center was subtracted, and count them."""
+        less, values = values, values + center
         distinct = np.unique(values)
         edges = distinct
         if len(distinct) > DISTINCT:
@@ -98,8 +102,9 @@ class Bins:
             for digits in (4, 6, 9, 17)
             if len(set(texts := [f"{edge:.{digits}g}" for edge in edges])) == len(edges)
         )
-        labels = (f"below {shown[0]}", *(f"from {text}" for text in shown), f"above {distinct[-1]:.6g}", MISSING)
-        return cls._counted(values, name=name, labels=labels, edges=(*edges.tolist(), float(above)))
+        highest = f"{distinct[-1]:.{12 if center else 6}g}"
+        labels = (f"below {shown[0]}", *(f"from {text}" for text in shown), f"above {highest}", MISSING)
+        return cls._counted(less, name=name, labels=labels, edges=(*edges.tolist(), float(above)), center=center)
 
     @classmethod
     def of_categories(cls, name: str, names: Sequence[str], values: Array) -> "Bins":
@@ -216,7 +221,7 @@ def _bins(name: str, meaning: str, columns: "tuple[Column, ...]", values: Array)
         return tuple(
             Bins.of_categories(column.name, column.categories, values[:, at])
             if column.categories
-            else Bins.of_numbers(column.name, values[:, at])
+            else Bins.of_numbers(column.name, values[:, at], column.center)
             for at, column in enumerate(columns)
         )
     names = {"image": ("brightness", "contrast"), "tokens": ("length",)}.get(meaning, ("mean", "spread"))

@@ -69,6 +69,9 @@ class Column:
     missing: int = 0
     """How many values the source did not have."""
 
+    center: float = 0.0
+    """What was subtracted of a number, so that float32 holds it with all digits."""
+
     def __post_init__(self) -> None:
         if self.kind not in ("number", "category"):
             raise InvalidInput(f"column {self.name} is a {self.kind!r}", "number or category")
@@ -320,7 +323,7 @@ class Split:
         described, array = self.info.inputs[tables[0]], self.inputs[tables[0]]
         columns: dict[str, Any] = {}
         for at, column in enumerate(described.columns):
-            values = array[:, at].tolist()
+            values = (array[:, at].astype(np.float64) + column.center if column.center else array[:, at]).tolist()
             columns[column.name] = [column.categories[int(value)] for value in values] if column.categories else values
         classes = self.info.classes
         columns[self.info.target.name] = [classes[at] for at in self.target] if classes else self.target.tolist()

@@ -125,7 +125,7 @@ def _row(described: "InputInfo", values: "np.ndarray") -> dict[str, str]:
     return {
         column.name: column.categories[int(value)]
         if column.kind == "category" and 0 <= value < len(column.categories)
-        else f"{value:.6g}"
+        else f"{value + column.center:.{12 if column.center else 6}g}"
         for column, value in columns
     }
 

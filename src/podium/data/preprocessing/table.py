@@ -1,4 +1,4 @@
-"""Rows of a table as one float32 array: numbers as they are, categories as their index."""
+"""Rows of a table as one float32 array: numbers less their center, categories as their index."""
 
 import tempfile
 from collections.abc import Iterable, Sequence
@@ -19,6 +19,12 @@ from podium.errors import InvalidInput
 
 MISSING, UNKNOWN = "(missing)", "(unknown)"
 """The last two categories of every column: no value, and a value that the training part does not have."""
+
+OFFSET = 16
+"""A number that lies farther from zero than so many times its spread loses digits as a float32."""
+
+DAY = 86_400
+"""Seconds of a day."""
 
 MAX_CATEGORIES = 1000
 """Most categories of a column, unless asked for more."""
@@ -63,6 +69,12 @@ class TableColumn(Field):
     fill: float = 0.0
     """The median of a number in the training part, which stands for a missing value."""
 
+    center: float = 0.0
+    """What is subtracted of a number before it becomes a float32; 0 unless digits would be lost."""
+
+    clock: bool = False
+    """Whether a column follows with the seconds of the day, since dates in the training part have a time."""
+
     indicator: bool = False
     """Whether a column follows that is 1 where the value is missing."""
 
@@ -72,7 +84,8 @@ class TableColumn(Field):
     @property
     def names(self) -> tuple[str, ...]:
         """Names of what it is in the input."""
-        return (self.name, f"{self.name}_missing") if self.indicator else (self.name,)
+        more = (f"{self.name}_seconds",) if self.clock else ()
+        return (self.name, *more, f"{self.name}_missing") if self.indicator else (self.name, *more)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +93,8 @@ class TablePreprocessing(Fitted):
     """How rows become the input ``table``: float32 [n, columns].
 
     A missing number becomes the median of the training part, a missing category the category ``(missing)``, and a
-    category that the training part does not have ``(unknown)``. Dates are days since 1970-01-01 UTC.
+    category that the training part does not have ``(unknown)``. Dates are days since 1970-01-01 UTC; if they have a
+    time, its seconds follow. A number of which float32 would lose digits is the difference from its center.
     """
 
     columns: tuple[TableColumn, ...]
@@ -173,10 +187,12 @@ class TablePreprocessing(Fitted):
             if self.missing == "refuse":
                 lacking = np.flatnonzero(absent_here & ~unread)
                 problems += [rows.problem(int(row), column.name, "the value is missing") for row in lacking]
-            table[:, at] = codes
-            if column.indicator:
-                table[:, at + 1] = absent_here
+            table[:, at] = np.floor(codes) if column.clock else codes
+            if column.clock:
+                table[:, at + 1] = (codes - np.floor(codes)) * DAY
             at += len(column.names)
+            if column.indicator:
+                table[:, at - 1] = absent_here
         problems.sort(key=lambda problem: problem.row)
         kept = np.flatnonzero(~np.isin(rows.numbers, [problem.row for problem in problems]))
         chosen = table if len(kept) == len(table) else table[kept]
@@ -188,7 +204,7 @@ def _encode(column: TableColumn, values: NDArray[np.float64] | pa.Array) -> tupl
     if column.kind == "number":
         numbers = cast(NDArray[np.float64], values)
         absent = np.isnan(numbers)
-        return np.where(absent, column.fill, numbers), absent
+        return np.where(absent, column.fill, numbers) - column.center, absent
     absent = pc.is_null(values).to_numpy(zero_copy_only=False)
     known = pc.index_in(values, pa.array(column.categories, pa.string()))
     codes = pc.fill_null(known, column.categories.index(UNKNOWN)).to_numpy(zero_copy_only=False)
@@ -221,7 +237,7 @@ class _Fit:
             numbers = cast(NDArray[np.float64], values)
             present = numbers[~np.isnan(numbers)]
             with self.scratch.open("ab") as stream:
-                present.astype(np.float32).tofile(stream)
+                present.tofile(stream)
             self.missing += len(numbers) - len(present)
             return
         texts = cast(pa.Array, values)
@@ -243,6 +259,21 @@ class _Fit:
         if self.missing == self.count:
             raise InvalidInput(f"column {name} has no value in the training part ({self.count:,} rows)",
                                f"leave it out: {written('drop', name)}", changed("drop", name))  # fmt: skip
-        median = float(np.median(np.fromfile(self.scratch, np.float32)))
-        return TableColumn(**common, fill=median, missing=self.missing,
-                           indicator=indicator and self.missing > 0)  # fmt: skip
+        numbers = np.fromfile(self.scratch, np.float64)
+        return TableColumn(
+            **common,
+            fill=float(np.median(numbers)),
+            center=0.0 if self.field.type in DATES else _center(numbers),
+            clock=self.field.type in DATES and bool((numbers % 1 != 0).any()),
+            missing=self.missing,
+            indicator=indicator and self.missing > 0,
+        )
+
+
+def _center(numbers: NDArray[np.float64]) -> float:
+    """Return what is subtracted of numbers before they become float32: the median, or 0 if that holds their digits."""
+    if (numbers.astype(np.float32) == numbers).all():
+        return 0.0
+    low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75), method="lower").tolist()
+    spread = high - low or float(numbers.std())
+    return middle if abs(middle) > OFFSET * spread > 0 else 0.0

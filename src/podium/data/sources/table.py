@@ -165,7 +165,8 @@ def _fit(
     summarize(seen, preprocessing, len(train))
     columns = tuple(
         Column(name=name, kind=column.kind if name == column.name else "number",
-               categories=column.categories if name == column.name else (), missing=column.missing)
+               categories=column.categories if name == column.name else (), missing=column.missing,
+               center=column.center if name == column.name else 0.0)
         for column in preprocessing.columns for name in column.names
     )  # fmt: skip
     described = {"table": InputDescription(meaning="table", columns=columns)}
