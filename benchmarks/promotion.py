@@ -12,6 +12,11 @@ point in 100 nights. Permuted rows change nothing, as no rule looks at the order
 
 Seasons run side by side as arrays; a season keeps, of all models, the figures and, of the champion, the errors. Rules
 are those of podium.models.shrinkage; each run first compares them with podium.models.decide.
+
+`--fresh` is about the criterion `fresh` instead: 1,000 new items a night, and one champion until somebody beats it. In
+10,000 null seasons of 1,000 nights every challenger is better by the margin and no more; power is of ten nights whose
+challengers are all so much better. Where half of the challengers are 2 points better and the others 1 point worse, by
+chance, it is how often the one that is promoted is one of the worse.
 """
 
 import argparse
@@ -19,10 +24,11 @@ from collections.abc import Iterator
 
 import numpy as np
 from scipy.special import ndtr
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
 from podium.models import PromotionRule, decide
 from podium.models.decision import Earlier
+from podium.models.fresh import LEVEL, STAKES, Bets, bet
 from podium.models.shrinkage import PRIOR_MODELS, PRIOR_SPREAD
 from podium.scoring import METRICS
 
@@ -170,12 +176,72 @@ def row(rule: str, items: int, errors: str, seasons: int) -> str:
     return f"| {' | '.join(cells)} |"
 
 
+def sides(lead: float, shared: float) -> np.ndarray:
+    """Return the shares of items that only the challenger, only the champion, and both or none have right."""
+    truths = np.array([TRUE + lead, TRUE])
+    both = multivariate_normal([0, 0], [[1, shared], [shared, 1]]).cdf(norm.ppf(truths))
+    only = truths - both
+    return np.array([*only, 1 - only.sum()])
+
+
+def wealth(margin: float) -> np.ndarray:
+    """Return the log of what each stake makes of 1 by an item of each of these sides."""
+    shares = (np.array([1, -1, 0]) - margin) / (1 + margin)
+    return np.log1p(np.outer(STAKES, shares))
+
+
+def reign(
+    season: tuple[int, int], leads: tuple[float, ...], shared: float, margin: float, seed: int, items: int = 1000
+) -> np.ndarray:
+    """Return the lead of the first challenger that is promoted in each of (seasons, nights); NaN if none is."""
+    seasons, nights = season
+    random, won, logs = np.random.default_rng(seed), np.full(seasons, np.nan), np.zeros((seasons, len(STAKES)))
+    chances, each = np.array([sides(lead, shared) for lead in leads]), wealth(margin)
+    for _ in range(nights):
+        which = random.integers(len(leads), size=seasons)
+        gained = random.binomial(items, chances[which, 0])
+        lost = random.binomial(items - gained, chances[which, 1] / (1 - chances[which, 0]))
+        logs += np.stack([gained, lost, items - gained - lost], axis=1) @ each.T
+        promoted = (np.exp(logs).mean(1) >= 1 / LEVEL) & (gained - lost > margin * items)
+        won = np.where(np.isnan(won) & promoted, np.array(leads)[which], won)
+    return won
+
+
+def fresh_row(errors: str, margin: float) -> str:
+    """Return a row of the table of fresh."""
+    shared = SHARED[errors]
+    null = reign((10_000, 1000), (margin,), shared, margin, 1)
+    powers = [reign((10_000, 10), (lead,), shared, margin, 2) for lead in (0.01, 0.02)]
+    mixed = reign((10_000, 100), (0.02, -0.01), shared, margin, 3)
+    cells = [
+        f"`fresh={margin:g}`", errors, f"{np.isfinite(null).mean():.1%}",
+        *(f"{np.isfinite(power).mean():.0%}" for power in powers), f"{(mixed < 0).mean():.1%}",
+    ]  # fmt: skip
+    return f"| {' | '.join(cells)} |"
+
+
+def check_fresh() -> None:
+    """Compare a night of counts with podium's own bets."""
+    counts, gains = np.array([60, 40, 900]), np.repeat([1.0, -1.0, 0.0], [60, 40, 900])
+    own = bet(Bets(), gains, np.arange(1000), 0.005, exact=True)[0]
+    assert np.allclose(own.logs, wealth(0.005) @ counts)
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seasons", type=int, default=60, help="of each kind")
     parser.add_argument("--items", type=int, nargs="+", default=[300, 1000, 5000])
+    parser.add_argument("--fresh", action="store_true", help="bets on new items instead")
     given = parser.parse_args()
+    if given.fresh:
+        check_fresh()
+        columns = "rule | errors | null seasons with a promotion | +1 point | +2 points | promoted is the worse"
+        print(f"| {columns} |\n|{'---|' * 6}", flush=True)
+        for errors in SHARED:
+            for margin in (0, 0.005):
+                print(fresh_row(errors, margin), flush=True)
+        return
     check()
     heads = ("rule", "test items", "errors", "false promotions", "seasons with one", "printed − truth",
              "shrunk − truth", "+1 point, night 1", "+2 points, night 1", "served in the end",

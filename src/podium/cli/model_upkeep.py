@@ -71,7 +71,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
 @click.command()
 @click.argument("name")
 @click.argument("version")
-@click.option("--rule", help="Promote only by this rule: likely, better, not-worse, likely=.97, ….")
+@click.option("--rule", help="Promote only by this rule: likely, better, not-worse, fresh, likely=.97, ….")
 @click.option("--data", help="Dataset for the comparison, if the predictions of the two are not stored.")
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @tracking_option

@@ -55,8 +55,8 @@ class Change:
     def promote(self, model: str, version: str, rule: str = "", reason: str = "") -> Answer:
         """Make a version the champion of its model. This changes something: whoever uses the champion gets this one.
 
-        rule: likely, better, not-worse, likely=.97,minimum=.9 …: only if it beats the present champion so; empty in any
-        case. reason: for the history.
+        rule: likely, better, not-worse, fresh, likely=.97,minimum=.9 …: only if it beats the present champion so;
+        empty in any case. reason: for the history.
         """
         moved = podium.registry(self._look.storage)[model].promote(
             version, rule=rule or None, reason=reason or "by a tool of podium mcp"

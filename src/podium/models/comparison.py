@@ -23,7 +23,8 @@ from podium.documents import foreign, load_json
 from podium.errors import Damaged, InvalidInput
 from podium.models import approval, signature
 from podium.models.decision import Decision, Earlier
-from podium.models.journal import Record
+from podium.models.fresh import NewItems
+from podium.models.journal import Journal, Record
 from podium.models.model import Model
 from podium.models.promotion import Promotion
 from podium.models.rule import PromotionRule, decide
@@ -97,6 +98,9 @@ class SharedItems:
     groups: "np.ndarray | None" = None
     """[m], numbers of the groups of items that count together; None if every item counts alone."""
 
+    units: "np.ndarray | None" = None
+    """[m], as TestItems.units."""
+
     inputs: "Mapping[str, np.ndarray]"
     """The dataset's inputs by name, each ``[n, ...]`` of the whole test part; empty for stored predictions."""
 
@@ -158,7 +162,7 @@ class TestItems:
         return SharedItems(
             items=items, target=self.target[items], classes=names, inputs=self.inputs, notes=tuple(notes),
             predicted=_alike([by_name(version.predicted[items], version.classes, names) for version in measured]),
-            groups=_groups(self.units, items),
+            groups=_groups(self.units, items), units=None if self.units is None else self.units[items],
         )  # fmt: skip
 
     def _in_order(self, items: "np.ndarray") -> "np.ndarray":
@@ -415,6 +419,8 @@ def judge(
             return column(name)[seen.items]
 
         earlier = Earlier.of(records, chosen.name, challenger.version, champion.version if champion else None)
+        if "fresh" in rule and champion:
+            earlier = replace(earlier, fresh=_new_items(seen, challenger, champion, chosen.name))
         decision = decide(
             rule,
             chosen,
@@ -434,6 +440,15 @@ def judge(
         return approval.judge(decision, challenger) if "approved" in rule else decision
 
     return decide_between
+
+
+def _new_items(seen: SharedItems, challenger: Version, champion: Version, metric: str) -> NewItems | None:
+    """Return which items came since the champion was promoted; None if it is not known."""
+    own = _stored_hashes(champion, TEST_ITEMS)
+    if own is None or seen.units is None:
+        return None
+    records = Journal(champion.catalog.storage, champion.name).load().records
+    return NewItems.of(seen.units, own[:, 1], records, challenger.version, champion.version, metric)
 
 
 def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], seen: SharedItems, data: str) -> str:

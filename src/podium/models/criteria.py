@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, require
 from podium.metrics import Constraint
-from podium.models import signature
+from podium.models import fresh, signature
 from podium.models.decision import Case, Condition, Criterion
 from podium.models.version import Version
 from podium.text import apart, exact, figure, listed, p_words
@@ -234,6 +234,15 @@ _ALL = (
         sentence="has as good a value or a better one",
         compares=True,
         judge=_not_worse,
+    ),
+    Criterion(
+        name="fresh",
+        sentence="wins bets on the items that came since the champion was promoted: by more than MARGIN",
+        read=fresh.read_margin,
+        default=0.0,
+        compares=True,
+        check=fresh.check_metric,
+        judge=fresh.judge,
     ),
     Criterion(
         name="minimum",

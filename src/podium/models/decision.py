@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
+    from podium.models.fresh import NewItems
     from podium.models.journal import Record
     from podium.models.version import Version
     from podium.scoring import Comparison, Metric
@@ -27,6 +28,9 @@ class Earlier:
 
     noises: tuple[float, ...] = ()
     """The squared standard error of one figure, by each earlier comparison on it."""
+
+    fresh: "NewItems | None" = None
+    """Where the rule asks for it: which items are new since the champion was promoted; None if it is not known."""
 
     @classmethod
     def of(cls, records: "Sequence[Record]", metric: str, challenger: str, champion: str | None) -> "Earlier":

@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, cast
 
 from podium.errors import Conflict, Damaged, InvalidInput, PodiumError
@@ -23,6 +23,7 @@ from podium.models.document import (
     warn_once,
     without_nulls,
 )
+from podium.models.fresh import Bets
 from podium.storage import Storage
 
 FORMAT = "podium.event/1"
@@ -76,6 +77,7 @@ class Grounds:
 
     champion_shrunk: float | None = None
     constant: Constant = Constant()
+    fresh: Bets = field(default_factory=Bets)
     tracking: str | None = None
     """Address of the MLflow server that the run was logged to."""
 

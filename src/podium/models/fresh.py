@@ -1,0 +1,198 @@
+"""An anytime-valid test on the labeled items that came since a champion was promoted (a paired betting e-process).
+
+Each night the challenger is bet on, on the items of no earlier bet on this champion that are not of the test part that
+it was chosen on. The null hypothesis is of the champion: on no night so far is that night's challenger better than it
+by more than the margin. As long as that holds, the capital is ever 1 / LEVEL or more with a probability of at most
+LEVEL, whatever the number of nights, the challengers, and how items change from night to night.
+"""
+
+import base64
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from podium.errors import InvalidInput, require
+from podium.text import figure
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from podium.models.decision import Case, Condition
+    from podium.models.journal import Record
+    from podium.scoring import Metric
+
+LEVEL = 0.05
+
+STAKES = (0.9, 0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.008)
+"""Shares of the capital that are bet, an eighth of it by each: no order of the items changes the mean of eight."""
+
+MOST_UNITS = 10_000
+"""Items, or groups, that are bet on in a night; a record of the history names them. More wait for the next night."""
+
+SCALE_UNITS, DEVIATIONS = 30, 3
+"""The first new units are not bet on where a metric has no largest difference: DEVIATIONS root mean squares of theirs
+count as 1, and what is larger is cut."""
+
+METRICS = ("accuracy", "log_loss", "mae", "rmse")
+"""What is a mean over the items, or goes by one: rmse by squared errors."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bets:
+    """The capital of the bets against a champion after a night, in the evidence of that night's record."""
+
+    logs: tuple[float, ...] = ()
+    """Log of what each of STAKES has made of 1; empty where nothing was bet."""
+
+    units: int = 0
+    """Items, or groups, that were bet on in all nights."""
+
+    margin: float = 0.0
+    scale: float | None = None
+    """The difference that counts as 1."""
+
+    spent: str = ""
+    """Of the units of this night the upper 32 bits of their hashes, base64."""
+
+    @property
+    def capital(self) -> float:
+        """What 1 has become."""
+        return sum(math.exp(min(log, 700)) for log in self.logs) / len(STAKES) if self.logs else 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewItems:
+    """Which test items no bet on the champion was on, and the capital so far."""
+
+    units: "np.ndarray"
+    """[n], a hash of what counts together with each test item."""
+
+    known: "np.ndarray"
+    """Short hashes of the units that are not new."""
+
+    before: Bets
+
+    @classmethod
+    def of(
+        cls, units: "np.ndarray", own: "np.ndarray", records: "Sequence[Record]", challenger: str, champion: str,
+        metric: str,
+    ) -> "NewItems":  # fmt: skip
+        """Find them in the history.
+
+        Args:
+            units: As the field.
+            own: Those of the test part that the champion was chosen on.
+            records: The history, oldest first.
+        """
+        import numpy as np
+
+        bets = [
+            record for record in records
+            if record.grounds.fresh.spent and champion in (record.grounds.champion, record.replaced)
+        ]  # fmt: skip
+        if bets and bets[-1].event == "refusal" and bets[-1].version == challenger:
+            bets.pop()  # a step that is repeated decides the same
+        spent = [np.frombuffer(base64.b64decode(record.grounds.fresh.spent), "<u4") for record in bets]
+        # A promotion spends the capital: after a rollback, the champion's begins anew.
+        goes_on = bets and bets[-1].event == "refusal" and bets[-1].grounds.metric.name == metric
+        before = bets[-1].grounds.fresh if goes_on else Bets()
+        return cls(units=units, known=np.concatenate([_short(own), *spent]), before=before)
+
+
+def read_margin(text: str) -> float:
+    """Read the value of the word.
+
+    Raises:
+        InvalidInput: It is no number of 0 or more.
+    """
+    try:
+        margin = float(text)
+    except ValueError:
+        raise InvalidInput(f"the margin of fresh is a number, not {text!r}", "fresh=.005") from None
+    require(0 <= margin < math.inf, "0 <= fresh", fresh=text)
+    return margin
+
+
+def check_metric(margin: float, metric: "Metric") -> None:
+    """Refuse a metric that is no mean over the items.
+
+    Raises:
+        InvalidInput: It is one.
+    """
+    if metric.name not in METRICS:
+        words = f"fresh bets on means over items, which {metric.name} is not"
+        raise InvalidInput(words, f"add metric= to the rule, with one of {', '.join(METRICS)}")
+    if metric.counts_hits:
+        require(margin < 0.1, "fresh < .1", "accuracy is a share, not a percentage", fresh=margin)
+
+
+def judge(margin: float, case: "Case") -> "Iterator[Condition]":
+    """Bet on the challenger on the new items, and ask whether the capital suffices."""
+    new = case.earlier.fresh
+    if new is None:
+        yield False, "it is not known which items are new: the champion has no test-items.npy"
+        return
+    before = new.before if new.before.margin == margin else Bets(margin=margin)
+    gains, hashes = _gains(case, new)
+    bets, clipped, lead = bet(before, gains, hashes, margin, exact=case.metric.counts_hits)
+    case.figures["fresh"] = {**asdict(bets), "capital": bets.capital, "new": len(gains)}
+    if not len(gains):
+        yield False, f"no test item is new since it was last bet on: {_capital(bets)}"
+        return
+    cut = f", {clipped:,} of them cut to {figure(bets.scale or 0)}" if clipped else ""
+    squares = " of squared errors" if case.metric.name == "rmse" else ""
+    words = f"{_capital(bets)}; mean lead{squares} on {len(gains):,} new {lead:+.4g}{cut}"
+    yield bets.capital >= 1 / LEVEL, words
+    yield lead > margin, f"itself ahead on tonight's new items by more than {margin:g}: {lead:+.4g}"
+
+
+def _capital(bets: Bets) -> str:
+    return f"capital {bets.capital:.3g} of {1 / LEVEL:g} that are needed, after bets on {bets.units:,} new items"
+
+
+def _gains(case: "Case", new: NewItems) -> "tuple[np.ndarray, np.ndarray]":
+    """Return by how much the challenger is better on each new unit, and their hashes, ascending."""
+    import numpy as np
+
+    items = case.metric.items  # type: ignore[attr-defined]  # check_metric has seen to it
+    better = (items(case.target, case.challenger) - items(case.target, case.champion)).mean(1)
+    fresh = ~np.isin(_short(new.units), new.known)
+    hashes, numbers = np.unique(_short(new.units)[fresh], return_inverse=True)
+    sums = np.bincount(numbers, better[fresh] if case.metric.maximize else -better[fresh])
+    gains = sums / np.maximum(1, np.bincount(numbers))
+    return gains[:MOST_UNITS], hashes[:MOST_UNITS]
+
+
+def bet(
+    before: Bets, gains: "np.ndarray", hashes: "np.ndarray", margin: float, *, exact: bool
+) -> tuple[Bets, int, float]:
+    """Return the bets after a night, how many gains were cut, and their mean.
+
+    Args:
+        gains: Of each unit, in the order of hashes.
+        hashes: Short ones.
+        exact: Whether no gain is beyond -1 and 1.
+    """
+    import numpy as np
+
+    scale, on = (1 + margin if exact else before.scale), gains - margin
+    if scale is None and len(on) > SCALE_UNITS:
+        scale = DEVIATIONS * float(np.sqrt(np.mean(on[:SCALE_UNITS] ** 2))) or None
+        on = on[SCALE_UNITS:]
+    elif scale is None:
+        on = on[:0]
+    shares = on / (scale or 1)
+    clipped = int((np.abs(shares) > 1).sum())
+    won = np.log1p(np.outer(STAKES, np.clip(shares, -1, 1))).sum(1)
+    logs = np.array(before.logs or (0.0,) * len(STAKES)) + won
+    after = Bets(
+        logs=tuple(map(float, logs)), units=before.units + len(on), margin=margin, scale=scale,
+        spent=base64.b64encode(hashes.astype("<u4").tobytes()).decode(),
+    )  # fmt: skip
+    return after, clipped, float(gains.mean()) if len(gains) else 0.0
+
+
+def _short(hashes: "np.ndarray") -> Any:
+    """Return 32 bits of each hash: in a million of others a new item is taken for one of them once in 4,000."""
+    return (hashes >> 32).astype("uint32")
