@@ -153,6 +153,7 @@ def test_a_run_without_its_report_has_still_succeeded(
     (evaluation,) = run.glob("artifacts/*/evaluate/evaluation")
     (test,) = run.glob("artifacts/*/prepare-data/prepared_test")
     monkeypatch.setenv("PODIUM_RUN_ID", run.name)
+    monkeypatch.setenv("PODIUM_HOME", str(home))  # where the key of the test part is
     jobs = PredictJobs(target=LaunchTarget(storage=str(home / "store")), beside=str(test))
     promotion = promote(
         test, evaluation, tmp_path / "decision", tmp_path, version=run.name, model_name="mnist", jobs=jobs
