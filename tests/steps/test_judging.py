@@ -18,13 +18,11 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
 from podium.models import Version, open_registry
 from podium.prediction.predictor import PREPROCESSING
-from podium.reports import render
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
 from podium.steps.promote import Promotion, promote
 from podium.steps.upload_model import upload_model
 from podium.storage import connect, transfer
-from podium.training.handover import Evaluation
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -160,33 +158,6 @@ def test_a_model_changed_after_its_evaluation_is_not_uploaded(
     with pytest.raises(Conflict, match=r"model.safetensors under .* changed after the evaluation"):
         uploaded(tmp_path)
     assert not (tmp_path / "store").exists()
-
-
-def test_an_evaluation_of_an_earlier_version_is_read(tmp_path: Path) -> None:
-    golden = Path(__file__).parents[1] / "golden/evaluation-before-etags.json"
-    evaluation = Evaluation.read(golden)
-    assert evaluation.chosen.name == "train-1"
-    assert not evaluation.winner.etags
-    evaluation.write(tmp_path / "again")
-    written = json.loads((tmp_path / "again").read_text())
-    assert written["winner"].pop("etags") == {}
-    assert [written.pop(name) for name in ("data", "trained_with", "evaluated_with", "pictures")] == [None, {}, {}, []]
-    times = [row.pop(name) for row in written["sweep"]["trials"] for name in ("started", "ended")]
-    assert set(times) == {None}
-    assert [written["sweep"].pop(name) for name in ("judged", "strategies", "constraints")] == [{}, {}, []]
-    for row in written["sweep"]["trials"]:
-        assert [row.pop(name) for name in ("judged", "infeasible", "front")] == [{}, [], None]
-    assert written == json.loads(golden.read_text())
-
-
-def test_an_evaluation_of_an_earlier_version_has_a_report() -> None:
-    golden = Path(__file__).parents[1] / "golden/evaluation-before-etags.json"
-    decision = {"model_name": "tiny", "version": RUN, "outcome": "kept", "rule": "better", "storage": "store",
-                "reasons": ["no: worse"], "value": 0.5, "metric": {"name": "accuracy"}, "compared_with": None}  # fmt: skip
-    page = render(asdict(Evaluation.read(golden)), decision)
-    assert "<h2>Leaderboard</h2>" in page
-    for later in ("Data", "Versions", "Who ran when"):
-        assert f"<h2>{later}</h2>" not in page
 
 
 def test_an_evaluation_holds_data_and_versions(judged: tuple[EvaluationResult, dict[str, Any]]) -> None:
