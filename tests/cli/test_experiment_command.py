@@ -225,7 +225,7 @@ def test_weights_go_when_asked_and_the_next_sweep_starts_warm(podium: Any, manif
     best = json.loads(podium("best", "sweep", "--json").stdout)["name"]
     reported = podium("keep", "sweep", "--best", "1").stdout
     assert f"kept: {best}" in reported
-    assert "weights of 1 trials, 7.0 kB; nothing deleted, say --delete" in reported
+    assert "weights of 1 trial, 7.0 kB; nothing deleted, say --delete" in reported
     assert len(list(models.rglob("*.onnx"))) == 2
     done = json.loads(podium("keep", "sweep", "--best", "1", "--delete", "--json").stdout)
     assert (done["deleted"], done["kept"], len(done["removed"])) == (True, [best], 1)

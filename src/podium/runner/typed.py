@@ -22,7 +22,7 @@ def values_of(name: str, kind: str) -> Sequence[str]:
     if name == "rule":
         from podium.models.criteria import CRITERIA
 
-        return tuple(CRITERIA)
+        return tuple(name for name, criterion in CRITERIA.items() if criterion.compares)
     if name == "dataset":
         from podium.data.sources.known import DATASETS
 
