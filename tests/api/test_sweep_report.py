@@ -72,7 +72,7 @@ def test_a_sweep_without_results_says_why_in_its_report(script: Path, tmp_path: 
     shown = Shown(file)
     assert "No trial has a result." in shown.text
     assert "Experiment has failed" in shown.text
-    assert shown.text.count("too large") == 2
+    assert shown.text.count("too large") == 4  # the reason of each trial, and what it printed last
     assert [bars["name"] for bars in shown.figures.pop("times")["data"]] == ["Failed"]
     assert shown.figures == {}
 
