@@ -53,10 +53,10 @@ def test_items_and_targets_are_a_dataset(given: Any, home: Path) -> None:
 
 WRONG: dict[str, tuple[Any, str]] = {
     "a frame without a target": (FRAME, "target"),
-    "a number": (3, "data are not read from a int"),
+    "a number": (3, "data cannot be of type int"),
     "another number of targets": ((ARRAY, [1, 2]), "X has 200 items, but y has 2"),
     "columns of several lengths": ({"a": [1, 2], "b": [1]}, "these columns are no table"),
-    "a series": (FRAME["sold"], "data are not read from a pandas."),
+    "a series": (FRAME["sold"], "data cannot be of type pandas."),
 }
 
 

@@ -13,6 +13,7 @@ import pytest
 
 import podium
 from podium.api import space
+from podium.api.function_source import returned_names
 from podium.api.program import program_of
 from podium.api.tune import Goal, TuneSettings, experiment_of
 from podium.errors import Failed, InvalidInput
@@ -301,3 +302,14 @@ def test_the_only_returned_name_is_the_objective(home: Path) -> None:
 def test_two_whole_numbers_are_said_to_be_two(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     podium.tune(only_loss, {"lr": (0, 1), "width": 1}, trials=2)
     assert "lr 0 or 1, as whole numbers (0.0 to 1.0 has all between)" in "".join(capsys.readouterr())
+
+
+def with_a_helper(lr: float) -> dict[str, float]:
+    def settings() -> dict[str, float]:
+        return {"width": 2.0}
+
+    return {"loss": lr * settings()["width"]}
+
+
+def test_what_a_helper_inside_returns_is_no_metric() -> None:
+    assert returned_names(with_a_helper) == ["loss"]

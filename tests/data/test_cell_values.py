@@ -197,3 +197,7 @@ def test_row_numbers_are_noticed_in_any_order(numbers: list[int], expected: bool
     for number in numbers:
         guess.add(pa.array([number]))
     assert guess.counting is expected
+
+
+def test_a_letter_is_one_in_both_of_its_unicode_forms() -> None:
+    assert len(set(to_text(pa.array(["Café", "Cafe\u0301"])).to_pylist())) == 1

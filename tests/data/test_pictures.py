@@ -14,7 +14,7 @@ from drawing import FONTS, as_jpeg, draw, in_uneven_light, tight
 from PIL import Image, ImageDraw
 
 from podium.data.digits import dilate, label_regions
-from podium.data.pictures import find_pictures, prepare_picture
+from podium.data.pictures import as_colors, find_pictures, prepare_picture
 from podium.errors import InvalidInput, NotFound
 
 Drawing = Callable[[int, str], Image.Image]
@@ -187,3 +187,20 @@ def test_a_large_picture_gives_the_same_image(tmp_path: Path) -> None:
     small = draw(4, size=(400, 500), height=300)
     small.resize((3200, 4000)).save(tmp_path / "large.png", compress_level=1)
     assert correlation(prepare_picture(small), prepare_picture(tmp_path / "large.png")) > 0.98
+
+
+def test_a_folder_above_the_pictures_may_be_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for folder in (".cache/photos", "work"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / ".cache/photos/a.png").touch()
+    (tmp_path / ".cache/photos/.hidden.png").touch()
+    monkeypatch.chdir(tmp_path / "work")
+    assert [path.name for path in find_pictures([Path("../.cache/photos")])] == ["a.png"]
+
+
+def test_a_picture_much_whiter_than_training_is_refused() -> None:
+    deep = np.full((8, 8), 60_000, np.uint16)
+    with pytest.raises(InvalidInput, match="pixels up to 60000, but 4095 was white in the training data"):
+        as_colors(Image.fromarray(deep), 1, bits=12)
+    deep[:] = 2000
+    assert np.asarray(as_colors(Image.fromarray(deep), 1, bits=12)).max() == round(2000 * 255 / 4095)

@@ -77,10 +77,18 @@ def returned_names(function: Callable[..., Any]) -> list[str]:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return []
-    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    returned = [node.value for node in _own_nodes(tree.body[0]) if isinstance(node, ast.Return)]
     keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
     names = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
     return list(dict.fromkeys(names))
+
+
+def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield what is in a function, without the functions and classes that are defined in it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield child
+            yield from _own_nodes(child)
 
 
 def pickled(function: Callable[..., Any]) -> Source:

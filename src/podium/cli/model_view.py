@@ -240,7 +240,7 @@ def _verdict(change: "Difference") -> str:
     compared = change.comparison
     if compared.p_value is None:
         return compared.why or "too few items for a test"
-    words = f"{p_words(compared.p_value)}, " + (
+    words = f"{p_words(compared.p_value, compared.p_is_bound)}, " + (
         "more than chance" if compared.p_value <= 0.05 else "may well be chance"
     )
     if compared.test == "McNemar":

@@ -101,7 +101,7 @@ def to_table(data: Any) -> pa.Table:
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
         first = str(error).partition("\n")[0]
         raise InvalidInput(f"these columns are no table: {first:.120}", HINT) from None
-    raise InvalidInput(f"data are not read from {kind_of(data)}", HINT)
+    raise InvalidInput(f"data cannot be {kind_of(data)}", HINT)
 
 
 def _is_pandas(data: Any) -> bool:
@@ -111,4 +111,4 @@ def _is_pandas(data: Any) -> bool:
 def kind_of(data: Any) -> str:
     """Name the type of a value that nobody expected, for an error: never its content."""
     kind = type(data)
-    return f"a {kind.__name__}" if kind.__module__ == "builtins" else f"a {kind.__module__}.{kind.__name__}"
+    return f"of type {kind.__name__ if kind.__module__ == 'builtins' else f'{kind.__module__}.{kind.__name__}'}"

@@ -24,6 +24,8 @@ ENDINGS = (
 FORMATS = ("PNG", "JPEG", "WEBP", "AVIF", "GIF", "BMP", "TIFF", "PPM")  # none runs a program
 INSTALL_HEIF = "pip install pillow-heif"
 LARGEST = 480  # pixels per side; a digit needs no more
+MOST_BEYOND = 0.01
+"""Share of the pixels that may be whiter than white in the training pictures: some are hot."""
 MAX_PIXELS = 50_000_000
 """Per picture, checked before decoding, which then needs less than 1 GB."""
 
@@ -41,7 +43,7 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
             raise NotFound(f"there is no picture {path}")
         inside = [path]
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if is_picture(file) and not is_hidden(file))
+            inside = sorted(file for file in path.iterdir() if is_picture(file) and not is_hidden(PurePath(file.name)))
         if not inside:
             raise NotFound(f"there is no {' or '.join(ENDINGS)} in {path}")
         if path.is_file() and not is_picture(path):
@@ -56,7 +58,11 @@ def is_picture(path: PurePath) -> bool:
 
 
 def is_hidden(path: PurePath) -> bool:
-    """Return whether it is a program's own: checkpoints of notebooks, previews of file servers."""
+    """Return whether it is a program's own: checkpoints of notebooks, previews of file servers.
+
+    Args:
+        path: Relative to the folder that the user named, which may itself be hidden.
+    """
     return any(part.startswith(".") or part in ("__MACOSX", "@eaDir") for part in path.parts)
 
 
@@ -128,13 +134,18 @@ def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Imag
         bits: Of a pixel that is white in a picture of 16 bits.
 
     Raises:
-        InvalidInput: Its pixels are fractions, whose range nobody knows.
+        InvalidInput: Its pixels are fractions, whose range nobody knows, or many are beyond white.
     """
     if picture.mode == "F":
         raise InvalidInput("the pixels of this picture are fractions", "save it with 8 or 16 bits, or use npz:FILE")
     if picture.mode.startswith("I"):
-        scale = 255 / (2**bits - 1)
-        pixels = (np.asarray(picture, np.float64) * scale).clip(0, 255).round()
+        white, values = 2**bits - 1, np.asarray(picture, np.float64)
+        if (values > white).mean() > MOST_BEYOND:
+            raise InvalidInput(
+                f"this picture has pixels up to {values.max():.0f}, but {white} was white in the training data",
+                "scale it as the training pictures were, or train on such pictures too",
+            )
+        pixels = (values * (255 / white)).clip(0, 255).round()
         picture = Image.fromarray(pixels.astype(np.uint8))
     if picture.has_transparency_data:
         paper = Image.new("RGBA", picture.size, "white")

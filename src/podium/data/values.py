@@ -135,6 +135,8 @@ def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
     elif not pa.types.is_string(kind):
         values = values.cast(pa.string())
     trimmed = pc.utf8_trim_whitespace(values)
+    if not pc.all(pc.string_is_ascii(trimmed)).as_py():  # é is one letter, or e with an accent
+        trimmed = pc.utf8_normalize(trimmed, "NFC")
     return pc.if_else(pc.is_in(trimmed, pa.array(missing, pa.string())), _NO_TEXT, trimmed)
 
 

@@ -122,7 +122,7 @@ class Predictor:
             return self._of_arrays(items)
         named = [items] if isinstance(items, str | Path) else list(items)
         if not named or not all(isinstance(item, str | Path) for item in named):
-            problem = f"items are an array, arrays by name, a DataFrame, paths or sentences, not {kind_of(items)}"
+            problem = f"items are an array, arrays by name, a DataFrame, paths or sentences, and not {kind_of(items)}"
             raise InvalidInput(problem, 'predict(array), predict(frame), predict("photo.jpg")')
         return self._of_items(list(map(str, named)), str(data))
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from podium.cluster import connect
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, suggestion
+from podium.kfp.values import PIPELINES
 from podium.manifests.kinds import JOB_KINDS
 from podium.notebook import Log, say
 from podium.runner.annotations import Annotations, annotate
@@ -350,7 +351,7 @@ def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait:
     name = (
         pipeline if isinstance(pipeline, str) else str(pipeline) if isinstance(pipeline, Path) else _file_of(pipeline)
     )
-    if "dataset" in parameters:
+    if "dataset" in parameters and name.replace("_", "-") in PIPELINES:
         from podium.data.in_memory import located
 
         given, target = located(parameters["dataset"], str(parameters.get("target", "")))
