@@ -340,7 +340,7 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
     """
     missing_values = options.missing_values or MISSING_VALUES
     chunks: dict[str, list[pa.Array]] = {name: [] for name in _roles(options).values()}
-    left_out = set(options.drop) - chunks.keys()  # may hold what no table can
+    left_out = set(options.drop) - chunks.keys() - set(options.split_by)  # may hold what no table can
     guesses = {name: Guess(name, missing_values) for name in file.columns if name not in left_out}
     count = held_out = 0
     for rows in file:
