@@ -14,7 +14,8 @@ What a step is made of:
 
 What is around it:
 
-- ``world``: the ranks, what they send each other, and the sum of their gradients; ``ranks``: which rank this is
+- ``world``: the ranks, what they send each other, and the sum of their gradients; ``ranks``: which rank this is;
+  ``pulse``: whether the others still live
 - ``processor``: threads, memory, precision
 - ``checkpoint``: resume, and inherit from another training
 - ``output``: the model directory; ``onnx_graph``: model.onnx

@@ -16,8 +16,8 @@ LABELS = np.arange(500) % 10
 
 
 def predictions(version: str) -> np.ndarray:
-    """Runner number n has its last n + 1 images right, so that a higher number is better."""
-    right = int(version.removeprefix("runner-")) + 1
+    """Runner number n has its last 2n + 400 images right, so that a higher number is better."""
+    right = 2 * int(version.removeprefix("runner-")) + 400
     return np.where(np.arange(500) < 500 - right, (LABELS + 1) % 10, LABELS)
 
 

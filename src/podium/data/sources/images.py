@@ -33,6 +33,9 @@ GROUP = r"(patient\d+)"
 BATCH = 256
 """Pictures decoded at a time."""
 
+KEY_SIZE = (32, 32)
+"""Height and width that the keys of pictures are computed at where these are resized."""
+
 MOST_NAMED = 5
 """Files that an error names."""
 
@@ -91,7 +94,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         target_name="class",
         preprocessing=preprocessing.to_json(),
         source=location,
-        keys=key_pictures(Selection(part=arrays["train"]), _hash_files(parts["train"].files)),
+        keys=_keys(parts["train"], arrays["train"], preprocessing, bool(options.resize), scratch),
         groups=_groups(parts["train"], options.group) if options.group else None,
         part_groups={
             part: _groups(pictures, options.group)
@@ -128,6 +131,17 @@ def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
             raise InvalidInput(f"group {group!r} finds no group in {'/'.join(place)}",
                                f"put what names it into parentheses, as in {written('group', GROUP)}")  # fmt: skip
     return np.array([match[1] for match in found if match])
+
+
+def _keys(
+    pictures: Pictures, items: Split, preprocessing: ImagePreprocessing, resized: bool, scratch: Path
+) -> NDArray[np.uint64]:
+    """Return a key of each picture, [n], that its size as an input does not change."""
+    if resized:
+        gray = ImagePreprocessing(size=KEY_SIZE, channels=1, bits=preprocessing.bits)
+        array = decode(pictures.files, pictures.root, gray, scratch / "keys.npy")
+        items = Split(inputs={gray.input: array}, target=items.target)
+    return key_pictures(Selection(part=items), _hash_files(pictures.files))
 
 
 def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:
