@@ -139,12 +139,13 @@ def load_seen(uri: str | Path) -> SeenItems | None:
     return None if file is None else SeenItems.from_bytes(_verified(uri, file).read_bytes(), f"{uri}/{file.file}")
 
 
-def load_hashes(uri: str | Path, name: str) -> Array | None:
-    """Map 64-bit hashes of the test part, uint64 [n]; None if the dataset has none.
+def load_facts(uri: str | Path, name: str) -> Array | None:
+    """Map what is known of each test item, [n]; None if the dataset does not tell.
 
     Args:
         uri: The dataset's, or that of its test part.
-        name: ``groups``, of the group of each item; or ``keys``, of each item as it came.
+        name: ``groups`` or ``keys``, 64-bit hashes of the group of each item, or of the item as it
+            came; or ``times``.
 
     Raises:
         NotFound, InvalidInput, Damaged: As load.

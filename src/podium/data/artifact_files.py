@@ -69,6 +69,9 @@ class Extras:
     keys: NDArray[np.uint64] | None = None
     """A hash of each test item as it came, [n]."""
 
+    times: NDArray[Any] | None = None
+    """The time of each test item, [n]."""
+
     originals: "Iterable[RecordBatch] | None" = None
     """The test items in order as they came: rows, or pictures."""
 
@@ -103,15 +106,16 @@ def write_directory(
 
 
 def _write_extras(directory: Path, part: PartInfo, extras: Extras) -> PartInfo:
-    return replace(part, groups=_write_hashes(directory / "test-groups.npy", extras.groups),
-                   keys=_write_hashes(directory / "test-keys.npy", extras.keys),
+    return replace(part, groups=_write_facts(directory / "test-groups.npy", extras.groups),
+                   keys=_write_facts(directory / "test-keys.npy", extras.keys),
+                   times=_write_facts(directory / "test-times.npy", extras.times),
                    originals=_write_originals(directory / "test-originals.parquet", extras.originals))  # fmt: skip
 
 
-def _write_hashes(path: Path, hashes: NDArray[np.uint64] | None) -> FileInfo | None:
-    if hashes is None:
+def _write_facts(path: Path, array: NDArray[Any] | None) -> FileInfo | None:
+    if array is None:
         return None
-    np.save(path, hashes)
+    np.save(path, array)
     return _file_info(path)
 
 

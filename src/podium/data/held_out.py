@@ -56,6 +56,9 @@ class HeldOut:
     came: Hashes | None
     """A hash of each item as it came, [n], if the dataset keeps it."""
 
+    times: Array | None
+    """The time of each item, [n], if items were divided by time."""
+
     originals: Path | None
     """The items as they came, if the dataset keeps them."""
 
@@ -70,8 +73,8 @@ class HeldOut:
             NotFound, InvalidInput, Damaged: As podium.data.artifact.load.
         """
         return cls(info=artifact.describe(uri), part=artifact.load(uri, "test"),
-                   groups=artifact.load_hashes(uri, "groups"), came=artifact.load_hashes(uri, "keys"),
-                   originals=artifact.originals(uri))  # fmt: skip
+                   groups=artifact.load_facts(uri, "groups"), came=artifact.load_facts(uri, "keys"),
+                   times=artifact.load_facts(uri, "times"), originals=artifact.originals(uri))  # fmt: skip
 
     def __len__(self) -> int:
         return len(self.part)

@@ -162,6 +162,9 @@ class PartInfo:
     keys: FileInfo | None = None
     """Test part: a 64-bit hash of each item as it came."""
 
+    times: FileInfo | None = None
+    """Test part: the time of each item, if items were divided by time."""
+
     originals: FileInfo | None = None
     """Test part: its rows, or the bytes of its pictures, as they came; Parquet. A model with a preprocessing of its own
     is measured on these."""
@@ -174,7 +177,7 @@ class PartInfo:
     @property
     def files(self) -> tuple[FileInfo, ...]:
         """All files of the part."""
-        return (*self.arrays, *filter(None, (self.groups, self.keys, self.originals)))
+        return (*self.arrays, *filter(None, (self.groups, self.keys, self.times, self.originals)))
 
 
 @dataclass(frozen=True, kw_only=True)

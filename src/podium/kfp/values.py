@@ -153,7 +153,10 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
 
 
 def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
-    """Refuse a rule about a column of data that have none."""
+    """Refuse a rule about a column of data that have none, or about times."""
+    if rule.window and data and not data.is_prepared and not data.data_options.get("time"):
+        words = f"the rule has window={rule.window}, but the data are not divided by time"
+        raise InvalidInput(words, "data_options='{\"time\": COLUMN}', or leave it out")
     if rule.columns and data and not data.is_prepared and data.reader.name not in WITH_COLUMNS:
         words = f"the rule has slice={rule.columns[0]}, but {data.dataset} has no columns"
         raise InvalidInput(words, f"leave it out; only {' and '.join(WITH_COLUMNS)} have columns")

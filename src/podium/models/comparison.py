@@ -19,6 +19,7 @@ from podium.data.seen import (
     require_items,
     unseen,
 )
+from podium.data.test_part import mostly, sketch
 from podium.documents import foreign, load_json
 from podium.errors import Damaged, InvalidInput
 from podium.models import approval, signature
@@ -112,6 +113,29 @@ class SharedItems:
         """classification or regression."""
         return "regression" if self.target.dtype.kind == "f" else "classification"
 
+    def newest(self, count: int, times: "np.ndarray") -> "SharedItems":
+        """Return the newest of them, and those that are as old as the oldest of these.
+
+        Args:
+            times: [n], of the whole test part.
+        """
+        import numpy as np
+
+        own = times[self.items]
+        oldest = np.sort(own)[-min(count, len(own))]
+        kept = own >= oldest
+        since = str(oldest).removesuffix("T00:00:00.000000")
+        note = f"compared on the {kept.sum():,} newest of {len(kept):,} test items, since {since}"
+        return replace(
+            self,
+            items=self.items[kept],
+            target=self.target[kept],
+            predicted=tuple(array[kept] for array in self.predicted),
+            groups=None if self.groups is None else self.groups[kept],
+            units=None if self.units is None else self.units[kept],
+            notes=(*self.notes, note),
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class TestItems:
@@ -128,6 +152,9 @@ class TestItems:
 
     keys: "np.ndarray | None" = None
     """[n], hash of each item as it came; None if it is not known."""
+
+    times: "np.ndarray | None" = None
+    """[n], the time of each item; None if it is not known."""
 
     inputs: "Mapping[str, np.ndarray]"
     """As SharedItems.inputs."""
@@ -243,7 +270,7 @@ def _items_of(data: str, jobs: "VersionJobs | None") -> tuple[TestItems, Callabl
         return known[version.version]
 
     return TestItems(target=held_out.part.target, classes=held_out.info.classes, units=held_out.units,
-                     keys=held_out.keys, inputs=held_out.part.inputs,
+                     keys=held_out.keys, times=held_out.times, inputs=held_out.part.inputs,
                      column=held_out.column), measure  # fmt: skip
 
 
@@ -411,6 +438,8 @@ def judge(
             if champion is None:
                 raise
             return decide_between(challenger, None, records).refused(error.message)
+        if rule.window:
+            seen, records = _in_window(rule.window, seen, items, records)
         chosen = metric or chosen_metric(rule.metric, challenger, seen.kind)
         column = items.column
 
@@ -434,12 +463,38 @@ def judge(
         )
         for note in seen.notes:
             decision = decision.noting(note)
+        if rule.window:
+            figures = {**decision.figures, "window": _sketch(seen, items)}
+            decision = replace(decision, figures=figures)
         why = _jumped(champion, chosen, decision.figures, seen, data) if champion is not None and data else ""
         decision = decision.refused(why) if why else decision
         decision = signature.judge(rule.of_version(decision, challenger), challenger)
         return approval.judge(decision, challenger) if "approved" in rule else decision
 
     return decide_between
+
+
+def _in_window(
+    count: int, seen: SharedItems, items: TestItems, records: Sequence[Record]
+) -> tuple[SharedItems, Sequence[Record]]:
+    """Return the newest items, and the earlier comparisons on most of them.
+
+    Raises:
+        InvalidInput: Their times are not known.
+    """
+    if items.times is None:
+        raise InvalidInput(
+            f"window={count} needs the times of the test items, which the data do not have",
+            "divide them by time: data_options time=COLUMN; or name prepared data that are: --data URI",
+        )
+    seen = seen.newest(count, items.times)
+    now = _sketch(seen, items)
+    return seen, [each for each in records if mostly(str(each.evidence.get("window")), now)]
+
+
+def _sketch(seen: SharedItems, items: TestItems) -> str:
+    assert items.keys is not None
+    return sketch(items.keys[seen.items])
 
 
 def _new_items(seen: SharedItems, challenger: Version, champion: Version, metric: str) -> NewItems | None:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from podium.data.seen import LEAST_ITEMS
 from podium.errors import InvalidInput, require
 from podium.metrics import Constraint
 from podium.models import fresh, signature
@@ -177,6 +178,13 @@ def _worst(column: str, judged: "list[Slice]") -> str:
     return f"{head} {column} {worst.name}: {compared.metric.name} {both} ({tested}){also}"
 
 
+def _read_window(text: str) -> int:
+    if not text.isdecimal() or int(text) < LEAST_ITEMS:
+        words = f"window is a number of test items, {LEAST_ITEMS} or more, not {text!r}"
+        raise InvalidInput(words, "window=1000")
+    return int(text)
+
+
 def _calibration(most: float, case: Case) -> Iterator[Condition]:
     from podium.scoring.calibration import calibration
 
@@ -268,6 +276,11 @@ _ALL = (
         sentence="is in no value of this column of the test items worse by more than chance",
         read=str,
         judge=_slice,
+    ),
+    Criterion(
+        name="window",  # seen to where the items are: see podium.models.comparison
+        sentence="is compared on this many of the test items, the newest",
+        read=_read_window,
     ),
     Criterion(
         name="calibration",

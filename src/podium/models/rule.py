@@ -44,6 +44,11 @@ class PromotionRule:
         """Columns of the test items that it looks at."""
         return [value for name, value in self.words if name == SLICE]
 
+    @property
+    def window(self) -> int | None:
+        """How many of the test items count, the newest; None for all."""
+        return dict(self.words).get("window")
+
     def check(self, metric: "Metric") -> None:
         """Check that the rule makes sense for a metric.
 

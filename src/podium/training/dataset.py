@@ -288,6 +288,7 @@ def _extras(
     near = None if accepted else NearItems.of([parts[part] for part in learned], raw.descriptions)
     return Extras(
         seen=SeenItems(hashes=seen, near=() if near is None else (near,)), groups=hashed.get("test"), keys=keys["test"],
+        times=None if raw.times is None or raw.test is not None else raw.times[division.index["test"]],
         originals=raw.originals(division.index.get("test")) if raw.originals else None,
     )  # fmt: skip
 
