@@ -202,18 +202,26 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
     cut = _exactly(labels)
 
     def take(indices: Index, count: int) -> tuple[Index, Index]:
-        """Take whole units in their order, those that still fit; the smallest one if none does."""
+        """Take the first whole units of each class that come nearest to its share; the smallest if there is none.
+
+        A unit that is larger than the share is passed over, and no later one fills what is left:
+        each would be another one as data grow.
+        """
         present, sizes = np.unique(codes[indices], return_counts=True)
         _require_units(len(present), how)
-        if len(present) == len(indices):  # no two are equal: the first of each class, without a loop over millions
+        if len(present) == len(indices):  # no two are equal
             return cut(indices, count)
-        room = _quotas(np.bincount(classes[present], sizes), count)
-        chosen = []
-        for unit, size, label in zip(present.tolist(), sizes.tolist(), classes[present].tolist(), strict=True):
-            if size <= room[label]:
-                chosen.append(unit)
-                room[label] -= size
-        chosen = chosen[: max(1, len(present) - 2)] or [int(present[sizes.argmin()])]  # two are left for other parts
+        label = classes[present]
+        room = _quotas(np.bincount(label, sizes), count)
+        fitting = np.where(sizes <= room[label], sizes, 0)
+        by_class, of_class = np.argsort(label, kind="stable"), np.bincount(label, fitting)
+        earlier = (np.cumsum(of_class) - of_class)[label]
+        taken = np.empty(len(present))  # of its class, with each unit
+        taken[by_class] = np.cumsum(fitting[by_class])
+        near = (fitting > 0) & (taken - earlier - fitting / 2 <= room[label])
+        chosen = present[near][: max(1, len(present) - 2)]  # two are left for other parts
+        if not len(chosen):
+            chosen = present[[sizes.argmin()]]
         mask = np.isin(codes[indices], chosen)
         return indices[mask], indices[~mask]
 
