@@ -146,6 +146,6 @@ class Dumper(yaml.SafeDumper):
 Dumper.add_implicit_resolver(f"{_TAG}float", re.compile(f"({_FLOAT})$"), list("-+0123456789."))
 
 
-def dump(document: Any) -> str:
+def dump(document: Any, **style: Any) -> str:
     """Write a document that kubectl reads as it is."""
-    return str(yaml.dump(document, Dumper=Dumper, sort_keys=False))
+    return str(yaml.dump(document, Dumper=Dumper, sort_keys=False, **style))

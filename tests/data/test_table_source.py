@@ -15,6 +15,7 @@ from podium.data.options import DataOptions
 from podium.data.row_files import open_rows
 from podium.data.sources import table, text
 from podium.data.sources.source import Raw, Source
+from podium.documents import load_yaml
 from podium.errors import InvalidInput, NotFound, PodiumError
 from podium.storage import connect
 
@@ -224,6 +225,17 @@ def test_a_class_named_none_names_missing_values(tmp_path: Path) -> None:
     assert refused.value.hint == "remove these rows; if 'None' is a name: 'missing_values=[\"\"]'"
     raw = read(tmp_path / "a.csv", tmp_path, target="y", missing_values=[""])
     assert raw.classes == ("NA", "None", "b")
+
+
+@pytest.mark.parametrize("given", ["[]", [], None])
+def test_an_empty_list_of_missing_values_means_none(given: Any, tmp_path: Path) -> None:
+    """Through YAML and the shell, and as a pipeline hands it on."""
+    (tmp_path / "marks.csv").write_text("a,label\nNA,x\nNone,y\nb,x\nNA,y\n")
+    options = {"missing_values": load_yaml(given, "")[0] if isinstance(given, str) else given}
+    column = fitted(read(tmp_path / "marks.csv", tmp_path, **options)).descriptions["table"].columns[0]
+    marks = ("b",) if given is None else ("NA", "None", "b")
+    assert column.categories == (*marks, "(missing)", "(unknown)")
+    assert column.missing == (3 if given is None else 0)
 
 
 @pytest.mark.parametrize(

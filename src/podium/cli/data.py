@@ -1,4 +1,4 @@
-"""`podium data prepare` and `podium data inspect`."""
+"""`podium data prepare`, `podium data inspect` and `podium data contract`."""
 
 import logging
 from pathlib import Path
@@ -109,6 +109,29 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
     info = artifact.describe(uri)
     if draw.image_input(info):
         echo("\n" + draw.terminal_view(artifact.load(uri, part), info))
+
+
+@data.command()
+@click.argument("uri")
+@json_option
+def contract(uri: str, as_json: bool) -> None:
+    """Print what a prepared table holds, for podium.yaml: later nights are held to it.
+
+    URI is a directory or URI that `podium data prepare` or a run wrote.
+
+    \b
+    Examples:
+      podium data contract houses >>podium.yaml
+    """
+    from podium.data.dataset import load_dataset
+    from podium.yaml_loader import dump
+
+    given = load_dataset(uri).contract
+    if as_json:
+        echo_json(given)
+        return
+    document = {"data_options": {"contract": given}}
+    echo(dump(document, default_flow_style=None, allow_unicode=True, width=10_000).rstrip())
 
 
 def _talk() -> None:

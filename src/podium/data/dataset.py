@@ -2,9 +2,11 @@
 
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from podium.data import artifact
+from podium.data import artifact, preprocessing
 from podium.data.schema import PARTS, DatasetInfo, Split
+from podium.errors import InvalidInput
 from podium.notebook import table
 from podium.storage import absolute
 from podium.text import one_line
@@ -50,6 +52,22 @@ class Dataset:
     def test(self) -> Split:
         """The test part: it says how good a model is only if nothing was chosen by it."""
         return artifact.load(self.uri, "test")
+
+    @property
+    def contract(self) -> dict[str, Any]:
+        """What a table holds, as the option ``contract`` of later nights takes it.
+
+        Raises:
+            InvalidInput: It is no table.
+        """
+        from podium.data.contract_check import draft, draft_target
+
+        recipe = preprocessing.read(self.info.preprocessing, f"{self.uri}/dataset.json")
+        if not isinstance(recipe, preprocessing.TablePreprocessing):
+            raise InvalidInput(f"{self.name} was not prepared from a table", "podium data prepare table:FILE")
+        drafted = draft(recipe, len(self.train), self.info.profile)
+        drafted.columns[self.info.target.name] = draft_target(self.info.classes, self.train.target)
+        return drafted.to_json()
 
     def __fspath__(self) -> str:
         return self.uri

@@ -9,8 +9,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass, fields
 from typing import Any
 
+from podium.data.contract import Contract, check_names
 from podium.data.schema import KINDS
-from podium.documents import parse
+from podium.documents import parse, with_whole_numbers
 from podium.errors import InvalidInput, require, suggestion
 
 _PLAIN = r"(?!(?i:y|n|yes|no|on|off|true|false|null)$)[A-Za-z_][\w-]*"
@@ -84,11 +85,14 @@ class DataOptions:
     """What becomes of missing values of a table: ``fill`` (the default) takes the median of a number, and a category of
     its own; ``indicator`` also marks filled numbers in a column of their own; ``refuse`` takes none."""
 
-    missing_values: tuple[str, ...] = ()
-    """Texts that mean that a value is missing; empty for the usual ones: nothing, NA, null, ? …"""
+    missing_values: tuple[str, ...] | None = None
+    """Texts that mean that a value is missing; None for the usual ones: nothing, NA, null, ? …"""
 
     max_categories: int = 0
     """Most categories of a column of a table; 0 for 1,000."""
+
+    contract: Contract | None = None
+    """What the columns of a table hold every night; None for whatever they hold tonight."""
 
     delimiter: str = ""
     """What separates the values of a CSV file; empty follows from its header."""
@@ -150,20 +154,14 @@ class DataOptions:
         for name in options:
             if name not in known:
                 raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
-        values = {name: _as_list(name, _whole(value)) for name, value in options.items()}
+        check_names(options.get("contract"))
+        values = {name: _as_list(name, with_whole_numbers(value)) for name, value in options.items()}
         return parse(cls, {**values, "target": target}, "data_options")
 
 
 def _as_list(name: str, value: Any) -> Any:
     """Return one text as a list of one where an option lists texts: ``drop=id``."""
     return [value] if isinstance(value, str) and name in LISTS else value
-
-
-def _whole(value: Any) -> Any:
-    """Return 64 for 64.0: the parameters of a pipeline have no whole numbers inside."""
-    if isinstance(value, list):
-        return [_whole(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 _PARAMETERS: ContextVar[Mapping[str, Any] | None] = ContextVar("_PARAMETERS", default=None)

@@ -60,7 +60,7 @@ def prepare_data(
     with of_pipeline(settings.data_options) if beside else nullcontext():
         info = prepare(settings, target, test, cache, metric)
     if model_name:
-        check_model(model_name, storage_url(storage, beside), str(test or target))
+        check_model(model_name, storage_url(storage, beside), str(test or target), info, settings)
     if test and beside and (directory := local_path(test)) and local_path(beside):
         seal(directory)  # last: it is open for the checks above
     if fingerprint:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from podium.data.options import DataOptions
     from podium.data.sources.source import Raw
     from podium.data.splits import Division
+    from podium.models import Version
 
 log = logging.getLogger("podium.data")
 summary = logging.getLogger("podium.data.summary")
@@ -176,16 +177,41 @@ def check_data(
             return None
         info = prepare(settings, f"{scratch}/data", f"{scratch}/test", None, metric)
         if model_name:
-            check_model(model_name, storage, f"{scratch}/test")
+            check_model(model_name, storage, f"{scratch}/test", info, settings)
         return info
 
 
-def check_model(name: str, storage: str, test: str) -> None:
-    """Refuse a test part that is for another task than the model of this name, or hardly allows a comparison."""
+def check_model(name: str, storage: str, test: str, info: "DatasetInfo", settings: DataSettings) -> None:
+    """Refuse a test part that is for another task than the model of this name, or hardly allows a comparison.
+
+    Where no contract says what columns hold, they are compared with those that the champion was trained on.
+    """
     from podium.models import open_registry
     from podium.models.comparison import check_comparable
 
-    check_comparable(open_registry(storage).model(name), test)
+    model = open_registry(storage).model(name)
+    champion = model.find_champion()
+    if champion and info.meaning == "table" and not settings.data_options.get("contract"):
+        _compare_columns(champion, info)
+    check_comparable(model, test)
+
+
+def _compare_columns(champion: "Version", info: "DatasetInfo") -> None:
+    from podium.data import preprocessing
+    from podium.data.contract_check import differences
+    from podium.data.profile import Profile
+    from podium.documents import load_json, parse
+    from podium.prediction import PREPROCESSING, PROFILE
+
+    beside = {file: load_json(champion.read(file), f"{file} of {champion.title}")
+              for file in (PREPROCESSING, PROFILE) if file in champion.files}  # fmt: skip
+    own = beside.get(PREPROCESSING, {})
+    before = preprocessing.read(own if "kind" in own else {}, f"{PREPROCESSING} of {champion.title}")
+    now = preprocessing.read(info.preprocessing, info.name)
+    profile = parse(Profile, beside[PROFILE], PROFILE) if PROFILE in beside else None
+    table = preprocessing.TablePreprocessing
+    for said in differences(before, profile, now) if isinstance(before, table) and isinstance(now, table) else ():
+        log.warning("other data than those of %s: %s", champion.title, said)
 
 
 def prepare(

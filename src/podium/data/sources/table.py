@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from podium.data.contract import Contract
+from podium.data.contract_check import violations
 from podium.data.hashes import Hashes, coarser, few_of, hash_rows
 from podium.data.options import COMMON, DataOptions, written
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
@@ -16,7 +18,7 @@ from podium.data.schema import Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
-from podium.data.values import DATES
+from podium.data.values import DATES, Guess
 from podium.errors import InvalidInput, suggestion
 from podium.text import plural
 
@@ -37,6 +39,8 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """
     seen = survey(open_file(location, options, scratch), location, options)
     fields = choose_fields(seen, options)
+    if options.contract:
+        hold(options.contract, seen, fields, options)
     report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     raw = seen.unfitted(location, options, _keys(seen, by))
@@ -88,14 +92,42 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     for name, guess in seen.guesses.items():
         if name in left_out:
             continue
-        kind = "category" if guess.type in ("boolean", "text") else "number"
-        kind = "category" if name in options.categories else "number" if name in options.numbers else kind
         if guess.count:
-            fields.append(Field(name=name, kind=kind, type=guess.type, loose=guess.type != guess.exact))
+            fields.append(_field(guess, options))
     if not fields:
         raise InvalidInput(f"{seen.file.name} has no column to learn from: {', '.join(seen.file.columns)}",
                            "a table has a column besides those with a role, dropped and empty ones")  # fmt: skip
     return tuple(fields)
+
+
+def _field(guess: Guess, options: DataOptions) -> Field:
+    expected = options.contract.columns.get(guess.name) if options.contract else None
+    kind = "category" if guess.type in ("boolean", "text") else "number"
+    if guess.name in (*options.categories, *options.numbers):
+        kind = "category" if guess.name in options.categories else "number"
+    elif expected and expected.is_number:
+        holds = expected.type if expected.type in DATES else "number"
+        return Field(name=guess.name, kind="number", type=expected.type, loose=guess.others.get(holds) != 0)
+    elif expected:
+        holds = guess.type if expected.type == "category" else expected.type
+        return Field(name=guess.name, kind="category", type=holds)
+    return Field(name=guess.name, kind=kind, type=guess.type, loose=guess.type != guess.exact)
+
+
+def hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: DataOptions) -> None:
+    """Hold a table to its contract.
+
+    Raises:
+        InvalidInput: It breaks it, and is to be refused then.
+    """
+    left_out = {*seen.file.columns} - {field.name for field in fields}
+    said = violations(contract, seen.file, seen.guesses, left_out, seen.missing_values)
+    for sentence in said:
+        log.warning("the data contract is broken: %s", sentence)
+    if said and contract.on_violation == "refuse":
+        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
+        hint = "mend the data, or change the contract; on_violation: warn takes them"
+        raise InvalidInput(f"{seen.file.name} breaks the data contract: {said[0]}{more}", hint)
 
 
 def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
@@ -111,7 +143,7 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
             log.warning("column %s has no value and is left out", name)
         elif name in index and name not in chosen:
             log.warning("column %s is the index of a DataFrame and is left out", name)
-        elif name in chosen and chosen[name].loose:
+        elif name in chosen and chosen[name].loose and guess.type != guess.exact:
             log.warning("column %s holds %s, but for %s such as %s, which count as missing; as categories: %s", name,
                         "dates" if guess.type in DATES else "numbers", plural(guess.others[guess.type], "value"),
                         " and ".join(map(repr, guess.examples[guess.type])), written("categories", name))  # fmt: skip
@@ -175,7 +207,7 @@ def _fit(
 
 TABLE = Source(
     name="table",
-    options=(*ROWS, "split_by", "drop", "categories", "numbers", "missing", "max_categories", *COMMON),
+    options=(*ROWS, "split_by", "drop", "categories", "numbers", "missing", "max_categories", "contract", *COMMON),
     read=read,
     open=open_file,
 )

@@ -338,7 +338,7 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
     Raises:
         InvalidInput: The file lacks a row, or cannot be read.
     """
-    missing_values = options.missing_values or MISSING_VALUES
+    missing_values = MISSING_VALUES if options.missing_values is None else options.missing_values
     chunks: dict[str, list[pa.Array]] = {name: [] for name in _roles(options).values()}
     left_out = set(options.drop) - chunks.keys() - set(options.split_by)  # may hold what no table can
     guesses = {name: Guess(name, missing_values) for name in file.columns if name not in left_out}
