@@ -9,6 +9,7 @@ import signal
 import socket
 import ssl
 import subprocess
+import sys
 import threading
 import time
 import weakref
@@ -245,6 +246,17 @@ def test_headers_are_limited_before_the_token(server: Running) -> None:
     body = json.dumps({"inputs": [tensor(np.zeros((30_000, 2), np.float32), "table", "FP32")]}).encode()
     answer = server.http.post("/v2/models/rows/infer", content=body)
     assert answer.status_code == 200, "a body is no header"
+    head = f"POST /v2/models/rows/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as piped:
+        piped.sendall(head + body + b"GET /v2 HTTP/1.1\r\nHost")  # what follows a body in one piece is none of it
+        assert piped.recv(15) == b"HTTP/1.1 200 OK"
+        piped.sendall(b": x\r\nConnection: close\r\n\r\n")
+        assert b"".join(iter(lambda: piped.recv(1 << 20), b"")).count(b"HTTP/1.1 200 OK") == 1
+
+
+def test_a_server_starts_without_pandas() -> None:
+    code = "import sys; from podium.data import values; import podium.serving.app; print('pandas' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
 
 
 def test_a_small_file_of_many_rows_is_refused(server: Running, tmp_path: Path) -> None:

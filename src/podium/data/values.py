@@ -65,7 +65,7 @@ _NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
 _HALF = r"(?i)^(?P<rest>.* (?P<hour>\d\d?):\d\d(?::\d\d)?) ?(?P<half>[ap])\.?m\.?$"
 _DAY = 86_400_000_000  # in microseconds
 _EXACT = 2**53
-_NO_TEXT = pa.scalar(None, pa.string())
+_NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
 
 
 DATES = {"date": "2026-01-31 or 31.1.2026", "day/month/year": "31/1/2026", "month/day/year": "1/31/2026"}

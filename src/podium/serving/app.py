@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from starlette.applications import Starlette
 from starlette.requests import ClientDisconnect
@@ -29,12 +29,14 @@ from podium import __version__
 from podium.background import Tries
 from podium.errors import InvalidInput, NotFound, PodiumError, suggestion
 from podium.machine import cores
-from podium.prediction.unknown_values import UnknownValues
 from podium.serving.figures import Figures
 from podium.serving.form import try_page
 from podium.serving.raw import predict_raw, read_raw
 from podium.serving.served import Loaded, Served
 from podium.serving.tensors import read_request, write_response
+
+if TYPE_CHECKING:
+    from podium.prediction.unknown_values import UnknownValues
 
 LARGE = 64 << 10
 """Bytes that are read or written beside the event loop."""
@@ -182,9 +184,11 @@ class Server:
         return response
 
     def _check_token(self, authorization: bytes) -> None:
+        if not self._token:
+            return
         scheme, _, given = authorization.partition(b" ")  # RFC 9110, 11.1: its letters may be small ones
         known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self._token.encode())
-        if self._token and not known:
+        if not known:
             raise Refused(401, "a bearer token is needed, and none or another one came", www_authenticate="Bearer")
 
     async def _live(self, asked: Asked) -> Response:
@@ -230,12 +234,14 @@ class Server:
             # Only now: a version that is replaced while the body comes takes no request.
             _, now = self._served(**named)
             size = headers.get(b"inference-header-content-length")
-            request = await self._apart(len(body), read_request, body, size)
+            small = len(body) < LARGE
+            request = read_request(body, size) if small else await self._apart(read_request, body, size)
             outputs = await now.batcher.ask(request.inputs)
             called = request.id or f"{random.getrandbits(128):032x}"
             head = {"model_name": model.name, "model_version": now.version, "id": called}
-            held = sum(array.nbytes for array in outputs.values())
-            return await self._apart(held, write_response, head, outputs, request)
+            if sum([array.nbytes for array in outputs.values()]) < LARGE:
+                return write_response(head, outputs, request)
+            return await self._apart(write_response, head, outputs, request)
 
         return await self._limited(model, receive, answer)
 
@@ -249,7 +255,7 @@ class Server:
             def work() -> Response:
                 many = dict[str, int]()
 
-                def count(unknown: UnknownValues) -> None:
+                def count(unknown: "UnknownValues") -> None:
                     many.update(unknown.many)
                     self._figures.note_unknown(model.name, unknown.counts)
 
@@ -258,14 +264,12 @@ class Server:
                 answer = {"model_name": model.name, "model_version": now.version, "predictions": said}
                 return JSONResponse(answer, headers=head)
 
-            return await self._apart(LARGE, work)
+            return await self._apart(work)
 
         return await self._limited(model, asked.receive, answer)
 
-    async def _apart(self, size: int, work: Callable[..., T], *given: Any) -> T:
+    async def _apart(self, work: Callable[..., T], *given: Any) -> T:
         """Do what is large in a thread of those for requests, so that the event loop always answers."""
-        if size < LARGE:
-            return work(*given)
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     async def _limited(self, model: Served, receive: Receive, answer: Callable[[bytes], Awaitable[T]]) -> T:
@@ -309,7 +313,7 @@ class Server:
 
     async def _page(self, asked: Asked) -> Response:
         shown = {model.name: (model.now.version, model.now.predictor) for model in self._open()}
-        return HTMLResponse(await self._apart(LARGE, try_page, shown))
+        return HTMLResponse(await self._apart(try_page, shown))
 
     async def _metrics(self, asked: Asked) -> Response:
         page = self._figures.page(self._open(), self._under_way, self._tries)

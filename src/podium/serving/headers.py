@@ -13,42 +13,39 @@ _REFUSAL += b"content-length: %d\r\n\r\n%s" % (len(_SAID), _SAID)
 class LimitedProtocol(HttpToolsProtocol):
     """Answers 431 and hangs up before anything else of a request is looked at."""
 
-    _reads_head, _size, _refused = True, 0, False
+    _in_head, _piece, _size, _refused = False, 0, 0, False
 
     def data_received(self, data: bytes) -> None:
         """Take bytes; those of a header that has not ended are kept by the parser, and counted here."""
-        if self._refused:
-            return
+        self._piece = len(data)
+        if self._in_head:  # since an earlier piece
+            self._size += self._piece
         super().data_received(data)
-        self._size += len(data) if self._reads_head else 0
-        if self._size > MOST_BYTES:
+        if self._in_head and self._size > MOST_BYTES:
             self._refuse()
 
     def on_message_begin(self) -> None:
-        """Begin to count."""
-        self._reads_head, self._size = True, 0
+        """Begin to count; other requests may have come in the same piece."""
+        self._in_head, self._size = True, 0
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Go on, unless they are too large."""
-        self._reads_head = False
-        self._size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
-        if self._size > MOST_BYTES:
-            return self._refuse()
+        """Go on, unless they are too large; most requests come in one small piece, and nothing is added up."""
+        self._in_head = False
+        if self._size + self._piece > MOST_BYTES and self._head() > MOST_BYTES:
+            self._refuse()
+            raise ValueError("the headers are too large")  # ends the parsing
         super().on_headers_complete()
 
-    def on_body(self, body: bytes) -> None:
-        """Take a piece of the body."""
+    def send_400_response(self, msg: str) -> None:
+        """Say what is wrong with what the parser did not take, unless it is said already."""
         if not self._refused:
-            super().on_body(body)
+            super().send_400_response(msg)
 
-    def on_message_complete(self) -> None:
-        """Note the end of a request."""
-        if not self._refused:
-            super().on_message_complete()
+    def _head(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
 
     def _refuse(self) -> None:
-        if not self._refused:
-            self._refused = True
-            self.transport.write(_REFUSAL)
-            self.transport.close()
+        self._refused = True
+        self.transport.write(_REFUSAL)
+        self.transport.close()

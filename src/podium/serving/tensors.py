@@ -31,6 +31,7 @@ _KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, 
 """What elements of JSON become each kind of number."""
 
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}  # a dtype's name takes microseconds
+_LITTLE = {dtype: dtype.newbyteorder("<") for dtype in _NAMES}
 
 MOST_JSON = 8 << 20
 """Bytes of JSON: parsing takes ten times as much memory, and no other thread runs meanwhile."""
@@ -155,22 +156,23 @@ def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, in
             f"input {name!r} of shape {shape} and datatype {datatype} has {count * dtype.itemsize} bytes, but "
             f"binary_data_size is {_brief(size)} and {len(binary)} bytes are there"
         )
-    return name, np.frombuffer(binary[:size], dtype.newbyteorder("<")).astype(dtype, copy=False).reshape(shape), size
+    return name, np.frombuffer(binary[:size], _LITTLE[dtype]).astype(dtype, copy=False).reshape(shape), size
 
 
 def _shape(given: Any, name: str, itemsize: int) -> tuple[list[int], int]:
     """Return a shape, and how many elements it has; nothing is multiplied that no body could hold."""
-    axes = given if isinstance(given, list) and len(given) <= MOST_AXES else ()
-    if not axes or not all(type(size) is int and 0 <= size <= MOST_BYTES for size in axes):
+    if not isinstance(given, list) or not 0 < len(given) <= MOST_AXES:
         raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
+    whole = itemsize
+    for size in given:
+        if type(size) is not int or size < 0:
+            raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
+        whole *= size or 1  # an axis of 0 must not hide the others: a model may give one back without it
+        if whole > MOST_BYTES:
+            raise InvalidInput(f"input {name!r} of shape {_brief(given)} is larger than any request")
     if given[0] > MOST_ROWS:
         raise InvalidInput(f"input {name!r} has {given[0]} rows, but a request has at most {MOST_ROWS}",
                            "send them in several requests")  # fmt: skip
-    whole = itemsize
-    for size in given:  # an axis of 0 must not hide the others: a model may give one back without it
-        whole *= max(1, size)
-        if whole > MOST_BYTES:
-            raise InvalidInput(f"input {name!r} of shape {_brief(given)} is larger than any request")
     return given, math.prod(given)
 
 
@@ -225,7 +227,7 @@ def write_response(
         array = outputs[name]
         tensor: dict[str, Any] = {"name": name, "shape": list(array.shape), "datatype": _NAMES[array.dtype]}
         if request.outputs.get(name, request.binary):
-            pieces.append(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).tobytes())
+            pieces.append(np.ascontiguousarray(array, _LITTLE[array.dtype]).tobytes())
             tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
         else:
             if array.dtype.kind == "f" and not np.isfinite(array).all():
