@@ -101,6 +101,11 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
         ({"x": np.array([["a"]] * 60)}, {}, "x holds <U1, but inputs and targets are numbers"),
         ({"x": np.array([{}] * 60)}, {}, r"x\.npy is not an array of numbers or text"),
         ({"x": np.full((60, 2), np.nan)}, {"allow_duplicates": True}, "x holds nan in item 1, column 1"),
+        (
+            {"x": np.where(np.eye(60, 2), np.nan, np.arange(120).reshape(60, 2) / 7)},
+            {},
+            "x holds nan in item 1, column",
+        ),
         ({"y": np.full(60, 5)}, {}, "2 <= number of classes"),
         ({"y": np.array(["a"] * 60)}, {"kind": "regression"}, "must be numbers, but is <U1"),
         ({"classes": np.array(["a", "b"])}, {}, "indices into the 2 classes, but one is 2"),

@@ -77,14 +77,15 @@ def test_the_history_counts_the_challengers_of_a_test_part(
     lines = [",".join([*map("{:.5f}".format, row), "ny"[label]]) for row, label in zip(x, y, strict=True)]
     (tmp_path / "a.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines[:1500]]) + "\n")
     (tmp_path / "b.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines[1500:]]) + "\n")
-    models = [DecisionTreeClassifier(max_depth=1), LogisticRegression(), RandomForestClassifier(20, random_state=0)]
+    models = [DecisionTreeClassifier(max_depth=1), LogisticRegression()]
+    models += [*models, models[1], RandomForestClassifier(20, random_state=0)]
     reasons = []
     for model in models:
         nights.prepare(f"table:{tmp_path / 'a.csv'}", "label")
         reasons.append("; ".join(nights.train(model)["reasons"]))
     assert "on this test part" not in reasons[0]
     assert "challenger 2 on this test part: figures are shrunk by " in reasons[1]
-    assert "challenger 3 on this test part" in reasons[2]
+    assert "challenger 3 on this test part" in reasons[-1], "the same models once more are no further look"
     champion = open_registry(nights.storage).model("real").version()
     nights.prepare(f"table:{tmp_path / 'b.csv'}", "label")
     decision = nights.train(DecisionTreeClassifier(max_depth=2))

@@ -161,6 +161,7 @@ class NearItems:
     """[n], of each item in its cell: 4 bits for each dimension."""
 
     @classmethod
+    @np.errstate(invalid="ignore")  # data with NaN are refused in words, where they are written
     def of(cls, selections: Sequence[Selection], descriptions: Mapping[str, InputDescription]) -> "NearItems | None":
         """Take in the items of some parts, the first the one that is measured; None if nothing can be nearly equal."""
         first, count = selections[0], sum(map(len, selections))
@@ -188,6 +189,7 @@ class NearItems:
         new[1:] = (cells[1:] != cells[:-1]) | (places[1:] != places[:-1])
         return cls(space=space, tolerance=tolerance, cells=cells[new], places=places[new])
 
+    @np.errstate(invalid="ignore")  # an item with NaN is near none
     def holds(self, items: Mapping[str, Array]) -> NDArray[np.bool_]:
         """Return which items [m] nearly equal one of these, or equal it; none of items of another shape."""
         count = len(next(iter(items.values())))

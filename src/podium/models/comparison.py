@@ -7,6 +7,7 @@ name. What it was trained on or chosen by does not count, nor do items of a clas
 import io
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
 from podium.data.seen import (
@@ -31,7 +32,7 @@ from podium.models.promotion import Promotion
 from podium.models.rule import PromotionRule, decide
 from podium.models.task import Task, check_model_task, check_task, class_names
 from podium.models.version import PREDICTIONS, TARGET, Version
-from podium.prediction import PREPROCESSING
+from podium.prediction import ONNX, PREPROCESSING
 from podium.prediction.command import CommandModel
 from podium.text import figure
 
@@ -447,7 +448,9 @@ def judge(
             assert column
             return column(name)[seen.items]
 
-        earlier = Earlier.of(records, chosen.name, challenger.version, champion.version if champion else None)
+        model = _model_of(challenger)
+        own = champion.version if champion else None
+        earlier = Earlier.of(records, chosen.name, challenger.version, own, model)
         if "fresh" in rule and champion:
             earlier = replace(earlier, fresh=_new_items(seen, challenger, champion, chosen.name))
         decision = decide(
@@ -463,15 +466,27 @@ def judge(
         )
         for note in seen.notes:
             decision = decision.noting(note)
+        figures = {**decision.figures, "model": model}
         if rule.window:
-            figures = {**decision.figures, "window": _sketch(seen, items)}
-            decision = replace(decision, figures=figures)
+            figures["window"] = _sketch(seen, items)
+        decision = replace(decision, figures=figures)
         why = _jumped(champion, chosen, decision.figures, seen, data) if champion is not None and data else ""
         decision = decision.refused(why) if why else decision
         decision = signature.judge(rule.of_version(decision, challenger), challenger)
         return approval.judge(decision, challenger) if "approved" in rule else decision
 
     return decide_between
+
+
+def _model_of(version: Version) -> list[str]:
+    """Return what tells its model, under whatever version: digests of its predictions and of its graph."""
+    files = (PREDICTIONS,), (ONNX, PREPROCESSING)
+    known = [
+        [version.files[name].sha256 for name in some if name in version.files]
+        for some in files
+        if some[0] in version.files
+    ]
+    return [sha256("".join(each).encode()).hexdigest()[:16] for each in known]
 
 
 def _in_window(

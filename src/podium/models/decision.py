@@ -33,9 +33,22 @@ class Earlier:
     """Where the rule asks for it: which items are new since the champion was promoted; None if it is not known."""
 
     @classmethod
-    def of(cls, records: "Sequence[Record]", metric: str, challenger: str, champion: str | None) -> "Earlier":
-        """Read the comparisons on a test part by a metric; those of the challenger itself do not count."""
-        others = [record for record in records if record.version != challenger]
+    def of(
+        cls,
+        records: "Sequence[Record]",
+        metric: str,
+        challenger: str,
+        champion: str | None,
+        model: Sequence[str] = (),
+    ) -> "Earlier":
+        """Read the comparisons on a test part by a metric; those of the challenger itself do not count.
+
+        Args:
+            model: What tells the challenger's model: an equal one that was uploaded as another
+                version is no further look.
+        """
+        names = _names(records, dict.fromkeys(model, challenger))
+        others = [record for record in records if names.get(record.version) != challenger]
         figures, noises = dict[str, float](), []
         for record in others:
             grounds = record.grounds
@@ -44,13 +57,30 @@ class Earlier:
                 continue
             beaten = grounds.champion or record.replaced
             pairs = (record.version, grounds.value), (beaten, grounds.champion_value)
-            figures |= {name: value for name, value in pairs if name and value is not None}
+            figures |= {names.get(name, name): value for name, value in pairs if name and value is not None}
             noises += [] if grounds.noise is None else [grounds.noise]
+        own = challenger, names.get(champion or "", champion)
         return cls(
-            challengers=len({record.version for record in others}) + 1,
-            figures=tuple(value for name, value in figures.items() if name not in (challenger, champion)),
+            challengers=len({names[record.version] for record in others}) + 1,
+            figures=tuple(value for name, value in figures.items() if name not in own),
             noises=tuple(noises),
         )
+
+
+def _names(records: "Sequence[Record]", known: dict[str, str]) -> dict[str, str]:
+    """Return the first version of each version's model.
+
+    Args:
+        known: The versions that come before, by what tells their models.
+    """
+    names = {version: version for version in known.values()}
+    for record in records:
+        model = record.grounds.model
+        first = next((known[each] for each in model if each in known), record.version)
+        first = names.setdefault(record.version, first)
+        for each in model:
+            known.setdefault(each, first)
+    return names
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -62,6 +62,9 @@ class Grounds:
     value: float | None = None
     """The challenger's."""
 
+    model: tuple[str, ...] = ()
+    """What tells the challenger's model, under whatever version."""
+
     champion: str | None = None
     """The version a refused challenger was compared with."""
 
