@@ -448,11 +448,7 @@ def judge(
             assert column
             return column(name)[seen.items]
 
-        model = _model_of(challenger)
-        own = champion.version if champion else None
-        earlier = Earlier.of(records, chosen.name, challenger.version, own, model)
-        if "fresh" in rule and champion:
-            earlier = replace(earlier, fresh=_new_items(seen, challenger, champion, chosen.name))
+        earlier = _earlier(rule, chosen.name, challenger, champion, seen, records)
         decision = decide(
             rule,
             chosen,
@@ -466,7 +462,7 @@ def judge(
         )
         for note in seen.notes:
             decision = decision.noting(note)
-        figures = {**decision.figures, "model": model}
+        figures = {**decision.figures, "model": _model_of(challenger)}
         if rule.window:
             figures["window"] = _sketch(seen, items)
         decision = replace(decision, figures=figures)
@@ -476,6 +472,22 @@ def judge(
         return approval.judge(decision, challenger) if "approved" in rule else decision
 
     return decide_between
+
+
+def _earlier(
+    rule: PromotionRule,
+    metric: str,
+    challenger: Version,
+    champion: Version | None,
+    seen: SharedItems,
+    records: Sequence[Record],
+) -> Earlier:
+    """Return what the history knows of the test part."""
+    own = champion.version if champion else None
+    earlier = Earlier.of(records, metric, challenger.version, own, _model_of(challenger))
+    if "fresh" not in rule or champion is None:
+        return earlier
+    return replace(earlier, fresh=_new_items(seen, challenger, champion, metric))
 
 
 def _model_of(version: Version) -> list[str]:
