@@ -65,6 +65,7 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
     text = f"{name} {stored.version}: {plural(len(stored.files), 'file')}, {size(stored.size)}"
     if stored.facts.value is not None:
         text += f", {stored.facts.metric.name} {figure(stored.facts.value)} on the test part"
+        text += f" ({stored.facts.constant})" if str(stored.facts.constant) else ""
     output(as_json, stored.document(), lambda: text)
 
 

@@ -64,8 +64,7 @@ def _why(record: "Record") -> str:
         text += f" against {figure(grounds.champion_value)}"
     if grounds.shrunk is not None and grounds.champion_shrunk is not None:
         text += f", shrunk {figure(grounds.shrunk)} against {figure(grounds.champion_shrunk)}"
-    if grounds.constant.value is not None:
-        text += f", {grounds.constant.guess}: {figure(grounds.constant.value)}"
+    text += f", {grounds.constant}" if str(grounds.constant) else ""
     return text + (f", {p_words(grounds.p_value)}" if grounds.p_value is not None else "")
 
 
@@ -99,6 +98,7 @@ def version(of: "Version", aliases: Mapping[str, "Record"], later: "Record | Non
         "uploaded from": origin.get("source"),
         "data": _words({"": dataset.get("name"), "digest": str(dataset.get("digest") or "")[:12] or None, **counts}),
         "metrics": _words(_by_part(metadata, "")),
+        "constant guess": str(of.facts.constant),
         "measured later": _later(later) if later else None,
         "chosen by": _words(_by_part(metadata, "validation_")),
         "reported": _words(metadata.get("reported")),

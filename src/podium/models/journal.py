@@ -25,6 +25,7 @@ from podium.models.document import (
 )
 from podium.models.fresh import Bets
 from podium.storage import Storage
+from podium.text import figure
 
 FORMAT = "podium.event/1"
 MOVES = ("promotion", "rollback", "alias", "withdrawal")
@@ -45,6 +46,9 @@ class Constant:
 
     guess: str = ""
     value: float | None = None
+
+    def __str__(self) -> str:
+        return "" if self.value is None else f"{self.guess}: {figure(self.value)}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -253,12 +253,10 @@ def _first(rule: PromotionRule, case: Case) -> Iterator[Condition]:
         yield True, f"{words}, and that of the champion is not a number on these items"
         return
     yield True, f"{words}, and there is no champion yet"
-    constant = case.figures["constant"]
-    if constant and "baseline" not in rule:
-        value = f"{case.metric.name} {figure(case.figures['value'])}"
-        holds = case.metric.better(case.figures["value"], constant["value"])
+    constant, value = case.figures["constant"], case.figures["value"]
+    if constant and "baseline" not in rule and not case.metric.better(value, constant["value"]):
         than = f"better than a constant guess, {constant['guess']}: {figure(constant['value'])}"
-        yield holds, f"{value} is {than}" if holds else f"{value} is not {than} (baseline=any)"
+        yield False, f"{case.metric.name} {figure(value)} is not {than} (baseline=any)"
 
 
 def _shrunk(compared: "Comparison", units: int, earlier: Earlier) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from podium.documents import load_json
 from podium.drafts import appearing
 from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
 from podium.models.document import is_count, plain, read_as, seal, unseal, without_nulls
-from podium.models.journal import Record
+from podium.models.journal import Constant, Record
 from podium.notebook import table
 from podium.storage.base import Progress
 from podium.text import figure, one_line
@@ -146,6 +146,9 @@ class Facts:
     metric: ChosenBy = ChosenBy()
     metrics: Mapping[str, Any] = field(default_factory=dict)
     """On the test part."""
+
+    constant: Constant = field(default_factory=Constant)
+    """The best constant guess on it, by the metric."""
 
     dataset: DatasetFacts = DatasetFacts()
     report: ReportFacts = ReportFacts()

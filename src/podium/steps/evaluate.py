@@ -136,7 +136,7 @@ def evaluate(
     winner = ranked[0]
     tested = _test(data, test or data, info, winner.origin, Path(predictions), chosen_by, jobs)
     scores = tested.scores
-    _say_tested(winner, tested, chosen_by, info.classes)
+    _say_tested(winner, tested, chosen_by)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     Evaluation(
         run_id=current_run().id, dataset=EvaluatedDataset.of(info), metric=MetricChoice(**chosen_by.to_json()),
@@ -153,6 +153,7 @@ def evaluate(
             examples=worst_examples(info, tested.part, scores, tested.items),
             points=regression_points(scores) if info.kind == "regression" else [],
             calibration=_calibration(scores) if info.kind == "classification" else {},
+            constant=_constant(scores, chosen_by, info),
         ),
         sweep=sweep, data=_summary(data, info, tested.part), trained_with=tested.environment,
         evaluated_with=_versions(), pictures=tested.pictures,
@@ -162,6 +163,16 @@ def evaluate(
     return EvaluationResult(
         winner=winner.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics, metadata=metadata
     )
+
+
+def _constant(scores: "Scores", metric: "Metric", info: "DatasetInfo") -> dict[str, Any]:
+    from podium.scoring.constant import constant_guess
+
+    found = constant_guess(metric, scores.target, scores.predictions, info.classes)
+    if found is None:
+        return {}
+    say(f"a constant guess, {found.guess}: {metric.name} {figure(found.value)}")
+    return asdict(found)
 
 
 def _calibration(scores: "Scores") -> dict[str, Any]:
@@ -189,12 +200,8 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric", classes: Sequence[str]) -> None:
-    from podium.scoring.constant import constant_guess
-
+def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
     say(f"test part, opened for the winner alone: {_words(tested.scores, metric)}")
-    if constant := constant_guess(metric, tested.scores.target, tested.scores.predictions, classes):
-        say(f"a constant guess, {constant.guess}: {metric.name} {figure(constant.value)}")
     if winner.trained.unknown_weights:
         say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
             "some of the test items may be among them")  # fmt: skip

@@ -75,6 +75,7 @@ def _metadata(files: Mapping[str, Content], measured: Evaluation) -> dict[str, A
             **measured.test.metrics,
             **{f"validation_{name}": value for name, value in measured.chosen.validation.metrics.items()},
         },
+        "constant": written["test"]["constant"] or None,
         "report": {name: written["test"][name] for name in ("classes", "confusion")},
         "predictions": PREDICTIONS,
         "dataset": written["dataset"],

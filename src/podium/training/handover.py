@@ -99,6 +99,8 @@ class WinnerScores(PartScores):
     points: list[Points]
     calibration: dict[str, Any] = field(default_factory=dict)
     """That of podium.scoring.calibration; empty where there are no probabilities."""
+    constant: dict[str, Any] = field(default_factory=dict)
+    """guess and value of the best constant guess, by the metric; empty where there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,6 +153,7 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
     from podium.data.artifact import describe
     from podium.data.held_out import HeldOut, seen_in_training
     from podium.scoring import choose_metric, score_predictions
+    from podium.scoring.constant import constant_guess
 
     info, trained = describe(source.data), TrainedMetrics.read(str(directory))
     metric = choose_metric(source.metric, info.kind)
@@ -167,6 +168,7 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
     predicted = _predict(opened, taken.inputs, own.get("classes"), info, source.uri)
     scores: Scores = score_predictions(predicted[fresh], target[fresh], classes=classes, metric=metric,
                                        name=source.uri)  # fmt: skip
+    constant = constant_guess(metric, scores.target, scores.predictions, info.classes)
     if len(taken.kept) == len(held_out):
         np.save(judged / PREDICTIONS, predicted)
         np.save(judged / TARGET, target)
@@ -184,6 +186,7 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
     return {
         "metric": metric.to_json(),
         "metrics": dict(scores.metrics),
+        "constant": asdict(constant) if constant else None,
         "report": {"confusion": matrix, "classes": [asdict(row) for row in per_class(matrix, info.classes)]},
         "predictions": PREDICTIONS,
         "dataset": asdict(EvaluatedDataset.of(info)),
