@@ -3,13 +3,14 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
 from api_server import ApiServer, World
 
 from podium.cluster.kubernetes.api import Api
-from podium.cluster.kubernetes.leadership import Leadership
+from podium.cluster.kubernetes.leadership import Leadership, is_led
 from podium.errors import Denied
 from podium.kubeconfig import load_configuration
 
@@ -110,3 +111,24 @@ def test_an_account_without_rights_is_refused_with_a_reason(
     world.forbidden.add("leases")
     with pytest.raises(Denied, match="leases is forbidden"):
         candidate("pod-a").acquire(0)
+
+
+@pytest.mark.parametrize("days", [1, -1])
+def test_who_leads_is_seen_whatever_the_clock_says(
+    candidate: Callable[[str], Leadership], monkeypatch: pytest.MonkeyPatch, days: int
+) -> None:
+    class Wall(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Any:
+            looks = threading.current_thread() is threading.main_thread()  # another thread renews
+            return datetime.now(tz) + timedelta(days=days * looks)
+
+    configuration, namespace = load_configuration()
+    first, api = candidate("pod-a"), Api(configuration, namespace)
+    assert first.acquire(0)
+    with monkeypatch.context() as stepped:
+        stepped.setattr("podium.cluster.kubernetes.leadership.datetime", Wall)
+        assert is_led(api, "engine", wait=SECONDS)
+        first._closed.set()  # as a process that is killed
+        time.sleep(SECONDS)
+        assert not is_led(api, "engine", wait=SECONDS / 3)

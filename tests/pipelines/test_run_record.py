@@ -2,11 +2,13 @@
 
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
 
 from podium.errors import Conflict, Failed
+from podium.runner.messages import Event
 from podium.runner.record import RunRecord, StepRecord, failure_file, is_locked, locked
 
 
@@ -59,3 +61,16 @@ def test_looking_at_a_run_keeps_nobody_from_beginning_it(tmp_path: Path) -> None
         for looker in lookers:
             looker.join()
     assert not is_locked(tmp_path)
+
+
+@pytest.mark.parametrize("day", [86400.0, -86400.0])
+def test_a_step_of_the_wall_clock_lengthens_no_step(monkeypatch: pytest.MonkeyPatch, day: float) -> None:
+    clock, done, running = time.time, StepRecord(title="Train"), StepRecord(title="Train")
+    for step in (done, running):
+        step.take(Event(kind="start", step="train"))
+    told = StepRecord(title="Train", state="running", started=running.started)  # as another process reads it
+    monkeypatch.setattr("podium.runner.record.time.time", lambda: clock() + day)
+    done.take(Event(kind="success", step="train"))
+    assert 0 <= (done.seconds or 0.0) < 60
+    assert 0 <= running.elapsed < 60
+    assert told.elapsed >= 0

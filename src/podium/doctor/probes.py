@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_time
-from podium.cluster.kubernetes.leadership import ENGINE_LEASE, is_led
+from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.pods import cannot_start, created_at
 from podium.cluster.kubernetes.refusals import REFUSED, Trouble
 from podium.doctor.outside import answers, find_images
@@ -90,7 +90,7 @@ def serves_katib(api: Api) -> bool:
 def look_for_engine(api: Api) -> bool | None:
     """Return whether an engine leads in the namespace; None if its Lease may not be read."""
     try:
-        return is_led(api, ENGINE_LEASE)
+        return is_led(api, ENGINE_LEASE, 2 * RENEW_SECONDS)
     except Unreachable:
         raise
     except PodiumError:

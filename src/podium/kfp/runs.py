@@ -259,7 +259,7 @@ def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
     return ServerRun(
         id=str(run.run_id), name=str(run.display_name), state=state, began=run.created_at,
         pipeline=pipelines.get(str(reference.pipeline_id), "") if reference else "",
-        seconds=((end or datetime.now(UTC)) - run.created_at).total_seconds(),
+        seconds=max(0.0, ((end or datetime.now(UTC)) - run.created_at).total_seconds()),
         parameters=dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
         tasks=tasks_of(run), error=str(run.error.message or "") if run.error else "",
     )  # fmt: skip

@@ -111,9 +111,13 @@ class SteadyTime:
     def __init__(self) -> None:
         self._wall, self._since = datetime.now(UTC), monotonic()
 
+    def now(self) -> datetime:
+        """Return the present time."""
+        return self._wall + timedelta(seconds=monotonic() - self._since)
+
     def timestamp(self) -> str:
         """Return the present time as Kubernetes writes it."""
-        return _written(self._wall + timedelta(seconds=monotonic() - self._since), "milliseconds")
+        return _written(self.now(), "milliseconds")
 
 
 def _written(moment: datetime, precision: str) -> str:

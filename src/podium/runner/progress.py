@@ -1,6 +1,5 @@
 """Progress of a pipeline run: a live table on a terminal or in a notebook's cell, plain lines elsewhere."""
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -96,7 +95,7 @@ def headline(run: RunRecord) -> str:
 def _clock(step: StepRecord) -> str:
     if step.started is None:
         return "0.0 s" if step.state == "cached" else ""
-    return duration(step.seconds if step.seconds is not None else time.time() - step.started)
+    return duration(step.elapsed)
 
 
 class View:

@@ -57,11 +57,13 @@ class StepRecord:
     attempt: int = 1
     """The run's attempt that it belongs to."""
 
+    _since = 0.0  # when it started, by time.monotonic() of the process that runs it; the file knows only the epoch
+
     @property
     def elapsed(self) -> float:
         """Seconds, of a running step so far."""
         if self.seconds is None and self.started is not None and self.state == "running":
-            return time.time() - self.started
+            return time.monotonic() - self._since if self._since else max(0.0, time.time() - self.started)
         return self.seconds or 0.0
 
     @property
@@ -73,12 +75,13 @@ class StepRecord:
         """Change by what the child process reports."""
         if event.kind == "start":
             self.state, self.started, self.seconds = "running", time.time(), None
+            self._since = time.monotonic()
         elif event.kind == "cached" and not self.is_done:
             self.state, self.seconds = "cached", 0.0
         elif event.kind in ("success", "failure"):
+            self.seconds = round(self.elapsed, 3)
             self.state = "succeeded" if event.kind == "success" else "failed"
             self.exit_code = event.code
-            self.seconds = round(time.time() - (self.started or time.time()), 3)
 
 
 @dataclass(kw_only=True)
@@ -159,7 +162,7 @@ class RunRecord:
         self.state = state
         for step in self.steps.values():
             if step.seconds is None and step.started is not None:
-                step.seconds = round(max(0.0, ended - step.started), 3)
+                step.seconds = round(step.elapsed if step._since else max(0.0, ended - step.started), 3)
             step.state = "stopped" if step.state == "running" else step.state
 
     @classmethod

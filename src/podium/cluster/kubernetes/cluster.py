@@ -11,7 +11,7 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
 from podium.cluster.kubernetes.api import Api, Waits, api_resource
-from podium.cluster.kubernetes.leadership import ENGINE_LEASE, is_led
+from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.queues import Queues
 from podium.errors import Denied, Failed, InvalidInput, NotFound, PodiumError, suggestion
 from podium.kubeconfig import load_configuration
@@ -117,7 +117,9 @@ class KubernetesCluster(Cluster):
         """
         kinds = self.api.plurals("Experiment")
         try:
-            return "suggestions" in kinds or ("experiments" in kinds and is_led(self.api, ENGINE_LEASE))
+            return "suggestions" in kinds or (
+                "experiments" in kinds and is_led(self.api, ENGINE_LEASE, 2 * RENEW_SECONDS)
+            )
         except Denied:
             return True
 

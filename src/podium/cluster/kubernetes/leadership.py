@@ -191,8 +191,12 @@ class Leadership:
         return max(1, math.ceil(self._seconds))
 
 
-def is_led(api: Api, name: str) -> bool:
-    """Return whether somebody holds a Lease, as far as clocks that differ by less than MOST_SKEW_SECONDS tell."""
+def is_led(api: Api, name: str, wait: float = 0.0) -> bool:
+    """Return whether somebody holds a Lease, as far as clocks that differ by less than MOST_SKEW_SECONDS tell.
+
+    Args:
+        wait: Seconds after which a Lease that looks old is read again: who leads has renewed it, whatever clocks say.
+    """
     try:
         lease = api.call(f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace)
     except NotFound:
@@ -200,8 +204,19 @@ def is_led(api: Api, name: str) -> bool:
     spec = lease.spec
     if not spec.holder_identity or not spec.renew_time:
         return False
-    age = (datetime.now(UTC) - spec.renew_time).total_seconds()
-    return bool(age < float(spec.lease_duration_seconds or DURATION_SECONDS) + MOST_SKEW_SECONDS)
+    age = abs((datetime.now(UTC) - spec.renew_time).total_seconds())
+    if age < float(spec.lease_duration_seconds or DURATION_SECONDS) + MOST_SKEW_SECONDS:
+        return True
+    time.sleep(wait)
+    return bool(wait) and _renewed_since(api, name, spec.renew_time)
+
+
+def _renewed_since(api: Api, name: str, moment: datetime) -> bool:
+    try:
+        lease = api.call(f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace)
+    except NotFound:
+        return False
+    return bool(lease.spec.holder_identity) and lease.spec.renew_time != moment
 
 
 def _micro_time(moment: datetime) -> str:

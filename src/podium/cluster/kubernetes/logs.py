@@ -2,12 +2,13 @@
 
 import time
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, is_passing
 from podium.cluster.kubernetes.pods import by_replica, cannot_start, selector_of
 from podium.errors import Denied, NotFound, Unavailable
+from podium.manifests.conditions import SteadyTime
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
 """Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it wrote."""
@@ -81,7 +82,7 @@ class Tail:
     """Reads one replica's lines once each, however often the connection is made anew."""
 
     def __init__(self, api: Api) -> None:
-        self.api = api
+        self.api, self._time = api, SteadyTime()
         self.last = ""  # RFC3339 time of the newest line given out, as the kubelet wrote it
 
     def read(self, pod: Any, follow: bool) -> Iterator[str]:
@@ -112,7 +113,7 @@ class Tail:
             response.release_conn()
 
     def _age(self) -> int:
-        age = datetime.now(UTC) - datetime.fromisoformat(self.last)
+        age = self._time.now() - datetime.fromisoformat(self.last)
         return max(0, int(age.total_seconds()))
 
 

@@ -144,7 +144,7 @@ class Trial(Resource):
             return None
         began = datetime.fromisoformat(self.started)
         end = datetime.fromisoformat(self.completed) if self.completed else datetime.now(began.tzinfo)
-        return round((end - began).total_seconds(), 3)
+        return round(max(0.0, (end - began).total_seconds()), 3)
 
     def with_metrics(self, metrics: Metrics) -> "Trial":
         """Return a copy with what it has measured so far."""

@@ -242,7 +242,7 @@ class S3Storage(Storage):
             seen = parse(Conditions, load_json(content, note), note)
         except (NotFound, InvalidInput):
             return None
-        return seen if datetime.now(UTC) - entry.modified < _REMEMBERED else None
+        return seen if abs(datetime.now(UTC) - entry.modified) < _REMEMBERED else None
 
     def _note_of_conditions(self, in_parts: bool) -> str:
         # By address, for a copied bucket takes its notes to another server.
