@@ -239,13 +239,18 @@ def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
     return _with_objective(list(json_readings(lines, names)), names)
 
 
-def json_readings(lines: Iterable[str], names: Sequence[str]) -> Iterator[Reading]:
+def json_readings(lines: Iterable[str], names: Sequence[str], first: int = 1) -> Iterator[Reading]:
     """Yield the readings of a file of one JSON object per line; values are strings, ``timestamp`` one or seconds.
+
+    Args:
+        lines: Without their line ends.
+        names: The metrics to look for.
+        first: Number of the first line.
 
     Raises:
         Failed: A line is not a JSON object; Katib's collector stops there and the trial fails.
     """
-    for line_number, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, first):
         if not line:
             continue
         try:

@@ -3,12 +3,16 @@
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from podium.cluster.local.logs import MOST_LINE, GrowingFile
-from podium.metrics import text_readings
-from podium.sweeps.metrics_collector import MOST_READINGS, observe
+from podium.cluster.base import MOST_LINE
+from podium.cluster.kubernetes.logs import split
+from podium.cluster.local.logs import GrowingFile
+from podium.metrics import Reading, parse_line, text_readings
+from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
+from podium.sweeps.pod_trial import _LogReader
 
 
 @pytest.fixture(autouse=True)
@@ -47,3 +51,52 @@ def test_output_without_a_metric_is_not_cut_into_lines(tmp_path: Path) -> None:
     log = tmp_path / "log"
     log.write_text("x" * 99 + "\nloss=1\n" + "y\n" * (4 << 20))
     assert sum(1 for _ in GrowingFile(log, holding=["loss"]).lines()) < 2 << 19
+
+
+def test_of_a_long_line_of_a_pod_the_beginning_is_held() -> None:
+    chunks = (b"x" * (1 << 20) for _ in range(64))
+    assert [len(line) for line in split(chunks)] == [MOST_LINE]
+    assert list(split(iter([b"a\nb", b"c\n", b"d"]))) == ["a", "bc", "d"]
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Readings that are kept."""
+    for name in ("metrics_collector.MOST_READINGS", "pod_trial.MOST_READINGS", "pod_trial.MOST_LINES"):
+        monkeypatch.setattr(f"podium.sweeps.{name}", 100)
+    return 100
+
+
+class _Printing:
+    """A trial of a pod that prints more metrics than are kept."""
+
+    def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
+        return (f"loss={(number * 7919) % 1_000_003} {'x' * 400}" for number in range(2_500))
+
+    def keeps(self, line: str) -> bool:
+        return True
+
+    def readings(self, line: str, number: int) -> list[Reading]:
+        return parse_line(line, ["loss"])
+
+
+@pytest.mark.parametrize("followed", [True, False])
+def test_of_a_pod_that_prints_metrics_a_part_is_held(few: int, followed: bool) -> None:
+    printing: Any = _Printing()
+    reader = _LogReader(printing, None)
+    reader.followed = followed
+    reader.start()
+    if followed:
+        assert sum(1 for _ in reader.follow()) == 2_500
+    assert reader.join(30) is None
+    assert len(reader.readings) < 3 * few
+    whole = text_readings(printing.read(None, None), ["loss"])
+    assert observe(reader.readings, ["loss"]) == observe(whole, ["loss"])
+
+
+def test_what_is_left_of_readings_says_the_same_of_all(few: int) -> None:
+    lines = [f"2026-01-01T00:{number % 60:02}:00Z loss={(number * 7) % 997} acc=nan" for number in range(2_500)]
+    readings = list(text_readings(lines, ["loss", "acc"]))
+    less = shortened(shortened(readings))
+    assert len(less) <= 2 * few + 6
+    assert observe(less, ["loss", "acc"]) == observe(readings, ["loss", "acc"])

@@ -21,6 +21,9 @@ R = TypeVar("R", bound=Resource)
 KINDS = (*JOB_KINDS, "Experiment", "Trial")
 """Kinds a cluster knows. Trials are made by Experiments and are read only."""
 
+MOST_LINE = 1 << 16
+"""Bytes of a line of a log that are read."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaStatus:

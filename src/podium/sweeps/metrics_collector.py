@@ -8,7 +8,7 @@ from typing import Any
 from podium.cluster.local.logs import GrowingFile
 from podium.errors import Failed
 from podium.manifests.experiment.experiment import Experiment
-from podium.metrics import UNAVAILABLE, Reading, fold, json_readings, read_events, text_readings
+from podium.metrics import UNAVAILABLE, Reading, fold, json_readings, number, read_events, text_readings
 from podium.sweeps.base import NoMetricsFile
 
 MOST_READINGS = 10_000
@@ -62,6 +62,22 @@ def observe(readings: Iterable[Reading], names: Sequence[str]) -> tuple[dict[str
         {"name": name, **{how: value for how, value in values.items() if value}} for name, values in folded.items()
     ]
     return {"metrics": metrics}, first
+
+
+def shortened(readings: Sequence[Reading]) -> list[Reading]:
+    """Return those of a log's readings that observe needs: the first of each metric, the extremes and the latest."""
+    kept: dict[str, list[Reading]] = {}
+    later: dict[str, list[Reading]] = {}
+    for reading in readings:
+        own = kept.setdefault(reading.name, [])
+        (own if len(own) < MOST_READINGS else later.setdefault(reading.name, [])).append(reading)
+    for name, rest in later.items():
+        values = [(value, reading.time, at) for at, reading in enumerate(rest)
+                  if (value := number(reading.value)) is not None]  # fmt: skip
+        ends = {max((reading.time, at) for at, reading in enumerate(rest))[1]}
+        ends |= {min(values)[2], min((-value, time, at) for value, time, at in values)[2]} if values else set()
+        kept[name] += [rest[at] for at in sorted(ends)]
+    return list(chain.from_iterable(kept.values()))
 
 
 def _keeping(readings: Iterable[Reading], kept: dict[str, list[Reading]]) -> Iterator[Reading]:

@@ -4,6 +4,7 @@ import threading
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -21,13 +22,16 @@ from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import EXPERIMENT, MANAGED_BY, POOL, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
 from podium.manifests.workload import Workload, role_of
-from podium.metrics import RESUMED, Reading, json_readings, text_readings
+from podium.metrics import RESUMED, Reading, json_readings, parse_line
 from podium.sweeps.base import TrialIO
-from podium.sweeps.metrics_collector import observe
+from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
 from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
 
 MOST_WORDS = 1000
 """Characters of a failed replica's last words that its trial's condition keeps."""
+
+MOST_LINES = 10_000
+"""Lines that wait for a stopping rule, and readings that are held before they are shortened."""
 
 SETTLE_SECONDS = 60.0
 """How long a log may go on after its job has ended."""
@@ -67,7 +71,10 @@ class PodTrial(TrialIO):
         self._name, self._kind = trial.name, trial.workload.kind
         self._job = job_of(experiment, trial, image, served=served)
         pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
+        # As the sidecar prints its scalars.
+        self._as_json = experiment.collector.reads_json or experiment.collector.kind == "TensorFlowEvent"
         self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
+        self._readers[0].followed = bool(trial.stopping_rules)
 
     def start(self) -> None:
         """Create the job as it is written, or take up the one that an earlier engine created for this trial.
@@ -111,24 +118,36 @@ class PodTrial(TrialIO):
         return "; ".join(filter(None, (end, f"said last: {said}" if said else "")))
 
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
-        names, collector = self._experiment.objective.metrics, self._experiment.collector
+        names = self._experiment.objective.metrics
         for reader in self._readers:
             if reader.error:
                 raise Failed(f"its log cannot be read: {reader.error.message}", reader.error.hint)
-        lines = [line for reader in self._readers for line in reader.lines]
-        as_json = collector.reads_json or collector.kind == "TensorFlowEvent"  # as the sidecar prints its scalars
-        return observe(
-            json_readings(lines, names) if as_json else text_readings(lines, names, collector.filters), names
-        )
+            if reader.refused:
+                raise reader.refused
+        return observe(chain.from_iterable(reader.readings for reader in self._readers), names)
 
     def remove(self) -> None:
         self.stop()
 
     def keeps(self, line: str) -> bool:
-        """Tell whether a line of the log may hold a metric; no other is kept in memory."""
-        if self._experiment.collector.reads_json or self._experiment.collector.kind == "TensorFlowEvent":
+        """Tell whether a line of the log may hold a metric, or is of use to stopping rules."""
+        if self._as_json:
             return bool(line)
         return line.startswith(RESUMED) or any(name in line for name in self._experiment.objective.metrics)
+
+    def readings(self, line: str, number: int) -> list[Reading]:
+        """Return what a line says.
+
+        Args:
+            number: Of the line.
+
+        Raises:
+            Failed: The collector cannot read it.
+        """
+        names = self._experiment.objective.metrics
+        if self._as_json:
+            return list(json_readings([line], names, number))
+        return parse_line(line, names, self._experiment.collector.filters)
 
     def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
         """Yield the lines of a replica's log until the job has ended."""
@@ -143,13 +162,24 @@ class PodTrial(TrialIO):
 
 
 class _LogReader:
-    """Follows the log of one replica from its first line: pods are evicted, and a kubelet rotates logs away."""
+    """Follows the log of one replica from its first line: pods are evicted, and a kubelet rotates logs away.
+
+    What it holds is bounded, whatever is printed.
+    """
 
     def __init__(self, trial: PodTrial, replica: str | None) -> None:
         self._trial, self._replica = trial, replica
-        self.lines: list[str] = []
+        self.readings: list[Reading] = []
+        self.refused: Failed | None = None
+        """Of the first line that the collector does not take."""
+
         self.tail: deque[str] = deque(maxlen=kubernetes_pods.TAIL)
         self.error: PodiumError | None = None
+        self.followed = False
+        """Whether somebody takes the lines by follow; what is printed waits for it."""
+
+        self._lines: deque[str] = deque()
+        self._number, self._most = 0, MOST_LINES
         self._changed = threading.Condition()
         self._over = False
         self._thread = Background(self._read, "podium-trial-log")
@@ -162,26 +192,26 @@ class _LogReader:
 
     def follow(self) -> Iterator[str]:
         """Yield the lines so far and those to come."""
-        at = 0
-        while True:
+        try:
+            over = False
+            while not over:
+                with self._changed:
+                    self._changed.wait_for(lambda: self._lines or self._over)
+                    new, over = list(self._lines), self._over
+                    self._lines.clear()
+                    self._changed.notify_all()
+                yield from new
+        finally:
             with self._changed:
-                while len(self.lines) <= at and not self._over:
-                    self._changed.wait()
-                    at = min(at, len(self.lines))  # a pod in place of another began anew
-                new, at = self.lines[at:], len(self.lines)
-                over = self._over
-            yield from new
-            if over:
-                return
+                self.followed = False
+                self._changed.notify_all()
 
     def _read(self) -> None:
         try:
             for line in self._trial.read(self._replica, self._restarted):
                 self.tail.append(line[-MOST_WORDS:])
                 if self._trial.keeps(line):
-                    with self._changed:
-                        self.lines.append(line)
-                        self._changed.notify_all()
+                    self._take(line)
         except NotFound:
             pass  # it ended without a pod; why, its job says
         except Exception as error:
@@ -191,10 +221,27 @@ class _LogReader:
                 self._over = True
                 self._changed.notify_all()
 
+    def _take(self, line: str) -> None:
+        self._number += 1
+        if not self.refused:
+            try:
+                self.readings += self._trial.readings(line, self._number)
+            except Failed as error:
+                self.refused = error
+        if len(self.readings) > self._most:
+            self.readings = shortened(self.readings)
+            self._most = len(self.readings) + MOST_READINGS
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._lines) < MOST_LINES or not self.followed)
+            if self.followed:
+                self._lines.append(line)
+                self._changed.notify_all()
+
     def _restarted(self) -> None:
         """Begin anew, as Katib's collector does: the program does, too."""
         with self._changed:
-            self.lines.clear()
+            self.readings, self.refused, self._number = [], None, 0
+            self._lines.clear()
 
 
 def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = True) -> Workload:

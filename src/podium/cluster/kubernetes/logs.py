@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any
 
+from podium.cluster.base import MOST_LINE
 from podium.cluster.kubernetes.api import Api, is_passing
 from podium.cluster.kubernetes.pods import by_replica, cannot_start, selector_of
 from podium.errors import Denied, NotFound, Unavailable
@@ -69,11 +70,12 @@ def is_coming(pod: Any | None) -> bool:
 
 
 def split(chunks: Iterator[bytes]) -> Iterator[str]:
-    """Join chunks and cut them into lines; the last one needs no line end."""
+    """Join chunks and cut them into lines, of which the beginning is kept; the last one needs no line end."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
-        yield from (line.decode(errors="replace") for line in lines)
+        rest = rest[:MOST_LINE]
+        yield from (line[:MOST_LINE].decode(errors="replace") for line in lines)
     if rest:
         yield rest.decode(errors="replace")
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from podium.cluster.base import MOST_LINE
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.store import Store
 from podium.errors import NotFound
@@ -14,9 +15,6 @@ from podium.text import one_line
 
 _LOOK = 0.1
 """Seconds between looks at a growing file."""
-
-MOST_LINE = 1 << 16
-"""Bytes of a line that are read."""
 
 _CHUNK = 1 << 20
 _TAIL = 4096
