@@ -53,7 +53,7 @@ def test_output_without_a_metric_is_not_cut_into_lines(tmp_path: Path) -> None:
     assert sum(1 for _ in GrowingFile(log, holding=["loss"]).lines()) < 2 << 19
 
 
-def test_of_a_long_line_of_a_pod_the_beginning_is_held() -> None:
+def test_of_a_pods_long_line_the_beginning_is_held() -> None:
     chunks = (b"x" * (1 << 20) for _ in range(64))
     assert [len(line) for line in split(chunks)] == [MOST_LINE]
     assert list(split(iter([b"a\nb", b"c\n", b"d"]))) == ["a", "bc", "d"]
