@@ -4,9 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-from podium.data.values import DATES
 from podium.documents import with_whole_numbers
 from podium.errors import InvalidInput, require, suggestion
+
+DATES = {
+    "date": "2026-01-31 or 31.1.2026",
+    "day/month/year": "31/1/2026",
+    "month/day/year": "1/31/2026",
+}
+"""Types of columns that hold dates, with an example."""
 
 NUMBERS = ("integer", "number")
 TYPES = (*NUMBERS, *DATES, "boolean", "text", "category")

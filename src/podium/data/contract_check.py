@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import Contract, Expected
+from podium.data.contract import DATES, Contract, Expected
 from podium.data.preprocessing.table import MISSING, UNKNOWN, Field, TableColumn, TablePreprocessing
 from podium.data.profile import Bins, Profile
 from podium.data.rows import Rows
-from podium.data.values import DATES, FLAGS, LOOSE, Guess
+from podium.data.values import FLAGS, LOOSE, Guess
 from podium.text import exact, plural
 
 MOST_CATEGORIES = 50

@@ -100,24 +100,26 @@ def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def hash_rows(
-    rows: Rows,
-    columns: Sequence[str],
-    missing_values: Sequence[str] = MISSING_VALUES,
+    rows: Rows, columns: Sequence[str], few: Collection[str], missing_values: Sequence[str] = MISSING_VALUES,
     booleans: Collection[str] = (),
-    *,
-    coarse: bool = False,
-) -> Hashes:
-    """Return a hash of some columns of each row, [n]: by name and normal form, see podium.data.values.
+) -> Hashes:  # fmt: skip
+    """Return two hashes of each row, [n, 2], by name and normal form, see podium.data.values.
+
+    The first is of the columns; the second of a few of them, where numbers with a fraction are rounded.
 
     Args:
         booleans: Columns that are boolean: true, yes and 1 are equal there.
-        coarse: Whether numbers with a fraction are rounded.
     """
-    total = np.zeros(len(rows), np.uint64)
+    total = np.zeros((len(rows), 2), np.uint64)
     for name in columns:
         numbers, texts = normal(rows.columns[name], missing_values, boolean=name in booleans)
-        hashed = _hash_normal(_rounded(numbers) if coarse else numbers, texts)
-        total += mix(hashed, int(hash_texts([name])[0]))
+        salt = int(hash_texts([name])[0])
+        hashed = _hash_normal(numbers, texts)
+        total[:, 0] += mix(hashed, salt)
+        if name in few:
+            rounded = _rounded(numbers)
+            same = np.array_equal(rounded, numbers, equal_nan=True)
+            total[:, 1] += mix(hashed if same else _hash_normal(rounded, texts), salt)
     return total
 
 

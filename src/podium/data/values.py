@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from podium.data.contract import DATES
 from podium.errors import InvalidInput
 
 MISSING_VALUES = (
@@ -35,6 +36,9 @@ FLAGS = {
 
 LOOSE = 0.05
 """Most of a column's values that may be something else in a column of numbers or dates; they are missing."""
+
+TRIED = 64
+"""Values that are tried before all are."""
 
 EXAMPLES = 3
 """Values that are named where a column holds a few that do not fit."""
@@ -62,14 +66,12 @@ _DOTTED = r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates a
 _SLASHED = r"^\d{1,2}/\d{1,2}/\d{2}(\d\d)?\b"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
+_BEGINS_AS_DATE = r"^\d{1,4}[-/. ]"
 _HALF = r"(?i)^(?P<rest>.* (?P<hour>\d\d?):\d\d(?::\d\d)?) ?(?P<half>[ap])\.?m\.?$"
 _DAY = 86_400_000_000  # in microseconds
 _EXACT = 2**53
 _NO_TEXT = pa.nulls(1, pa.string())[0]  # pa.scalar would import pandas
 
-
-DATES = {"date": "2026-01-31 or 31.1.2026", "day/month/year": "31/1/2026", "month/day/year": "1/31/2026"}
-"""Types of columns that hold dates, with an example."""
 
 _DATED = {kind: f"{_DATE}|{_DOTTED}|{_NAMED}" if kind == "date" else _SLASHED for kind in DATES}
 
@@ -199,6 +201,8 @@ def to_days(
     text = None
     if not _is_moment(values.type):
         text = _unmarked(_trimmed(values, missing), missing)
+        if not pc.any(pc.match_substring_regex(text, _BEGINS_AS_DATE)).as_py():
+            return np.full(len(text), np.nan), text
         times, halves = _halves(_year_first(text, kind))
         values = _parse_times(times)
     stamps = _without_zone(values).cast(pa.timestamp("us"), safe=False)
@@ -241,13 +245,21 @@ def _is_moment(kind: pa.DataType) -> bool:
 
 
 def _parse_numbers(text: pa.Array) -> pa.Array:
-    try:
-        return text.cast(pa.float64())
-    except pa.ArrowInvalid:
-        number = pc.match_substring_regex(text, _NUMBER)
+    if (numbers := _cast(text, pa.float64())) is not None:
+        return numbers
+    number = pc.match_substring_regex(text, _NUMBER)
     unsigned = pc.replace_substring_regex(text, r"^\+", "")
     numbers = pc.if_else(number, unsigned, _NO_TEXT).cast(pa.float64())
     return pc.coalesce(numbers, _parse_written(pc.if_else(number, _NO_TEXT, text)))
+
+
+def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
+    """Return texts as another type, None if one is none: the first are tried, since a failure costs as a success."""
+    try:
+        text[:TRIED].cast(kind)
+        return text.cast(kind)
+    except pa.ArrowInvalid:
+        return None
 
 
 def _parse_written(text: pa.Array) -> pa.Array:
@@ -255,6 +267,9 @@ def _parse_written(text: pa.Array) -> pa.Array:
     encoded = text.dictionary_encode()
     signed = pc.replace_substring(encoded.dictionary, _MINUS, "-")
     signed = pc.replace_substring_regex(signed, _BRACKETS, r"-\1\2")  # bookkeepers write (30) for -30
+    matched = pc.match_substring_regex(signed, _WRITTEN)
+    if not pc.any(matched).as_py():  # which takes a fraction of the time of what follows
+        return pa.nulls(len(text), pa.float64())
     parts = pc.extract_regex(signed, _WRITTEN)
     sign, minus, digits, after = (parts.field(name) for name in ("sign", "minus", "digits", "after"))
     plain = pc.replace_substring_regex(digits, r"[^\d.]", "")
@@ -266,23 +281,23 @@ def _parse_written(text: pa.Array) -> pa.Array:
 
 
 def _parse_times(text: pa.Array) -> pa.Array:
+    """Read what begins as a date; null where it is something else."""
+    dated = pc.if_else(pc.match_substring_regex(text, r"^\d{4}-\d\d"), text, _NO_TEXT)
+    if dated.null_count == len(dated):
+        return pa.nulls(len(dated), pa.timestamp("us"))
     for kind in (pa.timestamp("us"), pa.timestamp("us", "UTC")):
-        try:
-            return _without_zone(text.cast(kind))
-        except pa.ArrowInvalid:
-            continue
-    # Value by value, and most texts are words: only what begins as a date is tried, each text once.
-    dated = pc.if_else(pc.match_substring_regex(text, r"^\d{4}-\d\d"), text, pa.scalar(None, pa.string()))
-    encoded = dated.dictionary_encode()
+        if (times := _cast(dated, kind)) is not None:
+            return _without_zone(times)
+    encoded = dated.dictionary_encode()  # value by value, each once
     moments = pa.array([_parse_time(value) for value in encoded.dictionary.to_pylist()], pa.timestamp("us"))
     return moments.take(encoded.indices)
 
 
 def _halves(text: pa.Array) -> tuple[pa.Array, NDArray[np.float64] | float]:
     """Return times without am and pm, and the days that these add."""
-    found = pc.extract_regex(text, _HALF)
-    if found.null_count == len(found):
+    if not pc.any(pc.match_substring_regex(text, _HALF)).as_py():
         return text, 0.0
+    found = pc.extract_regex(text, _HALF)
     rest, hour, half = (pc.struct_field(found, name) for name in ("rest", "hour", "half"))
     hours = pc.fill_null(hour.cast(pa.float64()), 0).to_numpy(zero_copy_only=False)
     pm = pc.fill_null(pc.is_in(half, pa.array(["p", "P"])), False).to_numpy(zero_copy_only=False)

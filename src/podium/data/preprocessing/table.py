@@ -11,10 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from podium.data.contract import DATES
 from podium.data.options import changed, written
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem, Rows
-from podium.data.values import DATES, MISSING_VALUES, to_days, to_flags, to_numbers, to_text
+from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput
 
 MISSING, UNKNOWN = "(missing)", "(unknown)"
@@ -41,7 +42,7 @@ class Field:
     """``number`` or ``category``."""
 
     type: str
-    """What the file holds: ``integer``, ``number``, ``boolean``, ``text``, or one of podium.data.values.DATES."""
+    """What the file holds: ``integer``, ``number``, ``boolean``, ``text``, or one of podium.data.contract.DATES."""
 
     loose: bool = False
     """Whether values that are not numbers are missing, since the training data had a few of them."""

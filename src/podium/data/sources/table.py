@@ -8,17 +8,17 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.contract import Contract
+from podium.data.contract import DATES, Contract
 from podium.data.contract_check import violations
 from podium.data.hashes import Hashes, coarser, few_of, hash_rows
 from podium.data.options import COMMON, DataOptions, written
 from podium.data.preprocessing.table import MAX_CATEGORIES, Field, TablePreprocessing
-from podium.data.rows import RowFile, Rows
+from podium.data.rows import RowFile
 from podium.data.schema import Column, InputDescription
 from podium.data.sources.source import Raw, Source
 from podium.data.sources.tabular import ROWS, Survey, open_table, survey
 from podium.data.suspects import UNIQUE
-from podium.data.values import DATES, Guess
+from podium.data.values import Guess
 from podium.errors import InvalidInput, suggestion
 from podium.text import plural
 
@@ -50,16 +50,10 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
 def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
     """Return a key of each row, by some columns."""
     fractions = [name for name in by if seen.guesses[name].type == "number"]
-    few = [*(name for name in by if name not in fractions), *few_of(fractions)]
+    few = {*(name for name in by if name not in fractions), *few_of(fractions)}
     booleans = {name for name, guess in seen.guesses.items() if guess.type == "boolean"}
 
-    def both(rows: Rows) -> Hashes:
-        exact, coarse = (
-            hash_rows(rows, names, seen.missing_values, booleans, coarse=names is few) for names in (by, few)
-        )
-        return np.stack([exact, coarse], axis=1)
-
-    hashed = seen.hashes(both)
+    hashed = seen.hashes(lambda rows: hash_rows(rows, by, few, seen.missing_values, booleans))
     return coarser(hashed[:, 0], hashed[:, 1])
 
 

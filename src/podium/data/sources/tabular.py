@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from podium.data.contract import DATES
 from podium.data.options import DataOptions, changed, written
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
 from podium.data.row_files import open_rows
@@ -18,7 +19,7 @@ from podium.data.rows import RowFile, Rows
 from podium.data.schema import Array, InputDescription, Split
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
-from podium.data.values import DATES, FLAGS, MISSING_VALUES, Guess, to_days, to_flags, to_numbers, to_text
+from podium.data.values import FLAGS, MISSING_VALUES, Guess, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput
 
 log = logging.getLogger(__name__)
