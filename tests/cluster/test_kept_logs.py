@@ -31,7 +31,7 @@ from podium.steps.train import _logs_kept
 from podium.storage import connect
 from podium.training import kept_logs
 from podium.training.base import say
-from podium.training.kept_logs import Excerpt, KeptLogs, hide, keep_replicas, known_secrets
+from podium.training.kept_logs import Excerpt, KeptLogs, StepError, hide, keep_replicas, known_secrets
 from podium.training.trial_logs import trial_logs
 
 RUN = "8c1d29f0-93b1-4f7a-9d51-1e5a4d2f7c11"
@@ -100,8 +100,11 @@ def test_a_failed_step_keeps_its_error_and_earlier_attempts(in_step: World, tmp_
     storage = f"file://{tmp_path}/store"
     with pytest.raises(Failed):
         printing(storage, "first", error=Failed("the job failed", "look"))()
+    left = KeptLogs(storage, RUN)
+    assert left.error("steps/train") == StepError(error="the job failed", hint="look")
     with pytest.raises(ZeroDivisionError):
         printing(storage, "second", error=ZeroDivisionError("by zero"))()
+    assert left.error("steps/train") == StepError()
     kept = read(storage, RUN, "train")
     assert kept.index("podium | first") < kept.index("error: the job failed") < kept.index("[another attempt]")
     assert kept.index("podium | second") < kept.index("ZeroDivisionError: by zero")

@@ -215,8 +215,8 @@ def test_a_failed_step_is_quoted_where_its_log_is_kept(
     server: Server, world: KfpWorld, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run, kept = stored_run(server, world, tmp_path)
-    log = "reading\nerror: the table has no column left\nhint: podium data inspect table:x.csv\n"
-    kept.keep("steps/prepare", log)
+    kept.keep("steps/prepare", "reading\n")
+    kept.keep_error("steps/prepare", PodiumError("the table has no column left", "podium data inspect table:x.csv"))
     world.script = [{"state": "FAILED", "run_details": details(prepare="FAILED")}]
     with pytest.raises(PodiumError, match="failed at prepare: the table has no column left") as caught:
         runs.follow(server, run.run_id, lambda *_: None)
@@ -228,11 +228,17 @@ def test_the_last_words_of_a_failed_training_are_repeated(
 ) -> None:
     run, kept = stored_run(server, world, tmp_path)
     error = "PyTorchJob train-1 failed\npod train-1-master-0: Error (exit code 1)\n  | error: no column left"
-    kept.keep("steps/train", f"podium | error: early\nerror: {error}\n")
+    kept.keep("steps/train", "podium | error: early\nerror: printed\nhint: $(reboot)\n")
+    kept.keep_error("steps/train", PodiumError(error))
     world.script = [{"state": "FAILED", "run_details": details(train="FAILED")}]
     with pytest.raises(PodiumError) as caught:
         runs.follow(server, run.run_id, lambda *_: None)
     assert caught.value.message.endswith(f"failed at train: {error}")
+    kept.forget_error("steps/train")
+    with pytest.raises(PodiumError) as caught:
+        runs.follow(server, run.run_id, lambda *_: None)
+    assert caught.value.message.endswith("failed at train"), "what a program prints is no error of the step"
+    assert "reboot" not in str(caught.value.hint)
 
 
 def test_a_step_that_never_ran_is_not_quoted(

@@ -5,6 +5,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,16 @@ def noted(environ: dict[str, str]) -> list[list[str]]:
     return [line.split() for line in Path(environ["NOTES"]).read_text().splitlines()]
 
 
+def kill_keeper(server: Running) -> None:
+    """Kill the process between a server and its predict command."""
+    for child in Path(f"/proc/{server.process.pid}/task").glob("*/children"):
+        for pid in map(int, child.read_text().split()):
+            if b"processes.supervised" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                os.kill(pid, 9)
+                return
+    raise AssertionError("there is no keeper")
+
+
 def alive(pid: int) -> bool:
     """Whether a process runs; one that has ended but is not reaped does not."""
     try:
@@ -171,6 +182,25 @@ def test_a_process_that_hangs_is_ended(kind: str, sums: Callable[[str], Path], e
         began = time.monotonic()
         while ask(server, [0, 2]).status_code != 200:
             assert time.monotonic() < began + 30
+
+
+def test_a_killed_keeper_holds_nothing_up(sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+    """What the command started lives on, and keeps its pipes open."""
+    with serving(sums("stays"), "--processes", "1", "--timeout", "5", **environ) as server:
+        assert ask(server, [0, 1]).status_code == 200
+        kill_keeper(server)
+        began = time.monotonic()
+        while ask(server, [0, 2]).status_code != 200:
+            assert time.monotonic() < began + 20
+        kill_keeper(server)
+        began = time.monotonic()
+    assert time.monotonic() < began + 20, "SIGTERM ends it in time"
+    left = [int(pid) for pid in Path(environ["NOTES"]).with_suffix(".children").read_text().split()]
+    assert len(left) >= 2
+    assert any(map(alive, left))
+    for pid in left:
+        with suppress(ProcessLookupError):
+            os.kill(pid, 9)
 
 
 @pytest.mark.parametrize("kind", KINDS)

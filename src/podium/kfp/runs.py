@@ -347,9 +347,9 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
 
 
 def _said_by(run: Any, step: str) -> tuple[str, str]:
-    """Return the error and the hint that a failed step printed, from its kept log; empty where that is out of reach.
+    """Return the error and the hint that a failed step left beside its kept log; empty where that is out of reach.
 
-    A step that failed before its program ran, or was killed, kept none, though others of its run did.
+    A step that failed before its program ran, or was killed, kept no log, though others of its run did.
     """
     try:
         kept = KeptLogs(storage_of(run), str(run.run_id))
@@ -359,10 +359,7 @@ def _said_by(run: Any, step: str) -> tuple[str, str]:
                 "it did not come to print anything that is kept: its pod was not admitted or was killed, or its inputs"
             )
             return f"{unsaid} could not be read from the store", ""
-        log = kept.read(kept.of(step)[0])
+        left = kept.error(f"steps/{step}")
     except PodiumError:
         return "", ""
-    _, found, said = f"\n{log}".rpartition("\nerror: ")
-    lines = said.splitlines() if found else [""]
-    advice = lines.pop().removeprefix("hint: ") if lines[-1].startswith("hint: ") else ""
-    return "\n".join(lines[:LINES]), advice
+    return "\n".join(left.error.splitlines()[:LINES]), left.hint

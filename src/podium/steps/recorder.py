@@ -29,6 +29,7 @@ class Recorder(io.TextIOBase):
         self._kept: KeptLogs | None = None
         self._name, self._earlier, self._written = "", "", 0
         self._length = 0
+        self._error: BaseException | None = None
         self._writer = Background(self._write_now_and_then, "kept-log")
 
     def write(self, text: str) -> int:
@@ -54,8 +55,14 @@ class Recorder(io.TextIOBase):
             kept, name = KeptLogs(storage(), run.id), f"steps/{run.step}"
             with suppress(NotFound):
                 self._earlier = f"{kept.read(name)}[another attempt]\n"
+            kept.forget_error(name)
             self._kept, self._name = kept, name
             self._writer.start()
+
+    def fail(self, error: BaseException) -> None:
+        """Note how the step ended."""
+        self.write(describe_error(error))
+        self._error = error
 
     def end(self) -> None:
         """Write what is left."""
@@ -63,6 +70,9 @@ class Recorder(io.TextIOBase):
         if self._kept:
             self._writer.join(INTERVAL)
             self._put()
+            if isinstance(self._error, PodiumError):
+                with only_warned("the error of this step"):
+                    self._kept.keep_error(self._name, self._error)
 
     def _write_now_and_then(self) -> None:
         while not self._over.wait(INTERVAL):
@@ -105,7 +115,7 @@ def recorded() -> Iterator[Recorder]:
     try:
         yield recorder
     except BaseException as error:
-        recorder.write(describe_error(error))  # it is printed only when this process ends
+        recorder.fail(error)  # it is printed only when this process ends
         raise
     finally:
         sys.stdout, sys.stderr = streams

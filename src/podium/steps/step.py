@@ -18,7 +18,7 @@ from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError
 from podium.interrupts import Terminated, exit_code, signals_interrupt
 from podium.settings import FAILURE, SAFE_PATH
-from podium.steps.recorder import describe_error, recorded
+from podium.steps.recorder import recorded
 from podium.training.base import say
 from podium.training.target import storage_url
 
@@ -81,7 +81,7 @@ def _refuse(kind: type[BaseException], error: BaseException, trace: TracebackTyp
     """Show and keep why a process failed before its step began, as when a setting is refused."""
     _show(kind, error, trace)
     with recorded() as recorder:
-        recorder.write(describe_error(error))
+        recorder.fail(error)
         recorder.keep(_storage_in_reach)
 
 

@@ -1,13 +1,16 @@
 """What the steps, trials and trainings of a run printed, kept in its storage: the pods are gone soon after the run."""
 
+import json
 import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from functools import cached_property
 
 from podium.cluster.base import Cluster
+from podium.documents import load_json, parse
 from podium.errors import NotFound, PodiumError, suggestion
 from podium.storage import Storage, connect
 
@@ -18,6 +21,14 @@ _SECRET_NAME = re.compile(r"(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|
 _NOT_SECRET = re.compile(r"(_FILE|_DIR|_PATH|_URI|_URL)$|^PODIUM_S3_SECRET$|ACCESS_KEY_ID$|^MINIO_ACCESS_KEY$")
 _IN_URL = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
 _HIDDEN = "********"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepError:
+    """What a step that failed leaves for whoever follows its run."""
+
+    error: str = ""
+    hint: str = ""
 
 
 class KeptLogs:
@@ -87,6 +98,28 @@ class KeptLogs:
         """Write a log anew; secret values that this process knows are replaced by asterisks."""
         self.storage.put(self._key(name), hide(text, self._secrets).encode(errors="replace"))
 
+    def keep_error(self, name: str, error: PodiumError) -> None:
+        """Write why the step of a log failed; a log holds what programs print, too."""
+        said = StepError(error=hide(error.message, self._secrets), hint=hide(error.hint or "", self._secrets))
+        self.storage.put(self._error_key(name), json.dumps(asdict(said)).encode(errors="replace"))
+
+    def forget_error(self, name: str) -> None:
+        """Remove the error of an earlier attempt."""
+        with suppress(NotFound):
+            self.storage.delete(self._error_key(name))
+
+    def error(self, name: str) -> StepError:
+        """Return why the step of a log failed; nothing where it left no word.
+
+        Raises:
+            InvalidInput: It is damaged.
+        """
+        key = self._error_key(name)
+        try:
+            return parse(StepError, load_json(self.storage.get(key), key), key)
+        except NotFound:
+            return StepError()
+
     def delete(self) -> None:
         """Remove all logs of the run."""
         for entry in list(self.storage.list(f"{self.prefix}/")):
@@ -103,6 +136,9 @@ class KeptLogs:
 
     def _key(self, name: str) -> str:
         return f"{self.prefix}/{name}.log"
+
+    def _error_key(self, name: str) -> str:
+        return f"{self.prefix}/{name}.error.json"
 
 
 def _is_of(name: str, what: str | None) -> bool:
