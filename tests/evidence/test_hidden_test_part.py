@@ -13,6 +13,9 @@ from kit_trainer import TRAIN
 from test_changed_data import podium
 
 from podium.cluster.kubernetes.store_access import Access
+from podium.errors import InvalidInput
+from podium.models import open_registry
+from podium.models.comparison import predictions
 from podium.steps.evaluate import evaluate
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
@@ -83,6 +86,16 @@ def test_a_search_from_a_training_finds_no_test_part(tmp_path: Path, monkeypatch
     assert found == []
     kept = tmp_path.glob("home/runs/*/artifacts/*/prepare-data/prepared_test/*.npy*")
     assert {file.suffix for file in kept} == {".sealed"}
+    labels = [file.read_bytes() for file in tmp_path.rglob("target.npy")]
+    assert len(labels) == 2, "of the run and of the version"
+    assert not [content for content in labels if content[:6] == b"\x93NUMPY"]
+    (file,) = tmp_path.rglob("versions/*/target.npy")
+    version = open_registry(str(file.parents[4])).model(file.parents[2].name).version()
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    assert len(predictions([version], None).target) == 50
+    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "another"))
+    with pytest.raises(InvalidInput, match="encrypted with the key of the machine that evaluated it"):
+        predictions([version], None)
 
 
 @pytest.mark.parametrize("lines", [("", WRITE), (WRITE, "")], ids=["in the end", "before it reads them"])

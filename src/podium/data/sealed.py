@@ -1,9 +1,12 @@
-"""The test part at rest in a run's directory: encrypted, so that no search from the data of a trial comes upon it.
+"""The test part at rest in a run's directory: encrypted, so that no search from the data of a trial comes upon it, nor
+upon its labels, which lie beside each version.
 
 The key is a file of its own, ``PODIUM_HOME/key``. The checksums in ``dataset.json`` are those of the plain files, so
 that what was decrypted is verified as any file is.
 """
 
+import hmac
+import io
 import os
 import sys
 import tempfile
@@ -12,14 +15,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.drafts import appearing
-from podium.errors import Denied, NotFound
+from podium.errors import Denied, InvalidInput, NotFound
 from podium.settings import Settings
+from podium.storage import local_path
 
 if TYPE_CHECKING:
+    import numpy as np
     from cryptography.hazmat.primitives.ciphers import Cipher, CipherContext
 
 SUFFIX = ".sealed"
-KEY_BYTES, NONCE_BYTES = 32, 16
+MAGIC = b"podium sealed 1\n"
+KEY_BYTES, NONCE_BYTES, SHORT_NONCE = 32, 16, 12
 CHUNK = 4 << 20
 LINUX = sys.platform == "linux"
 
@@ -38,6 +44,55 @@ def seal(directory: Path) -> None:
             kept.write(nonce)
             _apply(_cipher(key, nonce).encryptor(), plain, kept)
         path.unlink()
+
+
+def holds_sealed(uri: str | Path) -> bool:
+    """Return whether a test part lies on this machine in its encrypted form."""
+    directory = local_path(uri)
+    return directory is not None and any(directory.glob(f"*{SUFFIX}"))
+
+
+def closed(content: bytes) -> bytes:
+    """Encrypt the content of a file; equal contents stay equal, so that a step can be repeated."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    key = _key(make=True)
+    nonce = hmac.digest(key, content, "sha256")[:SHORT_NONCE]
+    return MAGIC + nonce + AESGCM(key).encrypt(nonce, content, MAGIC)
+
+
+def save_labels(path: Path, labels: "np.ndarray", *, sealed: bool) -> None:
+    """Write an array as ``.npy``, encrypted where the test part is that it is of."""
+    import numpy as np
+
+    stream = io.BytesIO()
+    np.save(stream, labels)
+    content = stream.getvalue()
+    path.write_bytes(closed(content) if sealed else content)
+
+
+def opened(content: bytes, name: str) -> bytes:
+    """Return what closed was given; content that it did not encrypt is returned as it is.
+
+    Raises:
+        InvalidInput: The key is not there, or another one.
+    """
+    if not content.startswith(MAGIC):
+        return content
+    nonce, sealed = content[len(MAGIC) :][:SHORT_NONCE], content[len(MAGIC) + SHORT_NONCE :]
+    words = f"{name} is encrypted with the key of the machine that evaluated it"
+    other = InvalidInput(words, "compare on the data themselves: --data URI")
+    try:
+        key = _key()
+    except (NotFound, Denied):
+        raise other from None
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    try:
+        return AESGCM(key).decrypt(nonce, sealed, MAGIC)
+    except (InvalidTag, ValueError):
+        raise other from None
 
 
 def is_sealed(path: Path) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
+from podium.data import sealed
 from podium.data.seen import (
     SEEN,
     TEST_ITEMS,
@@ -548,7 +549,10 @@ def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], see
     facts, now = champion.facts.dataset, figures.get("champion_interval")
     if not now or PREDICTIONS not in champion.files or facts.test_part == describe(data).test_part:
         return ""
-    items, measure = _stored_items([champion])
+    try:
+        items, measure = _stored_items([champion])
+    except InvalidInput:  # its labels are encrypted with the key of another machine
+        return ""
     own = items.common([measure(champion)])
     target, predicted, groups = own.target, own.predicted[0], own.groups
     if own.classes:
@@ -630,7 +634,7 @@ def stored_array(version: Version, file: str) -> "np.ndarray":
     """
     import numpy as np
 
-    content = version.read(file)
+    content = sealed.opened(version.read(file), f"{file} of {version.title}")
     with foreign(f"{file} of {version.title} is not an array", Damaged):
         array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
     if not isinstance(array, np.ndarray) or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or not array.size:

@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.data.sealed import holds_sealed, save_labels
 from podium.data.seen import SEEN, near_words, require_items, unseen, write_test_items
 from podium.documents import read_json
 from podium.errors import require
@@ -303,7 +304,8 @@ def _test(
         pictures = pictures_among(directory, files)
         scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS,
                         fresh=fresh, directory=directory)  # fmt: skip
-    np.save(predictions / TARGET, part.target)  # not before: a predict command would find it
+    # Not before: a predict command would find it.
+    save_labels(predictions / TARGET, part.target, sealed=holds_sealed(test))
     write_test_items(held_out, predictions)
     if seen is not None:
         (predictions / SEEN).write_bytes(seen.also(held_out.hashes()[~fresh]).to_bytes())
