@@ -3,7 +3,8 @@
 Each row is a metric on made-up test parts whose true figure is known; a part has 30, 100 or 1,000 items, or 10 or 20
 groups of 20 items that err alike. Two models err with the same distribution, so the true difference is 0. "printed" is
 how many parts have the interval at all: of too few items of a class there is none. "p <= .05" is how often the paired
-test tells the two equal models apart. Prints a Markdown table; the one in docs/benchmarks.md comes from here.
+test tells the two equal models apart, "relied on" how often it does so without saying that p and the interval are not
+reliable. Prints a Markdown table; the one in docs/benchmarks.md comes from here.
 """
 
 import argparse
@@ -78,7 +79,8 @@ CASES = {
 
 
 def covered(name: str, size: str, repeats: int, tests: int, random: np.random.Generator) -> tuple[float, ...]:
-    """Return the shares of parts whose figure's and difference's interval is printed, and holds; and of p <= .05."""
+    """Return the shares of parts whose figure's and difference's interval is printed, and holds; of p <= .05; and of
+    such a p that is said to be reliable."""
     metric, draw = METRICS[CASES[name][0]], CASES[name][1]
     grouped = size.endswith("groups")
     count = int(size.replace(",", "").split()[0]) * (GROUP if grouped else 1)
@@ -93,13 +95,15 @@ def covered(name: str, size: str, repeats: int, tests: int, random: np.random.Ge
         target, first, second = draw(count, random, hardness)
         if np.isnan(metric.value(target, first)):
             continue
-        p_value = np.nan
+        found = relied = np.nan
         if repeat < tests:
-            tested = compare(metric, target, first, second, groups).p_value
-            p_value = np.nan if tested is None else tested <= 0.05
+            tested = compare(metric, target, first, second, groups)
+            if tested.p_value is not None:
+                found = tested.p_value <= 0.05
+                relied = found and not tested.doubt
         of_figure = figure_interval(metric, target, first, groups)
         of_change = difference(metric, target, first, second, groups).interval
-        held.append([*_holds(of_figure, truth), *_holds(of_change, 0.0), p_value])
+        held.append([*_holds(of_figure, truth), *_holds(of_change, 0.0), found, relied])
     with warnings.catch_warnings(action="ignore"):  # a column may be empty
         return tuple(np.nanmean(np.array(held, float), axis=0))
 
@@ -116,7 +120,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name begins so")
     parser.add_argument("--sizes", default="30;100;1,000;10 groups;20 groups", help="test parts")
     given = parser.parse_args()
-    heads = ("metric", "test part", "printed", "figure", "printed", "difference", "p <= .05")
+    heads = ("metric", "test part", "printed", "figure", "printed", "difference", "p <= .05", "relied on")
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in CASES:
         if not name.startswith(tuple(given.only.split(";"))):

@@ -157,13 +157,29 @@ def test_rare_large_errors_do_not_tell_equal_models_apart() -> None:
     assert rejected <= 30  # .06 of 400, and 1.2 standard errors
 
 
-def test_p_of_few_items_says_which_errors_it_cannot_see() -> None:
+def test_p_of_few_items_says_what_would_undo_it() -> None:
     first, second = np.random.default_rng(1).normal(size=(2, 100))
     few = compare(METRICS["rmse"], np.zeros(100), first, second * 2)
-    assert few.least_rate == 0.03
+    size = np.sqrt((np.square(second * 2) - np.square(first)).mean() * 100 / 3)
+    assert few.doubt == (f"100 items are few, and 3 that may be missing, with rmse {size:.3g}, would undo it")
     assert few.p_value is not None
     change = difference(METRICS["rmse"], np.zeros(100), first, second * 2, None)
     assert few.p_value >= change.p_value
+
+
+def test_no_p_of_rare_large_errors_is_told_as_reliable() -> None:
+    random, told, doubted = np.random.default_rng(4), [], 0
+    for _ in range(60):
+        for draw in (unequal, lambda items, random: random.normal(size=(2, items))):
+            compared = compare(METRICS["rmse"], np.zeros(100), *draw(100, random))
+            told += [compared.p_value <= 0.05] if not compared.doubt else []
+            doubted += draw is not unequal and compared.doubt.endswith("decide")
+    assert not any(told)
+    assert doubted == 0, "of normal errors nothing is said unless they tell the models apart"
+    first, second = np.random.default_rng(1).normal(size=(2, 100))
+    second[7] = 30
+    assert compare(METRICS["rmse"], np.zeros(100), first, second).doubt.endswith("a few of them decide")
+    assert not compare(METRICS["rmse"], np.zeros(1000), *random.normal(size=(2, 1000))).doubt
 
 
 def test_a_p_value_below_all_draws_is_a_bound() -> None:

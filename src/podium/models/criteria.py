@@ -80,12 +80,10 @@ def _test(compared: "Comparison") -> str:
     if compared.interval is not None:
         low, high = compared.interval
         change += f", 95 % interval {low:+.4g} to {high:+.4g}"
-    unseen = ""
-    if compared.least_rate:
-        unseen = f" unless large errors in fewer than {compared.least_rate:.2g} of items are missing"
+    doubt = f" (interval and p are not reliable: {compared.doubt})" if compared.doubt else ""
     if compared.p_value is None:
         return f"{sides}{change}; {compared.why or 'too few items for a test'}"
-    return f"{sides}{change}, permutation {p_words(compared.p_value, compared.p_is_bound)}{unseen}"
+    return f"{sides}{change}, permutation {p_words(compared.p_value, compared.p_is_bound)}{doubt}"
 
 
 def _likely(least: float, case: Case) -> Iterator[Condition]:

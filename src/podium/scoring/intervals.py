@@ -65,6 +65,9 @@ class Precision:
     p_value: float = 0.0
     """Of the test that the interval is the inverse of; 0 for a function of one's own, which has none."""
 
+    effective: float = math.inf
+    """How many units carry the difference: of so many with parts of equal size its variance would be known as well."""
+
 
 def of_figure(metric: Metric, target: Array, predictions: Array, groups: Array | None) -> Interval | None:
     """Return the 95 % interval of the metric of one model; None where the units show no spread.
@@ -121,9 +124,11 @@ def of_difference(metric: Metric, target: Array, first: Array, second: Array, gr
     low, high = min(low, difference - error * limit), max(high, difference + error * limit)
     width = metric.range[1] - metric.range[0]
     distance = min(abs(difference / error), abs(_bent(difference / error, bend)))
+    squares = np.square(sums)
     return Precision(
-        interval=(max(low, -width), min(high, width)), standard_error=error, p_value=_t_tail(distance, free)
-    )
+        interval=(max(low, -width), min(high, width)), standard_error=error, p_value=_t_tail(distance, free),
+        effective=float(squares.sum() ** 2 / np.square(squares).sum()),
+    )  # fmt: skip
 
 
 def _parts(metric: Metric, target: Array, predictions: Array) -> tuple[float, Array, Array]:
