@@ -88,6 +88,11 @@ def plural(number: int, noun: str, many: str = "") -> str:
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
+def are(count: int) -> str:
+    """Return the verb of a count: 1 of 3 items is left out, 2 are."""
+    return "is" if count == 1 else "are"
+
+
 def when(moment: datetime | str) -> str:
     """Format a time to the minute, UTC."""
     moment = datetime.fromisoformat(moment) if isinstance(moment, str) else moment

@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from podium.data.preprocessing.table import Field
 from podium.data.values import Guess, normal, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput
 
@@ -201,3 +202,13 @@ def test_row_numbers_are_noticed_in_any_order(numbers: list[int], expected: bool
 
 def test_a_letter_is_one_in_both_of_its_unicode_forms() -> None:
     assert len(set(to_text(pa.array(["Café", "Cafe\u0301"])).to_pylist())) == 1
+
+
+def test_a_category_is_one_with_and_without_exponent() -> None:
+    """Pandas writes 1e-05 where a person writes 0.00001; a code such as 1e5 is what it says."""
+    rate = Field(name="rate", kind="category", type="number")
+    written, typed = pa.array(["1e5", "1E-05", "0.1", "2.0"]), pa.array([1e5, 1e-5, 0.1, 2.0])
+    plain = ["100000", "0.00001", "0.1", "2"]
+    assert [rate.read(values, ())[0].to_pylist() for values in (written, typed)] == [plain, plain]
+    code = Field(name="code", kind="category", type="text")
+    assert code.read(written, ())[0].to_pylist()[0] == "1e5"

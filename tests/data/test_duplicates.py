@@ -35,10 +35,17 @@ def test_items_in_two_parts_are_found_and_named() -> None:
     assert found[0].examples == ((5, 1),)
     parts = selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])
     with pytest.raises(
-        InvalidInput, match="2 of the test items are train items too, for example items 6 and 2"
+        InvalidInput, match="2 of the test items are among the train items too, for example items 6 and 2"
     ) as error:
-        _check_overlaps(parts, hash_parts(parts), allowed=False)
+        _check_overlaps(parts, hash_parts(parts), accepted=False, by_hash=False)
     assert "allow_duplicates" in str(error.value)
+
+
+def test_one_shared_item_is_counted_as_one() -> None:
+    table, words = distinct(6)
+    table[5], words[5] = table[0], words[0]
+    found = overlaps(selections(table, words, train=[0, 1], validation=[2, 3], test=[4, 5]))
+    assert str(found[0]).startswith("1 of the test items is among the train items too")
 
 
 def test_items_that_differ_in_one_input_are_not_duplicates() -> None:

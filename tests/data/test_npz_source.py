@@ -86,7 +86,7 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
     doubled = arrays()
     doubled = {f"{name}_{part}": array for name, array in doubled.items() for part in ("train", "test")}
     np.savez(tmp_path / "made.npz", **doubled)
-    with pytest.raises(InvalidInput, match="items are train items too, for example items") as error:
+    with pytest.raises(InvalidInput, match="items are among the train items too, for example items") as error:
         prepare(tmp_path)
     assert "allow_duplicates=true" in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["made.npz"]

@@ -191,3 +191,21 @@ def test_rows_are_reported_where_none_can_be_read(tmp_path: Path) -> None:
     path = write(tmp_path / "a.csv", "# exported 2026\nx,y\n1,2\n")
     assert not list(open_rows(path).batches(problems.append))
     assert [problem.row for problem in problems] == [1, 2]
+
+
+@pytest.mark.parametrize("first", ["sep=;\n", '\ufeff"sep=;"\r\n', "SEP=;\n"])
+def test_the_line_above_the_header_of_excel_is_read(first: str, tmp_path: Path) -> None:
+    path = tmp_path / "excel.csv"
+    path.write_text(f"{first}a;b\n1;2\n3;4;5\n6;7\n")
+    bad: list[Problem] = []
+    rows = list(open_rows(path).batches(bad.append))
+    assert rows[0].columns["b"].to_pylist() == ["2", "7"]
+    assert (rows[0].numbers.tolist(), [problem.row for problem in bad]) == ([1, 3], [2])
+    path.write_bytes(f"{first}a;b\n1;2\n3;".encode() + b"\xff\n")
+    with pytest.raises(InvalidInput, match="row 2, column b: this is not utf-8"):
+        list(open_rows(path))
+
+
+def test_a_column_has_one_name_with_either_accent(tmp_path: Path) -> None:
+    (tmp_path / "mac.csv").write_text("cafe\u0301,b\n1,2\n")
+    assert open_rows(tmp_path / "mac.csv").columns == ("caf\u00e9", "b")

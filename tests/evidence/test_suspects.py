@@ -153,7 +153,7 @@ def test_rows_that_are_nearly_the_same_are_counted(prepare: Prepare, tmp_path: P
         table[list("abcd")] += draw.normal(scale=1e-4, size=(len(table), 4))
     table.to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
-    assert f"test rows are training rows but for {'serial' if change == 'id' else 'rounding'}" in said
+    assert f"test rows are among the training rows but for {'serial' if change == 'id' else 'rounding'}" in said
     frame().to_csv(tmp_path / "a.csv", index=False)
     assert "test rows are training rows" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
 
@@ -169,12 +169,12 @@ def test_pictures_saved_again_or_mirrored_are_counted(prepare: Prepare, tmp_path
         picture.save(folder / "2.jpg", quality=80)
         picture.transpose(Image.Transpose.FLIP_LEFT_RIGHT).save(folder / "3.png")
     said = prepare(f"images:{tmp_path / 'pets'}", "")[1]
-    assert "test pictures look like training pictures" in said
+    assert "test pictures are like training pictures" in said
     info, said = prepare(f"images:{tmp_path / 'pets'}", "", group="folder")
-    assert "look like training pictures" not in said
+    assert "like training pictures" not in said
     assert info.split == "by folder"
     info, said = prepare(f"images:{tmp_path / 'pets'}", "", group="(scene[0-9]+)")
-    assert "look like training pictures" not in said
+    assert "like training pictures" not in said
 
 
 @pytest.mark.parametrize("turn", list(Image.Transpose))
@@ -187,7 +187,7 @@ def test_turned_and_mirrored_pictures_are_found_at_any_width(turn: Image.Transpo
         for part, pictures in (("train", scenes), ("test", [scene.transpose(turn) for scene in scenes]))
     }
     (said,) = near_duplicates(parts, {"images": InputDescription(meaning="image")})
-    assert said.startswith("150 test pictures look like training pictures, as they are, mirrored or turned")
+    assert said.startswith("150 test pictures are like training pictures, as they are, mirrored or turned")
 
 
 def test_sentences_that_differ_in_punctuation_are_said(prepare: Prepare, tmp_path: Path) -> None:
@@ -197,11 +197,11 @@ def test_sentences_that_differ_in_punctuation_are_said(prepare: Prepare, tmp_pat
         f'"{style.format(text)}",{"ny"[at % 2]}' for style in ("{}", "{}.", "{} !") for at, text in enumerate(texts)
     ]
     (tmp_path / "a.csv").write_text("\n".join(["text,label", *lines]) + "\n")
-    assert "200 sentences are others but for punctuation" in prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    assert "200 sentences are among the others but for punctuation" in prepare(f"text:{tmp_path / 'a.csv'}")[1]
     rows = [f"{line},{'test' if at < 100 else 'train'}" for at, line in enumerate(lines)]
     (tmp_path / "b.csv").write_text("\n".join(["text,label,part", *rows]) + "\n")
     said = prepare(f"text:{tmp_path / 'b.csv'}", part="part")[1]
-    assert "100 test sentences are training sentences but for punctuation" in said
+    assert "100 test sentences are among the training sentences but for punctuation" in said
 
 
 def test_a_small_test_part_is_said_to_be(prepare: Prepare, tmp_path: Path) -> None:
@@ -298,7 +298,7 @@ def test_an_id_hides_no_copies_of_rows(share: float, kind: str, prepare: Prepare
     names = np.random.default_rng(1).permutation(9 * len(table))[: len(table)]
     table["rid"] = [f"r{name}" for name in names] if kind == "text" else names
     table.to_csv(tmp_path / "a.csv", index=False)
-    assert "test rows are training rows but for rid" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert "test rows are among the training rows but for rid" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
 
 
 def test_rows_that_meet_by_chance_are_not_called_copies(prepare: Prepare, tmp_path: Path) -> None:
@@ -329,7 +329,7 @@ def test_plain_pictures_are_not_called_copies(prepare: Prepare, tmp_path: Path) 
         page[top : top + 4, left : left + 4] = draw.integers(0, 255, (4, 4))
         (tmp_path / "pages" / "ab"[at % 2]).mkdir(parents=True, exist_ok=True)
         Image.fromarray(page).save(tmp_path / "pages" / "ab"[at % 2] / f"{at}.png")
-    assert "look like training pictures" not in prepare(f"images:{tmp_path / 'pages'}", "")[1]
+    assert "like training pictures" not in prepare(f"images:{tmp_path / 'pages'}", "")[1]
 
 
 def test_pictures_are_compared_without_loading_all_of_them() -> None:

@@ -109,9 +109,9 @@ def test_accepted_duplicates_leave_a_trace(nights: Nights) -> None:
     nights.prepare(noise(nights.place, 200, copies=5), "label", allow_duplicates=True)
     nights.train(BY_HEART)
     reported = open_registry(nights.storage).model("real").version().metadata["dataset"]["warnings"]
-    assert any("of the test items are train items too" in sentence for sentence in reported)
+    assert any("of the test items are among the train items too" in sentence for sentence in reported)
     assert reported == list(artifact.describe(nights.data).warnings)
-    assert "of the test items are train items too" in (nights.place / "report.html").read_text()
+    assert "of the test items are among the train items too" in (nights.place / "report.html").read_text()
 
 
 def test_what_trials_are_given_holds_no_test_part(tmp_path: Path) -> None:

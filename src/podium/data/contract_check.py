@@ -15,7 +15,7 @@ from podium.data.preprocessing.table import MISSING, UNKNOWN, Field, TableColumn
 from podium.data.profile import Bins, Profile
 from podium.data.rows import Rows
 from podium.data.values import FLAGS, LOOSE, Guess
-from podium.text import exact, plural
+from podium.text import are, exact, plural
 
 MOST_CATEGORIES = 50
 """A column of more is not listed."""
@@ -195,17 +195,17 @@ def _broken(expected: Expected, count: _Count) -> list[str]:
     said, present = [], count.rows - count.missing
     if count.missing > expected.missing * count.rows:
         allowed = f"a share of {expected.missing:g} may be"
-        said.append(f"{_of(count.missing, count.rows)} are missing, and {allowed}")
+        said.append(f"{_of(count.missing, count.rows)} missing, and {allowed}")
     if count.other > expected.other * count.rows:
         known = len(expected.categories)
         words = _WORDS.get(expected.type, "dates")
         what = f"none of {plural(known, 'category', 'categories')}" if known else f"no {words}"
-        said.append(f"{_of(count.other, count.rows)} are {what}, such as {count.examples['other']!r}")
+        said.append(f"{_of(count.other, count.rows)} {what}, such as {count.examples['other']!r}")
     if count.outside > expected.other * count.rows:
         low, high = map(exact, expected.range)
         example = count.examples["outside"]
         outside = _of(count.outside, count.rows)
-        said.append(f"{outside} lie outside {low} to {high}, such as {example}")
+        said.append(f"{outside} outside {low} to {high}, such as {example}")
     for side, far, limit in (("below", count.below, 0), ("above", count.above, -1)):
         if far > (present - count.other) / 2:
             said.append(f"the median lies {side} {exact(expected.median[limit])}: is it another unit?")
@@ -213,4 +213,4 @@ def _broken(expected: Expected, count: _Count) -> list[str]:
 
 
 def _of(count: int, rows: int) -> str:
-    return f"{count:,} of {plural(rows, 'value')}"
+    return f"{count:,} of {plural(rows, 'value')} {are(count)}"

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from podium.data.artifact import PARTS
 from podium.data.blocks import Selection
 from podium.data.hashes import Hashes, hash_items
+from podium.text import are
 
 EXAMPLES = 3
 
@@ -29,7 +30,8 @@ class Overlap:
 
     def __str__(self) -> str:
         pairs = ", ".join(f"{first + 1} and {second + 1}" for first, second in self.examples)
-        return f"{self.count:,} of the {self.part} items are {self.other} items too, for example items {pairs}"
+        count = f"{self.count:,} of the {self.part} items {are(self.count)}"
+        return f"{count} among the {self.other} items too, for example items {pairs}"
 
 
 def hash_parts(parts: Mapping[str, Selection]) -> dict[str, Hashes]:

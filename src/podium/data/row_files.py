@@ -7,6 +7,7 @@ import codecs
 import csv
 import json
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -86,7 +87,7 @@ def open_rows(
 
 
 def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
-    trimmed = tuple(name.strip() for name in names)
+    trimmed = tuple(unicodedata.normalize("NFC", name.strip()) for name in names)
     for at, name in enumerate(trimmed, 1):
         if not name:
             raise InvalidInput(f"{file}: column {at} has no name in the header",
@@ -106,7 +107,7 @@ def _open_csv(
         known = ["utf-8", "latin-1", "cp1252", "utf-16"]
         raise InvalidInput(f"there is no encoding {encoding!r}", suggestion(encoding, known)) from None
     encoding = _wide(path, name, encoding)
-    lines, delimiter = _first_lines(path, name, delimiter, encoding)
+    lines, delimiter, above = _first_lines(path, name, delimiter, encoding)
     raw = lines[0]
     names = _check_names(_with_index(raw), name)
     sign = decimal or _find_decimal(lines[1:], delimiter, usual)
@@ -114,7 +115,7 @@ def _open_csv(
     group = group or ("." if sign == "," else "")
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
-        for rows in _csv_batches(path, name, raw, names, delimiter, encoding, on_bad):
+        for rows in _csv_batches(path, name, raw, names, delimiter, encoding, above, on_bad):
             if sign == "." and not group:
                 yield rows
             else:
@@ -179,8 +180,9 @@ def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:
     return pc.if_else(number, pc.replace_substring(plain, decimal, "."), values)
 
 
-def _first_lines(path: Path, name: str, delimiter: str, encoding: str) -> tuple[list[list[str]], str]:
-    """Return the cells of the first records as they are, of the header and at least of one row, and the delimiter."""
+def _first_lines(path: Path, name: str, delimiter: str, encoding: str) -> tuple[list[list[str]], str, int]:
+    """Return the cells of the first records as they are, of the header and at least of one row, the delimiter, and how
+    many lines stand above the header: Excel's ``sep=;``."""
     if len(delimiter.encode()) > 1:
         raise InvalidInput(f"a delimiter is one character, but got {delimiter!r}", "for example ; or a tab")
     try:
@@ -191,9 +193,13 @@ def _first_lines(path: Path, name: str, delimiter: str, encoding: str) -> tuple[
     lines = [line for line in head.splitlines(keepends=True)[:1000] if line.strip()]
     if not lines:
         raise InvalidInput(f"{name} is empty", "the first line names the columns")
+    said = re.fullmatch(r'(?i)"?sep=(.)"?\s*', lines[0])
+    if said and len(lines) > 1:
+        delimiter, lines = delimiter or said[1], lines[1:]
     delimiter = delimiter or next((sign for sign in DELIMITERS if sign in lines[0]), ",")
     try:
-        return [line for line in csv.reader(lines, delimiter=delimiter) if line], delimiter
+        cells = [line for line in csv.reader(lines, delimiter=delimiter) if line]
+        return cells, delimiter, int(said is not None)
     except csv.Error as error:
         raise Damaged(f"{name} is not readable as CSV: {error}") from None
 
@@ -204,20 +210,20 @@ def _open_bytes(path: Path) -> IO[bytes]:
 
 
 def _csv_batches(
-    path: Path, name: str, raw: list[str], names: tuple[str, ...], delimiter: str, encoding: str,
+    path: Path, name: str, raw: list[str], names: tuple[str, ...], delimiter: str, encoding: str, above: int,
     on_bad: OnProblem | None,
 ) -> Iterator[Rows]:  # fmt: skip
     bad: list[Problem] = []
 
     def judge(row: Any) -> str:
         reason = f"has {plural(row.actual_columns, 'value')}, but the header names {row.expected_columns}"
-        bad.append(_problem(name, row.number - 1, reason))
+        bad.append(_problem(name, row.number - 1 - above, reason))
         return "skip" if on_bad else "error"
 
-    with _explained(name, names, encoding, bad if on_bad is None else []):
+    with _explained(name, names, encoding, above, bad if on_bad is None else []):
         reader = arrow_csv.open_csv(
             _open_bytes(path),
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=encoding),
+            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=encoding, skip_rows=above),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=judge
             ),
@@ -225,10 +231,10 @@ def _csv_batches(
                 column_types=dict.fromkeys(raw, pa.string()), strings_can_be_null=False
             ),
         )
-        above, reported = 0, 0
+        last, reported = 0, 0
         for batch in reader:
-            numbers = _numbers_without(above, batch.num_rows, [row.row for row in bad])
-            above = int(numbers[-1]) if len(numbers) else above
+            numbers = _numbers_without(last, batch.num_rows, [row.row for row in bad])
+            last = int(numbers[-1]) if len(numbers) else last
             for row in bad[reported:] if on_bad else ():
                 on_bad(row)  # type: ignore[misc]
             reported = len(bad)
@@ -266,7 +272,7 @@ def _numbers_without(above: int, count: int, skipped: list[int]) -> NDArray[np.i
 
 
 @contextmanager
-def _explained(name: str, names: tuple[str, ...], encoding: str, refused: list[Problem]) -> Iterator[None]:
+def _explained(name: str, names: tuple[str, ...], encoding: str, above: int, refused: list[Problem]) -> Iterator[None]:
     """Turn what Arrow says about a CSV file into a sentence with file, row and column; a refused row is the reason."""
     try:
         yield
@@ -276,7 +282,7 @@ def _explained(name: str, names: tuple[str, ...], encoding: str, refused: list[P
             raise InvalidInput(str(refused[-1]), "is the delimiter right, and are texts with it quoted?") from None
         cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
         if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
-            where = f", row {int(cell[2]) - 1}, column {names[int(cell[1])]}" if cell else ""
+            where = f", row {int(cell[2]) - 1 - above}, column {names[int(cell[1])]}" if cell else ""
             hint = f"say how it is encoded, for example {written('encoding', 'latin-1')}, or save it as UTF-8"
             raise InvalidInput(f"{name}{where}: this is not {encoding}", hint) from None
         if "straddling" in text:

@@ -23,6 +23,7 @@ from podium.data.options import DataOptions, written
 from podium.data.schema import PART_NAMES, Array
 from podium.data.sources.source import Raw
 from podium.errors import InvalidInput
+from podium.text import are, plural
 
 log = logging.getLogger(__name__)
 
@@ -134,8 +135,9 @@ def _check_groups(raw: Raw, index: Mapping[str, Index], column: str) -> None:
             shared = np.intersect1d(groups[part], groups[other])
             if len(shared):
                 raise InvalidInput(
-                    f"{len(shared):,} of the {len(np.unique(groups[part])):,} groups of {part} are in {other} too, for "
-                    f"example {column or 'group'} {labels[part][np.isin(groups[part], shared)][0]}",
+                    f"{len(shared):,} of the {len(np.unique(groups[part])):,} groups of {part} "
+                    f"{are(len(shared))} in {other} too, for example {column or 'group'} "
+                    f"{labels[part][np.isin(groups[part], shared)][0]}",
                     f"give each group one part, or accept it: {written('allow_duplicates', True)}",
                 )
 
@@ -263,7 +265,8 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
         if groups is not None:
             apart &= ~np.isin(groups[rest], groups[newest])
         if left_out := int((~apart).sum()):
-            log.warning("%s older items are left out: within the gap, or of a group with newer items", f"{left_out:,}")
+            log.warning("%s %s left out: within the gap, or of a group with newer items",
+                        plural(left_out, "older item"), are(left_out))  # fmt: skip
         return newest, rest[apart]
 
     return _Method(how=f"by {column}", order=order, take=take, cut=_exactly(None))

@@ -10,6 +10,7 @@ from podium.data.hashes import Hashes, mix
 from podium.data.near import NearItems, picture_grid
 from podium.data.options import written
 from podium.data.schema import Array, Column, InputDescription, Split
+from podium.text import are, plural
 
 MOST_ROWS = 20_000
 """Rows of the training part that are looked at for a column that is the answer."""
@@ -125,8 +126,9 @@ def near_duplicates(parts: Mapping[str, Selection], descriptions: Mapping[str, I
             count = _near_pictures(train, test, name, described)
             if count:
                 together = f"{written('group', 'folder')}, or a pattern"
-                said.append(f"{count:,} test pictures look like training pictures, as they are, mirrored or turned: a "
-                            f"model may know them by heart; keep them together: {together}")  # fmt: skip
+                said.append(f"{plural(count, 'test picture')} {are(count)} like training pictures, as they are, "
+                            "mirrored or turned: a model may know them by heart; keep them together: "
+                            f"{together}")  # fmt: skip
     return said
 
 
@@ -143,9 +145,11 @@ def near_sentences(raw_keys: Hashes, exact: Mapping[str, Hashes], index: Mapping
         {part: raw_keys[at] for part, at in index.items()}, exact))  # fmt: skip
     shared = np.isin(raw_keys[index["test"]], keys) & ~np.isin(exact["test"], known)
     if count := int(shared.sum()):
-        return [f"{count:,} test sentences are training sentences but for punctuation: they do not count in the test"]
+        sentences = f"{plural(count, 'test sentence')} {are(count)} among the training sentences"
+        return [f"{sentences} but for punctuation, and not counted in the test"]
     alike = sum(len(np.unique(exact[part])) - len(np.unique(raw_keys[at])) for part, at in index.items())
-    return [f"{alike:,} sentences are others but for punctuation: they share a part, and count once"] if alike else []
+    sentences = f"{plural(alike, 'sentence')} {are(alike)} among the others"
+    return [f"{sentences} but for punctuation: such share a part, and count once"] if alike else []
 
 
 def sample(part: Selection, name: str, most: int) -> Array:
@@ -179,8 +183,9 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
             names = ", ".join(columns[column].name for column in left)
             hint = f", or leave it out: {written('drop', names)}" if len(left) == 1 else ""
             together = written("group", "COLUMN")
-            return [f"{count:,} of the {len(test):,} test rows are training rows but for {names or 'rounding'}: "
-                    f"a model may know them by heart; keep them together: {together}{hint}"]  # fmt: skip
+            rows = f"{count:,} of the {len(test):,} test rows {are(count)}"
+            known_by_heart = "a model may know them by heart; keep them together"
+            return [f"{rows} among the training rows but for {names or 'rounding'}: {known_by_heart}: {together}{hint}"]
     return []
 
 

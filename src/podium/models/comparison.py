@@ -35,7 +35,7 @@ from podium.models.task import Task, check_model_task, check_task, class_names
 from podium.models.version import PREDICTIONS, TARGET, Version
 from podium.prediction import ONNX, PREPROCESSING
 from podium.prediction.command import CommandModel
-from podium.text import figure
+from podium.text import are, figure
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,8 +176,8 @@ class TestItems:
         fair = np.logical_and.reduce([version.fair for version in measured])
         notes = [note for version in measured for note in version.notes]
         if left_out := int((~fair).sum()):
-            notes.append(f"{left_out:,} of {len(fair):,} test items are left out: a model was trained on them or "
-                         "chosen by them, or cannot read them"
+            notes.append(f"{left_out:,} of {len(fair):,} test items {are(left_out)} left out: "
+                         "a model was trained on them or chosen by them, or cannot read them"
                          f"{near_words(max(version.near for version in measured))}")  # fmt: skip
         if self.classes:
             shared = [name for name in self.classes if all(name in version.classes for version in measured)]

@@ -20,7 +20,7 @@ from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction.directory import fetch_model, model_files
 from podium.prediction.predictor import ONNX, PREPROCESSING, PROFILE, write_preprocessing, write_profile
 from podium.steps.step import step
-from podium.text import figure
+from podium.text import are, figure, plural
 from podium.training.base import say
 from podium.training.examples import regression_points, worst_examples
 from podium.training.handover import (
@@ -207,7 +207,8 @@ def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
         say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
             "some of the test items may be among them")  # fmt: skip
     if tested.left_out:
-        say(f"{tested.left_out:,} test items are left out: the winner, or the weights it began with, has seen them"
+        say(f"{plural(tested.left_out, 'test item')} {are(tested.left_out)} left out: "
+            "the winner, or the weights it began with, has seen them"
             f"{near_words(tested.near)}")  # fmt: skip
 
 

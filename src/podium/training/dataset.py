@@ -242,7 +242,7 @@ def prepare(
         parts |= {part: artifact.Selection(part=raw.items, index=index) for part, index in division.index.items()}
         hashes = hash_parts(parts)
         accepted = options.allow_duplicates or raw.published
-        _check_overlaps(parts, hashes, allowed=accepted or division.by_hash)
+        _check_overlaps(parts, hashes, accepted=accepted, by_hash=division.by_hash)
         _report(parts, raw, division, hashes)
         return artifact.write(
             target, parts, name=raw.name, kind=raw.kind, classes=raw.classes, inputs=raw.descriptions,
@@ -273,18 +273,20 @@ def _check_metric(text: str, kind: str) -> None:
         require_kind(known, kind)
 
 
-def _check_overlaps(parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, allowed: bool) -> None:
+def _check_overlaps(
+    parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, accepted: bool, by_hash: bool
+) -> None:
     """Refuse items in two parts, or report them: where parts follow from hashes, these became equal as inputs only."""
     from podium.data.duplicates import find_overlaps
 
     overlaps = tuple(map(str, find_overlaps(parts, hashes)))
-    if overlaps and not allowed:
+    if overlaps and not (accepted or by_hash):
         raise InvalidInput(
             "; ".join(overlaps),
             "remove the duplicates, keep them together by a group, or accept them: data_options.allow_duplicates=true",
         )
     for overlap in overlaps:
-        log.warning("%s", overlap)
+        log.warning("%s", overlap if accepted else f"as inputs, {overlap}")
 
 
 def _extras(

@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from podium.data.contract import DATES
+from podium.data.contract import DATES, NUMBERS
 from podium.data.options import changed, written
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem, Rows
-from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text
+from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text, without_exponents
 from podium.errors import InvalidInput
 
 MISSING, UNKNOWN = "(missing)", "(unknown)"
@@ -57,6 +57,7 @@ class Field:
                 numbers[beyond] = np.nan
             return numbers, pa.nulls(len(bad), pa.string()) if self.loose else bad
         text = to_flags(values, missing) if self.type == "boolean" else to_text(values, missing)
+        text = without_exponents(text) if self.type in NUMBERS else text
         return text, pa.nulls(len(text), pa.string())
 
 
