@@ -6,11 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 from judging import Nights
+from PIL import Image
 from sklearn.linear_model import LogisticRegression
 
 from podium.data.held_out import HeldOut
 from podium.errors import InvalidInput
 from podium.models import open_registry
+from podium.training.dataset import DataSettings, check_data
 
 
 def by_column(at: int) -> LogisticRegression:
@@ -53,3 +55,37 @@ def test_a_loss_in_one_city_is_refused_by_name(
     assert 'data-figure="reliability"' in report
     with pytest.raises(InvalidInput, match="have no column 'town'"):
         HeldOut.open(nights.data).column("town")
+
+
+def pictures(place: Path) -> str:
+    """Write pictures of two classes by two cameras: the upper half tells the class, but the lower one of camera b."""
+    draw = np.random.default_rng(0)
+    for number in range(800):
+        camera, label = "ab"[number % 4 == 0], number // 4 % 2
+        pixels = draw.integers(0, 100, size=(8, 8))
+        pixels[slice(0, 4) if camera == "a" else slice(4, 8)] += 100 * label
+        folder = place / "pictures" / ("dark", "light")[label] / camera
+        folder.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
+    return f"images:{place / 'pictures'}"
+
+
+def test_a_loss_by_one_camera_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_environment: None
+) -> None:
+    nights, data = Nights(tmp_path, monkeypatch), pictures(tmp_path)
+    for model, rule in ((by_column(40), "likely"), (by_column(8), "better,slice=folder")):
+        check_data(
+            DataSettings(dataset=data, data_options={"test": 0.4}),
+            metric="",
+            model_name="",
+            storage="",
+            columns=("folder",),
+        )
+        nights.prepare(data, test=0.4)
+        decision = nights.train(model, rule=f"{rule},baseline=any")
+    assert decision["value"] > decision["champion_value"]
+    (said,) = (reason for reason in decision["reasons"] if reason.startswith("no"))
+    assert said.startswith("no: worse than the champion in folder b: accuracy 0."), said
+    with pytest.raises(InvalidInput, match="have no column 'camera'"):
+        HeldOut.open(nights.data).column("camera")

@@ -14,7 +14,7 @@ from podium.data import artifact, preprocessing
 from podium.data.blocks import Selection
 from podium.data.hashes import Hashes, hash_items
 from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
-from podium.data.preprocessing.image import PICTURE
+from podium.data.preprocessing.image import FOLDER, PICTURE
 from podium.data.row_files import open_parquet
 from podium.data.schema import Array, DatasetInfo, Split
 from podium.data.seen import SeenItems, read_seen
@@ -106,9 +106,11 @@ class HeldOut:
         known: list[str] = []
         if self.originals is not None:
             known = parquet.read_schema(self.originals).names
-        if PICTURE in known or name not in known:
-            without = not known or PICTURE in known
-            hint = "only rows of a table or of text have columns" if without else suggestion(name, known)
+        if PICTURE in known:
+            known = [FOLDER]
+        if name not in known:
+            hint = "rows have columns, and pictures the first folder below that of their class: folder"
+            hint = suggestion(name, known) if known and known != [FOLDER] else hint
             raise InvalidInput(f"the test items of {self.info.name} have no column {name!r}", hint)
         values = parquet.read_table(self.originals, columns=[name])[name]
         numbers, wrong = to_numbers(values)

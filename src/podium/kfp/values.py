@@ -157,9 +157,12 @@ def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
     if rule.window and data and not data.is_prepared and not data.data_options.get("time"):
         words = f"the rule has window={rule.window}, but the data are not divided by time"
         raise InvalidInput(words, "data_options='{\"time\": COLUMN}', or leave it out")
-    if rule.columns and data and not data.is_prepared and data.reader.name not in WITH_COLUMNS:
-        words = f"the rule has slice={rule.columns[0]}, but {data.dataset} has no columns"
-        raise InvalidInput(words, f"leave it out; only {' and '.join(WITH_COLUMNS)} have columns")
+    reader = data.reader.name if data and not data.is_prepared else ""
+    for column in rule.columns:
+        if reader and reader not in WITH_COLUMNS and (reader, column) != ("images", "folder"):
+            words = f"the rule has slice={column}, but {data and data.dataset} has no columns"
+            hint = f"leave it out; only {' and '.join(WITH_COLUMNS)} have columns, and images have slice=folder"
+            raise InvalidInput(words, hint)
 
 
 def _check_metric(

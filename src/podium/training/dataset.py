@@ -167,7 +167,7 @@ def check_data(
             HeldOut.open(settings.dataset).column(column)
         return info
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch, of_pipeline(settings.data_options), _heard():
-        if columns:
+        if columns and settings.kind != "images":
             file = settings.reader.open(settings.location, settings.options, Path(scratch))
             for column in columns:
                 file.require(column, role="a slice of the rule")

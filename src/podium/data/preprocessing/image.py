@@ -19,7 +19,7 @@ from podium.machine import cores
 RECIPES = ("digit", "garment")
 """Those of MNIST and Fashion-MNIST, with rules of their own."""
 
-PICTURE = "picture"
+PICTURE, FOLDER = "picture", "folder"
 """Column of the bytes of pictures in a Parquet file."""
 
 

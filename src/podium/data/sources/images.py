@@ -17,7 +17,7 @@ from podium.data.blocks import Selection
 from podium.data.hashes import key_pictures
 from podium.data.options import COMMON, DataOptions, changed, written
 from podium.data.pictures import ENDINGS, INSTALL_HEIF, is_hidden, is_picture, look_at
-from podium.data.preprocessing.image import PICTURE, ImagePreprocessing
+from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
 from podium.data.schema import PART_NAMES, InputDescription, Split
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
@@ -152,10 +152,16 @@ def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:
 
 def _originals(parts: Mapping[str, Pictures], positions: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
     """Yield the bytes of pictures of the training folder at some positions, or of all of the test folder."""
-    files = parts["test"].files if positions is None else [parts["train"].files[at] for at in positions]
-    for start in range(0, len(files), BATCH):
-        batch = files[start : start + BATCH]
-        yield pa.record_batch({"name": [file.name for file in batch], PICTURE: [file.read_bytes() for file in batch]})
+    pictures = parts["test" if positions is None else "train"]
+    places = pictures.places()
+    chosen = range(len(places)) if positions is None else positions.tolist()
+    for start in range(0, len(chosen), BATCH):
+        batch = chosen[start : start + BATCH]
+        yield pa.record_batch({
+            "name": [pictures.files[at].name for at in batch],
+            FOLDER: pa.array([places[at][1] if len(places[at]) > 2 else None for at in batch], pa.string()),
+            PICTURE: [pictures.files[at].read_bytes() for at in batch],
+        })  # fmt: skip
 
 
 def _with_test(parts: dict[str, Pictures], test: str, location: str, scratch: Path) -> dict[str, Pictures]:
