@@ -1,15 +1,19 @@
 """Metric lines are read as a real Katib read them: programs and answers from runs on a cluster."""
 
+import random
+import time
 from typing import Any
 
 import pytest
 
 from podium.errors import Failed, InvalidInput
 from podium.metrics import (
+    DEFAULT_FORMAT,
     STRICT_FORMAT,
     compile_format,
     fold,
     format_metrics,
+    matches,
     number,
     objective_value,
     parse_line,
@@ -153,3 +157,18 @@ def test_go_classes_mean_ascii() -> None:
 @pytest.mark.parametrize("text", ["", "-", "nan", "inf", "1_000", "0x10", "1e999", " 1", "unavailable"])
 def test_what_is_no_finite_number_is_none(text: str) -> None:
     assert number(text) is None
+
+
+@pytest.mark.parametrize("pattern", [DEFAULT_FORMAT, STRICT_FORMAT])
+def test_both_engines_find_the_same(pattern: str) -> None:
+    draw, letters = random.Random(1), "ab_|-=+.eE019 \t\v\u00e9\u0661\n\r"
+    for _ in range(5000):
+        line = "".join(draw.choices(letters, k=draw.randrange(30)))
+        found = [(match.group(1) or "", match.group(2) or "") for match in compile_format(pattern).finditer(line)]
+        assert list(matches(line, [pattern])) == [(name.strip(), value.strip()) for name, value in found], line
+
+
+def test_a_long_line_takes_no_longer_for_its_length() -> None:
+    began = time.process_time()
+    assert list(matches("loss" * 16_000 + " " * 1000)) == []
+    assert time.process_time() - began < 1

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput
@@ -28,6 +28,12 @@ DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 
 STRICT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 """The metricsFormat of the bundled Experiments: a value needs a digit, so ``loss=nan`` is not a metric."""
+
+_QUICK = {
+    pattern: re.compile(pattern.replace(r"\s", r"[\t\n\f\r ]"), re.ASCII) for pattern in (DEFAULT_FORMAT, STRICT_FORMAT)
+}
+MOST_QUICK = 256
+"""Characters of a line that Python's engine is given."""
 
 UNAVAILABLE = "unavailable"
 """What Katib stores for a metric that was never reported."""
@@ -50,8 +56,7 @@ _CONSTRAINT = re.compile(r"\s*([\w /@'.-]*?\w)\s*(<=|>=|<|>)\s*(\S+)\s*")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([Ee][+-]?\d+)?", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(NamedTuple):
     """A value that a metric line reported."""
 
     name: str
@@ -198,25 +203,39 @@ def parse_line(line: str, names: Iterable[str], formats: Sequence[str] | None = 
     Raises:
         InvalidInput: A pattern breaks a rule.
     """
-    wanted = frozenset(names)
-    if not any(name in line for name in wanted):
+    for name in names:
+        if name in line:
+            break
+    else:
         return []
     first, blank, _ = line.partition(" ")
     time = _parse_time(first) if blank else _NO_TIME
-    return [
-        Reading(match.group(1).strip(), (match.group(2) or "").strip(), time)
-        for pattern in formats or (DEFAULT_FORMAT,)
-        for match in compile_format(pattern).finditer(line)
-        if (match.group(1) or "").strip() in wanted
-    ]
+    return [Reading(name, value, time) for name, value in matches(line, formats) if name in names]
+
+
+def matches(line: str, formats: Sequence[str] | None = None) -> list[tuple[str, str]]:
+    """Return names and values as metricsFormat patterns find them; the arguments are those of parse_line.
+
+    Python's engine finds the same by the usual patterns, at a fifth of the cost, but in time that grows by the square
+    of a line.
+    """
+    found = list[tuple[str, str]]()
+    for pattern in formats or (DEFAULT_FORMAT,):
+        if len(line) <= MOST_QUICK and (quick := _QUICK.get(pattern)):
+            found += [(name, value) for name, value, *_ in quick.findall(line)]
+            continue
+        for match in compile_format(pattern).finditer(line):
+            found.append(((match.group(1) or "").strip(), (match.group(2) or "").strip()))
+    return found
 
 
 def text_readings(
     lines: Iterable[str], names: Sequence[str], formats: Sequence[str] | None = None
 ) -> Iterator[Reading]:
     """Yield the readings of a log as it is read; the arguments are those of read_text."""
+    wanted = frozenset(names)
     for line in lines:
-        yield from parse_line(line, names, formats)
+        yield from parse_line(line, wanted, formats)
 
 
 def read_text(lines: Iterable[str], names: Sequence[str], formats: Sequence[str] | None = None) -> list[Reading]:
@@ -323,18 +342,19 @@ def fold(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, dict[st
     """
     folded = {name: dict.fromkeys(("min", "max", "latest"), UNAVAILABLE) for name in names}
     last = dict.fromkeys(names, _NO_TIME)
-    ends: dict[tuple[str, str], tuple[float, datetime]] = {}  # of equal ones the first by time
+    ends: dict[str, dict[str, tuple[float, datetime]]] = {"min": {}, "max": {}}  # of equal ones the first by time
     for reading in readings:
         name, time = reading.name, reading.time
         if name not in folded:
             continue
         if time >= last[name]:
             folded[name]["latest"], last[name] = reading.value, time
-        value = number(reading.value)
-        for how, sign in (("min", 1), ("max", -1)) if value is not None else ():
-            place = sign * cast(float, value), time
-            if (name, how) not in ends or place < ends[name, how]:
-                folded[name][how], ends[name, how] = reading.value, place
+        if (value := number(reading.value)) is None:
+            continue
+        for how, size in (("min", value), ("max", -value)):
+            end = ends[how].get(name)
+            if end is None or size < end[0] or (size == end[0] and time < end[1]):
+                folded[name][how], ends[how][name] = reading.value, (size, time)
     return folded
 
 

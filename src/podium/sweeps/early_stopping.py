@@ -11,7 +11,7 @@ from typing import Any
 from podium.documents import load_json
 from podium.errors import Failed, InvalidInput
 from podium.manifests.experiment.experiment import Experiment
-from podium.metrics import DEFAULT_FORMAT, RESUMED, Reading, compile_format, in_order, number
+from podium.metrics import RESUMED, Reading, in_order, matches, number
 
 
 class MedianStop:
@@ -94,7 +94,11 @@ class RuleWatch:
             self._begin()  # the values so far are printed again
         if not any(rule["name"] in line for rule in self._rules):
             return False
-        readings = self._read_object(line) if self._as_json else _read_matches(line, self._formats)
+        readings = (
+            self._read_object(line)
+            if self._as_json
+            else [(name, number(value)) for name, value in matches(line, self._formats)]
+        )
         for name, value in readings:
             if value is None:
                 raise Failed(
@@ -123,11 +127,3 @@ class RuleWatch:
             return False  # Katib compares at this one value only
         limit = float(rule["value"])
         return value > limit if rule["comparison"] == "greater" else value < limit
-
-
-def _read_matches(line: str, formats: Sequence[str] | None) -> list[tuple[str, float | None]]:
-    return [
-        ((match.group(1) or "").strip(), number((match.group(2) or "").strip()))
-        for pattern in formats or (DEFAULT_FORMAT,)
-        for match in compile_format(pattern).finditer(line)
-    ]
