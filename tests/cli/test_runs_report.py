@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 from click.testing import Result
+from judging import Judge, fitted
+from sklearn.linear_model import LogisticRegression
 
 from podium.errors import InvalidInput, NotFound
 from podium.models import open_registry
@@ -19,7 +22,6 @@ from podium.runner.runs import Runs
 from podium.training.handover import Evaluation
 
 COMMAND = ("runs", "report")
-GOLDEN = Path(__file__).parents[1] / "golden/evaluation-before-etags.json"
 FIRST, SECOND, FAILED = "20260101-010101-aaaa", "20260102-010101-bbbb", "20260103-010101-cccc"
 
 
@@ -34,7 +36,7 @@ def finished(
 ) -> None:
     """Leave what a run leaves that has succeeded; its evaluation is a real one with other figures."""
     directory = home / "runs" / name
-    evaluation = json.loads(GOLDEN.read_text())
+    evaluation = json.loads((home / "evaluation").read_text())
     evaluation["winner"]["hyperparameters"] = {"lr": lr}
     evaluation["test"]["metrics"]["accuracy"] = accuracy
     evaluation["dataset"]["test_part"] = test
@@ -46,7 +48,7 @@ def finished(
     for step, file, text in (
         ("evaluate", "evaluation", json.dumps(evaluation)),
         ("promote-best", "decision", json.dumps(decision)),
-        ("promote-best", "report", render(asdict(Evaluation.read(GOLDEN)), decision)),
+        ("promote-best", "report", render(asdict(Evaluation.read(home / "evaluation")), decision)),
     ):
         path = directory / "artifacts" / "x" / step / file
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -62,9 +64,20 @@ def finished(
     ).save()  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def evaluation(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What the step evaluate writes of a model that was trained on digits."""
+    place = tmp_path_factory.mktemp("evaluated")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PODIUM_RUN_ID", FIRST)
+        Judge(tiny_dataset, place, patch).evaluate(fitted(tiny_dataset, place / "model", LogisticRegression(C=1e-4)))
+    return place / "evaluation"
+
+
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def home(evaluation: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home with two finished runs and one that failed."""
+    shutil.copy(evaluation, tmp_path / "evaluation")
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     finished(tmp_path, FIRST, "0.1", 0.8)

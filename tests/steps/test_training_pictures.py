@@ -94,9 +94,12 @@ def test_pictures_beyond_the_limits_are_left_out(
     assert bool(said) == bool(why)
 
 
-def test_an_evaluation_that_names_an_svg_shows_none() -> None:
-    golden = Path(__file__).parents[1] / "golden/evaluation-before-etags.json"
-    evaluation: dict[str, Any] = asdict(Evaluation.read(golden))
+def test_an_evaluation_that_names_an_svg_shows_none(
+    candidates: dict[str, Path], tiny_dataset: Path, tmp_path: Path
+) -> None:
+    evaluate(tiny_dataset, [str(candidates["strong"])], tmp_path / "evaluation", tmp_path / "predictions",
+             jobs=jobs(tmp_path))  # fmt: skip
+    evaluation: dict[str, Any] = asdict(Evaluation.read(tmp_path / "evaluation"))
     assert evaluation["pictures"] == []
     evaluation["pictures"] = [{"name": "a.svg", "media": "image/svg+xml", "base64": "PHN2Zz4="}]
     decision = {"model_name": "tiny", "version": "v", "outcome": "kept", "rule": "better", "storage": "store",
