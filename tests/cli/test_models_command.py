@@ -139,6 +139,14 @@ def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.Monkey
     assert any("#2 Bag, not T-shirt" in line for line in lines[at + 10 :])
 
 
+def test_diff_of_few_numbers_says_what_would_undo_it() -> None:
+    before, after = np.random.default_rng(0).normal(size=(2, 100))
+    seen = SharedItems(items=np.arange(100), target=np.zeros(100), predicted=(before * 3, after), classes=(), inputs={})
+    said = " ".join(view.difference(difference(seen, METRICS["rmse"]), ("a", "b"), 5, None, 0))
+    assert "neither is reliable: 100 items are few, and 3 that may be missing, with rmse " in said
+    assert "more than chance" not in said
+
+
 @pytest.mark.usefixtures("model")
 def test_pictures_cannot_be_drawn_without_a_dataset(typed: Typed) -> None:
     code, out, err = typed("models", "diff", "mnist", "champion", "best", "--draw", "2")

@@ -65,7 +65,8 @@ def _why(record: "Record") -> str:
     if grounds.shrunk is not None and grounds.champion_shrunk is not None:
         text += f", shrunk {figure(grounds.shrunk)} against {figure(grounds.champion_shrunk)}"
     text += f", {grounds.constant}" if str(grounds.constant) else ""
-    return text + (f", {p_words(grounds.p_value)}" if grounds.p_value is not None else "")
+    doubt = " (not reliable)" if grounds.doubt else ""
+    return text + (f", {p_words(grounds.p_value)}{doubt}" if grounds.p_value is not None else "")
 
 
 def facts(pairs: Mapping[str, str | None]) -> list[str]:
@@ -243,6 +244,8 @@ def _verdict(change: "Difference") -> str:
     words = f"{p_words(compared.p_value, compared.p_is_bound)}, " + (
         "more than chance" if compared.p_value <= 0.05 else "may well be chance"
     )
+    if compared.doubt:
+        words = f"{p_words(compared.p_value, compared.p_is_bound)}; neither is reliable: {compared.doubt}"
     if compared.test == "McNemar":
         return f"exact McNemar test, two-sided: {words}"
     words = f"paired permutation test: {words}"

@@ -148,7 +148,8 @@ class Decision:
     figures: Mapping[str, Any]
     """rule, metric, items, units (items, or groups of them, that count), value, shrunk and constant (guess and value of
     the best constant guess); with a champion also champion_value, champion_shrunk, noise, probability, difference,
-    interval, p_value and test; for accuracy also only_challenger_right, only_champion_right and classes.
+    interval, p_value, doubt (why p is not reliable) and test; for accuracy
+    also only_challenger_right, only_champion_right and classes.
     value_interval and champion_interval are the 95 % intervals, None where there are too few items."""
 
     def noting(self, words: str) -> "Decision":

@@ -76,6 +76,9 @@ class Grounds:
     """On the same items."""
 
     p_value: float | None = None
+    doubt: str = ""
+    """Why p is not to be relied on."""
+
     noise: float | None = None
     """Squared standard error of one of both figures, see shrinkage.noise_of."""
 

@@ -316,6 +316,7 @@ def figures(compared: "Comparison") -> dict[str, Any]:
         "champion_interval": _listed(compared.second_interval),
         "interval": _listed(compared.interval),
         "p_value": compared.p_value,
+        "doubt": compared.doubt,
         "test": compared.test,
     }
     if compared.gained is not None:

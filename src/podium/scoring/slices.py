@@ -41,7 +41,7 @@ class Slice:
     """Two-sided, after Holm's correction for all slices that are judged."""
 
     why: str = ""
-    """Why it is not judged."""
+    """Why it is not judged, or p not reliable."""
 
     @property
     def worse(self) -> bool:
@@ -126,7 +126,7 @@ def _measured(
         return replace(found, why=error.message)
     if compared.p_value is None:
         return replace(found, why=compared.why or "no p value")
-    return replace(found, compared=compared, p_value=compared.p_value)
+    return replace(found, compared=compared, p_value=compared.p_value, why=compared.doubt)
 
 
 def holm(p_values: Sequence[float]) -> Iterator[float]:
