@@ -254,6 +254,28 @@ def test_headers_are_limited_before_the_token(server: Running) -> None:
         assert b"".join(iter(lambda: piped.recv(1 << 20), b"")).count(b"HTTP/1.1 200 OK") == 1
 
 
+def test_a_run_ends_once_nobody_waits_for_it(tmp_path: Path) -> None:
+    size, count = 600, 400
+    weights = numpy_helper.from_array(np.eye(size, dtype=np.float32), "w")
+    names = ["x", *map(str, range(1, count)), "y"]
+    nodes = [helper.make_node("MatMul", [names[at], "w"], [names[at + 1]]) for at in range(count)]
+    model = save(nodes, {"x": (TensorProto.FLOAT, ["n", size])}, "y", size, weights)
+    (tmp_path / "long").mkdir()
+    (tmp_path / "long/model.onnx").write_bytes(model)
+    with serving(tmp_path / "long", "--timeout", "2") as server:
+        assert infer_rows(server, 4000, size).status_code == 504
+        began = time.monotonic()
+        while infer_rows(server, 1, size).status_code != 200:
+            assert time.monotonic() - began < 4, "the next is answered"
+
+
+def infer_rows(server: Running, rows: int, size: int) -> httpx.Response:
+    held = {"name": "x", "shape": [rows, size], "datatype": "FP32", "parameters": {"binary_data_size": rows * size * 4}}
+    head = json.dumps({"inputs": [held], "parameters": {"binary_data_output": True}}).encode()
+    sized = {"inference-header-content-length": str(len(head))}
+    return server.http.post("/v2/models/long/infer", content=head + bytes(rows * size * 4), headers=sized)
+
+
 def test_a_server_starts_without_pandas() -> None:
     code = "import sys; from podium.data import values; import podium.serving.app; print('pandas' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"

@@ -132,8 +132,17 @@ class OnnxModel:
             whole.flush()
         return whole
 
-    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+    @staticmethod
+    def options() -> Any:
+        """Return what ends a run: once its ``terminate`` is true."""
+        return _runtime().RunOptions()
+
+    def run(self, inputs: Mapping[str, Array], options: Any = None) -> dict[str, Array]:
         """Run the model once on all rows and return every output as it is, by name; nothing is limited or checked.
+
+        Args:
+            inputs: By name, each ``[n, ...]``.
+            options: As options() returns them.
 
         Raises:
             InvalidInput: The inputs have other names, types or shapes.
@@ -142,7 +151,7 @@ class OnnxModel:
         self.check_inputs(inputs)
         names = [output.name for output in self.outputs if output.dtype in _DTYPES.values()]
         try:
-            results = self._session.run(names, {tensor.name: inputs[tensor.name] for tensor in self.inputs})
+            results = self._session.run(names, {tensor.name: inputs[tensor.name] for tensor in self.inputs}, options)
         except Exception as error:  # onnxruntime raises classes of its own without a common base
             raise Failed(f"{self.name} failed: {_first_line(error)}", CONTRACT) from error
         return dict(zip(names, map(np.asarray, results), strict=True))

@@ -1,10 +1,11 @@
 """Requests to one model, run together: whatever came while the model was busy is its next batch."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,11 @@ class _Waiting:
     """What has to be equal for two requests to be one batch."""
 
     done: "asyncio.Future[Outputs]"
+    batch: "Sequence[_Waiting]" = ()
+    """Those it runs with, while it runs."""
+
+    options: Any = None
+    """Of that run."""
 
 
 class Batcher:
@@ -35,10 +41,14 @@ class Batcher:
         run: The model.
         most_rows: Rows of a batch at most; a larger request is a batch alone.
         threads: Batches that run at once.
+        options: Makes what run is given beside the rows; its ``terminate`` is set once nobody waits for the answers.
     """
 
-    def __init__(self, run: Callable[[Mapping[str, Array]], Outputs], most_rows: int, threads: int = 1) -> None:
-        self._run, self._most_rows, self._most_running = run, most_rows, threads
+    def __init__(
+        self, run: Callable[[Mapping[str, Array], Any], Outputs], most_rows: int, threads: int = 1,
+        options: Callable[[], Any] = SimpleNamespace,
+    ) -> None:  # fmt: skip
+        self._run, self._most_rows, self._most_running, self._options = run, most_rows, threads, options
         self._waiting: list[_Waiting] = []
         self._batches: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         """None ends a thread."""
@@ -65,7 +75,12 @@ class Batcher:
         self._waiting.append(waiting)
         self._quiet.clear()
         self._start_soon(loop)
-        return await waiting.done
+        try:
+            return await waiting.done
+        except asyncio.CancelledError:
+            if waiting.batch and all(other.done.done() for other in waiting.batch):
+                waiting.options.terminate = True
+            raise
 
     async def close(self) -> None:
         """Wait until everything that was asked is answered."""
@@ -86,6 +101,9 @@ class Batcher:
         while self._waiting and self._running < self._most_running:
             if batch := self._take():
                 self._running += 1
+                options = self._options()
+                for waiting in batch:
+                    waiting.batch, waiting.options = batch, options
                 self._batches.put(batch)
         if not self._running:
             self._quiet.set()
@@ -112,6 +130,7 @@ class Batcher:
         self.batches += 1
         self.rows += sum(waiting.rows for waiting in batch)
         for waiting, result in zip(batch, results, strict=True):
+            waiting.batch = ()
             if waiting.done.done():  # its client is gone
                 continue
             if isinstance(result, Exception):
@@ -141,7 +160,7 @@ class Batcher:
         names = batch[0].inputs
         together = {name: np.concatenate([waiting.inputs[name] for waiting in batch]) for name in names}
         try:
-            outputs = self._run(together)
+            outputs = self._run(together, batch[0].options)
         except Exception:  # one of them may be at fault: the others are answered
             return [self._one(waiting) for waiting in batch]
         ends = list(accumulate(waiting.rows for waiting in batch))
@@ -154,6 +173,6 @@ class Batcher:
 
     def _one(self, waiting: _Waiting) -> Outputs | Exception:
         try:
-            return self._run(waiting.inputs)
+            return self._run(waiting.inputs, waiting.options)
         except Exception as error:
             return error if isinstance(error, Failed) or not isinstance(error, MemoryError) else Failed("out of memory")

@@ -54,7 +54,7 @@ class Loaded:
             batcher = Batcher(partial(_commanded, predictor), MOST_ROWS, settings.count)
         else:
             run = partial(_watched, model, predictor.classes, watch) if watch else model.run
-            batcher = Batcher(run, MOST_ROWS)
+            batcher = Batcher(run, MOST_ROWS, options=model.options)
         return cls(version=version, predictor=predictor, batcher=batcher)
 
     async def close(self) -> None:
@@ -81,9 +81,9 @@ class Loaded:
 
 
 def _watched(
-    model: OnnxModel, classes: Sequence[str] | None, watch: Watch, inputs: Mapping[str, Array]
+    model: OnnxModel, classes: Sequence[str] | None, watch: Watch, inputs: Mapping[str, Array], options: Any
 ) -> dict[str, Array]:
-    outputs = model.run(inputs)
+    outputs = model.run(inputs, options)
     try:
         watch.note(inputs, model.predicted(outputs, classes=None if classes is None else len(classes)))
     except PodiumError:  # outputs that are not finite, for example, which a client may want to see
@@ -91,8 +91,8 @@ def _watched(
     return outputs
 
 
-def _commanded(predictor: Predictor, inputs: Mapping[str, Array]) -> dict[str, Array]:
-    """Predict with a command; it may give probabilities or numbers."""
+def _commanded(predictor: Predictor, inputs: Mapping[str, Array], options: Any) -> dict[str, Array]:
+    """Predict with a command, which its pool ends in time; it may give probabilities or numbers."""
     predictions = predictor.predict(dict(inputs))
     chances = predictions.probabilities
     return {"predictions" if chances is None else "probabilities": predictions.values if chances is None else chances}
