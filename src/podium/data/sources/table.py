@@ -116,12 +116,11 @@ def hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: Dat
     """
     left_out = {*seen.file.columns} - {field.name for field in fields}
     said = violations(contract, seen.file, seen.guesses, left_out, seen.missing_values)
+    if said and contract.on_violation == "refuse":
+        lines = [f"{seen.file.name} breaks the data contract:", *said]
+        raise InvalidInput("\n  ".join(lines), "mend the data, or change the contract; on_violation: warn takes them")
     for sentence in said:
         log.warning("the data contract is broken: %s", sentence)
-    if said and contract.on_violation == "refuse":
-        more = f" (and {len(said) - 1} more)" if len(said) > 1 else ""
-        hint = "mend the data, or change the contract; on_violation: warn takes them"
-        raise InvalidInput(f"{seen.file.name} breaks the data contract: {said[0]}{more}", hint)
 
 
 def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
