@@ -22,14 +22,16 @@ FROM base AS builder
 RUN command -v strip || { apt-get update && apt-get install -y --no-install-recommends binutils; }
 
 FROM builder AS steps-packages
-COPY requirements-steps.txt scripts/slim-packages ./
+COPY requirements requirements
+COPY scripts/pins scripts/slim-packages scripts/
 # The pins are whole and have hashes: nothing is resolved and nothing else is taken.
-RUN pip install --no-compile --ignore-installed --no-deps --require-hashes --root /packages -r requirements-steps.txt && \
-    ./slim-packages --steps /packages
+RUN python3 scripts/pins steps >/tmp/pins.txt && \
+    pip install --no-compile --ignore-installed --no-deps --require-hashes --root /packages -r /tmp/pins.txt && \
+    scripts/slim-packages --steps /packages
 
 FROM builder AS podium
 COPY . .
-RUN awk '/^[^ ]/ { keep = /^setuptools==/ } keep' requirements.txt >/tmp/build.txt && \
+RUN awk '/^[^ ]/ { keep = /^setuptools==/ } keep' requirements/pins.txt >/tmp/build.txt && \
     pip install --no-deps --require-hashes -r /tmp/build.txt && \
     pip install --no-deps --no-build-isolation --root /podium .
 
@@ -41,19 +43,20 @@ RUN PYTHONPATH=$(echo /packages/usr/local/lib/python3*/*-packages):$(echo /podiu
 
 FROM base AS steps
 COPY --from=steps-compiled /packages /
-COPY requirements-steps.txt ./
+COPY requirements/steps.txt ./
 ARG EXTRAS
-RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements-steps.txt >/tmp/pins.txt && \
-      pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
+RUN [ -z "$EXTRAS" ] || pip install -c steps.txt $EXTRAS
 COPY --from=podium /podium /
 ARG CODE_VERSION=
 ENV PODIUM_CODE_VERSION=${CODE_VERSION}
 USER 1000:1000
 
 FROM builder AS serve-packages
-COPY requirements-serve.txt scripts/slim-packages ./
-RUN pip install --no-compile --ignore-installed --no-deps --require-hashes --root /packages -r requirements-serve.txt && \
-    ./slim-packages --serve /packages
+COPY requirements requirements
+COPY scripts/pins scripts/slim-packages scripts/
+RUN python3 scripts/pins serve >/tmp/pins.txt && \
+    pip install --no-compile --ignore-installed --no-deps --require-hashes --root /packages -r /tmp/pins.txt && \
+    scripts/slim-packages --serve /packages
 
 FROM serve-packages AS serve-compiled
 COPY --from=podium /podium /podium
@@ -63,10 +66,9 @@ RUN PYTHONPATH=$(echo /packages/usr/local/lib/python3*/*-packages):$(echo /podiu
 
 FROM base AS serve
 COPY --from=serve-compiled /packages /
-COPY requirements-serve.txt ./
+COPY requirements/serve.txt ./
 ARG EXTRAS
-RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements-serve.txt >/tmp/pins.txt && \
-      pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
+RUN [ -z "$EXTRAS" ] || pip install -c serve.txt $EXTRAS
 COPY --from=podium /podium /
 USER 1000:1000
 EXPOSE 8080
@@ -76,26 +78,26 @@ FROM builder AS trainer-packages
 ARG TORCH_INDEX=
 # Anything keeps CUDA's libraries of the default index; without, what no pod without a GPU runs is left out (scripts/cpu-torch).
 ARG GPU=
-COPY requirements.txt scripts/slim-packages scripts/cpu-torch ./
+COPY requirements requirements
+COPY scripts/pins scripts/slim-packages scripts/cpu-torch scripts/
 # The wheels of an index are built anew under the same version: the hashes of the pins are not theirs.
-RUN install="pip install --no-compile --ignore-installed --no-deps --root /packages" && \
+RUN python3 scripts/pins trainer >/tmp/pins.txt && install="pip install --no-compile --ignore-installed --no-deps --root /packages" && \
     packages=/packages/usr/local/lib/python3*/*-packages && \
     if [ -n "$TORCH_INDEX" ]; then \
-      awk '/^[^ ]/ { drop = /^(torch|torchvision|triton|nvidia-.*|cuda-.*)==/ } !drop' requirements.txt >/tmp/rest.txt && \
-      grep -Eo '^(torch|torchvision)==[^ ]+' requirements.txt >/tmp/torch.txt && \
+      awk '/^[^ ]/ { drop = /^(torch|torchvision|triton|nvidia-.*|cuda-.*)==/ } !drop' /tmp/pins.txt >/tmp/rest.txt && \
+      grep -Eo '^(torch|torchvision)==[^ ]+' /tmp/pins.txt >/tmp/torch.txt && \
       $install --require-hashes -r /tmp/rest.txt && $install --index-url "$TORCH_INDEX" -r /tmp/torch.txt; \
-    elif [ -n "$GPU" ] || [ "$(uname -m)" != x86_64 ]; then $install --require-hashes -r requirements.txt; else \
+    elif [ -n "$GPU" ] || [ "$(uname -m)" != x86_64 ]; then $install --require-hashes -r /tmp/pins.txt; else \
       awk '/^[^ ]/ { drop = /^(triton|nvidia-.*|cuda-.*)==/ && !/^nvidia-(cuda-runtime|cuda-cupti|cufile)==/ } !drop' \
-        requirements.txt >/tmp/rest.txt && \
-      $install --require-hashes -r /tmp/rest.txt && ./cpu-torch $packages; fi && \
-    ./slim-packages --trainer /packages
+        /tmp/pins.txt >/tmp/rest.txt && \
+      $install --require-hashes -r /tmp/rest.txt && scripts/cpu-torch $packages; fi && \
+    scripts/slim-packages --trainer /packages
 
 FROM base AS trainer
 COPY --from=trainer-packages /packages /
-COPY requirements.txt ./
+COPY requirements/trainer.txt ./
 ARG EXTRAS
-RUN [ -z "$EXTRAS" ] || { sed -n '/^[^ ].*==/s/ *\\$//p' requirements.txt >/tmp/pins.txt && \
-      pip install -c /tmp/pins.txt $EXTRAS && rm /tmp/pins.txt; }
+RUN [ -z "$EXTRAS" ] || pip install -c trainer.txt $EXTRAS
 COPY . .
 RUN pip install --no-deps --no-build-isolation . && rm -rf build
 ARG CODE_VERSION=

@@ -14,8 +14,8 @@ help: ## list the targets
 
 install: $(STAMP) ## install podium and its pinned dependencies into .venv
 
-$(STAMP): requirements-dev.txt pyproject.toml
-	@scripts/bootstrap requirements-dev.txt $(VENV)
+$(STAMP): requirements/pins.txt pyproject.toml
+	@scripts/bootstrap requirements/pins.txt $(VENV)
 	@touch $@
 
 # The small network makes it a matter of a minute, also on processors without bf16; NETWORK=tutorial is the tutorial's.
@@ -84,8 +84,10 @@ lint: $(STAMP) ## ruff and mypy
 
 check: lint test ## lint and fast tests
 
-COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+COMPILE = $(BIN)/uv pip compile -q --universal --python-version 3.11 \
   --no-header --no-annotate --no-emit-index-url --no-emit-find-links
+# Names and versions alone: scripts/pins adds the hashes.
+SUBSET = $(COMPILE) -c requirements/pins.txt
 
 # Steps train nothing: sqlalchemy and alembic are for optuna's own database, pygments and markdown-it-py for code and
 # Markdown on a terminal, google-cloud-storage for Google's buckets as sources of pipelines, narwhals for plotly's figures
@@ -97,16 +99,14 @@ NOT_IN_SERVE = kfp kfp-kubernetes kubernetes optuna cmaes scipy cronsim google-r
   markdown-it-py
 
 pins: $(STAMP) ## update the pinned requirement files from pyproject.toml
-	@$(COMPILE) --group build --extra dev pyproject.toml -o requirements-dev.txt
-	@$(COMPILE) -c requirements-dev.txt --group build --extra torch pyproject.toml -o requirements.txt
+	@$(COMPILE) --generate-hashes --group build --group docs --extra dev pyproject.toml -o requirements/pins.txt
+	@$(SUBSET) --group build --extra torch pyproject.toml -o requirements/trainer.txt
 	@printf "%s; sys_platform == 'never'\n" $(NOT_IN_STEPS) >$(VENV)/not-in-steps.txt
-	@$(COMPILE) -c requirements.txt --overrides $(VENV)/not-in-steps.txt --group build pyproject.toml \
-	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-steps.txt
+	@$(SUBSET) --overrides $(VENV)/not-in-steps.txt --group build pyproject.toml | grep -v never >requirements/steps.txt
 	@printf "%s; sys_platform == 'never'\n" $(NOT_IN_SERVE) >$(VENV)/not-in-serve.txt
-	@$(COMPILE) -c requirements-dev.txt --overrides $(VENV)/not-in-serve.txt --extra serve --extra sign pyproject.toml \
-	  | awk '/^[^ ]/ { drop = /never/ } !drop' >requirements-serve.txt
-	@$(COMPILE) --group sbom -o scripts/sbom/requirements-sbom.txt
-	@$(COMPILE) -c requirements-dev.txt --group docs -o requirements-docs.txt
+	@$(SUBSET) --overrides $(VENV)/not-in-serve.txt --extra serve --extra sign pyproject.toml \
+	  | grep -v never >requirements/serve.txt
+	@$(COMPILE) --generate-hashes --group sbom -o scripts/sbom/requirements-sbom.txt
 
 CYCLONEDX := build/cyclonedx
 
@@ -120,7 +120,7 @@ sbom: $(CYCLONEDX)/.installed ## write what runs beside podium, as CycloneDX wit
 	@mkdir -p build/sbom
 	@$(CYCLONEDX)/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o $(CYCLONEDX)/environment.json $(BIN)/python
 	@$(BIN)/python scripts/sbom/runtime $(CYCLONEDX)/environment.json build/sbom/podium-ml.cdx.json \
-	  requirements.txt requirements-steps.txt requirements-serve.txt
+	  requirements/trainer.txt requirements/steps.txt requirements/serve.txt
 	@echo build/sbom/podium-ml.cdx.json
 
 # Any builder with the options of `docker build`: podman build, buildah bud.
@@ -177,8 +177,7 @@ API = podium.api.deploy podium.api.jobs podium.api.plots podium.prediction podiu
 
 DOCS := $(VENV)/.docs-installed
 
-$(DOCS): $(STAMP) requirements-docs.txt
-	@$(BIN)/uv pip install -q --python $(BIN)/python --no-deps --require-hashes -r requirements-docs.txt
+$(DOCS): $(STAMP)
 	@touch $@
 
 docs: $(DOCS) ## build the site from docs/ and the reference of the Python API from its docstrings: build/docs/index.html

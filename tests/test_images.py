@@ -94,7 +94,7 @@ def test_builders_without_output_leave_the_sboms_out() -> None:
 
 
 def test_the_steps_image_has_what_search_algorithms_load() -> None:
-    pinned = {line.partition("==")[0] for line in (ROOT / "requirements-steps.txt").read_text().splitlines()}
+    pinned = {line.partition("==")[0] for line in (ROOT / "requirements/steps.txt").read_text().splitlines()}
     imported = {
         module.partition(".")[0]
         for file in (ROOT / "src/podium/search").glob("*.py")
@@ -106,7 +106,7 @@ def test_the_steps_image_has_what_search_algorithms_load() -> None:
 
 
 def test_the_serve_image_has_no_pipelines_and_no_torch() -> None:
-    pinned = {line.partition("==")[0] for line in (ROOT / "requirements-serve.txt").read_text().splitlines()}
+    pinned = {line.partition("==")[0] for line in (ROOT / "requirements/serve.txt").read_text().splitlines()}
     assert {"starlette", "uvicorn", "onnxruntime", "minio", "pyarrow", "pillow", "cryptography", "orjson"} <= pinned
     assert not pinned & {"kfp", "kubernetes", "torch", "optuna", "plotly", "scipy"}
 

@@ -14,7 +14,7 @@ from cyclonedx.validation.json import JsonStrictValidator
 from test_structure import ROOT
 
 RUNTIME = ROOT / "scripts/sbom/runtime"
-PINS = [ROOT / f"requirements{part}.txt" for part in ("", "-steps", "-serve")]
+PINS = [ROOT / "requirements" / f"{part}.txt" for part in ("trainer", "steps", "serve")]
 
 
 def component(name: str, *licenses: dict[str, Any]) -> dict[str, Any]:

@@ -99,7 +99,7 @@ def test_private_names_of_libraries_are_those_in_the_table() -> None:
 
 
 def test_the_table_names_the_pinned_versions() -> None:
-    pins = dict(re.findall(r"(?m)^([\w.-]+)(?:\[.*\])?==(\d+\.\d+)", (ROOT / "requirements-dev.txt").read_text()))
+    pins = dict(re.findall(r"(?m)^([\w.-]+)(?:\[.*\])?==(\d+\.\d+)", (ROOT / "requirements/pins.txt").read_text()))
     for (where, name), seen in rows().items():
         library, _, minor = seen.partition(" ")
         assert pins[library] == minor, f"{where} touches {name}: look at it again with {library} {pins[library]}"

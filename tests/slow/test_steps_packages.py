@@ -46,8 +46,10 @@ def python() -> Path:
 def packages(tmp_path_factory: pytest.TempPathFactory, python: Path) -> Path:
     root = tmp_path_factory.mktemp("image")
     # Copies: strip would write through links into the cache.
+    pins = root / "pins.txt"
+    pins.write_text(subprocess.run([ROOT / "scripts/pins", "steps"], capture_output=True, text=True, check=True).stdout)
     run(Path(sys.executable).with_name("uv"), "pip", "install", "-q", "--link-mode", "copy", "--python", python,
-        "--prefix", root / "usr/local", "--no-deps", "--require-hashes", "-r", ROOT / "requirements-steps.txt",
+        "--prefix", root / "usr/local", "--no-deps", "--require-hashes", "-r", pins,
         folder=root)  # fmt: skip
     run(ROOT / "scripts/slim-packages", "--steps", root, folder=root)
     (found,) = root.glob("usr/local/lib/python3*/site-packages")
