@@ -14,8 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from statistics import mean, stdev
 
-from podium.manifests.experiment.conditional import conditional
-from podium.manifests.labels import CONDITIONS
+from podium.manifests.options.conditions import conditional
 from podium.search.search import Search
 from podium.search.space import Parameter
 
@@ -64,7 +63,7 @@ PROBLEMS: dict[str, tuple[list[Parameter], Callable[[Mapping[str, str]], float],
 def search(problem: str, algorithm: str, conditions: bool, seed: int) -> list[float]:
     """Return the best value after some numbers of trials."""
     space, value, text = PROBLEMS[problem]
-    given = conditional(space, {CONDITIONS: text} if conditions else {})
+    given = conditional(space, {"conditions": (text,)} if conditions else {})
     best = list[float]()
     with tempfile.TemporaryDirectory() as folder:
         found = Search(given, algorithm, {"random_state": seed}, maximize=False, directory=Path(folder), name="s")

@@ -29,7 +29,8 @@ from api_server import ApiServer
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.conditions import timestamp
-from podium.manifests.labels import POOL, POOL_STATE
+from podium.manifests.labels import POOL_STATE
+from podium.manifests.options import annotation
 from podium.metrics import Reading
 from podium.search.search import Search
 from podium.storage.files import FileStorage
@@ -60,7 +61,7 @@ def experiment(trials: int, workers: int, algorithm: str) -> dict[str, Any]:
     return {
         "apiVersion": "kubeflow.org/v1beta1",
         "kind": "Experiment",
-        "metadata": {"name": "pool", "annotations": {POOL: str(workers)}},
+        "metadata": {"name": "pool", "annotations": annotation({"pool": workers})},
         "spec": {
             "objective": {"type": "minimize", "objectiveMetricName": "loss"},
             "algorithm": {"algorithmName": algorithm},

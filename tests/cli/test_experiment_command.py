@@ -237,7 +237,7 @@ def test_weights_go_when_asked_and_the_next_sweep_starts_warm(podium: Any, manif
     assert "Experiment next, warm from sweep," in ran.stderr
     assert "no Experiment nobody" in podium("run", path, "--warm-start", "nobody", code=1).stderr
     rendered = load(podium("render", path, "--warm-start", "a", "--warm-start", "b").stdout)
-    assert rendered["metadata"]["annotations"] == {"podium.dev/warm-start": "a, b"}
+    assert rendered["metadata"]["annotations"] == {"podium.dev/sweep": "warm_start:\n- a\n- b\n"}
 
 
 def test_rendered_trials_reach_their_bucket_by_reference(podium: Any) -> None:

@@ -147,12 +147,7 @@ def test_a_budget_ends_the_sweep(podium: Callable[..., Any], tmp_path: Path) -> 
     assert "no other trial fits into its budget. Budget used: " in said.err
     assert "train with them: python train.py --lr=" in said.out
     saved = Experiment.load(str(tmp_path / "sweep.yaml"))
-    assert saved.annotations == {
-        "podium.dev/algorithm": "auto",
-        "podium.dev/max-time": "5s",
-        "podium.dev/max-cost": "9.0",
-        "podium.dev/price-per-pod-hour": "3600.0",
-    }
+    assert saved.asked == {"algorithm": "auto", "max_time": "5s", "max_cost": 9.0, "price": 3600.0}
     said = podium("experiment run sweep.yaml --name again --max-time 2s --max-trials 200")
     assert " of 2 s, a cost of " in said.err
 

@@ -230,7 +230,7 @@ def test_a_begun_sweep_goes_on_to_its_end(ask: Ask) -> None:
 def test_a_sweep_by_a_tool_knows_bounds_and_foreign_lines(ask: Ask) -> None:
     Path("train.py").write_text("import sys\nx = int(sys.argv[1][4:])\nprint(f'Score: {x}')\nprint(f'Size: {x * x}')\n")
     ask("tune", allow_changes=True, program=["train.py"], space={"x": "1..3"}, objective=["max:Score", "min:Size"],
-        prints="colon", constraints=["Size<5"], algorithm="grid", trials=3, name="bounded")  # fmt: skip
+        prints="colon", options={"constraints": ["Size<5"]}, algorithm="grid", trials=3, name="bounded")  # fmt: skip
     until = time.monotonic() + 60
     while podium.open_sweep("bounded").status != "Succeeded":
         assert time.monotonic() < until

@@ -22,7 +22,7 @@ from livekubeflow import NAMESPACE, end_of, podium
 from test_cluster_engine import RATES
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.manifests.labels import POOL
+from podium.manifests.options import annotation
 from podium.storage import connect
 
 pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1200), pytest.mark.usefixtures("server")]
@@ -280,7 +280,7 @@ def test_a_teams_engine_runs_a_pool_in_its_namespace(teams: tuple[Team, Team]) -
     name = teams[0].name
     assert kubectl("-n", name, "rollout", "status", "deployment", "podium-engine", "--timeout=120s").returncode == 0
     manifest = yaml.safe_load(RATES.replace("NAME", "pool"))
-    manifest["metadata"]["annotations"] = {POOL: "2"}
+    manifest["metadata"]["annotations"] = annotation({"pool": 2})
     (teams[0].project / "pool.yaml").write_text(yaml.safe_dump(manifest))
     with KubernetesCluster(f"kubernetes://{name}") as cluster:
         assert cluster.runs_experiments

@@ -10,11 +10,11 @@ import podium
 from podium.cli.experiment import show_status
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize, load
-from podium.manifests.experiment.auto import settled
+from podium.manifests.options import annotation
+from podium.manifests.options.algorithm import settled
 from podium.manifests.rules import RUNNERS
 
 PRINTS_X = ["sh", "-c", "echo score=${1#--x=}", "sh"]
-ANNOTATION = "podium.dev/algorithm"
 
 
 @pytest.fixture(autouse=True)
@@ -27,7 +27,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def asks(value: str = "auto", **spec: Any) -> dict[str, Any]:
     """An Experiment that leaves its algorithm to podium."""
     given = write_experiment(job(["echo", "loss=${trialParameters.x}"]), **spec)
-    given["metadata"]["annotations"] = {ANNOTATION: value}
+    given["metadata"]["annotations"] = annotation({"algorithm": value})
     return given
 
 
@@ -37,7 +37,7 @@ def values(sweep: podium.Sweep) -> list[str]:
 
 def test_auto_leaves_katib_an_algorithm_it_knows() -> None:
     left = customize(Experiment.parse(load("cmaes")), algorithm="auto", max_trials=20)
-    assert left.annotations[ANNOTATION] == "auto"
+    assert left.asked["algorithm"] == "auto"
     assert left.algorithm.name == "multivariate-tpe"
     check(left, RUNNERS)
     assert customize(left, algorithm="tpe").annotations == {}
@@ -59,7 +59,7 @@ def test_an_explicit_algorithm_is_what_searches() -> None:
 
 
 def test_an_unknown_choice_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"must be one of auto, grid, sobol.*, but got 'cmaes'"):
+    with pytest.raises(InvalidInput, match=r"algorithm is auto, or one that podium chose, not 'cmaes'"):
         check(Experiment.parse(asks("cmaes")))
 
 
@@ -69,7 +69,7 @@ def test_a_sweep_of_few_points_ends_as_a_grid(capsys: pytest.CaptureFixture[str]
     assert sorted(values(sweep)) == ["1", "2", "3"]
     chosen = "algorithm: grid, chosen by auto: the space has 3 points, which fit into 9 trials"
     assert chosen in capsys.readouterr().err
-    assert sweep.experiment.annotations[ANNOTATION] == "grid"
+    assert sweep.experiment.asked["algorithm"] == "grid"
     assert chosen.removeprefix("algorithm: ") in sweep.report().read_text()
     show_status(sweep, as_json=False)
     assert chosen in capsys.readouterr().out

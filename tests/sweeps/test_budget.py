@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from sweep_manifests import job, write_experiment
@@ -13,10 +13,11 @@ from sweep_manifests import job, write_experiment
 import podium
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, check
-from podium.manifests.experiment.budget import Budget, annotations, forecast, spell
-from podium.manifests.labels import MAX_COST, MAX_TIME, POOL, PRICE
+from podium.manifests.options import annotation, forecast, read_settings
+from podium.manifests.options.budget import Budget, Spending, spell
 from podium.manifests.rules import RUNNERS
-from podium.sweeps.budget import Spending
+
+T = TypeVar("T")
 
 PROGRAM = """
 import sys, time
@@ -42,10 +43,24 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     return write
 
 
-def budgeted(given: dict[str, str]) -> Experiment:
+def budgeted(given: dict[str, Any]) -> Experiment:
     manifest = write_experiment(job(["true", "${trialParameters.x}"]), maxTrialCount=60, parallelTrialCount=2)
-    manifest["metadata"]["annotations"] = given
+    manifest["metadata"]["annotations"] = annotation(given)
     return Experiment.parse(manifest)
+
+
+class Clock:
+    """A clock that stands where it is put."""
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+    def at(self, now: float, look: Callable[[], T]) -> T:
+        self.now = now
+        return look()
 
 
 def trial(name: str, start: float | None = None, end: float | None = None, phase: str = "Succeeded") -> Trial:
@@ -64,7 +79,7 @@ def trial(name: str, start: float | None = None, end: float | None = None, phase
     ("text", "seconds"), [("90m", 5400), ("2h", 7200), ("1h30m", 5400), ("1.5 h", 5400), ("45s", 45), ("1d", 86400)]
 )
 def test_a_budget_of_time_is_a_duration(text: str, seconds: float) -> None:
-    budget = Budget.of(budgeted({MAX_TIME: text}))
+    budget = Budget.of({"max_time": text})
     assert budget
     assert budget.seconds == seconds
 
@@ -80,24 +95,26 @@ def test_a_duration_is_written_as_people_say_it(seconds: float, said: str) -> No
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ({MAX_TIME: "soon"}, "max-time is a duration, not 'soon'"),
-        ({MAX_TIME: "90"}, "max-time is a duration, not '90'"),
-        ({MAX_TIME: "0s"}, "max-time is longer than nothing, but got '0s'"),
-        ({MAX_COST: "20"}, "max-cost means nothing without podium.dev/price-per-pod-hour"),
-        ({PRICE: "2"}, "price-per-pod-hour means nothing without podium.dev/max-cost"),
-        ({MAX_COST: "much", PRICE: "2"}, "max-cost is a number above 0, not 'much'"),
-        ({MAX_COST: "20", PRICE: "nan"}, "price-per-pod-hour is a number above 0, not 'nan'"),
+        ({"max_time": "soon"}, "max_time is a duration above 0, not 'soon'"),
+        ({"max_time": "90"}, "max_time is a duration above 0, not '90'"),
+        ({"max_time": "0s"}, "max_time is a duration above 0, not '0s'"),
+        ({"max_time": ["1h"]}, "max_time is one value, but got"),
+        ({"max_cost": 20}, "max_cost means nothing without price"),
+        ({"price": 2}, "price means nothing without max_cost"),
+        ({"max_cost": "much", "price": 2}, "max_cost is a number, but got 'much'"),
+        ({"max_cost": 20, "price": "nan"}, "price is a number above 0, not nan"),
+        ({"max_tim": "2h"}, "a sweep has no setting 'max_tim'"),
     ],
 )
-def test_a_budget_that_says_nothing_is_refused(given: dict[str, str], message: str) -> None:
+def test_a_budget_that_says_nothing_is_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidInput, match=message):
         check(budgeted(given))
 
 
 def test_katib_is_not_given_a_budget() -> None:
-    assert check(budgeted({MAX_TIME: "2h"}))
+    assert check(budgeted({"max_time": "2h"}))
     with pytest.raises(InvalidInput, match="podium's own engine alone keeps within a budget") as refused:
-        check(budgeted({MAX_TIME: "2h"}), RUNNERS)
+        check(budgeted({"max_time": "2h"}), RUNNERS)
     assert "leave out --max-time and --max-cost" in (refused.value.hint or "")
 
 
@@ -105,51 +122,54 @@ def test_a_pool_is_not_given_a_budget() -> None:
     from podium.manifests.experiment.pool import refuse_what_pools_lack
 
     with pytest.raises(InvalidInput, match="no budget can be kept"):
-        refuse_what_pools_lack(budgeted({MAX_TIME: "2h", POOL: "2"}))
+        refuse_what_pools_lack(budgeted({"max_time": "2h", "pool": 2}))
 
 
-def test_flags_become_annotations() -> None:
-    assert annotations(90, 4.5, None) == {MAX_TIME: "90s", MAX_COST: "4.5"}
-    assert annotations("2h", None, None) == {MAX_TIME: "2h"}
+def test_what_is_asked_stands_in_one_annotation() -> None:
+    asked = read_settings({"max_time": 90, "max_cost": 4.5, "price": None, "constraints": []})
+    assert asked == {"max_time": "90s", "max_cost": 4.5}
+    assert annotation(asked) == {"podium.dev/sweep": "max_time: 90s\nmax_cost: 4.5\n"}
 
 
 def test_a_forecast_counts_what_fits() -> None:
     ended = [trial("a", 0, 300), trial("b", 0, 320), trial("c", 0, 900), trial("d", 0, 1, "Failed")]
     said = "fit into the budget of 2 h (a trial takes 5 min 20 s, 2 at a time)"
-    assert forecast(budgeted({MAX_TIME: "2h"}), ended) == f"forecast: about 44 of 60 trials {said}"
-    assert forecast(budgeted({MAX_TIME: "1d"}), ended).startswith("forecast: all of 60 trials fit ")
-    assert "about 11 of 60" in forecast(budgeted({MAX_COST: "2", PRICE: "2"}), ended)
-    assert forecast(budgeted({}), ended) == forecast(budgeted({MAX_TIME: "2h"}), []) == ""
+    assert forecast(budgeted({"max_time": "2h"}), ended) == f"forecast: about 44 of 60 trials {said}"
+    assert forecast(budgeted({"max_time": "1d"}), ended).startswith("forecast: all of 60 trials fit ")
+    assert "about 11 of 60" in forecast(budgeted({"max_cost": 2, "price": 2}), ended)
+    assert forecast(budgeted({}), ended) == forecast(budgeted({"max_time": "2h"}), []) == ""
 
 
 def test_a_trial_begins_only_if_it_would_end_in_time() -> None:
-    spending = Spending(Budget(seconds=100))
-    spending.begin(trial("a"), 1000)
-    spending.begin(trial("b"), 1000)
-    assert spending.has_room(1099), "nobody knows yet how long a trial takes"
-    spending.end(trial("a", 1000, 1030), 1031)  # looked at a second later
-    assert spending.has_room(1070)
-    assert not spending.has_room(1071)
-    assert not spending.is_overrun(1105)
-    assert spending.is_overrun(1106)
-    assert spending.text(1060, 2, 60) == "1 min of 1 min 40 s; 2 of 60 trials"
+    clock = Clock(1000)
+    spending = Spending(Budget(seconds=100), clock)
+    spending.trial_begins(trial("a"))
+    spending.trial_begins(trial("b"))
+    assert clock.at(1099, spending.has_room), "nobody knows yet how long a trial takes"
+    clock.at(1031, lambda: spending.trial_ended(trial("a", 1000, 1030)))  # looked at a second later
+    assert clock.at(1070, spending.has_room)
+    assert not clock.at(1071, spending.has_room)
+    assert clock.at(1060, lambda: spending.end(2, 60))[1].endswith("used: 1 min of 1 min 40 s; 2 of 60 trials")
+    assert not clock.at(1105, spending.stops_trials)
+    assert clock.at(1106, spending.stops_trials) == "the budget of 1 min 40 s is used up"
 
 
 def test_a_cost_counts_what_running_trials_will_take() -> None:
-    spending = Spending(Budget(cost=1.0, price=36.0))  # 100 seconds of pods
-    spending.begin(trial("a"), 1000)
-    spending.end(trial("a", 1000, 1030), 1030)
-    spending.begin(trial("b"), 1030)
-    assert spending.has_room(1031), "30 + 30 + 30"
-    spending.begin(trial("c"), 1031)
-    assert not spending.has_room(1032)
-    assert spending.text(1040, 3, None) == "a cost of 0.49 of 1; 3 trials"
+    clock = Clock(1000)
+    spending = Spending(Budget(cost=1.0, price=36.0), clock)  # 100 seconds of pods
+    spending.trial_begins(trial("a"))
+    clock.at(1030, lambda: spending.trial_ended(trial("a", 1000, 1030)))
+    spending.trial_begins(trial("b"))
+    assert clock.at(1031, spending.has_room), "30 + 30 + 30"
+    spending.trial_begins(trial("c"))
+    assert not clock.at(1032, spending.has_room)
+    assert clock.at(1040, lambda: spending.end(3, None))[1].endswith("used: a cost of 0.49 of 1; 3 trials")
 
 
 def test_pauses_between_trials_use_no_time() -> None:
-    spending = Spending(Budget(seconds=100))
-    spending.recall([trial("b", 1010, 1030), trial("a", 1000, 1020), trial("c", 5000, 5010), trial("d", 5000)], 9000)
-    assert spending.text(9000, 3, 60).startswith("40 s of ")
+    spending = Spending(Budget(seconds=100), Clock(9000))
+    spending.begin([trial("b", 1010, 1030), trial("a", 1000, 1020), trial("c", 5000, 5010), trial("d", 5000)])
+    assert "used: 40 s of " in spending.end(3, 60)[1]
 
 
 def test_a_step_of_the_wall_clock_uses_no_budget(
@@ -228,14 +248,14 @@ def test_a_resumed_sweep_has_what_is_left(experiment: Callable[..., Any]) -> Non
 def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
     sweep = podium.sweep(experiment(after=0.2, maxTrialCount=500), max_cost=3, price=3600)
     first = {trial.name for trial in sweep.results}
-    with pytest.raises(InvalidInput, match="has used its budget, a cost of 3") as caught:
+    with pytest.raises(InvalidInput, match=r"sweep has ended: .* of 3; ") as caught:
         sweep.resume(600)
-    assert caught.value.hint == "give it more, with --max-time or --max-cost"
+    assert caught.value.hint == "go on with a higher --max-time or --max-cost"
     for less in ({"max_cost": 2}, {"max_time": "1s"}, {"price": 7200}, {"max_cost": 6, "price": 7200}):
-        with pytest.raises(InvalidInput, match="has used its budget, a cost of 3"):
+        with pytest.raises(InvalidInput, match=r"sweep has ended: .* of 3; "):
             sweep.resume(**less)
     assert " of 3; " in sweep.experiment.state.message
-    with pytest.raises(InvalidInput, match="has used its budget: Experiment has succeeded because") as caught:
+    with pytest.raises(InvalidInput, match="has ended: Experiment has succeeded because") as caught:
         sweep.add_trial({"x": 0.5})
     assert "podium experiment resume sweep, with a higher" in (caught.value.hint or "")
     sweep.resume(max_cost=5)
@@ -243,7 +263,7 @@ def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
     assert " of 5; " in sweep.experiment.state.message
     assert first < {trial.name for trial in sweep.results}
     assert sum(trial.seconds or 0.0 for trial in sweep.results) <= 5.25, "what was used before counts"
-    with pytest.raises(InvalidInput, match="max-time is a duration, not 'soon'"):
+    with pytest.raises(InvalidInput, match="max_time is a duration above 0, not 'soon'"):
         sweep.resume(max_time="soon")
     assert " of 5; " in sweep.experiment.state.message, "a refused change changes nothing"
 
@@ -259,7 +279,7 @@ def test_a_resumed_sweep_may_get_a_cost(experiment: Callable[..., Any]) -> None:
 
 @pytest.mark.parametrize("seconds", [0.25, 90, 1_000_000, 1234567.5])
 def test_seconds_are_written_in_full(seconds: float) -> None:
-    budget = Budget.of(budgeted(annotations(seconds, None, None)))
+    budget = Budget.of(read_settings({"max_time": seconds}))
     assert budget
     assert budget.seconds == seconds
 

@@ -3,6 +3,7 @@
 import itertools
 import json
 import time
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,10 @@ from podium.cli.experiment import experiment as commands
 from podium.cli.tune import tune as tune_command
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check, customize
-from podium.manifests.experiment.conditional import conditional, read
 from podium.manifests.experiment.rules import findings_of
-from podium.manifests.labels import CONDITIONS, CONSTRAINTS, DETERMINISTIC, NUMBER, WARM_START
+from podium.manifests.labels import NUMBER
+from podium.manifests.options import annotation
+from podium.manifests.options.conditions import Conditions, conditional
 from podium.manifests.rules import RUNNERS
 from podium.search.algorithm import PastTrial
 from podium.search.algorithms import ALGORITHMS
@@ -27,7 +29,7 @@ from podium.search.auto import choose
 from podium.search.distributions import column
 from podium.search.journal import JOURNAL, open_journal
 from podium.search.search import Search
-from podium.search.space import Parameter, count_points
+from podium.search.space import Parameter, Premise, count_points
 from podium.search.warm_start import fits
 
 OURS = "momentum if optimizer=sgd; beta2 if optimizer=adam,adamw; nesterov if momentum>=0.5; width3 if layers>=3"
@@ -48,7 +50,7 @@ TAKERS = [name for name, known in ALGORITHMS.items() if known.takes_conditions]
 RESOURCE = {"r_l": 4.0, "eta": 2, "resource_name": "epochs"}
 
 
-def sweep_of(folder: Path, trials: int = 12, algorithm: str = "tpe", **annotations: str) -> dict[str, Any]:
+def sweep_of(folder: Path, trials: int = 12, algorithm: str = "tpe", **asked: Any) -> dict[str, Any]:
     """An Experiment of a program with an optimizer and up to four layers, by a seed."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
@@ -57,8 +59,14 @@ def sweep_of(folder: Path, trials: int = 12, algorithm: str = "tpe", **annotatio
         name="choice", parallelTrialCount=3, maxTrialCount=trials, resumePolicy="LongRunning", parameters=PARAMETERS,
         algorithm={"algorithmName": algorithm, "algorithmSettings": [{"name": "random_state", "value": "3"}]},
     )  # fmt: skip
-    manifest["metadata"]["annotations"] = {CONDITIONS: OURS, **annotations}
+    manifest["metadata"]["annotations"] = annotation({"conditions": OURS, **asked})
     return manifest
+
+
+def premises_of(text: str) -> Mapping[str, tuple[Premise, ...]]:
+    conditions = Conditions.of({"conditions": (text,)})
+    assert conditions
+    return conditions.premises
 
 
 def counts(name: str, point: dict[str, str]) -> bool:
@@ -91,7 +99,7 @@ def loss(point: dict[str, str]) -> float:
 
 
 def test_conditions_are_read_as_they_are_written() -> None:
-    known = read(f"{OURS} ;a if b=1 and c<2;; a if d=x y ")
+    known = premises_of(f"{OURS} ;a if b=1 and c<2;; a if d=x y ")
     assert {name: list(map(str, premises)) for name, premises in known.items()} == {
         "momentum": ["optimizer=sgd"], "beta2": ["optimizer=adam,adamw"], "nesterov": ["momentum>=0.5"],
         "width3": ["layers>=3"], "a": ["b=1", "c<2", "d=x y"],
@@ -101,7 +109,7 @@ def test_conditions_are_read_as_they_are_written() -> None:
 def test_a_chain_of_conditions_has_each_premise_once() -> None:
     widths = [Parameter(name=f"w{number}", kind="int", low=0, high=9, step=1) for number in range(60)]
     chain = "; ".join(f"w{number} if w{number - 1}>=1 and w{number - 1}<=8" for number in range(1, 60))
-    known = conditional(widths, {CONDITIONS: chain})
+    known = conditional(widths, {"conditions": (chain,)})
     assert [len(parameter.when) for parameter in known] == [2 * number for number in range(60)]
 
 
@@ -111,7 +119,7 @@ def test_a_chain_of_conditions_has_each_premise_once() -> None:
      ("x>=3", "3.0", "word"), ("x=nan", "nan", "")],
 )  # fmt: skip
 def test_a_premise_holds_by_text_or_number(premise: str, true: str, false: str) -> None:
-    ((one,),) = read(f"y if {premise}").values()
+    ((one,),) = premises_of(f"y if {premise}").values()
     assert one.holds(true)
     assert not one.holds(false)
 
@@ -140,7 +148,7 @@ def test_a_premise_holds_by_text_or_number(premise: str, true: str, false: str) 
 def test_conditions_that_cannot_hold_are_refused(
     tmp_path: Path, conditions: str, algorithm: str, message: str, hint: str
 ) -> None:
-    manifest = sweep_of(tmp_path, algorithm=algorithm, **{CONDITIONS: conditions})
+    manifest = sweep_of(tmp_path, algorithm=algorithm, conditions=conditions)
     if algorithm == "asha":
         manifest["spec"]["algorithm"]["algorithmSettings"] = [
             {"name": "resource_name", "value": "layers"}, {"name": "r_l", "value": "4"}
@@ -157,7 +165,7 @@ def test_conditions_that_cannot_hold_are_refused(
      ("width3>48", True), ("width3>48 and width3<64", False), ("width3=48,64 and width3>48", True)],
 )  # fmt: skip
 def test_a_single_point_of_a_continuum_is_no_condition(tmp_path: Path, asked: str, holds: bool) -> None:
-    manifest = sweep_of(tmp_path, **{CONDITIONS: f"nesterov if {asked}"})
+    manifest = sweep_of(tmp_path, conditions=f"nesterov if {asked}")
     free = space("momentum", min="0", max="1")
     manifest["spec"]["parameters"] = [free if each["name"] == "momentum" else each for each in PARAMETERS]
     if holds:
@@ -238,7 +246,7 @@ def test_trainer_flags_are_checked_where_they_do_not_count() -> None:
         parameters = [space("model", "categorical", list=["mlp", "linear"]), space("depth", "int", min=least, max="6")]
         flags = [f"--{each['name']}=${{trialParameters.{each['name']}}}" for each in parameters]
         manifest = write_experiment(job(["python", "-m", "podium.trainer", *flags]), parameters=parameters)
-        manifest["metadata"]["annotations"] = {CONDITIONS: "depth if model=mlp"}
+        manifest["metadata"]["annotations"] = annotation({"conditions": "depth if model=mlp"})
         return check(Experiment.parse(manifest))
 
     with pytest.raises(InvalidInput, match="refuses its flags, in trials with model=linear: --depth is for mlp") as it:
@@ -300,7 +308,7 @@ def test_the_same_sweep_twice_with_conditions(tmp_path: Path) -> None:
         rows = sorted(sweep.results, key=lambda each: int(each.labels[NUMBER]))
         return [each.assignments for each in rows]
 
-    manifest = sweep_of(tmp_path, 14, "multivariate-tpe", **{DETERMINISTIC: "4"})
+    manifest = sweep_of(tmp_path, 14, "multivariate-tpe", deterministic=4)
     outcomes = []
     for parallel in (1, 4):
         with closing(podium.sweep(manifest, parallel=parallel, cluster=tmp_path / str(parallel))) as sweep:
@@ -319,7 +327,7 @@ def test_a_warm_start_learns_from_a_sweep_without_conditions(tmp_path: Path) -> 
     del flat["metadata"]["annotations"]
     with closing(podium.sweep(flat, name="flat", cluster=tmp_path / "cluster")):
         pass
-    manifest = sweep_of(tmp_path, 6, **{WARM_START: "flat"})
+    manifest = sweep_of(tmp_path, 6, warm_start="flat")
     with closing(podium.sweep(manifest, cluster=tmp_path / "cluster")) as sweep:
         created = sweep.experiment.condition("Created")
         assert created is not None
@@ -338,10 +346,10 @@ def test_options_write_the_annotation(tmp_path: Path) -> None:
     manifest = sweep_of(tmp_path)
     del manifest["metadata"]["annotations"]
     changed = customize(Experiment.parse(manifest), conditions=["momentum if optimizer=sgd", "beta2 if optimizer=adam"])
-    assert changed.annotations == {CONDITIONS: "momentum if optimizer=sgd; beta2 if optimizer=adam"}
+    assert changed.asked == {"conditions": ("momentum if optimizer=sgd", "beta2 if optimizer=adam")}
     assert [str(premise) for premise in check(changed).space[1].when] == ["optimizer=sgd"]
     one = customize(Experiment.parse(manifest), conditions="momentum if optimizer=sgd", constraints="loss<=9")
-    assert one.annotations == {CONDITIONS: "momentum if optimizer=sgd", CONSTRAINTS: "loss<=9"}
+    assert one.asked == {"conditions": ("momentum if optimizer=sgd",), "constraints": ("loss<=9",)}
 
 
 def test_tune_leaves_out_what_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -367,7 +375,7 @@ print(f"loss={given.momentum if given.optimizer == 'sgd' else 0.05}")
     ]
     ended = CliRunner().invoke(tune_command, [*words, "--seed", "1", "--condition", "momentum if optimizer=sgd"])
     assert ended.exit_code == 0, ended.output
-    assert "searched only where they count: momentum if optimizer=sgd" in ended.output
+    assert "conditions: momentum if optimizer=sgd" in ended.output
     assert "train with them: python train.py --optimizer=adam\n" in ended.output
     refused = CliRunner().invoke(tune_command, [*words, "--condition", "momentum if optimiser=sgd"])
     assert "a condition names optimiser, which is not searched" in str(refused.exception)

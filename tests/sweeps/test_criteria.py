@@ -17,8 +17,8 @@ import podium
 from podium.cli.experiment import experiment as commands
 from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Experiment, Trial, check, customize, fronts_of, leaderboard
-from podium.manifests.experiment.criteria import Criteria
-from podium.manifests.labels import CONSTRAINTS, DETERMINISTIC, NUMBER, OBJECTIVES
+from podium.manifests.labels import NUMBER
+from podium.manifests.options import annotation, describe
 from podium.manifests.rules import RUNNERS
 from podium.metrics import Constraint
 from podium.search.pareto import Value, fronts
@@ -38,7 +38,7 @@ if values[0] < 0.9:
 NAMES = ("x", "y", "z")
 
 
-def zdt1(folder: Path, trials: int = 16, **annotations: str) -> dict[str, Any]:
+def zdt1(folder: Path, trials: int = 16, **asked: Any) -> dict[str, Any]:
     """An Experiment over Zitzler's first test function, whose best trials have x anywhere and all others 0."""
     program = folder / "program.py"
     program.write_text(ZDT1)
@@ -49,17 +49,17 @@ def zdt1(folder: Path, trials: int = 16, **annotations: str) -> dict[str, Any]:
         algorithm={"algorithmName": "tpe", "algorithmSettings": [{"name": "random_state", "value": "3"}]},
         parameters=[space(name, min="0", max="1") for name in NAMES],
     )  # fmt: skip
-    manifest["metadata"]["annotations"] = {f"podium.dev/{name}": text for name, text in annotations.items()}
+    manifest["metadata"]["annotations"] = annotation(asked)
     return manifest
 
 
-def trial(name: str, metrics: dict[str, float], state: str = "Succeeded", **annotations: str) -> Trial:
+def trial(name: str, metrics: dict[str, float], state: str = "Succeeded", **asked: Any) -> Trial:
     """A trial that maximizes score, and has ended."""
     observed = [{"name": key, "min": str(value), "max": str(value), "latest": str(value)}
                 for key, value in metrics.items()]  # fmt: skip
     return Trial(manifest={
         "kind": "Trial",
-        "metadata": {"name": name, "annotations": {f"podium.dev/{key}": text for key, text in annotations.items()}},
+        "metadata": {"name": name, "annotations": annotation(asked)},
         "spec": {"objective": {"type": "maximize", "objectiveMetricName": "score"}},
         "status": {"observation": {"metrics": observed}, "conditions": [{"type": state, "status": "True"}]},
     })  # fmt: skip
@@ -160,7 +160,7 @@ def test_options_record_the_metrics_with_their_strategies(tmp_path: Path) -> Non
     manifest = zdt1(tmp_path)
     manifest["spec"]["objective"] = {"type": "maximize", "objectiveMetricName": "loss"}
     changed = customize(Experiment.parse(manifest), objectives=["min:other"], constraints=["size<=0.5", "other<3"])
-    assert changed.annotations == {OBJECTIVES: "min:other", CONSTRAINTS: "size<=0.5, other<3"}
+    assert changed.asked == {"objectives": ("min:other",), "constraints": ("size<=0.5", "other<3")}
     assert changed.objective.additional == ("other", "size")
     assert changed.objective.strategies == {"loss": "max", "other": "min", "size": "latest"}
     check(changed)
@@ -317,8 +317,7 @@ def test_a_deterministic_front_is_the_same_each_time(tmp_path: Path) -> None:
         on, rows = fronts_of(sweep.results), sorted(sweep.results, key=lambda each: int(each.labels[NUMBER]))
         return [(*each.assignments.values(), on.get(each.name)) for each in rows]
 
-    manifest = zdt1(tmp_path, 14, objectives="min:other", constraints="size<=0.8")
-    manifest["metadata"]["annotations"][DETERMINISTIC] = "4"
+    manifest = zdt1(tmp_path, 14, objectives="min:other", constraints="size<=0.8", deterministic=4)
     outcomes = []
     for parallel in (1, 4):
         with closing(podium.sweep(manifest, parallel=parallel, cluster=tmp_path / str(parallel))) as sweep:
@@ -342,9 +341,7 @@ def test_tune_takes_several_objectives_and_constraints(tmp_path: Path) -> None:
                         constraints=["latency_ms<=20"], cluster=tmp_path / "cluster")  # fmt: skip
     with closing(tuned) as sweep:
         assert sweep.best.parameters["x"] <= 0.5
-        assert str(Criteria.of(sweep.experiment.objective, sweep.experiment.annotations)) == (
-            "maximize accuracy, minimize latency_ms, latency_ms<=20"
-        )
+        assert describe(sweep.experiment)["objectives"] == ("maximize accuracy, minimize latency_ms, latency_ms<=20")
     with pytest.raises(InvalidInput, match="asha searches for one objective"):
         podium.tune(script, {"x": (0.0, 1.0)}, objective=["accuracy", "min:latency_ms"], algorithm="asha",
                     settings={"r_l": 2, "resource_name": "x"}, cluster=tmp_path / "cluster")  # fmt: skip

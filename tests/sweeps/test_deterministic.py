@@ -12,7 +12,8 @@ import podium
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, check
 from podium.manifests.experiment.build import customize
-from podium.manifests.labels import DETERMINISTIC, NUMBER
+from podium.manifests.labels import NUMBER
+from podium.manifests.options import annotation
 from podium.manifests.rules import RUNNERS
 
 PROGRAM = """
@@ -38,7 +39,7 @@ def experiment(folder: Path, workers: int, **spec: Any) -> dict[str, Any]:
     command = ["python", str(program), *(f"${{trialParameters.{name}}}" for name in names)]
     manifest = write_experiment(job(command), name="same", **given)
     manifest["spec"]["trialTemplate"]["trialParameters"] = [{"name": name, "reference": name} for name in names]
-    manifest["metadata"]["annotations"] = {DETERMINISTIC: str(BEHIND)}
+    manifest["metadata"]["annotations"] = annotation({"deterministic": BEHIND})
     return manifest
 
 
@@ -76,10 +77,10 @@ def test_a_stopped_sweep_goes_on_to_the_same_end(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("annotation", "spec", "message"),
+    ("trials", "spec", "message"),
     [
-        ("many", {}, "is a number of trials, not 'many'"),
-        ("0", {}, "is a number of trials, not '0'"),
+        ("many", {}, "deterministic is a whole number, but got 'many'"),
+        ("0", {}, "deterministic is a number of trials above 0, not 0"),
         ("3", {}, "4 trials at a time are more than the 3"),
         (
             "8",
@@ -89,11 +90,9 @@ def test_a_stopped_sweep_goes_on_to_the_same_end(tmp_path: Path) -> None:
         ("8", {"earlyStopping": {"algorithmName": "medianstop"}}, r"spec\.earlyStopping depends on which trial ends"),
     ],
 )
-def test_what_depends_on_the_clock_is_refused(
-    tmp_path: Path, annotation: str, spec: dict[str, Any], message: str
-) -> None:
+def test_what_depends_on_the_clock_is_refused(tmp_path: Path, trials: str, spec: dict[str, Any], message: str) -> None:
     manifest = experiment(tmp_path, 4, **spec)
-    manifest["metadata"]["annotations"][DETERMINISTIC] = annotation
+    manifest["metadata"]["annotations"] = annotation({"deterministic": trials})
     with pytest.raises(InvalidInput, match=message) as caught:
         check(Experiment.parse(manifest))
     assert caught.value.hint

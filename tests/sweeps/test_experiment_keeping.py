@@ -8,7 +8,7 @@ import pytest
 from test_experiment_engine import experiment, run
 
 from podium.errors import InvalidInput, NotFound
-from podium.manifests.labels import WARM_START
+from podium.manifests.options import annotation
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 from podium.sweeps.resume import resume
@@ -145,7 +145,7 @@ def earlier(cluster: LocalSweeps, name: str, count: int) -> list[float]:
 def warm(algorithm: str = "tpe", names: str = "first", **spec: Any) -> dict[str, Any]:
     settings = [] if algorithm == "cmaes" else [{"name": "random_state", "value": "1"}]
     manifest = experiment(algorithm={"algorithmName": algorithm, "algorithmSettings": settings}, **spec)
-    manifest["metadata"]["annotations"] = {WARM_START: names}
+    manifest["metadata"]["annotations"] = annotation({"warm_start": names})
     return manifest
 
 
@@ -205,7 +205,7 @@ def test_a_warm_start_moves_the_first_point_toward_good_ones(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"algorithm": "random"}, "random does not learn from earlier trials, which podium.dev/warm-start asks for"),
+        ({"algorithm": "random"}, "random does not learn from earlier trials, which warm_start asks for"),
         ({"objective": {"type": "maximize", "objectiveMetricName": "loss"}}, "the same objective"),
         ({"parameters": "narrow"}, "needs at least 1 finished trials of first within the search space"),
         ({"parameters": "other"}, "needs at least 1 finished trials of first within the search space"),

@@ -19,7 +19,8 @@ import podium
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied, InvalidInput
 from podium.manifests.experiment import Experiment
-from podium.manifests.labels import MAX_TIME, POOL, RUN, RUN_NAMESPACE
+from podium.manifests.labels import RUN, RUN_NAMESPACE
+from podium.manifests.options import annotation
 from podium.manifests.typed import typed
 from podium.steps.sweep import announce
 from podium.storage import connect as open_storage
@@ -136,13 +137,13 @@ def test_a_step_says_what_an_engine_elsewhere_may_not_keep(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = experiment(trials=2)
-    made["metadata"]["annotations"] = {MAX_TIME: "1h"}
+    made["metadata"]["annotations"] = annotation({"max_time": "1h"})
     announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
     assert "budget" not in capsys.readouterr().out
     server.world.plurals |= {"experiments", "trials"}
     lead(server)
     announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
-    assert "podium's own engine alone keeps within a budget (podium.dev/max-time: 1h)" in capsys.readouterr().out
+    assert "podium's own engine alone keeps within a budget (max_time: 1h)" in capsys.readouterr().out
 
 
 def test_who_runs_experiments_follows_from_the_url_or_the_server(server: ApiServer) -> None:
@@ -313,7 +314,7 @@ def test_jobs_of_a_step_are_known_to_the_reaper(server: ApiServer, sweeps: Calla
 
 def pooled(pods: int, **how: Any) -> dict[str, Any]:
     made = experiment(parallel=pods, **how)
-    made["metadata"]["annotations"] = {POOL: str(pods)}
+    made["metadata"]["annotations"] = annotation({"pool": pods})
     return made
 
 

@@ -17,7 +17,8 @@ from test_population import experiment as population
 
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.labels import PBT_PARENT, POOL, POOL_STATE
+from podium.manifests.labels import PBT_PARENT, POOL_STATE
+from podium.manifests.options import annotation
 from podium.manifests.typed import typed
 from podium.sweeps import connect
 from podium.sweeps.here import NamespaceSweeps
@@ -57,7 +58,7 @@ def cluster(server: ApiServer) -> Iterator[NamespaceSweeps]:
 
 def pooled(pods: int = 2, **how: Any) -> dict[str, Any]:
     made = experiment(parallel=pods, **how)
-    made["metadata"]["annotations"] = {POOL: str(pods)}
+    made["metadata"]["annotations"] = annotation({"pool": pods})
     return made
 
 
@@ -246,7 +247,7 @@ def test_a_population_hands_its_files_on_through_the_storage(
     (tmp_path / "member.py").write_text(MEMBER)
     start()
     made = population(tmp_path / "member.py", most=12)
-    made["metadata"]["annotations"] = {POOL: "2"}
+    made["metadata"]["annotations"] = annotation({"pool": 2})
     cluster.create(typed(made))
     assert finished(cluster, "e")["trialsSucceeded"] == 12
     trials = {trial.name: trial for trial in cluster.trials("e")}
@@ -257,7 +258,10 @@ def test_a_population_hands_its_files_on_through_the_storage(
 
 
 WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
-    "no number": (lambda made: made["metadata"].update(annotations={POOL: "many"}), "a number of pods, not 'many'"),
+    "no number": (
+        lambda made: made["metadata"].update(annotations=annotation({"pool": "many"})),
+        "pool is a whole number, but got 'many'",
+    ),
     "a sidecar": (
         lambda made: made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"].append(
             {"name": "side", "image": "any", "command": ["true"]}

@@ -10,7 +10,6 @@ from podium.errors import InvalidInput, NotFound
 from podium.manifests.experiment import Changes, Experiment, customize, load
 from podium.manifests.experiment.config_maps import with_template
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import WARM_START
 from podium.manifests.placement import Pods, place
 from podium.manifests.sdk import from_sdk
 from podium.manifests.workload import Workload
@@ -59,7 +58,6 @@ def changed(
     data: str | Path | None = None,
     output: str | Path | None = None,
     flags: Mapping[str, object] | None = None,
-    warm_start: Sequence[str] = (),
     config_maps: Sequence[Path] = (),
     queue: str = "",
     queue_priority: str = "",
@@ -72,7 +70,6 @@ def changed(
         data: Directory or URI of the dataset: the trainer's ``--data``.
         output: Where trials put their models, each below its own name.
         flags: Flags of the trials' program and their values, ``{"epochs": 2}``.
-        warm_start: Names of Experiments whose trials the search learns from first.
         config_maps: Files of ConfigMaps that may hold the trial template.
         queue: Kueue's local queue of each trial.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
@@ -87,9 +84,8 @@ def changed(
         given["--data"] = absolute(data)
     if output and not experiment.template.parameters and not experiment.template.workload.manifest:
         raise InvalidInput("an output needs a spec.trialTemplate, but there is none", "write one")
-    annotations = {WARM_START: ", ".join(warm_start)} if warm_start else None
     root = absolute(output) if output else None
-    customized = customize(experiment, name=name, flags=given, output=root, annotations=annotations, **changes)
+    customized = customize(experiment, name=name, flags=given, output=root, **changes)
     return place(customized, Pods(queue=queue, queue_priority=queue_priority))
 
 

@@ -27,10 +27,9 @@ from podium.errors import InvalidInput, NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
 from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard, no_best, pareto_front
-from podium.manifests.experiment.budget import Budget, annotations, forecast
 from podium.manifests.experiment.rules import warnings_of
-from podium.manifests.experiment.status import BUDGET_REACHED
 from podium.manifests.names import named
+from podium.manifests.options import SweepOptions, describe, documented, ended_by, forecast, read_settings, settings
 from podium.notebook import LiveCell, Log, in_notebook, say
 from podium.settings import Settings
 from podium.storage import absolute
@@ -239,20 +238,23 @@ class Sweep(Launched):
         return trial
 
     def resume(
-        self, trials: int | None = None, *, parallel: int | None = None, failures: int | None = None,
-        max_time: str | float | None = None, max_cost: float | None = None, price: float | None = None,
+        self,
+        trials: int | None = None,
+        *,
+        parallel: int | None = None,
+        failures: int | None = None,
         wait: bool = True,
-    ) -> Self:  # fmt: skip
+        **options: Unpack[SweepOptions],
+    ) -> Self:
         """Go on after a stop, or with more trials or a higher budget; what finished is not repeated.
 
         Args:
             trials: New number of trials in all; a finished sweep needs one above the trials there are.
             parallel: New number of trials at a time.
             failures: New number of failed trials that end it.
-            max_time: New time that the trials may take in all, those there are included: ``"4h"`` or seconds.
-            max_cost: What they may cost in all, at the price they have.
-            price: New price of a pod for an hour; also for what was used.
             wait: Whether to return at the end.
+            **options: New values of what may be raised, for all trials, those there are included: ``max_time``,
+                ``max_cost``, ``price``.
 
         Raises:
             InvalidInput: It has ended for good, or the numbers break a rule.
@@ -261,7 +263,10 @@ class Sweep(Launched):
         reported = self.finished
         given = {"maxTrialCount": trials, "parallelTrialCount": parallel, "maxFailedTrialCount": failures}
         counts = {key: value for key, value in given.items() if value is not None}
-        self.cluster.resume("Experiment", self.name, {**counts, **annotations(max_time, max_cost, price)})
+        for name in options:
+            if name in settings() and not settings()[name].is_raised:
+                raise InvalidInput(f"a sweep goes on with the {name} that it has", "begin a new sweep")
+        self.cluster.resume("Experiment", self.name, {**counts, **read_settings(options)})
         self.session.keep_open("Experiment", self.name)
         return self.wait(reported=reported) if wait else self
 
@@ -279,9 +284,9 @@ class Sweep(Launched):
         """
         self._news = TrialProgress(self.cluster, self.name, reported or {})
         super().wait()
-        state = self.experiment.state
-        if state.reason == BUDGET_REACHED:
-            say(state.message)
+        experiment = self.experiment
+        if ended_by(experiment):
+            say(experiment.state.message)
         if warning := partly_failed(self.cluster, self.name, logs=f"podium.open_sweep({self.name!r}).logs('TRIAL')"):
             say(warning)
         return self
@@ -315,7 +320,8 @@ class Sweep(Launched):
 
     def _repr_html_(self) -> str:
         experiment, trials = self.experiment, self.results
-        title = f"{self.name}: {self.status}, {plural(len(trials), 'trial')}, {experiment.objective}"
+        asked = "".join(f"; {name}: {text}" for name, text in describe(experiment).items())
+        title = f"{self.name}: {self.status}, {plural(len(trials), 'trial')}, {experiment.objective}{asked}"
         return leaderboard_of(leaderboard(trials), experiment).html(title=title, most=SHOWN)
 
 
@@ -330,7 +336,6 @@ def sweep(
     parallel: int | None = None,
     name: str | None = None,
     flags: Mapping[str, object] | None = None,
-    warm_start: Sequence[str] = (),
     queue: str = "",
     queue_priority: str = "",
     images: Mapping[str, str | Path] | None = None,
@@ -353,7 +358,6 @@ def sweep(
         parallel: spec.parallelTrialCount.
         name: metadata.name; the manifest's own if None, with a number behind it if that is taken.
         flags: Other flags of the trials' program, ``{"epochs": 2}``.
-        warm_start: Names of earlier sweeps whose trials the search learns from first.
         queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         images: Directories that stand for images on this machine.
@@ -361,9 +365,8 @@ def sweep(
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
         detach: Whether to return at once and leave it to the cluster: to whatever runs Experiments there, else to a
             Job of its own.
-        **changes: Other changes: ``algorithm`` (``"auto"``: podium's choice), ``seed``, ``goal``, ``image``,
-            ``workers``, ``resume_policy``, ``max_time``, ``max_cost``, ``price``,
-            ``deterministic``, ``objectives``, ``constraints``.
+        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``; and what else a sweep
+            can be asked, ``max_time="2h"``, ``algorithm="auto"`` …: listed below.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.
@@ -378,22 +381,26 @@ def sweep(
         >>> sweep.best.value
         0.0
     """
+    possible = {*Changes.__annotations__, *settings()}
     for change in changes:
-        if change not in Changes.__annotations__:
-            known = {*inspect.signature(sweep).parameters, *Changes.__annotations__} - {"experiment", "changes"}
+        if change not in possible:
+            known = {*inspect.signature(sweep).parameters, *possible} - {"experiment", "changes"}
             raise InvalidInput(f"a sweep has no setting {change!r}", suggestion(change, sorted(known)))
     changes["max_trials"] = _either("trials", trials, "max_trials", changes.get("max_trials"))
     changes["parallel_trials"] = _either("parallel", parallel, "parallel_trials", changes.get("parallel_trials"))
     output = output or (f"{absolute(storage)}/trials" if storage else None)
     data = None if data is None else prepared(data)
     changed = experiments.changed(
-        experiment, name=name, data=data, output=output, flags=flags, warm_start=warm_start, config_maps=config_maps,
+        experiment, name=name, data=data, output=output, flags=flags, config_maps=config_maps,
         queue=queue, queue_priority=queue_priority, **changes,
     )  # fmt: skip
     begun = begin(
         changed, ClusterSpec.of(cluster, images=images), exact=name is not None, data=data, output=output, detach=detach
     )
     return begun.wait() if wait and not detach else begun
+
+
+sweep.__doc__ = documented(sweep.__doc__)
 
 
 def _either(short: str, value: int | None, name: str, other: int | None) -> int | None:
@@ -427,7 +434,7 @@ def begin(
         if not exact:
             free = experiments.free_name(cluster, "Experiment", experiment.name)
             experiment = experiment.with_metadata({**experiment.metadata, "name": free})
-            earlier = list(cluster.trials(known)) if free != known and Budget.of(experiment) else []
+            earlier = list(cluster.trials(known)) if free != known and experiment.asked else []
         if detach and not cluster.outlives_client("Experiment"):
             url = leave(cluster, experiment)
             cluster.close()
@@ -440,11 +447,11 @@ def begin(
         say(warning)
     if earlier and (said := forecast(experiment, earlier)):
         say(f"{said}, as in {known}")
-    warm = f", warm from {', '.join(names)}" if (names := experiment.warm_start) else ""
-    say(f"Experiment {experiment.name}{warm}, at {cluster.url}")
-    if choice := created.choice:
-        katib = f"; Katib itself would run {experiment.algorithm.name}" if cluster.outlives_client("Experiment") else ""
-        say(f"algorithm: {choice}{katib}")
+    say(f"Experiment {experiment.name}, at {cluster.url}")
+    for title, text in describe(created).items():
+        say(f"{title}: {text}")
+    if created.choice and cluster.outlives_client("Experiment"):
+        say(f"Katib itself would run {experiment.algorithm.name}")
     begun = Sweep(spec, experiment.name, cluster)
     begun.session.keep_open("Experiment", begun.name)
     return begun

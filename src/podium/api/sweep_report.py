@@ -14,8 +14,8 @@ from podium.cluster.base import Cluster
 from podium.documents import MAX_JSON, load_json, parse, write_file
 from podium.errors import PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, no_best
-from podium.manifests.experiment.criteria import Criteria
 from podium.manifests.experiment.shell import join
+from podium.manifests.options import describe
 from podium.metrics import number
 from podium.reports import Failure, SweepPage, render_sweep
 from podium.reports.page import SHOWN_FAILURES
@@ -58,8 +58,8 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
     values = {name: number(text) for name, text in measured(best, experiment).items()} if best else {}
     return SweepPage(
         table=_table(cluster, experiment, trials, best), cluster=cluster.url,
-        goal=str(Criteria.of(experiment.objective, experiment.annotations)), no_best=no_best(trials),
-        why=str(experiment.choice or ""), conditions=experiment.search_conditions,
+        goal=f"{experiment.objective.direction} {experiment.objective.metric}", no_best=no_best(trials),
+        asked=describe(experiment),
         state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
         command=command_of(best, experiment.template.primary_container) if best else "",

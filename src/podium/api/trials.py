@@ -9,8 +9,8 @@ from podium.cluster.local.store import has_ended
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
-from podium.manifests.experiment.budget import forecast
 from podium.manifests.experiment.experiment import Metrics
+from podium.manifests.options import forecast
 from podium.metrics import fold, read_text
 from podium.reports.leaderboard import Leaderboard, TrialRow, short
 from podium.text import plural

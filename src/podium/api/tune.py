@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.api.function_source import returned_names
@@ -19,18 +19,15 @@ from podium.code.wrap import with_code
 from podium.errors import Failed, InvalidInput, require, suggestion
 from podium.libraries import Library, library_of
 from podium.manifests.experiment import Experiment, best_trial, check
-from podium.manifests.experiment.auto import annotations as algorithm_annotations
-from podium.manifests.experiment.auto import katib_name
-from podium.manifests.experiment.budget import annotations
 from podium.manifests.experiment.build import OWN_NAME
-from podium.manifests.experiment.conditional import annotations as condition_annotations
-from podium.manifests.experiment.criteria import Criteria, Goal, recorded
-from podium.manifests.experiment.criteria import annotations as criteria_annotations
-from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.shell import takes_script
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
 from podium.manifests.fields import present
-from podium.manifests.labels import CONDITIONS, ISTIO_INJECT
+from podium.manifests.labels import ISTIO_INJECT
+from podium.manifests.options import SweepOptions, annotation, documented, prepare, read_settings
+from podium.manifests.options import settings as option_settings
+from podium.manifests.options.base import Values
+from podium.manifests.options.objectives import Goal
 from podium.manifests.placement import Pods
 from podium.manifests.placement import place as placed
 from podium.metrics import STRICT_FORMAT
@@ -73,8 +70,8 @@ class TuneSettings:
     pickle: bool = False
     """Whether a function goes to its trials as cloudpickle writes it."""
 
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    """Of the Experiment: its budget, further objectives, constraints, conditions, whether it is the same each time."""
+    asked: Values = field(default_factory=dict)
+    """What else the sweep is asked, read by read_settings."""
 
     def __post_init__(self) -> None:
         require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
@@ -115,11 +112,7 @@ def experiment_of(
         **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
     }  # fmt: skip
     spec = {
-        "objective": recorded(objective, settings.annotations),
-        "algorithm": {
-            "algorithmName": katib_name(stops.algorithm),
-            "algorithmSettings": [{"name": key, "value": str(value)} for key, value in given.items()],
-        },
+        "objective": objective,
         **stops.spec,
         "maxTrialCount": settings.trials,
         "parallelTrialCount": min(settings.parallel, settings.trials),
@@ -141,8 +134,9 @@ def experiment_of(
                               unbuffered=stops.reads_along),
         },
     }  # fmt: skip
-    asked = {**settings.annotations, **algorithm_annotations(stops.algorithm)}
-    metadata = {"name": name or slug(program.name), **present(annotations=asked or None)}
+    asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})
+    spec["algorithm"]["algorithmSettings"] = [{"name": key, "value": str(value)} for key, value in given.items()]
+    metadata = {"name": name or slug(program.name), **present(annotations=annotation(asked) or None)}
     manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
     wrapped = with_code(Experiment.parse(manifest), program.code.uri if program.code else "", container=CONTAINER)
     return check(placed(wrapped, settings.pods))
@@ -190,8 +184,6 @@ def tune(
     space: Mapping[str, Any],
     *,
     objective: str | Sequence[str] | None = None,
-    constraints: Sequence[str] = (),
-    conditions: Sequence[str] = (),
     metrics: Sequence[str] = (),
     prints: str | None = None,
     trials: int = 20,
@@ -206,14 +198,10 @@ def tune(
     image: str = TRAINER_IMAGE,
     queue: str = "",
     queue_priority: str = "",
-    max_time: str | float | None = None,
-    max_cost: float | None = None,
-    price: float | None = None,
-    deterministic: int | None = None,
     pickle: bool = False,
     name: str | None = None,
     wait: bool = True,
-    **unknown: Any,
+    **options: Unpack[SweepOptions],
 ) -> Sweep:
     """Search the best arguments of a function, a script or a command.
 
@@ -226,9 +214,6 @@ def tune(
         objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides. Or several,
             of which the first decides about the best trial: ``["accuracy", "min:latency_ms"]``. None: the only name in
             the dict that a function returns, else ``accuracy``.
-        constraints: Bounds that the best trial keeps, ``["latency_ms<=20"]``.
-        conditions: Where a part of the space counts, ``["momentum if optimizer=sgd"]``; elsewhere it is not searched,
-            and a trial is given its first value.
         metrics: Other metrics to record.
         prints: The library whose lines hold the metrics, as it prints them: ``huggingface``, ``lightning``, ``keras``,
             ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``; ``colon`` for lines such as ``Accuracy: 0.93``.
@@ -247,15 +232,12 @@ def tune(
         image: Image of the trials, on a cluster.
         queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
-        max_time: How long the trials may take in all, ``"2h"`` or seconds: no trial begins that would end later.
-        max_cost: What they may cost in all, with a price; a cluster that runs Experiments itself keeps no budget.
-        price: Price of a pod for an hour.
-        deterministic: The same trials each time, by the seed alone: each follows from the results of those so many
-            trials back, twice as many as run at a time or more.
         pickle: Hand the function on as cloudpickle writes it, not as source: lambdas and closures too, and values that
             only this process has. Trials need cloudpickle and the same version of Python.
         name: Name of the sweep; the function's or script's if None.
         wait: Whether to return at the end, or at once while the trials run in the background of this process.
+        **options: What else a sweep can be asked, ``max_time="2h"``, ``constraints=["latency_ms<=20"]`` …: listed
+            below.
 
     Raises:
         InvalidInput: The function does not take these arguments, or a value breaks a rule; nothing was started.
@@ -268,16 +250,14 @@ def tune(
         >>> len(sweep.results)
         5
     """
-    _refuse_unknown(unknown)
+    _refuse_unknown(options)
     objective = _objective_of(train) if objective is None else objective
     first, *further = [objective] if isinstance(objective, str) else objective or [""]
     library = library_of(prints) if prints else None
     given = TuneSettings(goal=Goal.read(first, any_name=library is not None), metrics=metrics, prints=library,
                          trials=trials, parallel=parallel, image=image, algorithm=algorithm, settings=settings,
                          stop=stop, seed=seed, pickle=pickle, pods=Pods(queue=queue, queue_priority=queue_priority),
-                         annotations={**annotations(max_time, max_cost, price), **counted(deterministic),
-                                      **criteria_annotations(further, constraints),
-                                      **condition_annotations(conditions)})  # fmt: skip
+                         asked=read_settings({**options, "objectives": further}))  # fmt: skip
     data = None if data is None else prepared(data)
     begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
     return _waited(begun) if wait else begun
@@ -286,8 +266,14 @@ def tune(
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
     """Refuse arguments that tune has not, by those it has; it knows what Optuna calls some of them."""
     for name, value in given.items():
+        if name in option_settings() and name not in ("objectives", "algorithm"):
+            continue
         others = {"n_trials": "trials", "max_trials": "trials", "n_jobs": "parallel", "timeout": "max_time"}
-        hint = f"write {others[name]}={value!r:.20}" if name in others else suggestion(name, _ARGUMENTS)
+        hint = (
+            f"write {others[name]}={value!r:.20}"
+            if name in others
+            else suggestion(name, [*_ARGUMENTS, *option_settings()])
+        )
         if name == "direction":
             hint = f'the objective has it: objective="{str(value)[:3]}:NAME"'
         raise InvalidInput(f"tune has no argument {name!r}", hint)
@@ -318,7 +304,8 @@ def _waited(begun: Sweep) -> Sweep:
     return begun
 
 
-_ARGUMENTS = [name for name in inspect.signature(tune).parameters if name != "unknown"]
+_ARGUMENTS = [name for name in inspect.signature(tune).parameters if name != "options"]
+tune.__doc__ = documented(tune.__doc__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -379,10 +366,7 @@ def plan(
     library, metric = settings.prints, settings.goal.metric
     if library and library.training.fullmatch(metric):
         say(f"warning: {library.name} measures {metric} on training data; {library.metric} is one of validation data")
-    goals = Criteria.of(experiment.objective, experiment.annotations)
-    say(f"{goals}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
-    if conditions := experiment.annotations.get(CONDITIONS):
-        say(f"searched only where they count: {conditions}")
+    say(f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
     words = tuple(word.replace(OUTPUT, "output") for word in (*program.words, *flags))

@@ -15,13 +15,13 @@ from podium.cli.options import (
     Notifier,
     cluster_options,
     json_option,
-    loop_options,
     named_object,
     next_command,
     notify_option,
     pairs_option,
     process_options,
     queue_options,
+    sweep_options,
 )
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.terminal import echo, echo_json, output
@@ -50,17 +50,8 @@ _OPTIONS = [
     click.option("--image", help="Image of the trials."),
     click.option("--max-trials", type=int, help="Trials in all (spec.maxTrialCount)."),
     click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount)."),
-    click.option("--pool", type=int, help="Pods of a cluster that run the trials one after another."),
     click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
     click.option("--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."),
-    click.option(
-        "--objective",
-        "objectives",
-        multiple=True,
-        metavar="NAME",
-        help="An objective beside spec.objective: NAME, min:NAME or max:NAME; may be repeated.",
-    ),
-    click.option("--algorithm", metavar="NAME", help="Search algorithm (spec.algorithm); auto: podium's choice."),
     click.option("--seed", type=int, help="Seed of the search algorithm (random_state)."),
     click.option(
         "--resume-policy",
@@ -75,19 +66,12 @@ _OPTIONS = [
         type=click.Path(path_type=Path),
         help="YAML of the ConfigMap that holds the trial template; it may stand in the Experiment's own file too.",
     ),
-    click.option(
-        "--warm-start",
-        "warm_start",
-        metavar="NAME",
-        multiple=True,
-        help="Learn from the trials of this Experiment of the same cluster first; may be repeated.",
-    ),
 ]
 
 
 def manifest_options(function: F) -> F:
     """Add the options that change a manifest."""
-    function = queue_options(function)
+    function = queue_options(sweep_options()(function))
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
@@ -101,7 +85,6 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
 @manifest_options
-@loop_options
 @click.option("--detach", is_flag=True, help="Return at once: the cluster goes on with it, in a Job if need be.")
 @cluster_options
 @process_options()
@@ -142,9 +125,7 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, det
 @click.option("--max-trials", "trials", type=int, help="Trials in all, more than there are (spec.maxTrialCount).")
 @click.option("--parallel-trials", "parallel", type=int, help="Trials at a time (spec.parallelTrialCount).")
 @click.option("--max-failed-trials", "failures", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
-@click.option("--max-time", metavar="DURATION", help="How long the trials may take in all, those there are included.")
-@click.option("--max-cost", type=float, help="What they may cost in all.")
-@click.option("--price", type=float, help="Of a pod for an hour, if it had none or another.")
+@sweep_options(raised=True)
 @cluster_options
 @process_options()
 @json_option
@@ -253,26 +234,22 @@ def status(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 
 def show_status(sweep: "Sweep", as_json: bool) -> None:
     """Print an Experiment's progress."""
-    from podium.manifests.experiment.criteria import Criteria
+    from podium.manifests.options import describe
 
     experiment = sweep.experiment
     waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
-    criteria = Criteria.of(experiment.objective, experiment.annotations)
-    front = {"front": [trial.name for trial in sweep.front]} if criteria.several else {}
-    summary = {**experiment.summary(), "status": experiment.status, **front}
+    front = {"front": [trial.name for trial in sweep.front]} if experiment.asked.get("objectives") else {}
+    asked = describe(experiment)
+    summary = {**experiment.summary(), "asked": dict(experiment.asked), "status": experiment.status, **front}
     if as_json:
         echo_json(summary)
         return
     counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
     echo(f"{sweep.name}: {summary['state']}, {plural(summary['trials'], 'trial')} ({', '.join(counts) or 'none yet'})")
-    if criteria.several or criteria.constraints:
-        echo(f"objectives: {criteria}")
-    if experiment.search_conditions:
-        echo(f"conditions: {experiment.search_conditions}")
+    for title, text in asked.items():
+        echo(f"{title}: {text}")
     for names in front.values():
         echo(f"Pareto front: {', '.join(names) or 'no trial yet'}")
-    if experiment.choice:
-        echo(f"algorithm: {experiment.choice}")
     if summary["message"]:
         echo(summary["message"])
     for trial in waiting:

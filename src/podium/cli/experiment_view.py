@@ -6,7 +6,7 @@ from podium.api.trials import TrialProgress, leaderboard_of, trials_of
 from podium.cli.live import View
 from podium.cluster.base import Cluster
 from podium.manifests.experiment import Experiment, Trial, best_trial
-from podium.manifests.experiment.budget import forecast
+from podium.manifests.options import forecast
 from podium.terminal import Styled, styled
 from podium.text import plural
 

@@ -3,7 +3,7 @@
 import functools
 import shlex
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -172,35 +172,30 @@ def queue_options(command: F) -> F:
     return click.option("--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster.")(command)
 
 
-def loop_options(command: F) -> F:
-    """Add --max-time, --max-cost and --price, --deterministic, --condition and --constraint."""
-    for option in (
-        click.option(
-            "--constraint",
-            "constraints",
-            multiple=True,
-            metavar="METRIC<=N",
-            help="A bound that the best trial keeps: <=, <, >= or >; may be repeated.",
-        ),
-        click.option(
-            "--condition",
-            "conditions",
-            multiple=True,
-            metavar="TEXT",
-            help="Where a parameter counts: 'momentum if optimizer=sgd'; may be repeated.",
-        ),
-        click.option(
-            "--deterministic",
-            type=int,
-            metavar="N",
-            help="The same trials each time: each follows from results N trials back, N twice what runs at a time.",
-        ),
-        click.option("--price", type=float, help="Price of a pod for an hour, with --max-cost."),
-        click.option("--max-cost", type=float, help="What the trials may cost in all; needs --price."),
-        click.option("--max-time", metavar="DURATION", help="How long the trials may take in all, such as 90m or 2h."),
-    ):
-        command = option(command)
-    return command
+def sweep_options(*, without: Sequence[str] = (), raised: bool = False) -> Callable[[F], F]:
+    """Add a flag for each setting of a sweep: --max-time, --constraint …; the command gets them by name.
+
+    Args:
+        without: Names of settings that the command has as options of its own.
+        raised: Whether only those are added that a sweep may go on with.
+    """
+    from podium.manifests.options import settings
+
+    def add(command: F) -> F:
+        for setting in reversed(settings().values()):
+            if setting.is_result or setting.name in without or (raised and not setting.is_raised):
+                continue
+            command = click.option(
+                setting.flag or f"--{setting.name.replace('_', '-')}",
+                setting.name,
+                type=setting.kind if setting.kind in (int, float) else str,
+                multiple=setting.is_list,
+                metavar=setting.metavar,
+                help=setting.help,
+            )(command)
+        return command
+
+    return add
 
 
 def next_command(words: str, cluster: "Cluster") -> str:

@@ -16,11 +16,11 @@ from podium.cli.options import (
     WithCommand,
     cluster_options,
     json_option,
-    loop_options,
     next_command,
     notify_option,
     pairs_option,
     queue_options,
+    sweep_options,
 )
 from podium.documents import write_file
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
@@ -65,7 +65,7 @@ SIMPLE = ", ".join([AUTO, *(name for name, algorithm in ALGORITHMS.items() if no
 @click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the Experiment as YAML, too.")
 @click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the report into this file.")
 @queue_options
-@loop_options
+@sweep_options(without=("objectives", "algorithm"))
 @click.option("--no-run", is_flag=True, help="Only write the YAML; needs --save.")
 @cluster_options
 @notify_option
@@ -135,31 +135,25 @@ OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.
 
 
 def _settings(
-    *,
-    objectives: Sequence[str],
-    conditions: Sequence[str],
-    prints: str | None,
-    image: str,
-    queue: str,
-    queue_priority: str,
-    **options: Any,
+    *, objectives: Sequence[str], prints: str | None, image: str, queue: str, queue_priority: str, **options: Any
 ) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
-    from podium.manifests.experiment.budget import annotations
-    from podium.manifests.experiment.conditional import annotations as condition_annotations
-    from podium.manifests.experiment.criteria import annotations as criteria_annotations
-    from podium.manifests.experiment.deterministic import counted
+    from podium.manifests.options import read_settings, settings
     from podium.manifests.placement import Pods
     from podium.training.target import TRAINER_IMAGE
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
-    given = annotations(*(options.pop(name) for name in ("max_time", "max_cost", "price")))
     first, *further = objectives
-    given |= counted(options.pop("deterministic")) | criteria_annotations(further, options.pop("constraints"))
-    given |= condition_annotations(conditions)
+    asked = {name: options.pop(name) for name in settings() if name in options and name != "algorithm"}
     library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
-    goal = Goal.read(first, any_name=library is not None)
-    return TuneSettings(goal=goal, prints=library, image=image, pods=pods, annotations=given, **options)
+    return TuneSettings(
+        goal=Goal.read(first, any_name=library is not None),
+        prints=library,
+        image=image,
+        pods=pods,
+        asked=read_settings({**asked, "objectives": further}),
+        **options,
+    )
 
 
 def _say_how_to_train(planned: "Plan", sweep: "Sweep", as_json: bool) -> None:

@@ -96,50 +96,20 @@ IGNORED_FIELDS = "podium.dev/ignored-fields"
 CPU_SHARE = "podium.dev/cpu-share"
 """How many of this machine's cores a job may use."""
 
-WARM_START = "podium.dev/warm-start"
-"""Names of earlier Experiments whose trials a search learns from, separated by commas."""
-
 READINGS = "podium.dev/readings"
 """Annotation of a Trial: the first values of its objective, by which a stopping rule judges later trials."""
 
 KATIB_FINALIZERS = ("clean-metrics-in-db", "update-prometheus-metrics")
 """What Katib's controller holds Trials and Experiments by: without it their deletion would wait for good (observed)."""
 
-POOL = "podium.dev/pool"
-"""Annotation of an Experiment: how many pods run its trials one after another, in place of a pod a trial."""
-
 POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""
 
-ALGORITHM = "podium.dev/algorithm"
-"""Annotation of an Experiment: the algorithm that podium runs in place of Katib's, or ``auto``, podium's choice."""
-
-ALGORITHM_REASON = "podium.dev/algorithm-reason"
-"""Annotation of an Experiment: why podium chose its algorithm."""
-
-MAX_TIME = "podium.dev/max-time"
-"""Annotation of an Experiment: how long its trials may take, ``90m``."""
-
-MAX_COST = "podium.dev/max-cost"
-"""Annotation of an Experiment: what its trials may cost."""
-
-PRICE = "podium.dev/price-per-pod-hour"
-"""Annotation of an Experiment: the price of a pod for an hour, in the currency of the cost."""
-
-OBJECTIVES = "podium.dev/objectives"
-"""Annotation of an Experiment and its trials: objectives beside Katib's, ``min:latency_ms``, separated by commas."""
-
-CONSTRAINTS = "podium.dev/constraints"
-"""Annotation of an Experiment and its trials: bounds of metrics, ``latency_ms<=20``, separated by commas."""
-
-CONDITIONS = "podium.dev/conditions"
-"""Annotation of an Experiment and its trials: where a parameter counts, ``momentum if optimizer=sgd; …``."""
-
-DETERMINISTIC = "podium.dev/deterministic"
-"""Annotation of an Experiment: its trials follow from the seed alone, each from results as many trials back."""
+SWEEP = "podium.dev/sweep"
+"""Annotation of an Experiment and its trials: YAML of what the sweep is asked beyond Katib's fields."""
 
 NUMBER = "podium.dev/number"
-"""Label of a trial of such an Experiment: which one it is, counted from 0."""
+"""Label of a trial of a deterministic Experiment: which one it is, counted from 0."""
 
 BY_HAND = "podium.dev/by-hand"
 """Label of a trial whose values a person gave, not the search."""

@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Any, Literal
 
 import podium
+from podium.manifests.options import documented
 from podium.mcp.look import Answer, Look
 from podium.runner.detached import begin
 
@@ -31,26 +32,24 @@ class Change:
     def tune(
         self, program: list[str], space: dict[str, Any], objective: str | list[str] = "accuracy", trials: int = 20,
         parallel: int = 2, algorithm: str = "auto", name: str = "", data: str = "", prints: str = "",
-        constraints: list[str] | None = None, conditions: list[str] | None = None,
-        stop: Literal["", "median", "asha"] = "", max_time: str = "",
+        stop: Literal["", "median", "asha"] = "", options: dict[str, Any] | None = None,
     ) -> Answer:  # fmt: skip
         """Begin a sweep over the flags of a script or command. This changes something: it runs that program many times.
 
         It returns at once with the sweep's name, and the sweep goes on when this server ends; show_sweep tells how far
         it is. program: ["train.py"], or a command as words. The program gets --NAME=VALUE and prints lines such as
         accuracy=0.98. space: by name a range "1e-4..1e-1" or "1..8", choices [32, 64], or a fixed value.
-        objective: NAME, min:NAME or max:NAME, or several, of which the first decides. constraints: bounds that the best
-        trial keeps, ["latency_ms<=20"]. conditions: where parameters count, ["momentum if opt=sgd"]. prints: the
-        library whose lines hold the metrics of a script that needs no change: huggingface, lightning, keras, xgboost,
-        lightgbm, catboost, sklearn, colon. stop: keeps bad trials short. max_time: how long
-        the trials may take in all, "2h".
+        objective: NAME, min:NAME or max:NAME, or several, of which the first decides. prints: the library whose lines
+        hold the metrics of a script that needs no change: huggingface, lightning, keras, xgboost, lightgbm, catboost,
+        sklearn, colon. stop: keeps bad trials short. options: what else the sweep is asked, by the names below, such as
+        {"max_time": "2h"}.
         """
         settings = {"objective": objective, "trials": trials, "parallel": parallel, "algorithm": algorithm,
                     "name": name or None, "data": data or None, "prints": prints or None,
-                    "constraints": constraints or [], "conditions": conditions or [],
-                    "stop": stop or None, "max_time": max_time or None,
-                    "cluster": self._look.spec.url}  # fmt: skip
+                    "stop": stop or None, **(options or {}), "cluster": self._look.spec.url}  # fmt: skip
         return begin("tune", {"program": program, "space": space, "settings": settings})
+
+    tune.__doc__ = documented(tune.__doc__)
 
     def promote(self, model: str, version: str, rule: str = "", reason: str = "") -> Answer:
         """Make a version the champion of its model. This changes something: whoever uses the champion gets this one.

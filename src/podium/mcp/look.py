@@ -11,6 +11,7 @@ from podium.api.sweep_list import list_sweeps
 from podium.api.trials import measured
 from podium.errors import PodiumError, require
 from podium.manifests.experiment import Trial, leaderboard
+from podium.manifests.options import describe
 from podium.runner.run import Run
 from podium.runner.runs import differing
 from podium.text import cut
@@ -88,6 +89,7 @@ class Look:
             return {
                 "sweep": opened.name, "state": opened.status.lower(), "message": experiment.state.message,
                 "algorithm": experiment.search.name, "objective": str(experiment.objective),
+                "asked": describe(experiment),
                 "counts": {phase.lower(): len(names) for phase, names in experiment.trials.items()},
                 "trials": [_trial(trial, measured(trial, experiment)) for trial in trials[:best]],
                 "not_shown": max(0, len(trials) - best),

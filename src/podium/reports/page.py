@@ -55,11 +55,8 @@ class SweepPage:
     no_best: str = "has a result"
     """What no trial does, if there is no best one."""
 
-    why: str = ""
-    """Why podium chose the algorithm, if it did."""
-
-    conditions: str = ""
-    """Where parameters count that do not everywhere."""
+    asked: Mapping[str, str] = field(default_factory=dict)
+    """What the sweep was asked beyond Katib's fields, by title."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics of the best trial."""

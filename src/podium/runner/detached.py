@@ -18,7 +18,7 @@ from podium.cluster.local.store import is_resumable
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.interrupts import signals_interrupt
 from podium.kfp.project import choose
-from podium.manifests.experiment.status import BUDGET_REACHED
+from podium.manifests.options import ended_by
 from podium.runner.run import begin as begin_run
 from podium.runner.run import word
 from podium.sweeps.resume import restartable
@@ -88,8 +88,8 @@ def _resume_sweep(*, name: str, cluster: str) -> Begun:
 def _way_on(sweep: "podium.Sweep") -> str:
     """Return what lets an ended sweep go on, or what to do instead."""
     resume = f"podium experiment resume {sweep.name}"
-    if sweep.experiment.state.reason == BUDGET_REACHED:
-        return f"{resume}, with a higher --max-time or --max-cost"
+    if full := ended_by(sweep.experiment):
+        return f"{resume}, with {full.raised}"
     if restartable(sweep.experiment):
         return f"{resume} --max-trials {sweep.experiment.trial_count + 1}"
     return "begin a new sweep; it can start warm from this one's trials"

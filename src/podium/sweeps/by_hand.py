@@ -9,7 +9,7 @@ from podium.documents import parse, read_json
 from podium.drafts import appearing
 from podium.errors import InvalidInput, suggestion
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.labels import DETERMINISTIC
+from podium.manifests.options import options_of
 from podium.search.space import Parameter, settled
 
 ASKED = "asked"
@@ -21,11 +21,10 @@ def check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[s
 
     Raises:
         InvalidInput: One is missing, is not of the space, or lies outside of it: the search could not learn from it;
-            or its trials follow from the seed alone.
+            or an option refuses trials by hand.
     """
-    if DETERMINISTIC in experiment.annotations:
-        what = f"{experiment.name} gives the same trials each time; one by hand would change those after it"
-        raise InvalidInput(what, f"begin a sweep without the annotation {DETERMINISTIC}")
+    for option in options_of(experiment):
+        option.check_trial_by_hand(experiment)
     known = {parameter.name: parameter for parameter in experiment.space}
     for name in values:
         if name not in known:

@@ -8,17 +8,14 @@ message instead: docs/katib-differences.md.
 import copy
 import queue
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from itertools import chain
 
 from podium.background import Background
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
-from podium.manifests.experiment.budget import Budget
-from podium.manifests.experiment.criteria import Criteria
-from podium.manifests.experiment.deterministic import behind
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import (
@@ -34,12 +31,13 @@ from podium.manifests.fields import present
 from podium.manifests.labels import BY_HAND, PBT_GENERATION, PBT_PARENT
 from podium.manifests.labels import NUMBER as NUMBER_LABEL
 from podium.manifests.names import random_suffix
+from podium.manifests.options import options_of
+from podium.manifests.options.base import Follower
 from podium.search.algorithm import PastTrial
 from podium.search.in_order import NUMBER
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
 from podium.sweeps.base import Records
-from podium.sweeps.budget import Spending
 from podium.sweeps.early_stopping import MedianStop
 from podium.sweeps.status_writer import StatusWriter
 from podium.sweeps.trials import Run, TrialResult, TrialRun
@@ -75,7 +73,9 @@ class ExperimentController:
         self._stopping, self._why = threading.Event(), ""
         self._search: Search | None = None
         self._median: MedianStop | None = None
-        self._spending, self._overrun = Spending(Budget.of(self.experiment)), False
+        followers = (option.follow(self.experiment) for option in options_of(self.experiment))
+        self._followers: list[Follower] = [follower for follower in followers if follower]
+        self._have_stopped = False
         # One that is resumed has them in its study, and can be resumed after they were deleted.
         self._earlier = [] if "startTime" in self._status else records.earlier(self.experiment)
         self._thread = Background(self._run, f"podium-Experiment-{self.name}")
@@ -157,18 +157,19 @@ class ExperimentController:
         self.experiment = self.experiment.with_metadata(stored.metadata)
         self._records.begin()
         trials = self._records.trials()
-        criteria = Criteria.of(self.experiment.objective, self.experiment.annotations)
+        asked = dict(
+            chain.from_iterable(option.search(self.experiment).items() for option in options_of(self.experiment))
+        )
         self._search = Search(
             self.experiment.space,
             self.experiment.search.name,
             self.experiment.search.settings,
-            maximize=criteria.maximize[0],
-            further=criteria.maximize[1:],
+            maximize=self.experiment.objective.maximize,
             directory=self._records.directory,
             name=self.name,
             earlier=self._earlier,
             begun=[_past(trial) for trial in trials],
-            behind=behind(self.experiment),
+            **asked,
         )
         self._median = MedianStop.of(self.experiment)
         if "startTime" not in self._status:
@@ -181,7 +182,8 @@ class ExperimentController:
 
     def _recall(self, trials: Sequence[Trial]) -> None:
         """Take up the trials of an engine that was stopped or killed; those that had not ended go on or run again."""
-        self._spending.recall(trials, time.monotonic())
+        for follower in self._followers:
+            follower.begin(trials)
         for trial in map(self._records.claim, trials):
             self._take_up(trial)
             if trial.state.finished:
@@ -192,7 +194,7 @@ class ExperimentController:
     def _reconcile(self) -> None:
         """Go once through Katib's loop: do what is asked, count, see whether it is over, begin trials."""
         self._do_what_is_asked()
-        self._keep_budget()
+        self._stop_early()
         self._count()
         if not self._completed:
             self._check_end(exhausted=False)
@@ -214,11 +216,12 @@ class ExperimentController:
                 self._add_trial(name, assignments, {BY_HAND: "true"})
             self._records.forget_asked(name)
 
-    def _keep_budget(self) -> None:
-        """Stop trials that have outrun the budget; they count with what they have reported."""
-        self._overrun = self._overrun or self._spending.is_overrun(time.monotonic())
-        for run, _ in self._active.values() if self._overrun else ():
-            run.end_early(f"Trial was stopped early: the budget of {self._spending.budget} is used up")
+    def _stop_early(self) -> None:
+        """Stop trials where an option asks for it; they count with what they have reported."""
+        if why := next(filter(None, (follower.stops_trials() for follower in self._followers)), ""):
+            self._have_stopped = True
+            for run, _ in self._active.values():
+                run.end_early(f"Trial was stopped early: {why}")
 
     def _count(self) -> None:
         self._summaries.update((name, TrialSummary.of(trial)) for name, trial in self._trials.items())
@@ -228,15 +231,18 @@ class ExperimentController:
         self._trials[trial.name], self._summaries[trial.name] = trial, TrialSummary.of(trial)
 
     def _check_end(self, *, exhausted: bool) -> None:
-        if self._overrun and self._active:
+        if self._have_stopped and self._active:
             return  # those that were stopped before they had a result would count as failed
-        now, most = time.monotonic(), self.experiment.limits.max_trials
-        room = self._spending.has_room(now)
-        spent = "" if room else self._spending.text(now, self._status.get("trials", 0), most)
+        most, count = self.experiment.limits.max_trials, self._status.get("trials", 0)
+        full = next((follower.end(count, most) for follower in self._followers if not follower.has_room()), None)
         end = completion_condition(
-            self.experiment, self._status, self._summaries.values(), exhausted=exhausted, spent=spent,
-            overrun=self._overrun,
-        )  # fmt: skip
+            self.experiment,
+            self._status,
+            self._summaries.values(),
+            exhausted=exhausted,
+            full=full,
+            stopped=self._have_stopped,
+        )
         if end:
             self._conditions.add(*end)
 
@@ -251,7 +257,7 @@ class ExperimentController:
     def _add_trials(self) -> int:
         begun = 0
         while len(self._active) < trials_to_start(self.experiment.limits, self._status):
-            if not self._spending.has_room(time.monotonic()) or not self._suggest():
+            if not all(follower.has_room() for follower in self._followers) or not self._suggest():
                 break
             begun += 1
         return begun
@@ -278,7 +284,8 @@ class ExperimentController:
     def _begin_trial(self, trial: Trial) -> None:
         name = trial.name
         self._trials[name] = trial
-        self._spending.begin(trial, time.monotonic())
+        for follower in self._followers:
+            follower.trial_begins(trial)
         run: Run = self._records.hand_over(self.experiment, trial, self._save_trial, self._stopping) or TrialRun(
             self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping
         )
@@ -331,7 +338,8 @@ class ExperimentController:
         assert self._search is not None
         trial = self._trials.pop(name)
         summary = self._summaries[name] = TrialSummary.of(trial)
-        self._spending.end(trial, time.monotonic())
+        for follower in self._followers:
+            follower.trial_ended(trial)
         self._search.tell(name, summary.value if summary.phase in ("Succeeded", "EarlyStopped") else None)
         if self._median and summary.phase == "Succeeded":
             self._median.learn(name, ended.readings)

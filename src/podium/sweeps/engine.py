@@ -17,10 +17,11 @@ from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError,
 from podium.exposition import metric, serve
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.pool import pool_size, refuse_what_pools_lack
+from podium.manifests.experiment.pool import refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import Status, restarted
 from podium.manifests.labels import KATIB_FINALIZERS
+from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
 from podium.sweeps.api_records import ApiRecords
 from podium.sweeps.controller import ExperimentController

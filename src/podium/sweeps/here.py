@@ -29,10 +29,11 @@ from podium.cluster.kubernetes.leadership import DURATION_SECONDS, Leadership, i
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.pool import pool_size, refuse_what_pools_lack
+from podium.manifests.experiment.pool import refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
 from podium.manifests.kinds import or_list
 from podium.manifests.labels import EXPERIMENT, POOL_STATE
+from podium.manifests.options.pool import pool_size
 from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
 from podium.manifests.resource import Resource
 from podium.pod import POD_NAME, pod_namespace

@@ -12,9 +12,9 @@ from podium.cluster.kubernetes.leadership import Leadership
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.pool import pool_size
 from podium.manifests.experiment.status import Status
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.options.pool import pool_size
 from podium.metrics import Reading
 from podium.storage import Storage
 from podium.sweeps.base import TrialIO

@@ -8,11 +8,11 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.store import is_resumable
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import InvalidInput
-from podium.manifests.experiment.auto import settled
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.pool import pool_size
-from podium.manifests.experiment.status import BUDGET_REACHED
 from podium.manifests.names import random_suffix
+from podium.manifests.options import ended_by
+from podium.manifests.options.algorithm import settled
+from podium.manifests.options.pool import pool_size
 from podium.sweeps.by_hand import ask_for, check_values
 
 
@@ -34,9 +34,9 @@ class LocalSweeps(LocalCluster):
 
         found = self.experiment(experiment)
         assignments = check_values(found, values)
-        if found.state.reason == BUDGET_REACHED:
-            hint = f"podium experiment resume {experiment}, with a higher --max-time or --max-cost, comes first"
-            raise InvalidInput(f"Experiment {experiment} has used its budget: {found.state.message}", hint)
+        if full := ended_by(found):
+            hint = f"podium experiment resume {experiment}, with {full.raised}, comes first"
+            raise InvalidInput(f"Experiment {experiment} has ended: {found.state.message}", hint)
         if found.state.finished and not is_resumable(found) and not restartable(found):
             problem = f"Experiment {experiment} has ended for good: {found.state.message}"
             raise InvalidInput(problem, "begin a new Experiment; it can start warm from this one's trials")

@@ -15,12 +15,12 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.cluster.kubernetes.leadership import Leadership
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.pool import pool_size
 from podium.manifests.experiment.shell import METRICS_FILE, join, named_folder, redirected
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import items, present
 from podium.manifests.job_editor import JobEditor, merge, set_env
-from podium.manifests.labels import EXPERIMENT, MANAGED_BY, POOL, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
+from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, TRIAL, TRIAL_UID
+from podium.manifests.options.pool import pool_size
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, parse_line
 from podium.sweeps.base import TrialIO
@@ -335,5 +335,5 @@ def refuse_what_pods_lack(experiment: Experiment) -> None:
     if experiment.algorithm.name == "pbt" and not pool_size(experiment):
         raise InvalidInput(
             "podium-engine does not run pbt but in a pool: its trials hand files to one another",
-            f'annotation {POOL}: "8", or --pool 8; or run it on one machine with `podium experiment run`',
+            "give it a pool, --pool 8, or run it on one machine with `podium experiment run`",
         )

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from podium.cluster.local.store import LOST, is_resumable
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import Conditions
-from podium.manifests.experiment.budget import Budget
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.rules import check
-from podium.manifests.experiment.status import BUDGET_REACHED, restarted
-from podium.manifests.labels import MAX_COST, MAX_TIME, PRICE
+from podium.manifests.experiment.status import restarted
+from podium.manifests.options import ended_by, read_settings, settings
 
 if TYPE_CHECKING:
     from podium.sweeps.local import LocalSweeps
@@ -21,16 +20,15 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
     """Return an Experiment with other counts, by the rules of Katib's webhook, or with another budget.
 
     Args:
-        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount; annotations of the budget.
+        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount; settings of options that may be raised.
 
     Raises:
         InvalidInput: It has ended and may not be restarted, or the counts make no sense.
     """
-    notes = {name: str(value) for name, value in changes.items() if name in (MAX_TIME, MAX_COST, PRICE)}
-    edited = experiment.with_counts({name: int(value) for name, value in changes.items() if name not in notes})
-    edited = edited.with_metadata({**edited.metadata, "annotations": {**edited.annotations, **notes}})
-    budget, before = Budget.of(edited), Budget.of(experiment)
-    if edited.limits == experiment.limits and budget == before:
+    raised = read_settings({name: value for name, value in changes.items() if name in settings()})
+    edited = experiment.with_counts({name: int(value) for name, value in changes.items() if name not in raised})
+    edited = edited.with_asked(raised) if raised else edited
+    if edited.limits == experiment.limits and edited.asked == experiment.asked:
         return experiment
     most, count = edited.limits.max_trials, experiment.trial_count
     if is_resumable(experiment):  # as of one that runs, its counts may be any that its trials leave room for
@@ -41,12 +39,12 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
                 f"give {count} or more",
             )
         return check(edited)
-    spent = experiment.state.reason == BUDGET_REACHED
-    if spent and budget and before and not budget.is_above(before):
-        raise InvalidInput(
-            f"Experiment {experiment.name} has used its budget, {before}", "give it more, with --max-time or --max-cost"
-        )
-    if experiment.state.finished and not spent and not restartable(experiment):
+    full = ended_by(experiment)
+    if full:
+        option = full.of(edited.asked)
+        if option and not option.more_than(full.of(experiment.asked)):
+            raise InvalidInput(f"{experiment.name} has ended: {experiment.state.message}", f"go on with {full.raised}")
+    if experiment.state.finished and not full and not restartable(experiment):
         raise InvalidInput(
             "a finished Experiment is resumed only if it used its budget, or reached maxTrialCount and has "
             "resumePolicy LongRunning or FromVolume, but this one has resumePolicy "

@@ -2,10 +2,10 @@
 
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput
-from podium.manifests.experiment.criteria import Criteria
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.labels import WARM_START
+from podium.manifests.options.objectives import Criteria
+from podium.manifests.options.warm_start import WarmStart
 from podium.search.algorithms import ALGORITHMS
 from podium.search.warm_start import Earlier, fits
 
@@ -21,18 +21,19 @@ def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
         NotFound: There is no such earlier Experiment.
         InvalidInput: Its algorithm does not learn, the objectives differ, or no trial lies in its space.
     """
-    names = experiment.warm_start
-    if not names:
+    option = WarmStart.of(experiment.asked)
+    if option is None:
         return []
+    names = option.names
     algorithm, least = experiment.algorithm.name, experiment.algorithm.facts.warm_trials
     if not least:
         learning = ", ".join(known.name for known in ALGORITHMS.values() if known.warm_trials)
-        hint = f"choose one of {learning}, or remove the annotation"
-        raise InvalidInput(f"{algorithm} does not learn from earlier trials, which {WARM_START} asks for", hint)
+        hint = f"choose one of {learning}, or leave warm_start out"
+        raise InvalidInput(f"{algorithm} does not learn from earlier trials, which warm_start asks for", hint)
     strategy = experiment.algorithm.settings.get("restart_strategy", "none")
     if strategy != "none":
-        hint = "remove the setting restart_strategy, or the annotation"
-        raise InvalidInput(f"{algorithm} with {WARM_START} has no restarts, not restart_strategy={strategy}", hint)
+        hint = "remove the setting restart_strategy, or warm_start"
+        raise InvalidInput(f"{algorithm} with warm_start has no restarts, not restart_strategy={strategy}", hint)
     usable: list[Earlier] = []
     count = 0
     for name in names:
@@ -53,14 +54,14 @@ def _check_objective(experiment: Experiment, other: Experiment) -> None:
     mine, theirs = experiment.objective, other.objective
     if (mine.metric, mine.maximize, mine.strategy) != (theirs.metric, theirs.maximize, theirs.strategy):
         raise InvalidInput(
-            f"{WARM_START} names Experiments of the same objective, but {other.name} has to {theirs} and this one to "
+            f"warm_start names Experiments of the same objective, but {other.name} has to {theirs} and this one to "
             f"{mine}",
             "name another one",
         )
 
 
 def _usable(trial: Trial, experiment: Experiment) -> Earlier | None:
-    value = Criteria.of(experiment.objective, experiment.annotations).value(trial.metrics)
+    value = Criteria.of(experiment.objective, experiment.asked).value(trial.metrics)
     if not trial.is_good or value is None or not fits(trial.assignments, experiment.space):
         return None
     return Earlier(trial=trial.name, assignments=trial.assignments, value=value)

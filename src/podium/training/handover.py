@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Self
 from podium.documents import parse, read_json
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
-from podium.manifests.experiment.criteria import Criteria
+from podium.manifests.options.objectives import Criteria
 from podium.metrics import Constraint, objective_value
 from podium.training.examples import Example, Points
 from podium.training.origin import Origin
@@ -299,7 +299,7 @@ class TrialTable:
         """
         numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
         objective, on = experiment.objective, fronts_of(trials)
-        criteria = Criteria.of(objective, experiment.annotations)
+        criteria = Criteria.of(objective, experiment.asked)
         more = {goal.metric: goal.maximize for goal in criteria.goals}
         judged = {name: more.get(name) for name in criteria.metrics[1:]}
         return cls(

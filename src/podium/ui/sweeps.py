@@ -11,8 +11,8 @@ from podium.cluster.base import Cluster
 from podium.cluster.local.store import has_ended
 from podium.errors import NotFound
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, leaderboard
-from podium.manifests.experiment.criteria import Criteria
 from podium.manifests.labels import BY_HAND
+from podium.manifests.options import describe
 from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
 from podium.sweeps.resume import is_stopped
@@ -96,7 +96,7 @@ class FollowedSweep:
             figures=self._drawn(experiment, trials, ranked, best),
             shown={"experiment": experiment, "state": state, "counts": counts, "board": board, "best": best,
                    "path": path, "count": len(trials), "hidden": len(ranked) - len(shown), "every": every,
-                   "goal": str(Criteria.of(experiment.objective, experiment.annotations)),
+                   "asked": describe(experiment),
                    "front_note": plots.FRONT_NOTE,
                    "metrics": {} if best is None else measured(best, experiment),
                    "command": command_of(best, experiment.template.primary_container) if best else "",

@@ -3,28 +3,22 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack
+from typing import Any, Unpack
 
 from podium.errors import InvalidInput, require
-from podium.manifests.experiment.auto import annotations as algorithm_annotations
-from podium.manifests.experiment.auto import katib_name
-from podium.manifests.experiment.budget import annotations as budget_annotations
-from podium.manifests.experiment.conditional import annotations as condition_annotations
-from podium.manifests.experiment.criteria import annotations as criteria_annotations
-from podium.manifests.experiment.criteria import recorded
-from podium.manifests.experiment.deterministic import counted
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.experiment.trainer import set_flags
-from podium.manifests.fields import present, unshared
+from podium.manifests.fields import mapping, present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
-from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, POOL
+from podium.manifests.labels import SWEEP
+from podium.manifests.options import SweepOptions, Values, annotation, prepare, read_settings, settings
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
 
 
-class Changes(TypedDict, total=False):
+class Changes(SweepOptions, total=False):
     """What ``customize`` changes besides; what is left out, or None, stays."""
 
     namespace: str | None
@@ -69,30 +63,6 @@ class Changes(TypedDict, total=False):
     owner: Mapping[str, Any] | None
     """The Experiment's owner reference."""
 
-    pool: int | None
-    """Pods of a cluster that run the trials one after another; as many run at a time unless parallel_trials says so."""
-
-    max_time: str | float | None
-    """How long trials may take in all: a duration such as ``2h``, or seconds. Only podium's own engine heeds it."""
-
-    max_cost: float | None
-    """What trials may cost in all; needs a price."""
-
-    price: float | None
-    """Price of a pod for an hour."""
-
-    deterministic: int | None
-    """The same trials each time: each follows from the results of those so many trials back. podium's own."""
-
-    objectives: Sequence[str] | None
-    """Objectives beside spec.objective, ``min:latency_ms``. podium's own."""
-
-    constraints: Sequence[str] | None
-    """Bounds that the best trial keeps, ``latency_ms<=20``. podium's own."""
-
-    conditions: Sequence[str] | None
-    """Where a parameter counts, ``momentum if optimizer=sgd``. podium's own."""
-
 
 def customize(
     experiment: Experiment,
@@ -132,27 +102,29 @@ def customize(
         owners = [dict(owner)] if (owner := changes.get("owner")) else None
         identity = present(name=name, namespace=changes.get("namespace"), ownerReferences=owners)
         merge(manifest, ("metadata",), identity)
-        pool = present(**{POOL: None if changes.get("pool") is None else str(changes["pool"])})
-        same, conditions = counted(changes.get("deterministic")), condition_annotations(changes.get("conditions"))
-        if algorithm := changes.get("algorithm"):
-            _set_algorithm(manifest, experiment, algorithm)
-        criteria = criteria_annotations(changes.get("objectives"), changes.get("constraints"))
-        budget = budget_annotations(changes.get("max_time"), changes.get("max_cost"), changes.get("price"))
-        for field, values in (
-            ("annotations", {**(annotations or {}), **pool, **budget, **same, **criteria, **conditions}),
-            ("labels", changes.get("labels")),
-        ):
+        for field, values in (("annotations", annotations), ("labels", changes.get("labels"))):
             if values:
                 merge(manifest, ("metadata", field), values)
         merge(manifest, ("spec",), present(resumePolicy=changes.get("resume_policy")))
+        asked = read_settings({name: value for name, value in changes.items() if name in settings()})
+        if asked:
+            _ask(manifest, prepare(manifest["spec"], experiment.asked, asked))
         _set_search(manifest["spec"], changes.get("goal"), changes.get("seed"))
         _set_counts(manifest["spec"], changes)
-        if criteria:
-            manifest["spec"]["objective"] = recorded(manifest["spec"].get("objective") or {}, criteria)
         if given:
             _drop_unused(manifest)
 
     return edited.changed(change)
+
+
+def _ask(manifest: dict[str, Any], values: Values) -> None:
+    """Write what a sweep is asked into its annotation."""
+    annotations = mapping(manifest["metadata"].get("annotations"))
+    kept = {name: text for name, text in annotations.items() if name != SWEEP}
+    if written := {**kept, **annotation(values)}:
+        manifest["metadata"]["annotations"] = written
+    else:
+        manifest["metadata"].pop("annotations", None)
 
 
 def _with_job(experiment: Experiment, flags: Mapping[str, str | None], changes: Changes) -> Experiment:
@@ -206,11 +178,8 @@ def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, 
 
 
 def _set_counts(spec: dict[str, Any], changes: Changes) -> None:
-    most, parallel, pool = changes.get("max_trials"), changes.get("parallel_trials"), changes.get("pool")
+    most, parallel = changes.get("max_trials"), changes.get("parallel_trials")
     require(most is None or most >= 1, "max_trials >= 1", max_trials=most)  # the others are lowered to it
-    require(pool is None or pool >= 1, "pool >= 1", pool=pool)
-    if pool is not None and parallel is None:
-        parallel = min(pool, most or spec.get("maxTrialCount") or pool)
     given = present(
         maxTrialCount=most, parallelTrialCount=parallel, maxFailedTrialCount=changes.get("max_failed_trials")
     )
@@ -229,12 +198,6 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
     if seed is not None:
         merge(spec, ("algorithm",), {})
         _set_setting(spec["algorithm"], "random_state", str(seed))
-
-
-def _set_algorithm(manifest: dict[str, Any], experiment: Experiment, name: str) -> None:
-    manifest["spec"]["algorithm"] = dict(experiment.algorithm.instead(katib_name(name)).manifest)
-    kept = {key: value for key, value in experiment.annotations.items() if key not in (ALGORITHM, ALGORITHM_REASON)}
-    manifest["metadata"]["annotations"] = {**kept, **algorithm_annotations(name)}
 
 
 def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import cached_property
@@ -9,7 +10,6 @@ from typing import Any, Self
 
 from podium.errors import InvalidInput
 from podium.manifests.experiment.algorithm import AlgorithmSpec
-from podium.manifests.experiment.conditional import conditional
 from podium.manifests.experiment.defaults import set_defaults
 from podium.manifests.experiment.schema import EXPERIMENT, default_primary_labels
 from podium.manifests.experiment.source import load
@@ -30,13 +30,17 @@ from podium.manifests.fields import (
 )
 from podium.manifests.job_editor import JobEditor
 from podium.manifests.kinds import JOB_KINDS
-from podium.manifests.labels import ALGORITHM, ALGORITHM_REASON, CONDITIONS, DETERMINISTIC, OBJECTIVES, WARM_START
+from podium.manifests.labels import SWEEP
+from podium.manifests.options import annotation, asked
+from podium.manifests.options.algorithm import ChosenAlgorithm
+from podium.manifests.options.base import Values
+from podium.manifests.options.conditions import conditional
 from podium.manifests.resource import Resource
 from podium.manifests.rules import Rules, Violation, raise_for
 from podium.manifests.structure import wrong_types
 from podium.manifests.workload import Container, Replica, Workload
 from podium.metrics import objective_value
-from podium.search.auto import AUTO, Choice, choose
+from podium.search.auto import Choice
 from podium.search.space import Parameter
 
 SHAPE = Rules[Mapping[str, Any]]()
@@ -289,10 +293,10 @@ class Experiment(Resource):
         """With Katib's defaults."""
         return self.defaulted
 
-    @property
-    def search_conditions(self) -> str:
-        """Where parameters count, as it is written: ``momentum if optimizer=sgd``; empty if all do everywhere."""
-        return self.annotations.get(CONDITIONS, "")
+    @cached_property
+    def asked(self) -> Values:
+        """What the sweep is asked beyond Katib's fields, by setting; nothing where the annotation breaks a rule."""
+        return asked(self.annotations)
 
     objective = Attribute("spec.objective", Objective.parse)
 
@@ -302,29 +306,18 @@ class Experiment(Resource):
     @cached_property
     def space(self) -> tuple[Parameter, ...]:
         """What is searched, each parameter with its conditions; parameters that break a rule are left out."""
-        return conditional(read_space(self.spec.get("parameters")), self.annotations)
+        return conditional(read_space(self.spec.get("parameters")), self.asked)
 
     algorithm = Attribute("spec.algorithm", AlgorithmSpec.parse)
     """Katib's."""
 
     @property
     def choice(self) -> Choice | None:
-        """What podium chose in place of Katib's algorithm, or would choose; None unless the annotation asks for it."""
-        named = self.annotations.get(ALGORITHM)
-        if named == AUTO:
-            return self.choose(modeled=False)
-        return Choice(named, self.annotations.get(ALGORITHM_REASON, "")) if named else None
-
-    def choose(self, *, modeled: bool) -> Choice:
-        """Return podium's choice of an algorithm; of a deterministic Experiment neither workers nor machine decide it.
-
-        Args:
-            modeled: Whether a Gaussian process can be had.
-        """
-        same = DETERMINISTIC in self.annotations
-        parallel = 1 if same else self.limits.parallel
-        several = OBJECTIVES in self.annotations
-        return choose(self.space, self.limits.max_trials, parallel, modeled=modeled and not same, several=several)
+        """What podium chose in place of Katib's algorithm, or would choose; None unless it is asked to."""
+        with suppress(InvalidInput):  # a rule says so
+            option = ChosenAlgorithm.of(self.asked)
+            return option.choice(self) if option else None
+        return None
 
     @property
     def search(self) -> AlgorithmSpec:
@@ -353,12 +346,6 @@ class Experiment(Resource):
 
     resume_policy = Attribute("spec.resumePolicy", text)
     """``Never``, ``LongRunning`` or ``FromVolume``."""
-
-    @property
-    def warm_start(self) -> tuple[str, ...]:
-        """Names of the Experiments whose trials the search learns from."""
-        named = self.annotations.get(WARM_START, "")
-        return tuple(dict.fromkeys(name.strip() for name in named.split(",") if name.strip()))
 
     @property
     def uses_builtin_trainer(self) -> bool:
@@ -418,6 +405,12 @@ class Experiment(Resource):
     def with_counts(self, counts: Mapping[str, int]) -> Self:
         """Return a copy with other values of maxTrialCount, parallelTrialCount and maxFailedTrialCount."""
         return self.changed(lambda manifest: manifest["spec"].update(counts))
+
+    def with_asked(self, values: Values) -> Self:
+        """Return a copy that is asked further settings, or others."""
+        kept = {name: text for name, text in self.annotations.items() if name != SWEEP}
+        annotations = {**kept, **annotation({**self.asked, **values})}
+        return self.with_metadata({**self.metadata, "annotations": annotations})
 
     def changed(self, change: Callable[[dict[str, Any]], None]) -> Self:
         """Return a copy that a function has altered."""

@@ -9,7 +9,8 @@ from podium.errors import PodiumError, suggestion
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.schema import EXPERIMENT
 from podium.manifests.fields import mapping
-from podium.manifests.labels import CONDITIONS, CONSTRAINTS, DETERMINISTIC, MAX_COST, MAX_TIME, OBJECTIVES
+from podium.manifests.labels import SWEEP
+from podium.manifests.options import OPTIONS, SweepOption
 from podium.manifests.rules import KATIB, Rules, Violation
 from podium.manifests.structure import Schema
 from podium.metrics import is_share, number, parse_line
@@ -156,39 +157,25 @@ def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
         yield Violation(what, "spec.algorithm.algorithmName", "use random or tpe on a cluster")
 
 
-@refused("warn", "Katib knows no budget: it would start trials beyond it.")
-def budget_without_podium(experiment: Experiment) -> Iterator[Violation]:
-    if given := [
-        f"{name}: {experiment.annotations[name]}" for name in (MAX_TIME, MAX_COST) if name in experiment.annotations
-    ]:
-        what = f"podium's own engine alone keeps within a budget ({', '.join(given)})"
-        hint = "leave out --max-time and --max-cost where Katib runs it, and set maxTrialCount"
-        yield Violation(what, "metadata.annotations", hint)
+def _without_podium(option: type[SweepOption]) -> None:
+    """Add the rule that says what becomes of an option where Katib runs the Experiment."""
+    katib = option.katib
+    if katib is None:
+        return
+
+    def look(experiment: Experiment) -> Iterator[Violation]:
+        asked = [f"{name}: {experiment.asked[name]}" for name in names if name in experiment.asked]
+        if asked:
+            path = f"metadata.annotations[{SWEEP}]"
+            yield Violation(f"{katib.what} ({', '.join(asked)})", path, katib.hint)
+
+    names = [setting.name for setting in option.settings]
+    name = f"{option.title.replace(' ', '-')}-without-podium"
+    rule(katib.level, katib.why, name, runner=KATIB, refuses=katib.refuses)(look)
 
 
-@refused("warn", "What Katib suggests depends on which trials end first.")
-def deterministic_without_podium(experiment: Experiment) -> Iterator[Violation]:
-    if DETERMINISTIC in experiment.annotations:
-        what = f"podium's own engine alone gives the same trials each time ({DETERMINISTIC})"
-        yield Violation(what, "metadata.annotations", "leave the annotation out where Katib runs it")
-
-
-@refused("warn", "Katib optimizes spec.objective alone, and any trial may be its best.")
-def criteria_without_podium(experiment: Experiment) -> Iterator[Violation]:
-    if given := [
-        f"{name}: {experiment.annotations[name]}"
-        for name in (OBJECTIVES, CONSTRAINTS)
-        if name in experiment.annotations
-    ]:
-        what = f"podium's own engine alone heeds further objectives and constraints ({', '.join(given)})"
-        yield Violation(what, "metadata.annotations", "leave the annotations out where Katib runs it")
-
-
-@rule("note", "Katib knows no conditions: it searches all parameters in each trial.", runner=KATIB)
-def conditions_without_podium(experiment: Experiment) -> Iterator[Violation]:
-    if given := experiment.annotations.get(CONDITIONS):
-        what = f"podium's own engine alone searches parameters only where they count ({given})"
-        yield Violation(what, "metadata.annotations", "Katib runs it as well, with more trials for the same result")
+for _option in OPTIONS:
+    _without_podium(_option)
 
 
 @refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")

@@ -11,14 +11,12 @@ from podium.manifests.labels import (
     EXPERIMENT,
     ISTIO_INJECT,
     MANAGED_BY,
-    MAX_COST,
-    MAX_TIME,
-    POOL,
     QUEUE,
     QUEUE_PRIORITY,
     RUN,
     RUN_NAMESPACE,
 )
+from podium.manifests.options.pool import pool_size
 from podium.manifests.workload import Workload
 from podium.search.space import first_values
 
@@ -35,37 +33,20 @@ _OF_PROCESS = ("name", "image", "command", "args", "env", "workingDir", "ports")
 """Fields of a container that its process in a worker has; the rest is the pod's."""
 
 
-def pool_size(experiment: Experiment) -> int:
-    """Return how many pods run the trials of an Experiment one after another; 0 if each has pods of its own.
-
-    There are no more than trials run at a time.
-
-    Raises:
-        InvalidInput: The annotation is not a number of pods.
-    """
-    given = experiment.annotations.get(POOL)
-    if given is None:
-        return 0
-    if not given.isascii() or not given.isdigit() or int(given) < 1:
-        raise InvalidInput(f"annotation {POOL} is a number of pods, not {given!r}", f'{POOL}: "8"')
-    limits = experiment.limits
-    return min(int(given), limits.parallel, limits.max_trials or limits.parallel)
-
-
 def refuse_what_pools_lack(experiment: Experiment) -> None:
     """Refuse an Experiment whose trials no pool can run.
 
     Raises:
         InvalidInput: It says what, and what to do.
     """
-    job, hint = _any_job(experiment), f"remove the annotation {POOL}: each trial has pods of its own then"
+    job, hint = _any_job(experiment), "leave pool out: each trial has pods of its own then"
     if job.pod_count != 1:
         raise InvalidInput(f"a worker of a pool runs trials of one pod, but these have {job.pod_count}", hint)
     containers = job.replicas[0].pod.containers
     if len(containers) > 1:
         names = ", ".join(container.name for container in containers)
         raise InvalidInput(f"a worker of a pool runs one container a trial, but these have {names}", hint)
-    if any(name in experiment.annotations for name in (MAX_TIME, MAX_COST)):
+    if any(name in experiment.asked for name in ("max_time", "max_cost")):
         raise InvalidInput("a worker of a pool runs each trial to its end, so no budget can be kept", hint)
     if not containers[0].image:
         raise InvalidInput("a worker of a pool runs in the trials' image, but the template names none", "name one")

@@ -8,16 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from podium.manifests.conditions import Conditions, timestamp
-from podium.manifests.experiment.criteria import judged_by
 from podium.manifests.experiment.experiment import TRIAL_LISTS, Experiment, Limits
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.fields import present
 from podium.manifests.labels import EXPERIMENT
+from podium.manifests.options import annotation, of_trials
 from podium.manifests.workload import Workload
 from podium.search.pareto import Value
-
-BUDGET_REACHED = "ExperimentBudgetReached"
-"""Reason of an Experiment whose budget has no room for another trial; podium's own."""
 
 Status = dict[str, Any]
 """``status`` of an Experiment or a Trial, altered in place by the engine that runs it."""
@@ -110,7 +107,7 @@ def new_trial(
     spec |= {field: value for field, value in optional.items() if value}
     owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "name": experiment.name, "controller": True}
     metadata: dict[str, Any] = {
-        **present(annotations=judged_by(experiment) or None),
+        **present(annotations=annotation(of_trials(experiment.asked)) or None),
         "name": name,
         "namespace": experiment.namespace,
         "labels": {**experiment.labels, EXPERIMENT: experiment.name, **labels},
@@ -146,19 +143,20 @@ def completion_condition(
     trials: Iterable[TrialSummary],
     *,
     exhausted: bool,
-    spent: str = "",
-    overrun: bool = False,
+    full: tuple[str, str] | None = None,
+    stopped: bool = False,
 ) -> tuple[str, str, str] | None:
     """Return the condition (type, reason, message) that ends an Experiment, None if it goes on.
 
-    Katib asks in this order: goal, failed trials, all trials, no more suggestions. podium's budget comes before the
-    last, and before all but the goal where it stopped trials: those would count as failed if they had no result yet.
+    Katib asks in this order: goal, failed trials, all trials, no more suggestions. An option of podium that has no
+    room for another trial comes before the last, and before all but the goal where it stopped trials: those would count
+    as failed if they had no result yet.
 
     Args:
         experiment: With its limits and its goal.
         exhausted: Whether nothing runs and the algorithm gives no more points.
-        spent: What was used of a budget that has no room for another trial.
-        overrun: Whether trials were stopped because of it.
+        full: Reason and message of an option that has no room for another trial.
+        stopped: Whether trials were stopped because of it.
     """
     count, limits = status.get, experiment.limits
     failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
@@ -167,15 +165,14 @@ def completion_condition(
     values = (trial.value for trial in trials if trial.value is not None and trial.value.feasible)
     if any(map(experiment.objective.is_reached, values)):
         return "Succeeded", "ExperimentGoalReached", f"{why} Objective goal has reached"
-    budget = "Succeeded", BUDGET_REACHED, f"{why} no other trial fits into its budget. Budget used: {spent}"
-    if overrun:
-        return budget
+    if full and stopped:
+        return "Succeeded", full[0], f"{why} {full[1]}"
     if limits.max_failed is not None and failed and failed >= limits.max_failed:
         return "Failed", "ExperimentFailed", "Experiment has failed because max failed count has reached"
     if limits.max_trials is not None and done >= limits.max_trials:
         return "Succeeded", "ExperimentMaxTrialsReached", f"{why} max trial count has reached"
-    if exhausted and spent:
-        return budget
+    if exhausted and full:
+        return "Succeeded", full[0], f"{why} {full[1]}"
     if exhausted:
         return "Succeeded", "ExperimentSuggestionEndReached", f"{why} suggestion service has reached the end"
     return None

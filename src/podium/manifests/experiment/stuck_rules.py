@@ -7,10 +7,6 @@ for numbers and more leave an Experiment in Created or Running for good (docs/ka
 from collections.abc import Callable, Iterator, Mapping
 
 from podium.errors import InvalidInput, suggestion
-from podium.manifests.experiment.budget import Budget
-from podium.manifests.experiment.conditional import check_conditions
-from podium.manifests.experiment.criteria import check_criteria
-from podium.manifests.experiment.deterministic import behind
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.expression import parse_condition
 from podium.manifests.experiment.hints import PODS, SPACE
@@ -19,12 +15,12 @@ from podium.manifests.experiment.template import fill, meta_key, meta_value
 from podium.manifests.experiment.webhook_rules import bad_patterns
 from podium.manifests.fields import mapping, numbered, text
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
-from podium.manifests.labels import ALGORITHM
+from podium.manifests.labels import SWEEP
+from podium.manifests.options import OPTIONS, read_annotation
 from podium.manifests.rules import PODIUM, Look, Rule, Rules, Violation, broken, one_of, shorten, unsupported
 from podium.manifests.trainjob import NODE
 from podium.search.algorithm import Algorithm, Setting
 from podium.search.algorithms import ALGORITHMS
-from podium.search.auto import AUTO, CHOICES
 from podium.search.space import count_points, first_values
 
 OTHER_SWEEPS = Rules[Experiment]()
@@ -190,12 +186,19 @@ def references(experiment: Experiment) -> Iterator[Violation]:
 
 
 @not_run
-def annotations(experiment: Experiment) -> Iterator[Violation]:
-    for read in (Budget.of, behind, check_criteria, check_conditions):
+def asked(experiment: Experiment) -> Iterator[Violation]:
+    path = f"metadata.annotations[{SWEEP}]"
+    try:
+        values = read_annotation(experiment.annotations)
+    except InvalidInput as error:
+        yield Violation(error.message, path, error.hint)
+        return
+    for kind in OPTIONS:
         try:
-            read(experiment)
+            if option := kind.of(values):
+                option.check(experiment)
         except InvalidInput as error:
-            yield Violation(error.message, "metadata.annotations", error.hint)
+            yield Violation(error.message, path, error.hint)
 
 
 @stuck
@@ -234,13 +237,6 @@ def collectors(experiment: Experiment) -> Iterator[Violation]:
 @stuck
 def patterns(experiment: Experiment) -> Iterator[Violation]:
     return bad_patterns(experiment)
-
-
-@stuck
-def choice(experiment: Experiment) -> Iterator[Violation]:
-    if ALGORITHM in experiment.annotations:
-        path = f"metadata.annotations[{ALGORITHM}]"
-        yield from one_of(path, experiment.annotations[ALGORITHM], (AUTO, *CHOICES))
 
 
 @stuck_search

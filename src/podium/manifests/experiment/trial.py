@@ -7,11 +7,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from podium.manifests.experiment.conditional import counting
-from podium.manifests.experiment.criteria import Criteria, judged_by
 from podium.manifests.experiment.experiment import Collector, Experiment, Metrics, Objective, read_metrics
 from podium.manifests.fields import Attribute, mapping, objects, text, true
-from podium.manifests.labels import EXPERIMENT, NUMBER
+from podium.manifests.labels import EXPERIMENT, NUMBER, SWEEP
+from podium.manifests.options import annotation, asked, of_trials
+from podium.manifests.options.base import Values
+from podium.manifests.options.conditions import counting
+from podium.manifests.options.objectives import Criteria
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.search.pareto import Value, fronts
@@ -37,9 +39,14 @@ class Trial(Resource):
         return read_assignments(self.spec.get("parameterAssignments"))
 
     @cached_property
+    def asked(self) -> Values:
+        """Settings of its Experiment that it carries, by which it is judged."""
+        return asked(self.annotations)
+
+    @cached_property
     def parameters(self) -> dict[str, str]:
         """Value by search parameter, of those that count in this trial."""
-        return counting(self.assignments, self.annotations)
+        return counting(self.assignments, self.asked)
 
     @cached_property
     def workload(self) -> Workload:
@@ -87,8 +94,8 @@ class Trial(Resource):
 
     @cached_property
     def criteria(self) -> Criteria:
-        """What it is judged by; its annotations have what its Experiment adds to the objective."""
-        return Criteria.of(self.objective, self.annotations)
+        """What it is judged by."""
+        return Criteria.of(self.objective, self.asked)
 
     @cached_property
     def reached(self) -> Value | None:
@@ -102,8 +109,10 @@ class Trial(Resource):
 
     def judged_as(self, experiment: Experiment) -> "Trial":
         """Return it with what its Experiment adds to the objective; Katib leaves that out of trials that it makes."""
-        added = judged_by(experiment)
-        return self.with_metadata({**self.metadata, "annotations": {**self.annotations, **added}}) if added else self
+        added = annotation(of_trials(experiment.asked))
+        if not added or self.annotations.get(SWEEP) == added[SWEEP]:
+            return self
+        return self.with_metadata({**self.metadata, "annotations": {**self.annotations, **added}})
 
     @property
     def is_candidate(self) -> bool:

@@ -1,14 +1,14 @@
-"""Parameters that count only where others have certain values: in an annotation, for Katib has no field for it."""
+"""Parameters that count only where others have certain values."""
 
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from podium.errors import InvalidInput, suggestion
-from podium.manifests.labels import CONDITIONS
+from podium.manifests.options.base import Setting, SweepOption, UnderKatib, Values
 from podium.search.algorithms import ALGORITHMS
 from podium.search.distributions import encode
 from podium.search.space import Parameter, Premise, probes
@@ -16,19 +16,13 @@ from podium.search.space import Parameter, Premise, probes
 if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
 
-Conditions = Mapping[str, tuple[Premise, ...]]
+Premises = Mapping[str, tuple[Premise, ...]]
 """What must hold for a parameter to count, by its name; nothing for one that always does."""
 
 _PREMISE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|=|<|>)\s*([^\s=<>](?:.*\S)?)\s*")
 
 
-def annotations(conditions: Sequence[str] | None) -> dict[str, str]:
-    """Return the annotation of conditions; nothing for none."""
-    given = [conditions] if isinstance(conditions, str) else conditions
-    return {CONDITIONS: "; ".join(given)} if given else {}
-
-
-def read(text: str) -> Conditions:
+def _read(text: str) -> Premises:
     """Read ``momentum if optimizer=sgd; beta2 if optimizer=adam,adamw and layers>=2``.
 
     Raises:
@@ -52,7 +46,7 @@ def _values(sign: str, text: str) -> tuple[str, ...]:
 
 
 @cache
-def _closed(text: str) -> Conditions:
+def _closed(text: str) -> Premises:
     """Return the conditions with those of the parameters that they ask about; none if they cannot be read."""
 
     def above(name: str) -> tuple[Premise, ...]:
@@ -63,21 +57,21 @@ def _closed(text: str) -> Conditions:
                 names += [premise.name] if premise.name not in names else []
         return tuple(premises)
 
-    conditions: Conditions = {}
+    conditions: Premises = {}
     with suppress(InvalidInput):  # a rule says so
-        conditions = read(text)
+        conditions = _read(text)
     return {name: above(name) for name in conditions}
 
 
-def conditional(space: Sequence[Parameter], annotations: Mapping[str, str]) -> tuple[Parameter, ...]:
+def conditional(space: Sequence[Parameter], values: Values) -> tuple[Parameter, ...]:
     """Return a space whose parameters know when they count."""
-    conditions = _closed(annotations.get(CONDITIONS, ""))
+    conditions = _closed("; ".join(values.get("conditions", ())))
     return tuple(replace(each, when=conditions[each.name]) if each.name in conditions else each for each in space)
 
 
-def counting(assignments: Mapping[str, str], annotations: Mapping[str, str]) -> dict[str, str]:
+def counting(assignments: Mapping[str, str], values: Values) -> dict[str, str]:
     """Return the values of a trial that count."""
-    conditions = _closed(annotations.get(CONDITIONS, ""))
+    conditions = _closed("; ".join(values.get("conditions", ())))
 
     def counts(name: str) -> bool:
         return all(premise.holds(assignments.get(premise.name, "")) for premise in conditions.get(name, ()))
@@ -85,31 +79,64 @@ def counting(assignments: Mapping[str, str], annotations: Mapping[str, str]) -> 
     return {name: value for name, value in assignments.items() if counts(name)}
 
 
-def check_conditions(experiment: "Experiment") -> None:
-    """Check the conditions of an Experiment.
+@dataclass(frozen=True, kw_only=True)
+class Conditions(SweepOption):
+    """Where parameters count."""
 
-    Raises:
-        InvalidInput: They cannot be read, name a parameter or a value that is not searched, ask in a circle, or the
-            algorithm does not know of conditions.
-    """
-    conditions = read(experiment.annotations.get(CONDITIONS, ""))
-    known = {parameter.name: parameter for parameter in experiment.space}
-    for name, premises in conditions.items():
-        for each in (name, *(premise.name for premise in premises)):
-            if each not in known:
-                what = f"a condition names {each}, which is not searched ({CONDITIONS})"
-                raise InvalidInput(what, suggestion(each, known))
-        for premise in premises:
-            _check_values(premise, known[premise.name])
-        if name in (premise.name for premise in known[name].when):
-            asked = " and ".join(map(str, premises))
-            what = f"whether {name} counts depends on itself: {name} if {asked} ({CONDITIONS})"
-            raise InvalidInput(what, f"leave one of the conditions between {name} and {premises[0].name} out")
-        for other in known.values():
-            _check_together(other, [each for each in known[name].when if each.name == other.name])
-    if conditions:
+    title: ClassVar[str] = "conditions"
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(
+            name="conditions",
+            is_list=True,
+            flag="--condition",
+            metavar="TEXT",
+            help="Where a parameter counts: 'momentum if optimizer=sgd'; may be repeated.",
+        ),
+    )
+    katib: ClassVar[UnderKatib | None] = UnderKatib(
+        why="Katib knows no conditions: it searches all parameters in each trial.",
+        what="podium's own engine alone searches parameters only where they count",
+        hint="Katib runs it as well, with more trials for the same result",
+        level="note",
+        refuses=False,
+    )
+    is_of_trials: ClassVar[bool] = True
+
+    premises: Premises
+    """By parameter."""
+
+    text: str
+    """As written."""
+
+    @classmethod
+    def of(cls, values: Values) -> "Conditions | None":
+        """Read conditions."""
+        text = "; ".join(values.get("conditions", ()))
+        return cls(premises=_read(text), text=text) if text else None
+
+    def describe(self, experiment: "Experiment") -> str:
+        """Return them as written."""
+        return self.text
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse what is not searched, a circle, and an algorithm that does not know of conditions."""
+        known = {parameter.name: parameter for parameter in experiment.space}
+        for name, premises in self.premises.items():
+            for each in (name, *(premise.name for premise in premises)):
+                if each not in known:
+                    raise InvalidInput(f"a condition names {each}, which is not searched", suggestion(each, known))
+            for premise in premises:
+                _check_values(premise, known[premise.name])
+            if name in (premise.name for premise in known[name].when):
+                asked = " and ".join(map(str, premises))
+                raise InvalidInput(
+                    f"whether {name} counts depends on itself: {name} if {asked}",
+                    f"leave one of the conditions between {name} and {premises[0].name} out",
+                )
+            for other in known.values():
+                _check_together(other, [each for each in known[name].when if each.name == other.name])
         asked_about = {premise.name for parameter in experiment.space for premise in parameter.when}
-        _check_algorithm(experiment, {*conditions, *asked_about})
+        _check_algorithm(experiment, {*self.premises, *asked_about})
 
 
 def _check_values(premise: Premise, parameter: Parameter) -> None:
@@ -143,7 +170,7 @@ def _check_algorithm(experiment: "Experiment", concerned: set[str]) -> None:
     algorithm = experiment.search
     if algorithm.name in ALGORITHMS and not algorithm.facts.takes_conditions:
         able = ", ".join(known.name for known in ALGORITHMS.values() if known.takes_conditions)
-        what = f"{algorithm.name} searches all parameters in each trial, and {CONDITIONS} has conditions"
+        what = f"{algorithm.name} searches all parameters in each trial, but there are conditions"
         raise InvalidInput(what, f"set the algorithm to one of {able}")
     if (resource := algorithm.settings.get("resource_name")) in concerned:
         what = f"{resource} says how long a trial of {algorithm.name} runs, so that no condition can be about it"

@@ -1,0 +1,158 @@
+"""What a sweep can be asked beyond Katib's fields: an option in a file each, and the annotation that they share."""
+
+import inspect
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from podium.documents import load_yaml
+from podium.errors import InvalidInput, suggestion
+from podium.manifests.labels import SWEEP
+from podium.manifests.options.algorithm import ChosenAlgorithm
+from podium.manifests.options.base import Setting, SweepOption, Values
+from podium.manifests.options.budget import Budget
+from podium.manifests.options.conditions import Conditions
+from podium.manifests.options.deterministic import Deterministic
+from podium.manifests.options.objectives import Objectives
+from podium.manifests.options.pool import Pool
+from podium.manifests.options.warm_start import WarmStart
+from podium.yaml_loader import dump
+
+if TYPE_CHECKING:
+    from podium.manifests.experiment.experiment import Experiment
+    from podium.manifests.experiment.trial import Trial
+
+OPTIONS: list[type[SweepOption]] = [
+    Objectives,
+    Conditions,
+    Budget,
+    Deterministic,
+    Pool,
+    ChosenAlgorithm,
+    WarmStart,
+]
+"""In the order in which they are shown."""
+
+
+class SweepOptions(TypedDict, total=False):
+    """The settings of all options as arguments in Python; what is left out, or None, is not asked."""
+
+    objectives: Sequence[str] | None
+    constraints: Sequence[str] | None
+    conditions: Sequence[str] | None
+    max_time: str | float | None
+    max_cost: float | None
+    price: float | None
+    deterministic: int | None
+    pool: int | None
+    warm_start: Sequence[str] | None
+
+
+def settings() -> dict[str, Setting]:
+    """Return the settings of all options by name."""
+    return {setting.name: setting for option in OPTIONS for setting in option.settings}
+
+
+def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of some settings as their options take them; what is None or an empty list is left out.
+
+    Raises:
+        InvalidInput: There is no such setting, or a value is of another kind.
+    """
+    known, values = settings(), {}
+    for name, value in given.items():
+        if name not in known:
+            raise InvalidInput(f"a sweep has no setting {name!r}", suggestion(name, known))
+        if value is not None and not (known[name].is_list and not value):
+            values[name] = known[name].read(value)
+    return values
+
+
+@cache
+def _read(text: str) -> Values:
+    documents = load_yaml(text, f"annotation {SWEEP}")
+    if len(documents) != 1 or not isinstance(documents[0], Mapping):
+        raise InvalidInput(f"annotation {SWEEP} holds settings by name, not {text!r:.60}", "max_time: 2h")
+    return MappingProxyType(read_settings(documents[0]))
+
+
+def read_annotation(annotations: Mapping[str, str]) -> Values:
+    """Return what an Experiment or a trial is asked, by its annotations.
+
+    Raises:
+        InvalidInput: The annotation is no mapping of settings.
+    """
+    return _read(annotations[SWEEP]) if SWEEP in annotations else {}
+
+
+def asked(annotations: Mapping[str, str]) -> Values:
+    """As read_annotation; nothing where the annotation cannot be read, which a rule about Experiments says."""
+    with suppress(InvalidInput):
+        return read_annotation(annotations)
+    return {}
+
+
+def annotation(values: Values) -> dict[str, str]:
+    """Return the annotation of some settings; none for none."""
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    return {SWEEP: dump(plain)} if plain else {}
+
+
+def of_trials(values: Values) -> Values:
+    """Return the settings that trials carry too."""
+    names = {setting.name for option in OPTIONS if option.is_of_trials for setting in option.settings}
+    return {name: value for name, value in values.items() if name in names}
+
+
+def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
+    """Change Katib's fields for the settings that are given, and return all that is asked then.
+
+    Args:
+        spec: Of the manifest as written, altered in place.
+        before: What was asked so far.
+        given: Read by read_settings.
+    """
+    kept = dict(before)
+    for option in OPTIONS:
+        names = {setting.name for setting in option.settings}
+        if names.isdisjoint(given):
+            continue
+        results = {setting.name for setting in option.settings if setting.is_result}
+        own = {name: value for name, value in kept.items() if name in names - results}
+        kept = {name: value for name, value in kept.items() if name not in names}
+        kept |= option.prepare(spec, {**own, **{name: value for name, value in given.items() if name in names}})
+    return kept
+
+
+def options_of(experiment: "Experiment") -> Iterator[SweepOption]:
+    """Yield what an Experiment is asked.
+
+    Raises:
+        InvalidInput: It makes no sense.
+    """
+    for kind in OPTIONS:
+        if option := kind.of(experiment.asked):
+            yield option
+
+
+def describe(experiment: "Experiment") -> dict[str, str]:
+    """Return in words what an Experiment is asked, by the option's title."""
+    return {option.title: option.describe(experiment) for option in options_of(experiment)}
+
+
+def forecast(experiment: "Experiment", trials: "Sequence[Trial]") -> str:
+    """Say what the options will mean for a sweep, by its trials or those of one like it; empty if nobody knows."""
+    return "; ".join(filter(None, (option.forecast(experiment, trials) for option in options_of(experiment))))
+
+
+def ended_by(experiment: "Experiment") -> type[SweepOption] | None:
+    """Return the option that had no room for another trial of an Experiment that has ended; None if others ended it."""
+    return next((option for option in OPTIONS if option.ended and option.ended == experiment.state.reason), None)
+
+
+def documented(docstring: str | None) -> str:
+    """Return the docstring of a function that takes all settings, with a list of them at its end."""
+    rows = [f"    {name}: {setting.help}" for name, setting in settings().items() if not setting.is_result]
+    return "\n".join([inspect.cleandoc(docstring or ""), "", "Settings of a sweep:", *rows])

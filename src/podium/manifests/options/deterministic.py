@@ -1,0 +1,71 @@
+"""A sweep that gives the same trials and the same best one each time."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from podium.errors import InvalidInput
+from podium.manifests.options.base import Setting, SweepOption, UnderKatib, Values
+
+if TYPE_CHECKING:
+    from podium.manifests.experiment.experiment import Experiment
+
+
+@dataclass(frozen=True, kw_only=True)
+class Deterministic(SweepOption):
+    """Trials that follow from the seed alone, whatever ends first."""
+
+    title: ClassVar[str] = "deterministic"
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(
+            name="deterministic",
+            kind=int,
+            metavar="N",
+            help="The same trials each time: each follows from results N trials back, N twice what runs at a time.",
+        ),
+    )
+    katib: ClassVar[UnderKatib | None] = UnderKatib(
+        why="What Katib suggests depends on which trials end first.",
+        what="podium's own engine alone gives the same trials each time",
+        hint="leave it out where Katib runs it",
+    )
+
+    trials: int
+    """Of how many of the newest trials the search does not hear."""
+
+    @classmethod
+    def of(cls, values: Values) -> "Deterministic | None":
+        """Read the number of trials."""
+        trials = values.get("deterministic")
+        if trials is not None and trials < 1:
+            raise InvalidInput(f"deterministic is a number of trials above 0, not {trials}", "deterministic: 16")
+        return None if trials is None else cls(trials=trials)
+
+    def describe(self, experiment: "Experiment") -> str:
+        """Return how far back the results lie that a trial follows from."""
+        return f"the same trials each time, each from results {self.trials} trials back"
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse more trials at a time than it waits for, and what depends on which trial ends first."""
+        if (parallel := experiment.limits.parallel) > self.trials:
+            raise InvalidInput(
+                f"{parallel} trials at a time are more than the {self.trials} that a deterministic search waits for",
+                f"--deterministic {2 * parallel}, the same in each run that is to be compared",
+            )
+        reasons = {
+            "spec.objective.goal": experiment.objective.goal is not None,
+            "spec.earlyStopping": experiment.early_stopping is not None,
+            "a budget": any(name in experiment.asked for name in ("max_time", "max_cost")),
+        }
+        for what, is_there in reasons.items():
+            if is_there:
+                problem = f"{what} depends on which trial ends first: no two runs are the same"
+                raise InvalidInput(problem, f"leave {what} or deterministic out")
+
+    def search(self, experiment: "Experiment") -> Values:
+        """Return how many of the newest trials the search must not hear of."""
+        return {"behind": self.trials}
+
+    def check_trial_by_hand(self, experiment: "Experiment") -> None:
+        """Refuse it: the trials follow from the seed alone."""
+        what = f"{experiment.name} gives the same trials each time; one by hand would change those after it"
+        raise InvalidInput(what, "begin a sweep without deterministic")

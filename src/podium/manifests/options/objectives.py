@@ -1,0 +1,225 @@
+"""What trials are judged by beside Katib's objective: further objectives, and bounds of metrics."""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from podium.errors import InvalidInput, suggestion
+from podium.manifests.options.base import Setting, SweepOption, UnderKatib, Values
+from podium.metrics import Constraint, less_is_better, objective_value
+from podium.search.algorithms import ALGORITHMS
+from podium.search.pareto import Value
+from podium.text import exact
+
+if TYPE_CHECKING:
+    from podium.manifests.experiment.experiment import Experiment, Metrics, Objective
+
+
+@dataclass(frozen=True, kw_only=True)
+class Goal:
+    """What is tuned for."""
+
+    metric: str
+    maximize: bool
+
+    @classmethod
+    def read(cls, text: str, *, any_name: bool = False) -> "Goal":
+        """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
+
+        Args:
+            any_name: Whether it may be a name that some library prints, such as ``valid_0's auc``.
+
+        Raises:
+            InvalidInput: The name is empty, or has characters that no metric line can have.
+        """
+        prefix, colon, rest = text.partition(":")
+        name = rest if colon and prefix in ("min", "max") else text
+        if not re.fullmatch(r"[\w /@'.-]+" if any_name else r"[\w-]+", name) or not re.search(r"\w", name):
+            raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss")
+        if colon:
+            return cls(metric=name, maximize=prefix == "max")
+        return cls(metric=name, maximize=not less_is_better(name))
+
+    @property
+    def direction(self) -> str:
+        """``max`` or ``min``."""
+        return "max" if self.maximize else "min"
+
+    def __str__(self) -> str:
+        return f"{self.direction}imize {self.metric}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Objectives(SweepOption):
+    """Objectives beside Katib's, and constraints."""
+
+    title: ClassVar[str] = "objectives"
+    settings: ClassVar[tuple[Setting, ...]] = (
+        Setting(
+            name="objectives",
+            is_list=True,
+            flag="--objective",
+            metavar="NAME",
+            help="An objective beside spec.objective: NAME, min:NAME or max:NAME; may be repeated.",
+        ),
+        Setting(
+            name="constraints",
+            is_list=True,
+            flag="--constraint",
+            metavar="METRIC<=N",
+            help="A bound that the best trial keeps: <=, <, >= or >; may be repeated.",
+        ),
+    )
+    katib: ClassVar[UnderKatib | None] = UnderKatib(
+        why="Katib optimizes spec.objective alone, and any trial may be its best.",
+        what="podium's own engine alone heeds further objectives and constraints",
+        hint="leave them out where Katib runs it",
+    )
+    is_of_trials: ClassVar[bool] = True
+
+    goals: tuple[Goal, ...] = ()
+    constraints: tuple[Constraint, ...] = ()
+
+    @classmethod
+    def of(cls, values: Values) -> "Objectives | None":
+        """Read objectives and constraints."""
+        goals, constraints = _listed(values, "objectives"), _listed(values, "constraints")
+        if not goals and not constraints:
+            return None
+        return cls(
+            goals=tuple(Goal.read(text, any_name=True) for text in goals),
+            constraints=tuple(map(Constraint.read, constraints)),
+        )
+
+    def check(self, experiment: "Experiment") -> None:
+        """Refuse a metric that is not recorded, and what the algorithm or early stopping cannot do."""
+        criteria, recorded = Criteria.of(experiment.objective, experiment.asked), experiment.objective.metrics
+        names = [goal.metric for goal in criteria.goals]
+        if again := next((name for name in names if names.count(name) > 1), None):
+            raise InvalidInput(f"{again} is an objective twice", "name each metric once")
+        for name in criteria.metrics:
+            if name not in recorded:
+                hint = suggestion(name, recorded) or f"additionalMetricNames: [{name}]"
+                raise InvalidInput(f"{name} is not among the metrics that are recorded: {', '.join(recorded)}", hint)
+        if experiment.search.name in ALGORITHMS and not experiment.search.facts.takes_several:
+            able = ", ".join(known.name for known in ALGORITHMS.values() if known.takes_several)
+            what = f"{experiment.search.name} searches for one objective without constraints"
+            raise InvalidInput(what, f"set the algorithm to one of {able}")
+        if criteria.several and experiment.early_stopping:
+            what = f"early stopping judges a trial by {names[0]} alone, though {names[1]} may be good"
+            raise InvalidInput(what, "leave spec.earlyStopping out, or write a constraint in place of the objective")
+
+    def describe(self, experiment: "Experiment") -> str:
+        """Return ``maximize accuracy, minimize latency_ms, size_mb<=5``."""
+        return str(Criteria.of(experiment.objective, experiment.asked))
+
+    @classmethod
+    def prepare(cls, spec: dict[str, Any], values: Values) -> Values:
+        """Have all of the metrics recorded, a further objective's at its best value.
+
+        For Katib an additional metric without a strategy has that of the objective, which may be its worst value; one
+        with a constraint alone counts as the trial left it.
+        """
+        option = cls.of(values)
+        objective = dict(spec.get("objective") or {})
+        wanted = {goal.metric: goal.direction for goal in option.goals} if option else {}
+        for bound in option.constraints if option else ():
+            wanted.setdefault(bound.metric, "latest")
+        wanted.pop(objective.get("objectiveMetricName", ""), None)
+        names, strategies = objective.get("additionalMetricNames") or [], objective.get("metricStrategies") or []
+        known = {strategy.get("name") for strategy in strategies}
+        added = [{"name": name, "value": value} for name, value in wanted.items() if name not in known]
+        if wanted:
+            objective["additionalMetricNames"] = list(dict.fromkeys([*names, *wanted]))
+            objective["metricStrategies"] = [*strategies, *added]
+            spec["objective"] = objective
+        return values
+
+    def search(self, experiment: "Experiment") -> Values:
+        """Return the directions of the further objectives."""
+        return {"further": [goal.maximize for goal in self.goals]}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Criteria:
+    """What trials are judged by."""
+
+    objective: "Objective"
+    """Katib's."""
+
+    goals: tuple[Goal, ...]
+    """All objectives, Katib's first."""
+
+    constraints: tuple[Constraint, ...]
+
+    @classmethod
+    def of(cls, objective: "Objective", values: Values) -> "Criteria":
+        """Take an Experiment's objective and what it is asked, which its trials carry too.
+
+        Raises:
+            InvalidInput: One is not in the notation of objectives or constraints.
+        """
+        own = Goal(metric=objective.metric, maximize=objective.maximize)
+        more = Objectives.of(values) or Objectives()
+        return cls(objective=objective, goals=(own, *more.goals), constraints=more.constraints)
+
+    @property
+    def maximize(self) -> list[bool]:
+        """Whether more is better, by objective."""
+        return [goal.maximize for goal in self.goals]
+
+    @property
+    def several(self) -> bool:
+        """Whether there is more than one objective."""
+        return len(self.goals) > 1
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of all metrics that count, Katib's objective first."""
+        return list(dict.fromkeys([goal.metric for goal in self.goals] + [bound.metric for bound in self.constraints]))
+
+    def measured(self, metrics: "Metrics") -> dict[str, float]:
+        """Return what counts of a trial's metrics, by the Experiment's strategies; without those that are no number."""
+        strategies = {**self.objective.strategies, self.objective.metric: self.objective.strategy}
+        values = {name: objective_value(metrics.get(name, {}), strategies.get(name, "latest")) for name in self.metrics}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def value(self, metrics: "Metrics") -> Value | None:
+        """Return what a trial has reached; None if one of the metrics is no number."""
+        known = self.measured(metrics)
+        if len(known) < len(self.metrics):
+            return None
+        first, *further = (known[goal.metric] for goal in self.goals)
+        return Value(first, further, {str(each): each.broken_by(known[each.metric]) for each in self.constraints})
+
+    def flaws(self, metrics: "Metrics") -> list[str]:
+        """Say what keeps a trial that has the first objective from being the best, or on the front."""
+        known = self.measured(metrics)
+        lacking = [f"{name} is no number" for name in self.metrics if name not in known]
+        broken = [
+            f"{each.metric} {exact(known[each.metric])} breaks {each}"
+            for each in self.constraints
+            if each.metric in known and each.broken_by(known[each.metric]) > 0
+        ]
+        return lacking + broken if self.objective.metric in known else []
+
+    def rank(self, name: str, value: Value | None, order: float) -> tuple[Any, ...]:
+        """Return a trial's sort key: best first, what breaks a constraint after the rest, no number last.
+
+        The objectives count in their order, so that nothing dominates the first trial. Of equals that of the least
+        order is first, then by name.
+
+        Args:
+            value: What it reached; trials with None keep their order.
+            order: As order_of returns it.
+        """
+        return (2,) if value is None else (not value.feasible, *value.costs(self.maximize), order, name)
+
+    def __str__(self) -> str:
+        """Return ``maximize accuracy, minimize latency_ms, size_mb<=5``."""
+        return ", ".join(map(str, (*self.goals, *self.constraints)))
+
+
+def _listed(values: Values, name: str) -> list[str]:
+    """Return the parts of a list of texts, each of which may hold several with commas between them."""
+    return [part.strip() for text in values.get(name, ()) for part in text.split(",") if part.strip()]
