@@ -1,7 +1,6 @@
 """A live namespace: each rule by itself, then all of it against a small HTTP server that speaks the API."""
 
 import json
-import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,18 +12,17 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from test_doctor_manifests import GOOD, PYTORCHJOB
+from test_doctor_manifests import GOOD
 
 from podium.cluster.kubernetes.refusals import Trouble
 from podium.doctor.namespace import NAMESPACE_RULES, examine_namespace
-from podium.doctor.outside import answers, find_images, full_name
 from podium.doctor.report import Report
 from podium.doctor.snapshot import RIGHTS, Controller, NamespaceSnapshot
+from podium.doctor.store import answers
 from podium.errors import PodiumError
 from podium.manifests.labels import METRICS_INJECTION as INJECTION
-from podium.manifests.pod_security import ENFORCE, violations
+from podium.manifests.pod_security import ENFORCE
 from podium.manifests.rules import Finding, apply
-from podium.manifests.workload import Pod
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -140,14 +138,6 @@ def test_somebody_must_be_behind_the_storage_s_endpoint() -> None:
     assert "storage-reachable" not in levels(endpoint=None)
 
 
-@pytest.mark.parametrize(
-    ("found", "level"),
-    [("node", "pass"), ("registry", "pass"), ("404", "fail"), ("401", "warn"), (None, "warn")],
-)
-def test_images_must_be_somewhere(found: str | None, level: str) -> None:
-    assert levels(images={"trainer:1": found})["images-resolve"] == level
-
-
 def test_pods_that_cannot_start_are_pointed_out() -> None:
     trouble = Trouble(pod="p-0", container="main", reason="ImagePullBackOff", message="no", hint="check the name")
     assert levels(troubles=[trouble])["pods-that-cannot-start"] == "warn"
@@ -206,8 +196,6 @@ class Namespace(BaseHTTPRequestHandler):
             self.answer(500, {"kind": "Status", "code": 500, "message": message})
         elif "dryRun=All" not in self.path:
             self.answer(500, {"message": "the doctor must not change anything"})
-        elif body["kind"] == "Pod" and (refusal := self.world.get("pods", lambda pod: None)(body)):
-            self.answer(403, {"kind": "Status", "code": 403, "message": refusal})
         elif body["metadata"]["name"] == "refused":
             self.answer(400, {"kind": "Status", "code": 400, "message": "admission webhook denied the request: goal"})
         else:
@@ -319,10 +307,11 @@ def bad(report: Report) -> dict[str, Finding]:
 
 def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
     api.world["/api/v1/namespaces/team"]["metadata"]["labels"][ENFORCE] = "baseline"
-    report = examine(images=["trainer:1.0"], manifests=[with_credentials()])
+    report = examine(manifests=[with_credentials()])
     assert bad(report) == {}
     assert report.verdict == "pass"
     silent = {
+        "pod-security",
         "pods-that-cannot-start",
         "pods-refused",
         "storage-credentials",
@@ -385,93 +374,6 @@ def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:
     assert "&prefix=vision%2F&" in api.signed[-1]
 
 
-@pytest.fixture
-def restricted(api: type[Namespace]) -> type[Namespace]:
-    """The same server; the namespace enforces Pod Security restricted."""
-    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][ENFORCE] = "restricted"
-    api.world["pods"] = refusal_of
-    return api
-
-
-def refusal_of(pod: dict[str, Any]) -> str | None:
-    """Answer as Pod Security does, naming the containers in quotes."""
-    reasons = re.sub(r"container ([\w-]+):", r'container "\1":', "; ".join(violations(Pod(manifest=pod, path=""))))
-    return f'pods "probe" is forbidden: violates PodSecurity "restricted:latest": {reasons}' if reasons else None
-
-
-def pod_findings(**options: Any) -> dict[str, Finding]:
-    """Return what is said of pods, by the first words."""
-    found = [finding for finding in examine(**options).findings if finding.rule == "pod-security"]
-    return {finding.what.removeprefix("a pod of ").partition(" is ")[0]: finding for finding in found}
-
-
-def test_restricted_takes_what_podium_launches_but_not_others_containers(restricted: type[Namespace]) -> None:
-    found = pod_findings()
-    assert {name: finding.level for name, finding in found.items()} == {
-        "a Job or TrainJob": "pass",
-        "a PyTorchJob's Master": "pass",
-        "a PyTorchJob's Worker": "warn",
-        "a trial that Katib runs": "warn",
-        "Katib's suggestion service": "warn",
-        "Katib's early stopping": "warn",
-    }
-    assert 'container "init-pytorch":' in found["a PyTorchJob's Worker"].what
-    assert "deploy/training-operator" in str(found["a PyTorchJob's Worker"].hint)
-    assert "injectSecurityContext" in str(found["a trial that Katib runs"].hint)
-    assert "give the suggestions in katib-config" in str(found["Katib's suggestion service"].hint)
-    assert "take earlyStopping out" in str(found["Katib's early stopping"].hint)
-
-
-def test_controllers_set_up_for_restricted_pass(restricted: type[Namespace]) -> None:
-    shipped = (ROOT / "deploy" / "training-operator" / "initContainer.yaml").read_text()
-    patch = yaml.safe_load((ROOT / "deploy" / "training-operator" / "patch.yaml").read_text())
-    context = "{runAsNonRoot: true, allowPrivilegeEscalation: false, capabilities: {drop: [ALL]}, seccompProfile: {type: RuntimeDefault}}"
-    suggestions = f"runtime: {{suggestions: [{{algorithmName: random, securityContext: {context}}}]}}"
-    katib = f"init: {{controller: {{injectSecurityContext: true}}}}\n{suggestions}"
-    there = "/api/v1/namespaces/kubeflow/configmaps"
-    restricted.world[f"{there}/training-operator-config"] = {"data": {"initContainer.yaml": shipped}}
-    restricted.world[f"{there}/katib-config"] = {"data": {"katib-config.yaml": katib}}
-    (operator,) = [
-        deployment for deployment in restricted.world["/apis/apps/v1/deployments"]["items"]
-        if deployment["metadata"]["name"] == "training-operator"
-    ]  # fmt: skip
-    operator["spec"] = {"selector": {}, **patch["spec"]}
-    assert {name: finding.level for name, finding in pod_findings().items() if finding.level != "pass"} == {
-        "Katib's early stopping": "warn"  # its configuration has no securityContext
-    }
-
-
-def test_the_pods_of_files_are_offered_launched_and_as_written(restricted: type[Namespace]) -> None:
-    found = pod_findings(manifests=[yaml.safe_load(PYTORCHJOB)])
-    assert {name: finding.level for name, finding in found.items()} == {
-        "Master of PyTorchJob train": "pass",
-        "Worker of PyTorchJob train": "fail",
-        "Master of PyTorchJob train, applied as written,": "note",
-        "Worker of PyTorchJob train, applied as written,": "note",
-    }
-    assert pod_findings(manifests=[yaml.safe_load(GOOD)])["Experiment sweep"].level == "fail", "the collector"
-
-
-def test_an_experiments_own_suggestion_service_is_offered(restricted: type[Namespace]) -> None:
-    context = {"runAsNonRoot": True, "allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]},
-               "seccompProfile": {"type": "RuntimeDefault"}}  # fmt: skip
-    sweep = yaml.safe_load(GOOD)
-    algorithm = sweep["spec"]["algorithm"]["algorithmName"]
-    katib = {"runtime": {"suggestions": [{"algorithmName": algorithm, "securityContext": context}]}}
-    path = "/api/v1/namespaces/kubeflow/configmaps/katib-config"
-    restricted.world[path] = {"data": {"katib-config.yaml": yaml.safe_dump(katib)}}
-    service = "Katib's suggestion service for Experiment sweep"
-    assert pod_findings(manifests=[sweep])[service].level == "pass"
-    sweep["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
-    sweep["spec"]["trialTemplate"]["retain"] = True
-    assert pod_findings(manifests=[sweep])[service].level == "fail"
-
-
-def test_where_no_pod_may_be_created_restricted_is_a_warning(restricted: type[Namespace]) -> None:
-    restricted.world["pods"] = lambda pod: 'pods is forbidden: User "me" cannot create resource "pods"'
-    assert bad(examine())["pod-security"].level == "warn"
-
-
 def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> None:
     def event(name: str, reason: str, hours: float) -> dict[str, Any]:
         when = (datetime.now(UTC) - timedelta(hours=hours)).isoformat().replace("+00:00", "Z")
@@ -525,20 +427,15 @@ def refuse(api: type[Namespace], kind: str, name: str, message: str) -> None:
     api.world["/api/v1/namespaces/team/events"] = {"items": [{**event, "message": message, "lastTimestamp": when}]}
 
 
-def test_a_webhook_that_is_away_is_asked_for_seconds(
-    restricted: type[Namespace], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_webhook_that_is_away_is_asked_for_seconds(api: type[Namespace], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("podium.doctor.namespace.PATIENCE", 0.6)
-    restricted.world["webhook away"] = asked = ["first"]
+    api.world["webhook away"] = asked = ["first"]
     found = bad(examine(manifests=[with_credentials()]))
-    assert asked.count("Pod") <= 3
     assert asked.count("Experiment") <= 3
     webhook = "nobody answers for webhook mutator.pod.katib.kubeflow.org: "
     assert found["server-admits"].hint == (
         f"{webhook}kubectl -n kubeflow get endpoints,pods shows what is behind katib-controller"
     )
-    assert "failed calling webhook" in found["pod-security"].what
-    assert found["pod-security"].hint == found["server-admits"].hint
 
 
 def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace]) -> None:
@@ -573,7 +470,7 @@ def test_an_empty_cluster_fails_with_a_hint_for_each_thing(api: type[Namespace])
 
 def test_missing_permission_to_read_is_a_warning(api: type[Namespace]) -> None:
     api.world = dict.fromkeys(api.world)
-    report = examine(images=["trainer:1.0"])
+    report = examine()
     assert report.verdict == "warn"
     assert {finding.level for finding in bad(report).values()} == {"warn", "note"}
 
@@ -628,18 +525,13 @@ def test_a_silent_server_is_an_error_at_once(api: type[Namespace]) -> None:
         examine_namespace("team")
 
 
-def test_names_of_images_are_compared_as_runtimes_write_them() -> None:
-    assert full_name("python:3.11-slim") == full_name("docker.io/library/python:3.11-slim")
-    assert full_name("trainer") == "trainer:latest"
-    assert full_name("localhost:5000/a/b") == "localhost:5000/a/b:latest"
-    assert full_name("a@sha256:12") == "a@sha256:12"
-
-
-def test_a_registry_that_the_name_gives_is_asked(api: type[Namespace], tmp_path: Path) -> None:
+def test_any_answer_tells_that_a_store_is_there(api: type[Namespace], tmp_path: Path) -> None:
     config = yaml.safe_load((tmp_path / "kubeconfig").read_text())
-    host = config["clusters"][0]["cluster"]["server"].removeprefix("http://")
-    api.world |= {"/v2/team/trainer/manifests/1.0": {}, "/v2/team/secret/manifests/latest": None}
-    images = [f"{host}/team/trainer:1.0", f"{host}/team/gone:1.0", f"{host}/team/secret", "trainer:1.0"]
-    assert list(find_images([], images).values()) == ["registry", "404", "403", None]
-    assert answers(f"http://{host}/")[0], "any answer will do"
+    server = config["clusters"][0]["cluster"]["server"]
+    assert answers(f"{server}/nothing")[0]
     assert not answers("http://127.0.0.1:9/")[0]
+
+
+def test_a_level_that_refuses_controllers_containers_is_said(api: type[Namespace]) -> None:
+    api.world["/api/v1/namespaces/team"]["metadata"]["labels"][ENFORCE] = "restricted"
+    assert bad(examine())["pod-security"].level == "warn"

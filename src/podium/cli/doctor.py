@@ -36,7 +36,6 @@ from podium.terminal import console, echo, echo_json
 @click.option(
     "--service-account", metavar="[NAMESPACE:]NAME", help="Ask for this account's rights instead of your own."
 )
-@click.option("--image", multiple=True, help="Look for this image too; may be repeated.")
 @json_option
 def doctor(
     files: tuple[str, ...],
@@ -45,7 +44,6 @@ def doctor(
     namespace: str | None,
     context: str | None,
     service_account: str | None,
-    image: tuple[str, ...],
     as_json: bool,
     **reading: Any,
 ) -> None:
@@ -77,12 +75,8 @@ def doctor(
             reports.append(examine_command(command, choose, seconds=seconds, subject=subject, collector=collector))
     if namespace:
         from podium.doctor.namespace import examine_namespace
-        from podium.manifests.experiment.experiment import job_of
 
-        images = [*image, *(name for manifest in manifests for name in job_of(manifest).images)]
-        reports.append(
-            examine_namespace(namespace, context=context, account=service_account, images=images, manifests=manifests)
-        )
+        reports.append(examine_namespace(namespace, context=context, account=service_account, manifests=manifests))
     if not reports:
         hint = "podium doctor train.log, sweep.yaml, -- python train.py, or --namespace kubeflow"
         raise InvalidInput("there is nothing to examine", hint)

@@ -7,7 +7,6 @@ from typing import Any
 from podium.cluster.kubernetes.api import webhook_hint
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE
 from podium.cluster.kubernetes.pods import not_run
-from podium.cluster.kubernetes.refusals import ADDED_HINTS, refusal_hint
 from podium.doctor.report import Report
 from podium.doctor.snapshot import CONFIG_MAP, KATIB, TRAINERS, NamespaceSnapshot
 from podium.heartbeat import doing
@@ -213,29 +212,12 @@ def storage_credentials(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         yield Violation(f"pods of {name} use s3:// and are given no credentials", name, hint)
 
 
-@rule("fail", "The namespace's Pod Security level decides which pods the API server takes.")
+@rule("warn", "The namespace's Pod Security level decides which pods the API server takes.")
 def pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
-    level = (snapshot.labels or {}).get(ENFORCE, "privileged")
-    where = f"label {ENFORCE}={level}"
-    for name, refusal, worst in snapshot.pods or ():
-        if refusal is None:
-            yield fine(f"a pod of {name} is allowed", where)
-        else:
-            hint = _security_hint(refusal, snapshot.namespace)
-            yield Violation(f"a pod of {name} is refused: {refusal}", where, hint, level=worst)
-    if snapshot.pods is None and level == "restricted":
-        hint = "podium gives its pods one; the operator's and Katib's own containers may lack it"
-        what = "pods without a full securityContext are refused; whether yours are could not be tried"
-        yield Violation(what, where, hint, level="warn")
-
-
-def _security_hint(refusal: str, namespace: str) -> str:
-    if "violates PodSecurity" not in refusal:
-        return webhook_hint(refusal) or "see kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations"
-    if (hint := refusal_hint(refusal)) in ADDED_HINTS.values():
-        return hint
-    label = f"kubectl label namespace {namespace} --overwrite {ENFORCE}=baseline"
-    return f"launch it with podium or `podium experiment render`, change what it asks for, or: {label}"
+    if (level := (snapshot.labels or {}).get(ENFORCE, "privileged")) == "restricted":
+        what = "pods without a full securityContext are refused; podium's have one, controllers' containers lack it"
+        hint = "see docs/cluster-teams.md on what the training operator and Katib need; podium's engine needs nothing"
+        yield Violation(what, f"label {ENFORCE}={level}", hint)
 
 
 @rule("fail", "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.")
@@ -246,21 +228,6 @@ def pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     for refusal in snapshot.refusals or ():
         hint = webhook_hint(refusal.message) or _REFUSED
         yield Violation(refusal.message, f"{refusal.kind} {refusal.name}", hint)
-
-
-@rule("fail", "A pod whose image cannot be had never starts.")
-def images_resolve(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
-    for image, answer in (snapshot.images or {}).items():
-        where = f"image {image}"
-        if answer in ("node", "registry"):
-            yield fine(f"{image} is on a node" if answer == "node" else f"the registry has {image}", where)
-        elif answer == "404":
-            yield Violation(f"the registry does not have {image}", where, "check name and tag, or push it")
-        else:
-            what = f"{image} is on no node; "
-            what += f"its registry answers {answer}" if answer else "its registry could not be asked"
-            hint = "make sure that the nodes may pull it (imagePullSecrets), or load it"
-            yield Violation(what, where, hint, level="warn")
 
 
 @rule("warn", "They wait for something that somebody must provide.")
@@ -283,7 +250,6 @@ def examine_namespace(
     *,
     context: str | None = None,
     account: str | None = None,
-    images: Sequence[str] = (),
     manifests: Sequence[Mapping[str, Any]] = (),
 ) -> Report:
     """Look at a namespace of a live cluster; nothing is changed.
@@ -291,7 +257,6 @@ def examine_namespace(
     Args:
         context: The kubeconfig's; its current one if None.
         account: A service account whose rights to ask for; one's own if None.
-        images: Images that pods will need.
         manifests: Objects to offer to the server as a dry run.
 
     Raises:
@@ -306,7 +271,7 @@ def examine_namespace(
     api.budget = PATIENCE
     try:
         with doing(lambda: f"waiting for the API server to {api.asking}"):
-            snapshot = see(api, account=account, images=images, manifests=manifests)
+            snapshot = see(api, account=account, manifests=manifests)
     finally:
         api.close()
     return Report(

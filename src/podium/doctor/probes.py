@@ -9,8 +9,6 @@ from podium.cluster.kubernetes.api import Api, Unreachable, api_resource, event_
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.pods import cannot_start, created_at
 from podium.cluster.kubernetes.refusals import REFUSED, Trouble
-from podium.doctor.outside import answers, find_images
-from podium.doctor.pod_offers import offer_pods
 from podium.doctor.snapshot import (
     CONFIG_MAP,
     CONTROLLERS,
@@ -23,7 +21,7 @@ from podium.doctor.snapshot import (
     NamespaceSnapshot,
     Refusal,
 )
-from podium.doctor.store import ask_for_bucket, service_of
+from podium.doctor.store import answers, ask_for_bucket, service_of
 from podium.errors import Conflict, NotFound, PodiumError
 from podium.manifests.conditions import status_of
 from podium.manifests.experiment.experiment import job_of
@@ -191,13 +189,6 @@ def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool,
     return count > 0, f"{where} has {count} pods behind it"
 
 
-def nodes(api: Api) -> list[str]:
-    """Return the images that nodes report; a node names its fifty largest only."""
-    answer = ask(api, "list nodes", api.core.list_node)
-    images = [image for node in (answer.items if answer else []) for image in (node.status.images or [])]
-    return [name for image in images for name in (image.names or [])]
-
-
 def find_troubles(api: Api) -> list[Trouble]:
     """Return the pods of the namespace that cannot start."""
     try:
@@ -310,7 +301,6 @@ def see(
     api: Api,
     *,
     account: str | None = None,
-    images: Sequence[str] = (),
     manifests: Sequence[Mapping[str, Any]] = (),
 ) -> NamespaceSnapshot:
     """Look at a namespace.
@@ -343,9 +333,7 @@ def see(
         endpoint=look_at_endpoint(api, storage),
         bucket=ask_for_bucket(api, storage or {}, secret or {}),
         refusals=find_refusals(api),
-        pods=offer_pods(api, labels, controllers or (), manifests, unknown_kinds),
         bare=find_bare(api, manifests),
-        images=find_images(nodes(api) if images else [], images),
         troubles=find_troubles(api),
         admitted=dict(dry_run(api, manifest) for manifest in manifests),
     )

@@ -69,19 +69,6 @@ class Answer(NamedTuple):
     """The server's name and version, as it says."""
 
 
-class Offer(NamedTuple):
-    """A pod that the API server was offered as a dry run."""
-
-    name: str
-    """Whose pod it is."""
-
-    refusal: str | None
-    """What Pod Security or a webhook that is away says, in the API server's words; None for a pod that is allowed."""
-
-    level: str = "fail"
-    """How bad a refusal is."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class NamespaceSnapshot:
     """What the rules look at; None stands for what may not be looked at."""
@@ -122,14 +109,8 @@ class NamespaceSnapshot:
     refusals: Sequence[Refusal] | None = ()
     """Objects whose pods could not be created lately."""
 
-    pods: Sequence[Offer] | None = None
-    """Pods that were offered to Pod Security; None if none could be, or nothing is enforced."""
-
     bare: Sequence[str] = ()
     """Objects whose pods use s3:// and are given no credentials."""
-
-    images: Mapping[str, str | None] | None = None
-    """For each image asked for: ``node``, ``registry``, an HTTP status, or None if nothing is known."""
 
     troubles: "Sequence[Trouble]" = ()
     """Pods that cannot start."""

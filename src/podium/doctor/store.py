@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 from urllib.error import HTTPError, URLError
 from urllib.parse import parse_qsl, urlencode, urlsplit
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 from podium.cluster.kubernetes.api import Api
-from podium.doctor.outside import PATIENCE
 from podium.doctor.snapshot import Answer
 
 EXPIRES = 60
 """Seconds for which the signature of the one request holds."""
+
+
+PATIENCE = 5.0
+"""Seconds to wait for an answer."""
 
 
 class Service(NamedTuple):
@@ -121,3 +124,14 @@ def _verdict(bucket: str, status: int, body: str) -> tuple[bool | None, str]:
         what = "does not know the access key" if reason == "InvalidAccessKeyId" else f"denies access to bucket {bucket}"
         return False, f"the store {what}"
     return None, f"bucket {bucket} could not be asked for" + (f" ({reason or status})" if reason or status else "")
+
+
+def answers(url: str) -> tuple[bool, str]:
+    """Ask an address outside the cluster; any HTTP answer will do."""
+    try:
+        with urlopen(Request(url, method="HEAD"), timeout=PATIENCE) as answer:
+            return True, f"{url} answers {answer.status}"
+    except HTTPError as error:
+        return True, f"{url} answers {error.code}"
+    except (URLError, OSError, ValueError) as error:
+        return False, f"{url} does not answer from here: {getattr(error, 'reason', error)}"

@@ -99,12 +99,6 @@ def with_security(job: Workload) -> Workload:
     return job.changed_job(change)
 
 
-def with_container(pod: Pod, container: Mapping[str, Any], part: str = "containers") -> Pod:
-    """Return a pod with one container more, as controllers add them, or with one of its ``initContainers``."""
-    spec = {**pod.spec, part: [*items(pod.spec.get(part)), container]}
-    return Pod(manifest={**pod.manifest, "spec": spec}, path=pod.path)
-
-
 def violations(pod: Pod) -> Iterator[str]:
     """Yield what "restricted" refuses about a pod, as ``container main: runAsNonRoot is not true``."""
     yield from (f"{field} is true" for field in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(field) is True)
