@@ -234,7 +234,7 @@ def test_weights_go_when_asked_and_the_next_sweep_starts_warm(podium: Any, manif
     assert len(json.loads(podium("trials", "sweep", "--json").stdout)) == 2
     path = manifest("next", most=1, algorithm={"algorithmName": "tpe"}, parallelTrialCount=1)
     ran = podium("run", path, "--warm-start", "sweep", "--no-fork-server")
-    assert "Experiment next, warm from sweep," in ran.stderr
+    assert "warm start: from sweep\n" in ran.stderr
     assert "no Experiment nobody" in podium("run", path, "--warm-start", "nobody", code=1).stderr
     rendered = load(podium("render", path, "--warm-start", "a", "--warm-start", "b").stdout)
     assert rendered["metadata"]["annotations"] == {"podium.dev/sweep": "warm_start:\n- a\n- b\n"}

@@ -181,7 +181,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 --stop asha", "podium tune train.py --lr 1e-4..1e-1 --epochs 1..27 --stop asha"),
         ("tune train.py --lr 1..2 --epochs 9 --stop asha", "but --epochs is 9 in all trials"),
         ("tune train.py --lr 1..2 --stop hyperband", "'hyperband' is not one of 'median', 'asha'"),
-        ("tune train.py --lr 1..2 --max-time soon", "max-time is a duration, not 'soon'"),
+        ("tune train.py --lr 1..2 --max-time soon", "max_time is a duration above 0, not 'soon'"),
         ("tune train.py --lr 1..2 --max-cost 3", "--max-cost 20 --price 1.5"),
         ("tune nothing.py --lr 1..2", "there is no script nothing.py"),
         ("tune train.py --lr 1..2 --cluster kubernetes://team", "name a storage: s3://"),
