@@ -272,6 +272,12 @@ def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
         return None
 
 
+def _is_plain(text: pa.Array) -> bool:
+    """Return whether all texts are numbers that float64 holds, without a mark among them: most columns are."""
+    numbers = _cast(text, pa.float64())
+    return numbers is not None and bool(pc.all(pc.less(pc.abs(numbers), float(_EXACT))).as_py())
+
+
 def _parse_written(text: pa.Array) -> pa.Array:
     """Read money, per cent and thousands in groups; null where it is something else."""
     encoded = text.dictionary_encode()
@@ -429,10 +435,13 @@ class Guess:
 
     def _text_others(self, present: pa.Array) -> dict[str, int]:
         count, wrong = len(present), dict[str, int]()
-        unmarked = _unmarked(present, self.missing_values).drop_null() if self.others else present
+        plain = "number" in self.others and _is_plain(present)
+        unmarked = present
+        if self.others and not plain:
+            unmarked = _unmarked(present, self.missing_values).drop_null()
         self.marks += count - len(unmarked)
         if "number" in self.others:
-            bad = to_numbers(unmarked, self.missing_values)[1].drop_null()
+            bad = present[:0] if plain else to_numbers(unmarked, self.missing_values)[1].drop_null()
             self.huge = self.huge or bool(pc.any(pc.match_substring_regex(bad, _LONG)).as_py())
             named = pc.any(pc.match_substring_regex(unmarked, _LEADING_ZERO)).as_py()  # 01067 is a postal code
             wrong["number"] = count if named or self.huge else len(bad)
