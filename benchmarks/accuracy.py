@@ -20,7 +20,16 @@ from podium.data import artifact
 
 def train(data: Path, output: Path, flags: list[str]) -> None:
     """Train in a process of its own; it resumes what lies in the output directory."""
-    command = [sys.executable, "-m", "podium.trainer", "--data", str(data), "--output", str(output), *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "podium.trainer",
+        "--data",
+        str(data),
+        "--output",
+        str(output),
+        *flags,
+    ]
     if code := subprocess.run(command, stdout=subprocess.DEVNULL).returncode:
         sys.exit(f"exit code {code}: {' '.join(command)}")
 
@@ -30,7 +39,9 @@ def test_accuracy(output: Path, data: Path) -> float:
     import onnxruntime
 
     test = artifact.load(data, "test")
-    (logits,) = onnxruntime.InferenceSession(output / "model.onnx").run(["logits"], {"images": test.inputs["images"]})
+    (logits,) = onnxruntime.InferenceSession(output / "model.onnx").run(
+        ["logits"], {"images": test.inputs["images"]}
+    )
     return float(np.mean(logits.argmax(1) == test.target))
 
 
@@ -42,13 +53,21 @@ def mean_and_deviation(values: list[float]) -> str:
 
 def main() -> None:
     """Train every seed, test, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="a prepared dataset")
-    parser.add_argument("--output", type=Path, required=True, help="model directories, one a seed; kept")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="(default: 1 2 3 4 5)")
+    parser.add_argument(
+        "--output", type=Path, required=True, help="model directories, one a seed; kept"
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5], help="(default: 1 2 3 4 5)"
+    )
     parser.add_argument("flags", nargs="*", help="flags of podium.trainer, after --")
     args = parser.parse_args()
-    print("| seed | epochs | kept | validation | test | seconds of training |\n|---|---|---|---|---|---|")
+    print(
+        "| seed | epochs | kept | validation | test | seconds of training |\n|---|---|---|---|---|---|"
+    )
     accuracies = []
     for seed in args.seeds:
         output = args.output / f"seed-{seed}"

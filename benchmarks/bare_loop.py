@@ -37,7 +37,9 @@ def main(data: Path, precision: str) -> None:
     cpu = torch.device("cpu")
     kind = processor.pick_precision(TrainConfig(precision=precision), World())
     seen = []
-    for step, batch in enumerate(torch.randperm(len(labels)).split(64)[: (WARM + BLOCKS) * BLOCK + 1]):
+    for step, batch in enumerate(
+        torch.randperm(len(labels)).split(64)[: (WARM + BLOCKS) * BLOCK + 1]
+    ):
         if step % BLOCK == 0:
             seen.append(time.perf_counter())
         model.zero_grad(set_to_none=True)

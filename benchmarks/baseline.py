@@ -47,10 +47,22 @@ def write_idx(data: Path, cwd: Path) -> None:
 
 def command(script: Path, epochs: int, seed: int = 1) -> list[str]:
     """Return how the script is called; everything else is as it comes."""
-    return [sys.executable, "-W", "ignore", str(script), "--no-cuda", "--epochs", str(epochs), "--seed", str(seed)]
+    return [
+        sys.executable,
+        "-W",
+        "ignore",
+        str(script),
+        "--no-cuda",
+        "--epochs",
+        str(epochs),
+        "--seed",
+        str(seed),
+    ]
 
 
-def epochs_to(accuracy: float, script: Path, cwd: Path, seed: int, most: int = EPOCHS) -> list[tuple[float, float]]:
+def epochs_to(
+    accuracy: float, script: Path, cwd: Path, seed: int, most: int = EPOCHS
+) -> list[tuple[float, float]]:
     """Run the script until an epoch of it ends with this test accuracy, which it measures and prints itself.
 
     Args:

@@ -41,13 +41,18 @@ def measure(command: list[str]) -> tuple[float, float]:
 
 def main() -> None:
     """Measure every way, print the medians and what they add to the plain command."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=20, help="(default: 20)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         os.chdir(scratch)
         ways = {"the command itself": PLAIN}
-        for title, files, size in (("10 files, 40 kB", 10, 4_000), ("500 files, 10 MB", 500, 20_000)):
+        for title, files, size in (
+            ("10 files, 40 kB", 10, 4_000),
+            ("500 files, 10 MB", 500, 20_000),
+        ):
             packed = pack(project(Path(scratch, title), files, size))
             code = store(packed, str(Path(scratch, "store")))
             fetch = [sys.executable, "-m", "podium.code", code.uri, "--digest", code.digest]
@@ -61,10 +66,13 @@ def main() -> None:
                 times[title].append(measure(command))
     print("| | seconds, median | CPU seconds | added CPU seconds |\n|---|---|---|---|")
     medians = {
-        title: [statistics.median(column) for column in zip(*rows, strict=True)] for title, rows in times.items()
+        title: [statistics.median(column) for column in zip(*rows, strict=True)]
+        for title, rows in times.items()
     }
     for title, (wall, cpu) in medians.items():
-        print(f"| {title} | {wall:.2f} | {cpu:.2f} | {cpu - medians['the command itself'][1]:.2f} |")
+        print(
+            f"| {title} | {wall:.2f} | {cpu:.2f} | {cpu - medians['the command itself'][1]:.2f} |"
+        )
 
 
 if __name__ == "__main__":

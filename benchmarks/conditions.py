@@ -50,12 +50,20 @@ def family(point: Mapping[str, str]) -> float:
 def layers(point: Mapping[str, str]) -> float:
     """Return how far a point is from the best one, which has three layers."""
     count = int(point["layers"])
-    widths = sum(((int(point[f"width{layer}"]) - 128 / layer) / 60) ** 2 for layer in LAYERS if layer <= count)
+    widths = sum(
+        ((int(point[f"width{layer}"]) - 128 / layer) / 60) ** 2
+        for layer in LAYERS
+        if layer <= count
+    )
     return 0.2 * abs(count - 3) + widths + 0.1 * (math.log10(float(point["lr"])) + 2) ** 2
 
 
 PROBLEMS: dict[str, tuple[list[Parameter], Callable[[Mapping[str, str]], float], str]] = {
-    "family": (FAMILY, family, "; ".join(f"{name} if family={own}" for own, names in OWN.items() for name in names)),
+    "family": (
+        FAMILY,
+        family,
+        "; ".join(f"{name} if family={own}" for own, names in OWN.items() for name in names),
+    ),
     "layers": (DEPTH, layers, "; ".join(f"width{layer} if layers>={layer}" for layer in LAYERS)),
 }
 
@@ -66,7 +74,14 @@ def search(problem: str, algorithm: str, conditions: bool, seed: int) -> list[fl
     given = conditional(space, {"conditions": (text,)} if conditions else {})
     best = list[float]()
     with tempfile.TemporaryDirectory() as folder:
-        found = Search(given, algorithm, {"random_state": seed}, maximize=False, directory=Path(folder), name="s")
+        found = Search(
+            given,
+            algorithm,
+            {"random_state": seed},
+            maximize=False,
+            directory=Path(folder),
+            name="s",
+        )
         for number in range(max(AFTER)):
             point = found.ask(f"t{number}")
             assert point is not None
@@ -78,17 +93,22 @@ def search(problem: str, algorithm: str, conditions: bool, seed: int) -> list[fl
 
 def main() -> None:
     """Print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--seeds", type=int, default=40)
     parser.add_argument("--algorithms", nargs="+", default=["random", "tpe", "multivariate-tpe"])
     given = parser.parse_args()
     warnings.simplefilter("ignore")
-    print(f"| problem | algorithm | {' | '.join(f'after {after}: without, with, better in' for after in AFTER)} |")
+    print(
+        f"| problem | algorithm | {' | '.join(f'after {after}: without, with, better in' for after in AFTER)} |"
+    )
     print("|---|---|" + "---|" * len(AFTER))
     for problem in PROBLEMS:
         for algorithm in given.algorithms:
             pairs = [
-                [search(problem, algorithm, known, seed) for known in (False, True)] for seed in range(given.seeds)
+                [search(problem, algorithm, known, seed) for known in (False, True)]
+                for seed in range(given.seeds)
             ]
             cells = []
             for at in range(len(AFTER)):

@@ -57,12 +57,20 @@ def labels(shares: tuple[float, ...], skill: float) -> Callable[..., Part]:
 def unequal(random: np.random.Generator, size: tuple[int, int]) -> Array:
     """Draw errors of equal mean square, of which one model has 2 % large ones."""
     large = np.where(random.random(size[1]) < 0.02, 6.14, 0.5)
-    return random.normal(size=size) * np.stack([np.ones(size[1]), large * 0.998]) if size[1] else np.empty(size)
+    return (
+        random.normal(size=size) * np.stack([np.ones(size[1]), large * 0.998])
+        if size[1]
+        else np.empty(size)
+    )
 
 
 NORMAL = numbers(lambda random, size: random.normal(size=size))
 HEAVY = numbers(lambda random, size: random.standard_t(3, size=size))
-EVEN, RARE, FIVE = labels((0.5, 0.5), 2.0), labels((0.9, 0.1), 2.0), labels((0.4, 0.3, 0.1, 0.1, 0.1), 2.0)
+EVEN, RARE, FIVE = (
+    labels((0.5, 0.5), 2.0),
+    labels((0.9, 0.1), 2.0),
+    labels((0.4, 0.3, 0.1, 0.1, 0.1), 2.0),
+)
 CASES = {
     "accuracy": ("accuracy", EVEN), "accuracy, 10 % positives": ("accuracy", RARE),
     "balanced_accuracy": ("balanced_accuracy", EVEN), "balanced_accuracy, 10 % positives": ("balanced_accuracy", RARE),
@@ -78,7 +86,9 @@ CASES = {
 }  # fmt: skip
 
 
-def covered(name: str, size: str, repeats: int, tests: int, random: np.random.Generator) -> tuple[float, ...]:
+def covered(
+    name: str, size: str, repeats: int, tests: int, random: np.random.Generator
+) -> tuple[float, ...]:
     """Return the shares of parts whose figure's and difference's interval is printed, and holds; of p <= .05; and of
     such a p that is said to be reliable."""
     metric, draw = METRICS[CASES[name][0]], CASES[name][1]
@@ -116,18 +126,35 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=2000, help="test parts a row")
-    parser.add_argument("--tests", type=int, default=0, help="of these, parts whose p value is computed: seconds each")
+    parser.add_argument(
+        "--tests",
+        type=int,
+        default=0,
+        help="of these, parts whose p value is computed: seconds each",
+    )
     parser.add_argument("--only", default="", help="cases whose name begins so")
     parser.add_argument("--sizes", default="30;100;1,000;10 groups;20 groups", help="test parts")
     given = parser.parse_args()
-    heads = ("metric", "test part", "printed", "figure", "printed", "difference", "p <= .05", "relied on")
+    heads = (
+        "metric",
+        "test part",
+        "printed",
+        "figure",
+        "printed",
+        "difference",
+        "p <= .05",
+        "relied on",
+    )
     print(f"| {' | '.join(heads)} |\n|{'---|' * len(heads)}")
     for name in CASES:
         if not name.startswith(tuple(given.only.split(";"))):
             continue
         for size in filter(None, given.sizes.split(";")):
             shares = covered(name, size, given.repeats, given.tests, np.random.default_rng(0))
-            print(f"| {name} | {size} | {' | '.join(f'{share:.3f}' for share in shares)} |", flush=True)
+            print(
+                f"| {name} | {size} | {' | '.join(f'{share:.3f}' for share in shares)} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -28,7 +28,9 @@ print(f"loss={(x - 0.3) ** 2 + (y - 0.6) ** 2}")
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=80, help="default: 80")
     parser.add_argument("--parallel", type=int, default=4, help="default: 4")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
@@ -48,12 +50,16 @@ def main() -> None:
                                     deterministic=deterministic, cluster=f"{number}-{deterministic}")  # fmt: skip
                 took[name].append(time.monotonic() - began)
                 with closing(sweep):
-                    trials[name].add(tuple(sorted(trial.assignments["x"] for trial in sweep.results)))
+                    trials[name].add(
+                        tuple(sorted(trial.assignments["x"] for trial in sweep.results))
+                    )
     plain = statistics.median(took["as it comes"])
     for name, seconds in took.items():
         same = "the same trials each time" if len(trials[name]) == 1 else "other trials each time"
         middle = statistics.median(seconds)
-        print(f"{name}: {middle:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}), {middle / plain:.2f} times, {same}")
+        print(
+            f"{name}: {middle:.1f} s ({min(seconds):.1f} to {max(seconds):.1f}), {middle / plain:.2f} times, {same}"
+        )
 
 
 if __name__ == "__main__":

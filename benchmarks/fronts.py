@@ -41,7 +41,12 @@ def zdt2(values: Sequence[float]) -> Point:
 def model(values: Sequence[float]) -> Point:
     """Return the error and the latency of a model that nobody has to train."""
     width, depth, rate = values
-    error = 0.05 + 0.6 * math.exp(-4 * width) + (rate - 0.35 - 0.2 * width) ** 2 + 0.2 * (depth - 0.5) ** 2
+    error = (
+        0.05
+        + 0.6 * math.exp(-4 * width)
+        + (rate - 0.35 - 0.2 * width) ** 2
+        + 0.2 * (depth - 0.5) ** 2
+    )
     return error + random.gauss(0, 0.005), 5 * (0.1 + width + 0.5 * width * depth) / 1.6
 
 
@@ -101,7 +106,9 @@ def main() -> None:
     parser.add_argument("--trials", type=int, default=40)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
-    parser.add_argument("--algorithms", nargs="+", default=["random", "tpe", "multivariate-tpe", "nsga2"])
+    parser.add_argument(
+        "--algorithms", nargs="+", default=["random", "tpe", "multivariate-tpe", "nsga2"]
+    )
     given = parser.parse_args()
     for problem in given.problems:
         for algorithm in given.algorithms:
@@ -113,7 +120,10 @@ def main() -> None:
                 )  # fmt: skip
                 areas.append(area(list(found)))
             each = 1000 * (time.perf_counter() - began) / given.seeds / given.trials
-            print(f"{problem:6} {algorithm:20} {mean(areas):.2f} ± {stdev(areas):.2f}  {each:.0f} ms", flush=True)
+            print(
+                f"{problem:6} {algorithm:20} {mean(areas):.2f} ± {stdev(areas):.2f}  {each:.0f} ms",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -58,11 +58,24 @@ def pictures() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     return images, kinds
 
 
-def write(target: Path, name: str, array: np.ndarray[Any, Any], outcome: np.ndarray[Any, Any], **facts: Any) -> None:
+def write(
+    target: Path,
+    name: str,
+    array: np.ndarray[Any, Any],
+    outcome: np.ndarray[Any, Any],
+    **facts: Any,
+) -> None:
     """Write a dataset: two thirds to train, a sixth each to validate and to test."""
     sixth = len(outcome) // 6
-    ends = {"train": (0, 4 * sixth), "validation": (4 * sixth, 5 * sixth), "test": (5 * sixth, 6 * sixth)}
-    parts = {part: artifact.Split(inputs={name: array[a:b]}, target=outcome[a:b]) for part, (a, b) in ends.items()}
+    ends = {
+        "train": (0, 4 * sixth),
+        "validation": (4 * sixth, 5 * sixth),
+        "test": (5 * sixth, 6 * sixth),
+    }
+    parts = {
+        part: artifact.Split(inputs={name: array[a:b]}, target=outcome[a:b])
+        for part, (a, b) in ends.items()
+    }
     artifact.write(target, parts, name=name, target_name="outcome", preprocessing={}, source="made", split="given",
                    **facts)  # fmt: skip
 
@@ -72,7 +85,11 @@ def datasets(folder: Path) -> None:
     write(folder / "pictures", "images", *pictures(), kind="classification", classes=tuple("abcdef"),
           inputs={"images": artifact.InputDescription(meaning="image")})  # fmt: skip
     table = np.random.default_rng(1).uniform(0, 1, (20000, 5))
-    outcome = 10 * np.sin(np.pi * table[:, 0] * table[:, 1]) + 20 * (table[:, 2] - 0.5) ** 2 + 10 * table[:, 3]
+    outcome = (
+        10 * np.sin(np.pi * table[:, 0] * table[:, 1])
+        + 20 * (table[:, 2] - 0.5) ** 2
+        + 10 * table[:, 3]
+    )
     columns = tuple(Column(name=f"x{number}", kind="number") for number in range(5))
     write(folder / "table", "table", table.astype(np.float32), outcome, kind="regression",
           inputs={"table": artifact.InputDescription(meaning="table", columns=columns)})  # fmt: skip
@@ -90,7 +107,8 @@ def train(folder: Path, name: str, dataset: str, *flags: str, processes: int = 1
                    env={**os.environ, "OMP_NUM_THREADS": "4"})  # fmt: skip
     seconds = time.perf_counter() - begin
     metrics, environment = (
-        json.loads((folder / name / f"{file}.json").read_text()) for file in ("metrics", "environment")
+        json.loads((folder / name / f"{file}.json").read_text())
+        for file in ("metrics", "environment")
     )
     shown = {key: round(value, 4) for key, value in metrics.items() if isinstance(value, float)}
     epochs = [epoch["seconds"] for epoch in metrics["epochs"]]
@@ -114,20 +132,38 @@ def check_pictures(folder: Path, checks: Checks) -> None:
         checks.check(result["precision"] == wanted, f"{name} ran in {wanted}")
         checks.check(name == "vit" or result["accuracy"] > 0.9, f"{name} learned the pictures")
         part = artifact.load(folder / "pictures", "validation")
-        session = onnxruntime.InferenceSession(folder / name / "model.onnx", providers=["CPUExecutionProvider"])
+        session = onnxruntime.InferenceSession(
+            folder / name / "model.onnx", providers=["CPUExecutionProvider"]
+        )
         blocks = np.array_split(np.array(part.inputs["images"]), 20)
         logits = np.concatenate([session.run(None, {"images": block})[0] for block in blocks])
         accuracy = float(np.mean(logits.argmax(1) == part.target))
-        checks.check(abs(accuracy - result["accuracy"]) < 0.005, f"model.onnx of {name} scores what the GPU reported")
+        checks.check(
+            abs(accuracy - result["accuracy"]) < 0.005,
+            f"model.onnx of {name} scores what the GPU reported",
+        )
 
 
 def check_mapped(folder: Path, checks: Checks) -> None:
     """Compare the first losses with data on the GPU and mapped from disk."""
-    config = parse(["--model", "fast", "--data", str(folder / "pictures"), "--batch-size", "64", "--precision", "fp32"])
+    config = parse(
+        [
+            "--model",
+            "fast",
+            "--data",
+            str(folder / "pictures"),
+            "--batch-size",
+            "64",
+            "--precision",
+            "fp32",
+        ]
+    )
     device, losses = torch.device("cuda", 0), []
     for share in (10**12, 0):
         processor.memory_for_data = lambda device, share=share: share  # type: ignore[misc]
-        training = Training(config, data.load(config).to(device), World(device=device), lambda line: None)
+        training = Training(
+            config, data.load(config).to(device), World(device=device), lambda line: None
+        )
         batch = data.batches(len(training.dataset.train), 64, data.stream(1, 1), device)[0]
         losses.append(float(training.step(batch)))
     checks.check(abs(losses[0] - losses[1]) < 1e-4, f"mapped data gave the same loss: {losses}")
@@ -147,8 +183,20 @@ def main() -> int:
         result = train(folder, "mlp", "table", "--model", "mlp")
         checks.check(result["r2"] > 0.95, "the table was learned")
         if torch.cuda.device_count() > 1:
-            result = train(folder, "two processes", "pictures", "--model", "resnet18", "--epochs", "3", processes=2)
-            checks.check(result["processes"] == 2 and result["accuracy"] > 0.9, "two processes learned the pictures")
+            result = train(
+                folder,
+                "two processes",
+                "pictures",
+                "--model",
+                "resnet18",
+                "--epochs",
+                "3",
+                processes=2,
+            )
+            checks.check(
+                result["processes"] == 2 and result["accuracy"] > 0.9,
+                "two processes learned the pictures",
+            )
         check_mapped(folder, checks)
     print("all holds" if not checks.failed else f"{len(checks.failed)} did not hold")
     return 1 if checks.failed else 0

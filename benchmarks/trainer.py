@@ -62,7 +62,17 @@ def images_per_second(command: list[str], cwd: Path, progress: str, **env: str) 
 
 def trainer(bench: Bench, *flags: str) -> float:
     """Images/s of podium.trainer with the tutorial's network."""
-    command = [sys.executable, "-m", "podium.trainer", "--data", str(bench.data), "--no-cuda", "--epochs", "1", *flags]
+    command = [
+        sys.executable,
+        "-m",
+        "podium.trainer",
+        "--data",
+        str(bench.data),
+        "--no-cuda",
+        "--epochs",
+        "1",
+        *flags,
+    ]
     return images_per_second(command, bench.scratch, r"^Train Epoch")
 
 
@@ -70,9 +80,26 @@ def two_processes(bench: Bench, *flags: str) -> float:
     """Images/s of two gloo processes with one thread each at the same global batch."""
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = str(probe.getsockname()[1])
-    ranks = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "podium.trainer", "--data", str(bench.data), "--no-cuda", "--epochs", "1", *flags]
-    other = subprocess.Popen(command, env={**os.environ, **ranks, "RANK": "1"}, stderr=subprocess.DEVNULL)
+    ranks = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "WORLD_SIZE": "2",
+        "OMP_NUM_THREADS": "1",
+    }
+    command = [
+        sys.executable,
+        "-m",
+        "podium.trainer",
+        "--data",
+        str(bench.data),
+        "--no-cuda",
+        "--epochs",
+        "1",
+        *flags,
+    ]
+    other = subprocess.Popen(
+        command, env={**os.environ, **ranks, "RANK": "1"}, stderr=subprocess.DEVNULL
+    )
     try:
         return images_per_second(command, bench.scratch, r"^Train Epoch", **ranks, RANK="0")
     finally:
@@ -82,7 +109,12 @@ def two_processes(bench: Bench, *flags: str) -> float:
 
 def bare_loop(bench: Bench, precision: str) -> float:
     """Images/s of the least a training step can be: same network, same optimizer, data in memory, nothing else."""
-    command = [sys.executable, str(Path(__file__).with_name("bare_loop.py")), str(bench.data), precision]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name("bare_loop.py")),
+        str(bench.data),
+        precision,
+    ]
     return float([line for _, line in lines_of(command, bench.scratch)][-1])
 
 
@@ -97,7 +129,12 @@ def throughput(bench: Bench, measured: dict[str, list[float]]) -> None:
         "2 processes x 1 thread, auto": lambda: two_processes(bench),
     }
     if script := bench.baseline:
-        rival = lambda: images_per_second(baseline_command(script, 1), bench.scratch, r"Epoch: 1 .* Loss")  # noqa: E731
+
+        def rival() -> float:
+            return images_per_second(
+                baseline_command(script, 1), bench.scratch, r"Epoch: 1 .* Loss"
+            )
+
         ways = {"baseline": rival, **ways}
     for name, way in ways.items():
         measured.setdefault(name, []).append(way())
@@ -115,7 +152,9 @@ def fast_to_accuracy(bench: Bench, seed: int) -> tuple[float, float]:
     return time.perf_counter() - begin, test_accuracy(output, bench.data)
 
 
-def measure(bench: Bench, only: list[str], repeats: int, seeds: list[int], figures: dict[str, Any]) -> None:
+def measure(
+    bench: Bench, only: list[str], repeats: int, seeds: list[int], figures: dict[str, Any]
+) -> None:
     """Add what is wanted to the figures of earlier runs."""
     for _ in range(repeats if "throughput" in only else 0):
         throughput(bench, figures.setdefault("throughput", {}))
@@ -126,30 +165,43 @@ def measure(bench: Bench, only: list[str], repeats: int, seeds: list[int], figur
             epochs = epochs_to(bench.accuracy, bench.baseline, bench.scratch, seed)
             figures.setdefault("baseline", {})[str(seed)] = epochs
     if "baseline-pace" in only and bench.baseline:
-        figures.setdefault("baseline-pace", []).append(epochs_to(2, bench.baseline, bench.scratch, 1, most=2))
+        figures.setdefault("baseline-pace", []).append(
+            epochs_to(2, bench.baseline, bench.scratch, 1, most=2)
+        )
 
 
 def report_throughput(measured: dict[str, list[float]]) -> None:
     """Print the table of images per second."""
-    print("| tutorial's network, batch 64 | images/s, median | spread | of baseline | of bare loop | of one process |")
+    print(
+        "| tutorial's network, batch 64 | images/s, median | spread | of baseline | of bare loop | of one process |"
+    )
     print("|---|---|---|---|---|---|")
     for name, values in measured.items():
         kind = "auto" if "auto" in name else "fp32"
         columns = [f"{statistics.median(values):.0f}", f"{min(values):.0f}–{max(values):.0f}"]
-        columns += [_ratio(values, measured.get(other)) for other in ("baseline", f"bare loop, {kind}", kind)]
+        columns += [
+            _ratio(values, measured.get(other))
+            for other in ("baseline", f"bare loop, {kind}", kind)
+        ]
         print(f"| {name} | {' | '.join(columns)} |")
 
 
 def _ratio(values: list[float], others: list[float] | None) -> str:
     """Return the median of the ratios of each round."""
-    return f"{statistics.median(a / b for a, b in zip(values, others, strict=True)):.2f}" if others else ""
+    return (
+        f"{statistics.median(a / b for a, b in zip(values, others, strict=True)):.2f}"
+        if others
+        else ""
+    )
 
 
 def _spread(times: list[float]) -> str:
     return f"median {statistics.median(times):.1f} s ({min(times):.1f}–{max(times):.1f})"
 
 
-def seconds_to(accuracy: float, epochs: list[tuple[float, float]], pace: list[list[tuple[float, float]]]) -> float:
+def seconds_to(
+    accuracy: float, epochs: list[tuple[float, float]], pace: list[list[tuple[float, float]]]
+) -> float:
     """Return the seconds from the start of the baseline to its first epoch of an accuracy.
 
     Args:
@@ -163,7 +215,10 @@ def seconds_to(accuracy: float, epochs: list[tuple[float, float]], pace: list[li
         return float("inf")
     if not pace:
         return epochs[count][0]
-    first, more = (statistics.median(values) for values in zip(*((a, b - a) for (a, _), (b, _) in pace), strict=True))
+    first, more = (
+        statistics.median(values)
+        for values in zip(*((a, b - a) for (a, _), (b, _) in pace), strict=True)
+    )
     return float(first + count * more)
 
 
@@ -172,7 +227,9 @@ def report_baseline(accuracy: float, figures: dict[str, Any]) -> float:
     pace, times = figures.get("baseline-pace", []), []
     for seed, epochs in figures["baseline"].items():
         times.append(seconds_to(accuracy, epochs, pace))
-        print(f"\nbaseline, seed {seed}: {' '.join(f'{reached:.4f}' for _, reached in epochs)}, {times[-1]:.1f} s")
+        print(
+            f"\nbaseline, seed {seed}: {' '.join(f'{reached:.4f}' for _, reached in epochs)}, {times[-1]:.1f} s"
+        )
     how = "epochs needed times the time of an epoch measured apart" if pace else "as it ran"
     print(f"\nbaseline to {accuracy:.1%}, from the start of the process, {how}: {_spread(times)}")
     return statistics.median(times)
@@ -200,19 +257,45 @@ def report(accuracy: float, figures: dict[str, Any]) -> None:
 
 def main() -> None:
     """Read the options, measure, print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--data", type=Path, required=True, help="a prepared MNIST")
     parser.add_argument("--baseline", type=Path, help="the tutorial's mnist.py")
-    parser.add_argument("--only", choices=PARTS, action="append", help="(repeatable; default: all but baseline-pace)")
-    parser.add_argument("--repeats", type=int, default=3, help="rounds of the throughput table (default: 3)")
-    parser.add_argument("--to-accuracy", type=float, default=0.99, metavar="X", help="on the test part (default: .99)")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the time to it (default: 1 2 3)")
-    parser.add_argument("--figures", type=Path, help="add the figures to this file and print the tables of all of them")
+    parser.add_argument(
+        "--only",
+        choices=PARTS,
+        action="append",
+        help="(repeatable; default: all but baseline-pace)",
+    )
+    parser.add_argument(
+        "--repeats", type=int, default=3, help="rounds of the throughput table (default: 3)"
+    )
+    parser.add_argument(
+        "--to-accuracy",
+        type=float,
+        default=0.99,
+        metavar="X",
+        help="on the test part (default: .99)",
+    )
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2, 3], help="of the time to it (default: 1 2 3)"
+    )
+    parser.add_argument(
+        "--figures",
+        type=Path,
+        help="add the figures to this file and print the tables of all of them",
+    )
     args = parser.parse_args()
     figures = json.loads(args.figures.read_text()) if args.figures and args.figures.exists() else {}
     with tempfile.TemporaryDirectory() as scratch:
         where = args.baseline.resolve() if args.baseline else None
-        bench = Bench(data=args.data.resolve(), baseline=where, scratch=Path(scratch), accuracy=args.to_accuracy)
+        bench = Bench(
+            data=args.data.resolve(),
+            baseline=where,
+            scratch=Path(scratch),
+            accuracy=args.to_accuracy,
+        )
         if where:
             write_idx(bench.data, bench.scratch)
         measure(bench, args.only or list(PARTS[:-1]), args.repeats, args.seeds, figures)

@@ -47,9 +47,13 @@ def run(command: list[str], **environ: str) -> tuple[float, float]:
 
 def main() -> None:
     """Measure and print."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--rounds", type=int, default=5, help="default: 5")
-    parser.add_argument("--seconds", type=float, default=0.02, help="that a trial sleeps; default: 0.02")
+    parser.add_argument(
+        "--seconds", type=float, default=0.02, help="that a trial sleeps; default: 0.02"
+    )
     args = parser.parse_args()
     print(describe())
     podium = str(Path(sys.executable).with_name("podium"))
@@ -58,7 +62,17 @@ def main() -> None:
         Path("trial.py").write_text(SCRIPT.format(seconds=args.seconds))
         Path("loop.py").write_text(OPTUNA)
         for trials in ("16", "100"):
-            tune = [podium, "tune", "trial.py", "--x", "-5.0..5.0", "--objective", "min:loss", "--seed", "1"]
+            tune = [
+                podium,
+                "tune",
+                "trial.py",
+                "--x",
+                "-5.0..5.0",
+                "--objective",
+                "min:loss",
+                "--seed",
+                "1",
+            ]
             loops = {
                 "podium tune": [*tune, "--trials", trials, "--algorithm", "tpe"],
                 "Optuna": [sys.executable, "loop.py", trials],
@@ -69,10 +83,15 @@ def main() -> None:
                     one = run(command, PODIUM_HOME=f"home-{number}")
                     if number:  # the first round writes bytecode
                         took[name].append(one)
-            medians = {name: list(map(statistics.median, zip(*each, strict=True))) for name, each in took.items()}
+            medians = {
+                name: list(map(statistics.median, zip(*each, strict=True)))
+                for name, each in took.items()
+            }
             print(f"{trials} trials of {args.seconds:g} s")
             for name, (seconds, cpu) in medians.items():
-                print(f"  {name}: {seconds:.2f} s, {seconds / medians['Optuna'][0]:.1f} times; CPU {cpu:.2f} s")
+                print(
+                    f"  {name}: {seconds:.2f} s, {seconds / medians['Optuna'][0]:.1f} times; CPU {cpu:.2f} s"
+                )
 
 
 if __name__ == "__main__":

@@ -45,9 +45,19 @@ def evaluate(
     from podium.steps.evaluate import LaunchTarget, PredictJobs, evaluate
 
     candidates = [uri for uri in (best_model, trained) if uri]
-    jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri)
-    result = evaluate(data.path, candidates, evaluation.path, predictions.path, trials=trials.path if trials else None,
-                      metric=metric, test=test.path, jobs=jobs)  # fmt: skip
+    jobs = PredictJobs(
+        target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri
+    )
+    result = evaluate(
+        data.path,
+        candidates,
+        evaluation.path,
+        predictions.path,
+        trials=trials.path if trials else None,
+        metric=metric,
+        test=test.path,
+        jobs=jobs,
+    )
     evaluation.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     result.log_confusion(confusion)

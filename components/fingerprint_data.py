@@ -30,5 +30,9 @@ def fingerprint_data(
     """
     from podium.steps.fingerprint_data import DataSettings, fingerprint_data
 
-    settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, data_options=data_options)
-    return fingerprint_data(settings, listing.path, storage=storage, beside=listing.uri, metric=metric)
+    settings = DataSettings(
+        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options
+    )
+    return fingerprint_data(
+        settings, listing.path, storage=storage, beside=listing.uri, metric=metric
+    )

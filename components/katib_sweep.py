@@ -30,7 +30,8 @@ def katib_sweep(
     predict: list = [],  # noqa: B006
     job_kind: str = "auto",
 ) -> NamedTuple(  # type: ignore[valid-type]
-    "Outputs", [("hyperparameters", dict), ("recipe", str), ("best_trial", str), ("best_model", str)]
+    "Outputs",
+    [("hyperparameters", dict), ("recipe", str), ("best_trial", str), ("best_model", str)],
 ):
     """Run a Katib Experiment; every trial keeps its own model. Returns the best trial, its recipe and its model's URI.
 
@@ -58,10 +59,27 @@ def katib_sweep(
     """
     from podium.steps.sweep import LaunchTarget, SweepSettings, sweep
 
-    settings = SweepSettings(experiment=experiment, max_trials=max_trials, parallel_trials=parallel_trials,
-        trial_epochs=epochs, trial_workers=workers, network=network, seed=seed, job_kind=job_kind)  # fmt: skip
-    job = LaunchTarget(trainer_image=image, gpus_per_worker=gpus_per_worker, install_requirements=install_requirements,
-        podium_image=podium_image, cluster=cluster, storage=storage, code=code, pods=pods, predict=predict)  # fmt: skip
+    settings = SweepSettings(
+        experiment=experiment,
+        max_trials=max_trials,
+        parallel_trials=parallel_trials,
+        trial_epochs=epochs,
+        trial_workers=workers,
+        network=network,
+        seed=seed,
+        job_kind=job_kind,
+    )
+    job = LaunchTarget(
+        trainer_image=image,
+        gpus_per_worker=gpus_per_worker,
+        install_requirements=install_requirements,
+        podium_image=podium_image,
+        cluster=cluster,
+        storage=storage,
+        code=code,
+        pods=pods,
+        predict=predict,
+    )
     result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=job)
     trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)

@@ -37,7 +37,17 @@ def prepare_data(
     """
     from podium.steps.prepare_data import DataSettings, prepare_data
 
-    settings = DataSettings(dataset=dataset, source=source, target=target, limit=limit, data_options=data_options)
-    info = prepare_data(settings, prepared.path, test=prepared_test.path, metric=metric, model_name=model_name,
-                        storage=storage, beside=prepared.uri, fingerprint=fingerprint)  # fmt: skip
+    settings = DataSettings(
+        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options
+    )
+    info = prepare_data(
+        settings,
+        prepared.path,
+        test=prepared_test.path,
+        metric=metric,
+        model_name=model_name,
+        storage=storage,
+        beside=prepared.uri,
+        fingerprint=fingerprint,
+    )
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

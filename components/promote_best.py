@@ -36,10 +36,19 @@ def promote_best(
     """
     from podium.steps.promote import LaunchTarget, PredictJobs, promote
 
-    jobs = PredictJobs(target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=test.uri)
+    jobs = PredictJobs(
+        target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=test.uri
+    )
     result = promote(
-        test.path, evaluation.path, decision.path, report.path, version=version, model_name=model_name, rule=rule,
-        jobs=jobs, tracking=tracking,
-    )  # fmt: skip
+        test.path,
+        evaluation.path,
+        decision.path,
+        report.path,
+        version=version,
+        model_name=model_name,
+        rule=rule,
+        jobs=jobs,
+        tracking=tracking,
+    )
     decision.metadata.update(result.metrics)
     return result.outcome

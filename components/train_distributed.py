@@ -54,10 +54,27 @@ def train_distributed(
     """
     from podium.steps.train import LaunchTarget, TrainSettings, train
 
-    settings = TrainSettings(recipe=recipe, command=command, hyperparameters=hyperparameters, network=network,
-                             epochs=epochs, workers=workers, seed=seed, job_kind=job_kind)  # fmt: skip
-    job = LaunchTarget(trainer_image=image, gpus_per_worker=gpus_per_worker, install_requirements=install_requirements,
-        podium_image=podium_image, cluster=cluster, storage=storage, code=code, pods=pods, predict=predict)  # fmt: skip
+    settings = TrainSettings(
+        recipe=recipe,
+        command=command,
+        hyperparameters=hyperparameters,
+        network=network,
+        epochs=epochs,
+        workers=workers,
+        seed=seed,
+        job_kind=job_kind,
+    )
+    job = LaunchTarget(
+        trainer_image=image,
+        gpus_per_worker=gpus_per_worker,
+        install_requirements=install_requirements,
+        podium_image=podium_image,
+        cluster=cluster,
+        storage=storage,
+        code=code,
+        pods=pods,
+        predict=predict,
+    )
     result = train(data.uri, task=metrics.uri, settings=settings, target=job)
     metrics.metadata.update(result.metrics)
     return (result.model,)

@@ -25,5 +25,10 @@ def upload_model(
     from podium.steps.upload_model import upload_model
 
     return upload_model(
-        model, predictions.path, evaluation.path, beside=evaluation.uri, model_name=model_name, storage=storage
+        model,
+        predictions.path,
+        evaluation.path,
+        beside=evaluation.uri,
+        model_name=model_name,
+        storage=storage,
     )

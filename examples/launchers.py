@@ -38,6 +38,8 @@ def launchers(cluster: str = "") -> str:
     Args:
         cluster: kubernetes://NAMESPACE; empty for this machine.
     """
-    experiment, job = ((EXAMPLES / f"spirals-{kind}.yaml").read_text() for kind in ("experiment", "pytorchjob"))
+    experiment, job = (
+        (EXAMPLES / f"spirals-{kind}.yaml").read_text() for kind in ("experiment", "pytorchjob")
+    )
     found = launch_experiment(experiment=experiment, cluster=cluster)
     return launch_pytorchjob(job=job, flags=found.output, cluster=cluster).output

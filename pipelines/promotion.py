@@ -12,12 +12,20 @@ def upload_and_promote(
     """Add the last two steps to the pipeline that is being defined, after that of evaluate."""
     evaluation = evaluated.outputs["evaluation"]
     uploaded = upload_model(
-        model=evaluated.outputs["winner"], predictions=evaluated.outputs["predictions"], evaluation=evaluation,
-        model_name=model_name, storage=launch["storage"],
-    )  # fmt: skip
+        model=evaluated.outputs["winner"],
+        predictions=evaluated.outputs["predictions"],
+        evaluation=evaluation,
+        model_name=model_name,
+        storage=launch["storage"],
+    )
     uploaded.set_display_name("Upload the model").set_caching_options(False)
     promoted = promote_best(
-        test=test, evaluation=evaluation, version=uploaded.output, model_name=model_name, rule=rule, tracking=tracking,
+        test=test,
+        evaluation=evaluation,
+        version=uploaded.output,
+        model_name=model_name,
+        rule=rule,
+        tracking=tracking,
         **launch,
-    )  # fmt: skip
+    )
     promoted.set_display_name("Promote it if it is better").set_caching_options(False)

@@ -75,27 +75,50 @@ def train_and_promote(
     """
     launch = {"storage": storage, "cluster": cluster, "pods": pods}
     job = {
-        **launch, "network": network, "seed": seed, "gpus_per_worker": gpus_per_worker, "image": trainer_image,
-        "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "predict": predict,
+        **launch,
+        "network": network,
+        "seed": seed,
+        "gpus_per_worker": gpus_per_worker,
+        "image": trainer_image,
+        "podium_image": TRAINER_IMAGE,
+        "code": code,
+        "install_requirements": install_requirements,
+        "predict": predict,
         "job_kind": job_kind,
-    }  # fmt: skip
+    }
 
     source_data = {
-        "dataset": dataset, "source": source, "target": target, "limit": limit, "data_options": data_options,
-        "metric": metric, "storage": storage,
-    }  # fmt: skip
+        "dataset": dataset,
+        "source": source,
+        "target": target,
+        "limit": limit,
+        "data_options": data_options,
+        "metric": metric,
+        "storage": storage,
+    }
     found = fingerprint_data(**source_data)
     found.set_display_name("Look at the data").set_caching_options(False)
 
-    prepared = prepare_data(**source_data, model_name=model_name, fingerprint=found.outputs["Output"])
+    prepared = prepare_data(
+        **source_data, model_name=model_name, fingerprint=found.outputs["Output"]
+    )
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
 
     trained = train_distributed(
-        data=data, command=command, hyperparameters=hyperparameters, epochs=epochs, workers=workers, **job
+        data=data,
+        command=command,
+        hyperparameters=hyperparameters,
+        epochs=epochs,
+        workers=workers,
+        **job,
     )
     trained.set_display_name("Train the model").set_caching_options(False)
 
-    evaluated = evaluate(data=data, test=test, trained=trained.outputs["model"], metric=metric, **launch)
+    evaluated = evaluate(
+        data=data, test=test, trained=trained.outputs["model"], metric=metric, **launch
+    )
     evaluated.set_display_name("Evaluate the model").set_caching_options(False)
-    upload_and_promote(test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)
+    upload_and_promote(
+        test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch
+    )

@@ -83,34 +83,62 @@ def tune_and_promote(
     """
     launch = {"storage": storage, "cluster": cluster, "pods": pods}
     job = {
-        **launch, "network": network, "seed": seed, "gpus_per_worker": gpus_per_worker, "image": trainer_image,
-        "podium_image": TRAINER_IMAGE, "code": code, "install_requirements": install_requirements, "predict": predict,
+        **launch,
+        "network": network,
+        "seed": seed,
+        "gpus_per_worker": gpus_per_worker,
+        "image": trainer_image,
+        "podium_image": TRAINER_IMAGE,
+        "code": code,
+        "install_requirements": install_requirements,
+        "predict": predict,
         "job_kind": job_kind,
-    }  # fmt: skip
+    }
 
     source_data = {
-        "dataset": dataset, "source": source, "target": target, "limit": limit, "data_options": data_options,
-        "metric": metric, "storage": storage,
-    }  # fmt: skip
+        "dataset": dataset,
+        "source": source,
+        "target": target,
+        "limit": limit,
+        "data_options": data_options,
+        "metric": metric,
+        "storage": storage,
+    }
     found = fingerprint_data(**source_data)
     found.set_display_name("Look at the data").set_caching_options(False)
 
-    prepared = prepare_data(**source_data, model_name=model_name, fingerprint=found.outputs["Output"])
+    prepared = prepare_data(
+        **source_data, model_name=model_name, fingerprint=found.outputs["Output"]
+    )
     prepared.set_display_name("Prepare the data").set_caching_options(True)
     data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
 
     swept = katib_sweep(
-        data=data, experiment=experiment, epochs=trial_epochs, max_trials=max_trials, parallel_trials=parallel_trials,
-        workers=trial_workers, **job,
-    )  # fmt: skip
+        data=data,
+        experiment=experiment,
+        epochs=trial_epochs,
+        max_trials=max_trials,
+        parallel_trials=parallel_trials,
+        workers=trial_workers,
+        **job,
+    )
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
 
-    trained = train_distributed(data=data, recipe=swept.outputs["recipe"], epochs=epochs, workers=workers, **job)
+    trained = train_distributed(
+        data=data, recipe=swept.outputs["recipe"], epochs=epochs, workers=workers, **job
+    )
     trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
 
     evaluated = evaluate(
-        data=data, test=test, best_model=swept.outputs["best_model"], trials=swept.outputs["trials"],
-        trained=trained.outputs["model"], metric=metric, **launch,
-    )  # fmt: skip
+        data=data,
+        test=test,
+        best_model=swept.outputs["best_model"],
+        trials=swept.outputs["trials"],
+        trained=trained.outputs["model"],
+        metric=metric,
+        **launch,
+    )
     evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
-    upload_and_promote(test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch)
+    upload_and_promote(
+        test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch
+    )

@@ -68,9 +68,20 @@ class World:
             self.version += 1
             key = (plural, item["metadata"]["name"])
             before = self.objects.get(key, {}).get("metadata", {})
-            meta = {"uid": f"uid-{self.version}", "creationTimestamp": f"2026-01-01T00:00:{self.version % 60:02d}Z"}
+            meta = {
+                "uid": f"uid-{self.version}",
+                "creationTimestamp": f"2026-01-01T00:00:{self.version % 60:02d}Z",
+            }
             kept = {name: before[name] for name in meta if name in before}
-            item = {**item, "metadata": {**meta, **item["metadata"], **kept, "resourceVersion": str(self.version)}}
+            item = {
+                **item,
+                "metadata": {
+                    **meta,
+                    **item["metadata"],
+                    **kept,
+                    "resourceVersion": str(self.version),
+                },
+            }
             self.objects[key] = item
             self.history.append((self.version, event, plural, item))
             self.changed.notify_all()
@@ -82,7 +93,10 @@ class World:
             item = self.objects.pop((plural, name), None)
             if item:
                 self.version += 1
-                gone = {**item, "metadata": {**item["metadata"], "resourceVersion": str(self.version)}}
+                gone = {
+                    **item,
+                    "metadata": {**item["metadata"], "resourceVersion": str(self.version)},
+                }
                 self.history.append((self.version, "DELETED", plural, gone))
                 self.changed.notify_all()
             return item
@@ -90,14 +104,17 @@ class World:
     def status(self, plural: str, name: str, *conditions: str, **more: Any) -> None:
         """Give an object conditions, all True."""
         listed = [
-            {"type": condition, "status": "True", "message": f"{name} is {condition}"} for condition in conditions
+            {"type": condition, "status": "True", "message": f"{name} is {condition}"}
+            for condition in conditions
         ]
         self.put(plural, {**self.objects[plural, name], "status": {"conditions": listed, **more}})
 
     def pod(self, name: str, labels: dict[str, str], **status: Any) -> None:
         """Make or change a pod of one container called pytorch."""
         spec = {"containers": [{"name": "pytorch"}]}
-        self.put("pods", {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status})
+        self.put(
+            "pods", {"metadata": {"name": name, "labels": labels}, "spec": spec, "status": status}
+        )
 
     def event(self, plural: str, name: str, reason: str, message: str) -> None:
         """Warn about an object."""
@@ -106,7 +123,12 @@ class World:
         metadata = {"name": f"{name}.{self.version}"}
         event = {"type": "Warning", "reason": reason, "message": message, "involvedObject": about}
         self.put(
-            "events", {"metadata": metadata, "lastTimestamp": f"2026-01-01T00:00:{self.version % 60:02d}Z", **event}
+            "events",
+            {
+                "metadata": metadata,
+                "lastTimestamp": f"2026-01-01T00:00:{self.version % 60:02d}Z",
+                **event,
+            },
         )
 
     def forget_history(self) -> None:
@@ -125,7 +147,8 @@ class World:
 def merged(item: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
     """Apply a merge patch: None removes a field."""
     new = {
-        key: merged(item.get(key) or {}, entry) if isinstance(entry, dict) else entry for key, entry in change.items()
+        key: merged(item.get(key) or {}, entry) if isinstance(entry, dict) else entry
+        for key, entry in change.items()
     }
     return {key: value for key, value in {**item, **new}.items() if value is not None}
 
@@ -134,7 +157,9 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or an answer's body waits 40 ms for the client to acknowledge its head
+    disable_nagle_algorithm = (
+        True  # or an answer's body waits 40 ms for the client to acknowledge its head
+    )
     world: World
 
     def setup(self) -> None:
@@ -157,7 +182,9 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, code: int, body: Any, **headers: str) -> None:
         data = body.encode() if isinstance(body, str) else json.dumps(body).encode()
         self.send_response(code)
-        self.send_header("Content-Type", "text/plain" if isinstance(body, str) else "application/json")
+        self.send_header(
+            "Content-Type", "text/plain" if isinstance(body, str) else "application/json"
+        )
         self.send_header("Content-Length", str(len(data)))
         for name, value in headers.items():
             self.send_header(name.replace("_", "-"), value)
@@ -181,7 +208,11 @@ class Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(length)) if length else None
         self.world.requests.append(f"{self.command} {self.path}")
         self.world.accepted.append(self.headers.get("Accept") or "")
-        return COLLECTION.match(url.path), {key: values[-1] for key, values in parse_qs(url.query).items()}, body
+        return (
+            COLLECTION.match(url.path),
+            {key: values[-1] for key, values in parse_qs(url.query).items()},
+            body,
+        )
 
     def turned_away(self, match: re.Match[str] | None) -> bool:
         if self.world.refusals:
@@ -189,10 +220,14 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(code, body)
             return True
         if match and self.world.forbidden & {match["plural"], match["namespace"]}:
-            self.refuse(403, f'{match["plural"]} is forbidden: User "x" cannot list resource', "Forbidden")
+            self.refuse(
+                403, f'{match["plural"]} is forbidden: User "x" cannot list resource', "Forbidden"
+            )
             return True
         unknown = match is None or match["plural"] not in self.world.plurals
-        if unknown or (match and f"{match['group']}/{match['version']}" in self.world.missing_versions):
+        if unknown or (
+            match and f"{match['group']}/{match['version']}" in self.world.missing_versions
+        ):
             self.answer(404, "404 page not found\n")
             return True
         return False
@@ -205,7 +240,9 @@ class Handler(BaseHTTPRequestHandler):
         if beginning := body["metadata"].get("generateName"):
             body["metadata"]["name"] = f"{beginning}{self.world.version}"
         if (match["plural"], body["metadata"]["name"]) in self.world.objects:
-            self.refuse(409, f'{match["plural"]}.kubeflow.org "{body["metadata"]["name"]}" already exists')
+            self.refuse(
+                409, f'{match["plural"]}.kubeflow.org "{body["metadata"]["name"]}" already exists'
+            )
             return
         try:
             self.world.admit(body)
@@ -228,8 +265,14 @@ class Handler(BaseHTTPRequestHandler):
             item = self.world.objects.get((match["plural"], match["name"]))
             if item is None and "apply" in (self.headers.get("Content-Type") or ""):
                 item = {"metadata": {"name": match["name"]}}
-            if match["plural"] in self.world.with_status:  # a subresource: each request changes its own part alone
-                body = {key: value for key, value in body.items() if (key == "status") == bool(match["status"])}
+            if (
+                match["plural"] in self.world.with_status
+            ):  # a subresource: each request changes its own part alone
+                body = {
+                    key: value
+                    for key, value in body.items()
+                    if (key == "status") == bool(match["status"])
+                }
             changed = self.world.put(match["plural"], merged(item, body)) if item else None
         self.answer(200, changed) if changed else self.refuse(404, f'"{match["name"]}" not found')
 
@@ -245,10 +288,14 @@ class Handler(BaseHTTPRequestHandler):
             changed = self.world.put(match["plural"], body) if item and not stale else None
         if stale:
             self.refuse(
-                409, f'Operation cannot be fulfilled on "{match["name"]}": the object has been modified', "Conflict"
+                409,
+                f'Operation cannot be fulfilled on "{match["name"]}": the object has been modified',
+                "Conflict",
             )
         else:
-            self.answer(200, changed) if changed else self.refuse(404, f'"{match["name"]}" not found')
+            self.answer(200, changed) if changed else self.refuse(
+                404, f'"{match["name"]}" not found'
+            )
 
     def do_DELETE(self) -> None:
         match, _, _ = self.begin()
@@ -262,7 +309,9 @@ class Handler(BaseHTTPRequestHandler):
             self.answer(200, item)
 
     def do_GET(self) -> None:
-        namespace, group = (pattern.match(urlsplit(self.path).path) for pattern in (NAMESPACE, GROUP))
+        namespace, group = (
+            pattern.match(urlsplit(self.path).path) for pattern in (NAMESPACE, GROUP)
+        )
         match, query, _ = self.begin()
         if group and not self.world.refusals:
             self.answer(*self.kinds_of(group["group"], group["version"]))
@@ -287,29 +336,47 @@ class Handler(BaseHTTPRequestHandler):
             # A list of metadata alone that is empty is null, not [] (observed on 1.34).
             metadata_only = "PartialObjectMetadataList" in (self.headers.get("Accept") or "")
             items = None if metadata_only and not found else found
-            self.answer(200, {"metadata": {"resourceVersion": str(self.world.version)}, "items": items})
+            self.answer(
+                200, {"metadata": {"resourceVersion": str(self.world.version)}, "items": items}
+            )
 
     def kinds_of(self, group: str, version: str) -> tuple[int, Any]:
-        known = [resource for resource in RESOURCES.values() if (resource.group, resource.version) == (group, version)]
+        known = [
+            resource
+            for resource in RESOURCES.values()
+            if (resource.group, resource.version) == (group, version)
+        ]
         names = [resource.plural for resource in known if resource.plural in self.world.plurals]
         names += ["suggestions"] if "experiments" in names and self.world.katib else []
         common = {"kind": "", "namespaced": True, "singularName": "", "verbs": ["get"]}
-        listed = {"groupVersion": f"{group}/{version}", "resources": [{"name": name, **common} for name in names]}
+        listed = {
+            "groupVersion": f"{group}/{version}",
+            "resources": [{"name": name, **common} for name in names],
+        }
         return (200, listed) if names else (404, "404 page not found\n")
 
     def items(self, plural: str) -> list[dict[str, Any]]:
         return [item for (kind, _), item in self.world.objects.items() if kind == plural]
 
     def selected(self, item: dict[str, Any], query: dict[str, str]) -> bool:
-        wanted = [pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if "=" in pair]
-        present = [key for key in query.get("labelSelector", "").split(",") if re.fullmatch(r"[\w./-]+", key)]
+        wanted = [
+            pair.split("=", 1) for pair in query.get("labelSelector", "").split(",") if "=" in pair
+        ]
+        present = [
+            key
+            for key in query.get("labelSelector", "").split(",")
+            if re.fullmatch(r"[\w./-]+", key)
+        ]
         labels = item["metadata"].get("labels") or {}
-        fields = [pair.split("=", 1) for pair in query.get("fieldSelector", "").split(",") if "=" in pair]
+        fields = [
+            pair.split("=", 1) for pair in query.get("fieldSelector", "").split(",") if "=" in pair
+        ]
         return (
             all(labels.get(key) == value for key, value in wanted)
             and labels.keys() >= set(present)
             and all(
-                str(functools.reduce(lambda part, name: part.get(name, {}), key.split("."), item)) == value
+                str(functools.reduce(lambda part, name: part.get(name, {}), key.split("."), item))
+                == value
                 for key, value in fields
             )
         )
@@ -319,12 +386,19 @@ class Handler(BaseHTTPRequestHandler):
         world, version = self.world, int(query["resourceVersion"])
         end = time.monotonic() + float(query["timeoutSeconds"]) * world.second
         if version < world.oldest:
-            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+            status = {
+                "kind": "Status",
+                "code": 410,
+                "reason": "Expired",
+                "message": "too old resource version",
+            }
             yield json.dumps({"type": "ERROR", "object": status}).encode() + b"\n"
             return
         while time.monotonic() < end:
             with world.changed:
-                news = [entry for entry in world.history if entry[0] > version and entry[2] == plural]
+                news = [
+                    entry for entry in world.history if entry[0] > version and entry[2] == plural
+                ]
                 if not news:
                     world.changed.wait(0.05)
             for number, event, _, item in news:
@@ -337,7 +411,11 @@ class Handler(BaseHTTPRequestHandler):
         while True:
             lines = self.world.logs.get(pod, [])
             for number, line in enumerate(lines[sent:], start=sent):
-                stamp = f"2026-01-01T00:00:{number:02d}.000000000Z " if query.get("timestamps") == "True" else ""
+                stamp = (
+                    f"2026-01-01T00:00:{number:02d}.000000000Z "
+                    if query.get("timestamps") == "True"
+                    else ""
+                )
                 yield f"{stamp}{line}\n".encode()
             sent = len(lines)
             phase = self.world.objects.get(("pods", pod), {}).get("status", {}).get("phase")

@@ -11,7 +11,9 @@ from podium.scoring import METRICS
 Judge = Callable[[Version, Version | None, Sequence[Record]], Decision]
 
 
-def judging(predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: PromotionRule | None = None) -> Judge:
+def judging(
+    predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: PromotionRule | None = None
+) -> Judge:
     """Compare two versions by accuracy; each is asked once for its predictions."""
     known: dict[str, np.ndarray] = {}
 
@@ -26,5 +28,7 @@ def judging(predict: Callable[[Version], np.ndarray], target: np.ndarray, rule: 
         target,
         of(challenger),
         of(champion) if champion else None,
-        earlier=Earlier.of(records, "accuracy", challenger.version, champion.version if champion else None),
+        earlier=Earlier.of(
+            records, "accuracy", challenger.version, champion.version if champion else None
+        ),
     )

@@ -18,7 +18,10 @@ from s3servers import new_bucket as new_bucket
 
 # Processes inherit ignored signals, and who runs the tests under nohup or in the background has these ignored; tests send
 # them to processes of theirs.
-for _number, _handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+for _number, _handler in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
@@ -29,13 +32,23 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 # Processes of the tests are forked from one that has imported what they need.
 multiprocessing.get_context("forkserver").set_forkserver_preload(
-    ["numpy", "pytest", "minio", "torch", "podium.models", "podium.storage.s3.storage", "podium.trainer.loop"]
+    [
+        "numpy",
+        "pytest",
+        "minio",
+        "torch",
+        "podium.models",
+        "podium.storage.s3.storage",
+        "podium.trainer.loop",
+    ]
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add --cluster: the tests marked so run against the cluster of KUBECONFIG."""
-    parser.addoption("--cluster", action="store_true", help="run tests against the live cluster of KUBECONFIG")
+    parser.addoption(
+        "--cluster", action="store_true", help="run tests against the live cluster of KUBECONFIG"
+    )
 
 
 @pytest.hookimpl(wrapper=True)
@@ -107,7 +120,9 @@ def podium(request: pytest.FixtureRequest) -> Callable[..., Result]:
 
 
 @pytest.fixture
-def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def typed(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
     """Type a podium command into this process; what the processes it starts print is there too."""
     from podium.cli import main
 
@@ -130,7 +145,11 @@ def typed(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) ->
 def tiny_dataset(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A dataset artifact of 28x28 pictures in ten classes: 400 to train, 100 to validate, 100 to test. Read only."""
     target = tmp_path_factory.mktemp("data") / "tiny"
-    parts = {"train": synthetic_part(1, 400), "validation": synthetic_part(2, 100), "test": synthetic_part(3, 100)}
+    parts = {
+        "train": synthetic_part(1, 400),
+        "validation": synthetic_part(2, 100),
+        "test": synthetic_part(3, 100),
+    }
     write_pictures(target, parts)
     return target
 

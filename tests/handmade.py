@@ -26,9 +26,15 @@ def npy(array: np.ndarray) -> bytes:
 
 
 def save(
-    nodes: Sequence[Any], inputs: dict[str, tuple[int, list[Any]]], output: str, width: int, *tensors: Any
+    nodes: Sequence[Any],
+    inputs: dict[str, tuple[int, list[Any]]],
+    output: str,
+    width: int,
+    *tensors: Any,
 ) -> bytes:
-    taken = [helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()]
+    taken = [
+        helper.make_tensor_value_info(name, kind, shape) for name, (kind, shape) in inputs.items()
+    ]
     given = [helper.make_tensor_value_info(output, TensorProto.FLOAT, ["n", width])]
     graph = helper.make_graph(list(nodes), "model", taken, given, list(tensors))
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
@@ -45,7 +51,9 @@ def shapes_model() -> bytes:
         helper.make_node("Flatten", ["float"], ["flat"]),
         helper.make_node("MatMul", ["flat", "weights"], ["logits"]),
     ]
-    weights = numpy_helper.from_array(np.concatenate([-tall, tall], 1).astype(np.float32), "weights")
+    weights = numpy_helper.from_array(
+        np.concatenate([-tall, tall], 1).astype(np.float32), "weights"
+    )
     return save(nodes, {"images": (TensorProto.UINT8, ["n", 28, 28])}, "logits", 2, weights)
 
 

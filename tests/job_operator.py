@@ -94,8 +94,12 @@ class JobOperator:
                 return
             self.local.create(plain.with_metadata(metadata).with_status({}))
             self.running[key] = job.uid
-        status = dict(self.local.get(job.kind, job.name).status)  # before the pods: none is behind its job then
-        complete = [self.report_pod(job, replica) for replica in self.local.replicas(job.kind, job.name)]
+        status = dict(
+            self.local.get(job.kind, job.name).status
+        )  # before the pods: none is behind its job then
+        complete = [
+            self.report_pod(job, replica) for replica in self.local.replicas(job.kind, job.name)
+        ]
         if not all(complete):
             return
         self.report(key, status)
@@ -154,7 +158,10 @@ class JobOperator:
         sidecar = f"{job.name}-sidecar"
         if not self.local.store.exists("Job", sidecar):
             return list(self.local.logs(job.kind, job.name, replica.name))
-        if replica.phase not in ("Pending", "Running") and not self.local.workload("Job", sidecar).state.finished:
+        if (
+            replica.phase not in ("Pending", "Running")
+            and not self.local.workload("Job", sidecar).state.finished
+        ):
             with suppress(InvalidInput):  # it may have ended since the look
                 self.local.stop("Job", sidecar)
             return None
@@ -174,14 +181,30 @@ class JobOperator:
         if job.kind == "PyTorchJob":
             labels = {JOB_NAME: job.name, REPLICA_TYPE: role, REPLICA_INDEX: index}
         ended = replica.phase not in ("Pending", "Running")
-        state: dict[str, Any] = {"running": {"startedAt": replica.started}} if replica.started else {"waiting": {}}
+        state: dict[str, Any] = (
+            {"running": {"startedAt": replica.started}} if replica.started else {"waiting": {}}
+        )
         if ended:
             terminated = {"exitCode": replica.exit_code or 0, "startedAt": replica.started or None}
-            state = {"terminated": {**terminated, "reason": "Error" if replica.exit_code else "Completed"}}
+            state = {
+                "terminated": {
+                    **terminated,
+                    "reason": "Error" if replica.exit_code else "Completed",
+                }
+            }
         container = next(container.name for _, container in job.containers())
-        common = {"name": container, "image": "any", "imageID": "any", "ready": not ended, "state": state}
+        common = {
+            "name": container,
+            "image": "any",
+            "imageID": "any",
+            "ready": not ended,
+            "state": state,
+        }
         phase = "Failed" if replica.phase == "Stopped" else replica.phase
-        status = {"phase": phase, "containerStatuses": [{**common, "restartCount": replica.restarts}]}
+        status = {
+            "phase": phase,
+            "containerStatuses": [{**common, "restartCount": replica.restarts}],
+        }
         spec = {"containers": [{"name": container}], "nodeName": "node-1"}
         try:
             log = self.log_of(job, replica)

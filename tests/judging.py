@@ -37,12 +37,20 @@ def fitted(data: Path, target: Path, model: Any) -> Path:
     graph = to_onnx(model, initial_types=types, options=options)
     if array.ndim > 2:
         graph.graph.node.insert(0, helper.make_node("Flatten", ["numbers"], ["flat"]))
-        graph.graph.node.insert(0, helper.make_node("Cast", [name], ["numbers"], to=TensorProto.FLOAT))
-        graph.graph.input[0].CopyFrom(helper.make_tensor_value_info(name, TensorProto.UINT8, ["n", *array.shape[1:]]))
+        graph.graph.node.insert(
+            0, helper.make_node("Cast", [name], ["numbers"], to=TensorProto.FLOAT)
+        )
+        graph.graph.input[0].CopyFrom(
+            helper.make_tensor_value_info(name, TensorProto.UINT8, ["n", *array.shape[1:]])
+        )
     target.mkdir(parents=True)
     (target / "model.onnx").write_bytes(graph.SerializeToString())
-    (target / "metrics.json").write_text(json.dumps({"accuracy": 0, "loss": 0, "epoch": 1, "dataset": info.digest}))
-    Origin(kind="training", name=target.name, run_id="r", uri=str(target), hyperparameters={}).write()
+    (target / "metrics.json").write_text(
+        json.dumps({"accuracy": 0, "loss": 0, "epoch": 1, "dataset": info.digest})
+    )
+    Origin(
+        kind="training", name=target.name, run_id="r", uri=str(target), hyperparameters={}
+    ).write()
     return target
 
 
@@ -65,7 +73,9 @@ class Judge:
         )  # fmt: skip
         return found, json.loads((self.place / "evaluation").read_text())
 
-    def challenge(self, run: str, *models: Path, metric: str = "", rule: str = "better,baseline=any") -> dict[str, Any]:
+    def challenge(
+        self, run: str, *models: Path, metric: str = "", rule: str = "better,baseline=any"
+    ) -> dict[str, Any]:
         """Evaluate, upload and promote as one run; return the decision."""
         self.monkeypatch.setenv("PODIUM_RUN_ID", run)
         winner = self.evaluate(*models, metric=metric)[0].winner
@@ -84,7 +94,9 @@ class Nights(Judge):
         super().__init__(place, place, monkeypatch)
         self.night = 0
 
-    def prepare(self, dataset: str, target: str = "", *, model_name: str = "real", **options: Any) -> Path:
+    def prepare(
+        self, dataset: str, target: str = "", *, model_name: str = "real", **options: Any
+    ) -> Path:
         """Prepare the data of the next night, as the pipeline does."""
         self.night += 1
         self.data = self.place / f"data-{self.night}"

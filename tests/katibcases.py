@@ -10,7 +10,10 @@ from typing import Any
 import yaml
 
 GOLDEN = Path(__file__).parent / "golden/katib"
-CASES = {case["case"]: case for case in yaml.load_all((GOLDEN / "experiments.yaml").read_text(), yaml.CSafeLoader)}
+CASES = {
+    case["case"]: case
+    for case in yaml.load_all((GOLDEN / "experiments.yaml").read_text(), yaml.CSafeLoader)
+}
 
 
 def experiment_of(case: dict[str, Any], programs: str = "/opt/programs") -> dict[str, Any]:
@@ -31,7 +34,11 @@ def experiment_of(case: dict[str, Any], programs: str = "/opt/programs") -> dict
         job = {"apiVersion": "kubeflow.org/v1", "kind": kind}
         job["spec"] = {"pytorchReplicaSpecs": {"Master": replica, "Worker": copy.deepcopy(replica)}}
     spec = given["spec"]
-    used = [parameter["name"] for parameter in spec["parameters"] if f"trialParameters.{parameter['name']}}}" in text]
+    used = [
+        parameter["name"]
+        for parameter in spec["parameters"]
+        if f"trialParameters.{parameter['name']}}}" in text
+    ]
     spec["trialTemplate"] = {
         "primaryContainerName": "training" if kind == "Job" else "pytorch",
         "retain": bool(given.get("retain")),
@@ -39,7 +46,12 @@ def experiment_of(case: dict[str, Any], programs: str = "/opt/programs") -> dict
         "trialSpec": job,
     }
     metadata = {"name": given["case"]}
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
 NASTY: list[Any] = [
@@ -66,7 +78,10 @@ def trivial(manifest: dict[str, Any]) -> dict[str, Any]:
     """Return an Experiment whose trials only print its metrics and their arguments."""
     made = copy.deepcopy(manifest)
     spec = made["spec"]
-    metrics = [spec["objective"]["objectiveMetricName"], *(spec["objective"].get("additionalMetricNames") or [])]
+    metrics = [
+        spec["objective"]["objectiveMetricName"],
+        *(spec["objective"].get("additionalMetricNames") or []),
+    ]
     job = spec["trialTemplate"]["trialSpec"]["spec"]
     if "trainer" in job:
         containers = [job["trainer"]]
@@ -94,14 +109,22 @@ def mutate(manifest: dict[str, Any], draw: random.Random) -> tuple[dict[str, Any
         if not places:
             break
         path, holder, key = draw.choice(places)
-        how = draw.choice((_drop, _replace, _replace, _replace, _rename, _repeat, _swap, _wrap, _retype, _edit))
+        how = draw.choice(
+            (_drop, _replace, _replace, _replace, _rename, _repeat, _swap, _wrap, _retype, _edit)
+        )
         done.append(f"{how.__name__[1:]} {'.'.join(map(str, path))}")
         how(holder, key, draw)
     return mutated, done
 
 
 def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[tuple[Any, ...], Any, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, inner in items:
         yield (*path, key), value, key
         yield from _places(inner, (*path, key))

@@ -84,7 +84,9 @@ def pods_of(cluster: KubernetesCluster, selector: str) -> list[dict[str, Any]]:
     """List pods as the API server has them."""
     from kubernetes.client import ApiClient
 
-    listed: list[dict[str, Any]] = ApiClient().sanitize_for_serialization(cluster.api.pods(selector))
+    listed: list[dict[str, Any]] = ApiClient().sanitize_for_serialization(
+        cluster.api.pods(selector)
+    )
     return listed
 
 

@@ -33,12 +33,18 @@ def write_pytorchjob(
     image_pull_policy: str | None = None,
 ) -> dict[str, Any]:
     """Write a PyTorchJob; secret_env has the name of a Secret and its key by variable."""
-    editor = JobEditor.of(build(image=image, command=command, args=args, name=name, workers=workers))
+    editor = JobEditor.of(
+        build(image=image, command=command, args=args, name=name, workers=workers)
+    )
     editor.set_restart_policy(restart_policy)
     owners = [dict(owner)] if owner else None
-    more = present(namespace=namespace, labels=labels, annotations=annotations, ownerReferences=owners)
+    more = present(
+        namespace=namespace, labels=labels, annotations=annotations, ownerReferences=owners
+    )
     editor.body["metadata"] = {**editor.body.get("metadata", {}), **more}
-    editor.body["spec"] |= present(nprocPerNode=None if processes_per_worker is None else str(processes_per_worker))
+    editor.body["spec"] |= present(
+        nprocPerNode=None if processes_per_worker is None else str(processes_per_worker)
+    )
     editor.run_policy.update(
         present(
             backoffLimit=backoff_limit,
@@ -59,5 +65,7 @@ def write_pytorchjob(
     ]
     asked = present(limits=gpus or None, requests={**(resources or {}), **gpus} or None)
     for _, container in editor.containers():
-        container |= present(env=entries or None, resources=asked or None, imagePullPolicy=image_pull_policy)
+        container |= present(
+            env=entries or None, resources=asked or None, imagePullPolicy=image_pull_policy
+        )
     return editor.manifest

@@ -26,7 +26,9 @@ def run_ranks(program: str, dataset: Path, target: Path, size: int = 2,
     own = environs(free_port()) if environs else of_torchrun(free_port(), size)
     context = multiprocessing.get_context("forkserver")
     ranks = [
-        context.Process(target=_run, args=(program, [str(dataset), str(target)], {**os.environ, **environ}))
+        context.Process(
+            target=_run, args=(program, [str(dataset), str(target)], {**os.environ, **environ})
+        )
         for environ in own
     ]
     for process in ranks:
@@ -53,7 +55,10 @@ def of_trainer(port: int, size: int = 2) -> list[dict[str, str]]:
     """Return what Kubeflow Trainer sets in each node's pod, and no more."""
     shared = {"PET_MASTER_ADDR": "127.0.0.1", "PET_MASTER_PORT": str(port), "PET_NNODES": str(size),
               "PET_NPROC_PER_NODE": "1"}  # fmt: skip
-    return [{**shared, "PET_NODE_RANK": str(node), "JOB_COMPLETION_INDEX": str(node)} for node in range(size)]
+    return [
+        {**shared, "PET_NODE_RANK": str(node), "JOB_COMPLETION_INDEX": str(node)}
+        for node in range(size)
+    ]
 
 
 def _run(program: str, arguments: list[str], environ: dict[str, str]) -> None:

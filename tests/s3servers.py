@@ -45,7 +45,9 @@ def endpoint() -> Iterator[Callable[[str], str]]:
 
 
 @pytest.fixture
-def new_bucket(endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch) -> Callable[[str], str]:
+def new_bucket(
+    endpoint: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], str]:
     """Make an empty bucket on a server of a kind, which the environment names from then on, and give its URL."""
 
     def make(kind: str) -> str:
@@ -86,8 +88,17 @@ def moto(
     if around:
         application = around(application)
     context = (str(tls[0]), str(tls[1])) if tls else None
-    server = make_server("127.0.0.1", port, application, threaded=threads, request_handler=Silent, ssl_context=context)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
+    server = make_server(
+        "127.0.0.1",
+        port,
+        application,
+        threaded=threads,
+        request_handler=Silent,
+        ssl_context=context,
+    )
+    thread = threading.Thread(
+        target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True
+    )
     thread.start()
     yield f"{'https' if tls else 'http'}://127.0.0.1:{server.server_port}"
     server.shutdown()
@@ -121,7 +132,12 @@ def checking_before_storing(application: Application) -> Application:
         if match or none_match:
             head = {**environ, "REQUEST_METHOD": "HEAD", "QUERY_STRING": "", "CONTENT_LENGTH": "0"}
             seen: dict[str, str] = {}
-            ask(head, lambda status, headers, exc_info=None: seen.update(headers if status.startswith("200") else []))
+            ask(
+                head,
+                lambda status, headers, exc_info=None: seen.update(
+                    headers if status.startswith("200") else []
+                ),
+            )
             if (none_match and seen) or (match and seen.get("ETag") != match):
                 body = b"<Error><Code>PreconditionFailed</Code></Error>"
                 start_response("412 Precondition Failed", [("Content-Type", "application/xml")])
@@ -143,7 +159,11 @@ def sleep_into_the_next_second() -> None:
 def minio_program() -> str | None:
     """Return MinIO's server program: PODIUM_TEST_MINIO, `minio` on the PATH, or what `make minio` built."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium/bin/minio"
-    return os.environ.get("PODIUM_TEST_MINIO") or shutil.which("minio") or (str(cache) if cache.exists() else None)
+    return (
+        os.environ.get("PODIUM_TEST_MINIO")
+        or shutil.which("minio")
+        or (str(cache) if cache.exists() else None)
+    )
 
 
 @contextmanager
@@ -153,7 +173,9 @@ def minio() -> Iterator[str]:
     It syncs each write, so its data are in memory where there is room: the largest test, a slow one, stores 2 GiB.
     """
     memory = Path("/dev/shm")
-    roomy = memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 6 << 30
+    roomy = (
+        memory.is_dir() and os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 6 << 30
+    )
     with tempfile.TemporaryDirectory(prefix="minio-", dir=memory if roomy else None) as directory:
         yield from _minio(Path(directory))
 
@@ -163,7 +185,11 @@ def _minio(directory: Path) -> Iterator[str]:
     assert program
     port, console = _free_port(), _free_port()
     environ = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("MINIO_", "AWS_"))},
+        **{
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("MINIO_", "AWS_"))
+        },
         "MINIO_ROOT_USER": KEYS["AWS_ACCESS_KEY_ID"],
         "MINIO_ROOT_PASSWORD": KEYS["AWS_SECRET_ACCESS_KEY"],
         "MINIO_BROWSER": "off",

@@ -88,20 +88,29 @@ def status_server(directory: Path) -> Iterator[StatusServer]:
 
 def write_certificates(directory: Path) -> Path:
     """Write ``ca.crt``, and the file of a key with a certificate that it signed for 127.0.0.1."""
-    authority, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
+    authority, own = (
+        ec.generate_private_key(ec.SECP256R1()),
+        ec.generate_private_key(ec.SECP256R1()),
+    )
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "authority of the tests")])
     start = datetime.now(UTC) - timedelta(hours=1)
 
-    def certificate(subject: x509.Name, key: ec.EllipticCurvePublicKey, *more: x509.ExtensionType) -> bytes:
+    def certificate(
+        subject: x509.Name, key: ec.EllipticCurvePublicKey, *more: x509.ExtensionType
+    ) -> bytes:
         builder = x509.CertificateBuilder(issuer, subject, key, x509.random_serial_number(), start,
                                           start + timedelta(days=1))  # fmt: skip
         signer = x509.SubjectKeyIdentifier.from_public_key(authority.public_key())
         builder = builder.add_extension(
             x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(signer), critical=False
         )
-        builder = builder.add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        builder = builder.add_extension(
+            x509.SubjectKeyIdentifier.from_public_key(key), critical=False
+        )
         for extension in more:
-            builder = builder.add_extension(extension, critical=isinstance(extension, x509.BasicConstraints))
+            builder = builder.add_extension(
+                extension, critical=isinstance(extension, x509.BasicConstraints)
+            )
         return builder.sign(authority, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
 
     is_authority = x509.BasicConstraints(ca=True, path_length=None)

@@ -7,7 +7,11 @@ def job(command: list[str], **container: Any) -> dict[str, Any]:
     """Write a Job of one container, ``training``, that is not tried again."""
     main = {"name": "training", "image": "python", "command": command, **container}
     pod = {"restartPolicy": "Never", "containers": [main]}
-    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": {"spec": pod}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+    }
 
 
 def space(name: str, kind: str = "double", **feasible: Any) -> dict[str, Any]:
@@ -16,7 +20,12 @@ def space(name: str, kind: str = "double", **feasible: Any) -> dict[str, Any]:
 
 
 def write_experiment(
-    trial: dict[str, Any], *, name: str = "e", container: str = "training", template: Any = None, **spec: Any
+    trial: dict[str, Any],
+    *,
+    name: str = "e",
+    container: str = "training",
+    template: Any = None,
+    **spec: Any,
 ) -> dict[str, Any]:
     """Write an Experiment of two trials, one at a time, over x from 0 to 1; it minimizes loss by random search.
 
@@ -42,7 +51,12 @@ def write_experiment(
         "trialSpec": trial,
         **(template or {}),
     }
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": name}, "spec": given}
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": name},
+        "spec": given,
+    }
 
 
 SEEDED = {"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "1"}]}

@@ -12,7 +12,9 @@ PODIUM = [sys.executable, "-P", "-c", "from podium.cli import main; main()"]
 SIGNS_OF_LIFE = re.compile(r"(?:\r\x1b\[2K[^\r\x1b]*so far)+\r\x1b\[2K")
 
 
-def on_terminal(*words: str, width: int = 80, stdout: int | None = None, program: Sequence[str] = PODIUM) -> str:
+def on_terminal(
+    *words: str, width: int = 80, stdout: int | None = None, program: Sequence[str] = PODIUM
+) -> str:
     """Run podium on a pseudo-terminal and return what the terminal got."""
     ours, theirs = pty.openpty()
     got: list[bytes] = []

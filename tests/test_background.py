@@ -70,7 +70,8 @@ def test_a_task_that_always_fails_is_stuck(caplog: pytest.LogCaptureFixture) -> 
 
     asyncio.run(watch())
     assert (
-        "following failed (1 in a row), and begins again in 0.001 s: ValueError at test_background.py:" in caplog.text
+        "following failed (1 in a row), and begins again in 0.001 s: ValueError at test_background.py:"
+        in caplog.text
     )
 
 

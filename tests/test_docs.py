@@ -55,8 +55,13 @@ def test_every_command_explains_itself_with_an_example(path: tuple[str, ...]) ->
 
 
 def test_optuna_dashboard_is_only_ever_given_a_copy() -> None:
-    texts = [path.read_text() for path in [*PAGES, *(ROOT / "src/podium").rglob("*.py"), *ROOT.glob("notebooks/*")]]
-    opened = [path for text in texts for path in re.findall(r"optuna-dashboard (\S+\.journal)", text)]
+    texts = [
+        path.read_text()
+        for path in [*PAGES, *(ROOT / "src/podium").rglob("*.py"), *ROOT.glob("notebooks/*")]
+    ]
+    opened = [
+        path for text in texts for path in re.findall(r"optuna-dashboard (\S+\.journal)", text)
+    ]
     assert opened, "the docs no longer say how to look at a study"
     assert [path for path in opened if path.endswith("optuna.journal")] == []
 
@@ -68,7 +73,9 @@ def test_every_command_shown_in_the_docs_parses(page: Path) -> None:
         if path is None:
             assert {"--help", "--version", "-h"} & set(words), f"no such command: {' '.join(words)}"
             continue
-        with COMMANDS[path].make_context(" ".join(path), words[len(path) :], resilient_parsing=False):
+        with COMMANDS[path].make_context(
+            " ".join(path), words[len(path) :], resilient_parsing=False
+        ):
             pass
 
 
@@ -80,7 +87,9 @@ def anchors(page: Path) -> set[str]:
     for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE):
         words = re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).lower()
         found.append(re.sub(r"[^\w\- ]", "", words).replace(" ", "-"))
-    repeated = {f"{slug}-{number}" for slug, count in Counter(found).items() for number in range(1, count)}
+    repeated = {
+        f"{slug}-{number}" for slug, count in Counter(found).items() for number in range(1, count)
+    }
     return {*found, *repeated}
 
 
@@ -112,11 +121,32 @@ def test_the_start_page_links_to_every_other_page() -> None:
 
 
 def test_pages_that_code_and_manifests_name_are_there() -> None:
-    folders = ("src/podium", "trainer", "components", "pipelines", "deploy", "scripts", "tests", "benchmarks")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in ("", ".py", ".yaml")]
-    files += [*ROOT.glob("deploy/teams/example/*.example"), ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md"]
+    folders = (
+        "src/podium",
+        "trainer",
+        "components",
+        "pipelines",
+        "deploy",
+        "scripts",
+        "tests",
+        "benchmarks",
+    )
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in ("", ".py", ".yaml")
+    ]
+    files += [
+        *ROOT.glob("deploy/teams/example/*.example"),
+        ROOT / "CHANGELOG.md",
+        ROOT / "CONTRIBUTING.md",
+    ]
     named = {
-        name for path in files if path.is_file() for name in re.findall(r"(?<!\w/)docs/[\w-]+\.md", path.read_text())
+        name
+        for path in files
+        if path.is_file()
+        for name in re.findall(r"(?<!\w/)docs/[\w-]+\.md", path.read_text())
     }
     assert "docs/cluster-teams.md" in named
     assert {name for name in named if not (ROOT / name).exists()} == set()
@@ -126,17 +156,29 @@ def literals() -> str:
     """Return every text in the source: of a formatted one the parts that stand in it."""
     files = [path for folder in ("src/podium", "trainer") for path in (ROOT / folder).rglob("*.py")]
     nodes = (node for path in files for node in ast.walk(ast.parse(path.read_text())))
-    return "\n".join(node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return "\n".join(
+        node.value
+        for node in nodes
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
 
 
 def test_messages_in_troubleshooting_are_those_of_the_source() -> None:
     blocks = re.findall(
-        r"^```text\n(.*?)^```$", (ROOT / "docs/troubleshooting.md").read_text(), re.DOTALL | re.MULTILINE
+        r"^```text\n(.*?)^```$",
+        (ROOT / "docs/troubleshooting.md").read_text(),
+        re.DOTALL | re.MULTILINE,
     )
-    lines = [line.removeprefix("hint: ").removeprefix("error: ") for block in blocks for line in block.splitlines()]
+    lines = [
+        line.removeprefix("hint: ").removeprefix("error: ")
+        for block in blocks
+        for line in block.splitlines()
+    ]
     assert len(lines) > 30
     source = literals()
-    for line in lines:  # words in capitals are the reader's own; podium puts sentences together at their ends
+    for line in (
+        lines
+    ):  # words in capitals are the reader's own; podium puts sentences together at their ends
         parts = re.split(r"[.:,;] | \(|'?\b[A-Z_]{2,}\b'?", line)
         assert all(part.strip(' .=;:,"') in source for part in parts), line
 
@@ -148,16 +190,30 @@ def test_every_command_is_in_the_docs() -> None:
 
 
 def test_nothing_asks_to_install_the_other_project_called_podium() -> None:
-    texts = [*PAGES, ROOT / "CHANGELOG.md", ROOT / "Makefile", ROOT / "Dockerfile", ROOT / "scripts/bootstrap"]
-    texts += [
-        path for folder in ("src", "trainer", "components", "pipelines") for path in (ROOT / folder).rglob("*.py")
+    texts = [
+        *PAGES,
+        ROOT / "CHANGELOG.md",
+        ROOT / "Makefile",
+        ROOT / "Dockerfile",
+        ROOT / "scripts/bootstrap",
     ]
-    wrong = [str(path) for path in texts if re.search(r"pip install (-\S+ )*['\"]?podium(?!-ml)\b", path.read_text())]
+    texts += [
+        path
+        for folder in ("src", "trainer", "components", "pipelines")
+        for path in (ROOT / folder).rglob("*.py")
+    ]
+    wrong = [
+        str(path)
+        for path in texts
+        if re.search(r"pip install (-\S+ )*['\"]?podium(?!-ml)\b", path.read_text())
+    ]
     assert not wrong, wrong
 
 
 def test_every_difference_from_katib_has_the_test_that_it_names() -> None:
-    page, _, _ = (ROOT / "docs/katib-differences.md").read_text().partition("## Katib's own examples")
+    page, _, _ = (
+        (ROOT / "docs/katib-differences.md").read_text().partition("## Katib's own examples")
+    )
     rows = re.findall(r"^\| (?!What|---).* \| (.*) \|$", page, re.MULTILINE)
     assert len(rows) > 25
     golden = (ROOT / "tests/golden/katib/experiments.yaml").read_text()
@@ -166,7 +222,9 @@ def test_every_difference_from_katib_has_the_test_that_it_names() -> None:
             module, words = re.fullmatch(r"`(\w+)` (.+)", named).groups()  # type: ignore[union-attr]
             (file,) = (ROOT / "tests").rglob(f"{module}.py")
             text = file.read_text() + (golden if module == "test_experiment_golden" else "")
-            names = re.findall(r"^def test_(\w+)|^case: (\S+)|^    \"([^\"]+)\": \(", text, re.MULTILINE)
+            names = re.findall(
+                r"^def test_(\w+)|^case: (\S+)|^    \"([^\"]+)\": \(", text, re.MULTILINE
+            )
             known = [name.replace("_", " ") for found in names for name in found if name]
             for word in words.split(", "):
                 assert any(word.lower() in name.lower() for name in known), (module, word)
@@ -174,8 +232,17 @@ def test_every_difference_from_katib_has_the_test_that_it_names() -> None:
 
 def test_variables_lists_every_variable_of_the_code() -> None:
     folders = ("src/podium", "trainer", "components", "pipelines", "deploy", "scripts", "tests")
-    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in ("", ".py", ".yaml")]
-    texts = [path.read_text() for path in (*files, ROOT / "Dockerfile", ROOT / "Makefile") if path.is_file()]
+    files = [
+        path
+        for folder in folders
+        for path in (ROOT / folder).rglob("*")
+        if path.suffix in ("", ".py", ".yaml")
+    ]
+    texts = [
+        path.read_text()
+        for path in (*files, ROOT / "Dockerfile", ROOT / "Makefile")
+        if path.is_file()
+    ]
     named = {name for text in texts for name in re.findall(r"\bPODIUM_[A-Z0-9_]+", text)}
     page = (ROOT / "docs/variables.md").read_text()
     # the pattern by which the doctor finds credentials ends in the name's beginning
@@ -185,5 +252,7 @@ def test_variables_lists_every_variable_of_the_code() -> None:
 def test_architecture_names_every_room_and_only_files_there_are() -> None:
     text = (ROOT / "docs/architecture.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == set(ALLOWED)
-    files = {file for file in re.findall(r"`([\w/]+/\w+\.py)`", text) if not file.startswith("tests/")}
+    files = {
+        file for file in re.findall(r"`([\w/]+/\w+\.py)`", text) if not file.startswith("tests/")
+    }
     assert {file for file in files if not (ROOT / "src/podium" / file).exists()} == set()

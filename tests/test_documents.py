@@ -19,13 +19,18 @@ ROOT = Path(__file__).parent.parent
 
 def aliases(levels: int, first: str = "x") -> str:
     lines = [f"a0: &a0 [{first}, {first}]"]
-    lines += [f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, levels)]
+    lines += [
+        f"a{level}: &a{level} [{', '.join([f'*a{level - 1}'] * 9)}]" for level in range(1, levels)
+    ]
     return "\n".join(lines)
 
 
 def merges(levels: int) -> str:
     lines = ["a0: &a0 {k: v}"]
-    lines += [f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 9)}]}}" for level in range(1, levels)]
+    lines += [
+        f"a{level}: &a{level} {{<<: [{', '.join([f'*a{level - 1}'] * 9)}]}}"
+        for level in range(1, levels)
+    ]
     return "\n".join(lines)
 
 
@@ -37,7 +42,9 @@ BOMBS: dict[str, Callable[[], str]] = {
     "many values": lambda: "- {}\n" * 200_000,
     "open brackets": lambda: "[" * 1_000_000,
     "open keys": lambda: "? " * 1_000_000 + "a",
-    "levels made of aliases": lambda: "a0: &a0 [x]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 2000)),
+    "levels made of aliases": lambda: (
+        "a0: &a0 [x]\n" + "\n".join(f"a{n}: &a{n} [*a{n - 1}]" for n in range(1, 2000))
+    ),
     "a number in base sixty": lambda: "!!int '1" + ":1" * 1_000_000 + "'",
     "a number in base sixteen": lambda: "0x" + "f" * 3_000_000,
     "an alias of itself": lambda: "a: &a [*a]",
@@ -73,18 +80,22 @@ def test_all_yaml_of_the_project_loads_as_before() -> None:
         file
         for folder in ("experiments", "schedules", "deploy", "tests/golden")
         for file in (ROOT / folder).rglob("*.yaml")
-        if file.name != "initContainer.yaml"  # a template in Go's language, which the training operator fills in
+        if file.name
+        != "initContainer.yaml"  # a template in Go's language, which the training operator fills in
     ]
     assert len(files) > 20
     for file in files:
-        before = [document for document in yaml.safe_load_all(file.read_text()) if document is not None]
+        before = [
+            document for document in yaml.safe_load_all(file.read_text()) if document is not None
+        ]
         if "1e-" not in file.read_text():  # text in YAML 1.1, a number to kubectl
             assert load_yaml(file.read_bytes(), str(file)) == json.loads(json.dumps(before)), file
 
 
 def test_anchors_of_ordinary_size_are_copies() -> None:
     first, second = load_yaml(
-        "base: &base {cpu: 1}\nmaster: {<<: *base, gpu: 0}\nworker: *base\n---\n---\nb: 1", "job.yaml"
+        "base: &base {cpu: 1}\nmaster: {<<: *base, gpu: 0}\nworker: *base\n---\n---\nb: 1",
+        "job.yaml",
     )
     assert first == {"base": {"cpu": 1}, "master": {"cpu": 1, "gpu": 0}, "worker": {"cpu": 1}}
     first["worker"]["cpu"] = 2
@@ -94,7 +105,22 @@ def test_anchors_of_ordinary_size_are_copies() -> None:
 def test_values_are_those_that_kubectl_reads() -> None:
     text = "[1e-3, 2026-01-02, 1:30, 0x10, 017, 1_000, yes, ~, 18446744073709551616, '1', !!str 5, =, .5, -3.0]"
     assert load_yaml(text, "x") == [
-        [0.001, "2026-01-02", "1:30", 16, 15, 1000, True, None, 18446744073709551616.0, "1", "5", "=", 0.5, -3.0]
+        [
+            0.001,
+            "2026-01-02",
+            "1:30",
+            16,
+            15,
+            1000,
+            True,
+            None,
+            18446744073709551616.0,
+            "1",
+            "5",
+            "=",
+            0.5,
+            -3.0,
+        ]
     ]
 
 
@@ -167,7 +193,10 @@ def test_a_document_becomes_a_dataclass() -> None:
         ({"written": "2026-01-02T03:04:05"}, "note.json: written must be a time with time zone"),
         ({"written": 5}, "note.json: written must be a time with time zone, but is 5"),
         ({"written": "2026-01-02T03:04:05Z", "by": 5}, r"note.json: by must be a list"),
-        ({"written": "2026-01-02T03:04:05Z", "by": "nobody"}, "note.json: `somebody wrote it` must hold"),
+        (
+            {"written": "2026-01-02T03:04:05Z", "by": "nobody"},
+            "note.json: `somebody wrote it` must hold",
+        ),
     ],
 )
 def test_a_document_that_does_not_fit_is_named(document: object, said: str) -> None:

@@ -17,7 +17,9 @@ from podium.search.algorithms import ALGORITHMS
 
 PAGE = Path(__file__).parent.parent / "docs" / "extending.md"
 EXAMPLES = re.findall(
-    r"```python\n# src/(\S+)\.py\n(.*?)```.*?```python\n# (tests/\S+\.py)\n(.*?)```", PAGE.read_text(), re.DOTALL
+    r"```python\n# src/(\S+)\.py\n(.*?)```.*?```python\n# (tests/\S+\.py)\n(.*?)```",
+    PAGE.read_text(),
+    re.DOTALL,
 )
 TABLES: dict[str, tuple[dict[str, Any], str]] = {
     "scoring": (METRICS, "MAPE"),
@@ -32,7 +34,9 @@ def test_every_kind_of_extension_has_an_example() -> None:
     assert len(re.findall("```python", PAGE.read_text())) == 2 * len(EXAMPLES)
 
 
-@pytest.mark.parametrize(("file", "code", "test", "check"), EXAMPLES, ids=[file for file, *_ in EXAMPLES])
+@pytest.mark.parametrize(
+    ("file", "code", "test", "check"), EXAMPLES, ids=[file for file, *_ in EXAMPLES]
+)
 def test_the_example_passes_its_test(
     file: str, code: str, test: str, check: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -43,7 +47,9 @@ def test_the_example_passes_its_test(
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(code, file, "exec"), module.__dict__)
     declared = getattr(module, name)
-    monkeypatch.setitem(table, declared.name, f"{module.__name__}:{name}" if table is SOURCES else declared)
+    monkeypatch.setitem(
+        table, declared.name, f"{module.__name__}:{name}" if table is SOURCES else declared
+    )
     checks: dict[str, Any] = {}
     exec(compile(check, test, "exec"), checks)
     tests = [function for given, function in checks.items() if given.startswith("test_")]
@@ -57,6 +63,14 @@ def test_the_examples_are_formatted_as_podium_is(tmp_path: Path) -> None:
         for path, text in ((f"src/{file}.py", code), (test, check)):
             (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / path).write_text(text)
-    ruff = [sys.executable, "-m", "ruff", "format", "--check", "--config", str(PAGE.parent.parent / "pyproject.toml")]
+    ruff = [
+        sys.executable,
+        "-m",
+        "ruff",
+        "format",
+        "--check",
+        "--config",
+        str(PAGE.parent.parent / "pyproject.toml"),
+    ]
     done = subprocess.run([*ruff, "."], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout

@@ -35,9 +35,15 @@ def mutated_bytes(content: bytes, draw: random.Random) -> bytes:
     changed = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 5))):
         at = draw.randrange(len(changed) + 1)
-        piece = draw.choice((b"", b"\xc3\xa9", b"\xff", b"{", b'"', b"[" * 50, b"9" * 30, bytes(changed[:20])))
+        piece = draw.choice(
+            (b"", b"\xc3\xa9", b"\xff", b"{", b'"', b"[" * 50, b"9" * 30, bytes(changed[:20]))
+        )
         changed[at : at + draw.choice((0, 1, 1, 8))] = piece or draw.randbytes(1)
-    return bytes(changed[: draw.randrange(len(changed) + 1)]) if draw.random() < 0.1 else bytes(changed)
+    return (
+        bytes(changed[: draw.randrange(len(changed) + 1)])
+        if draw.random() < 0.1
+        else bytes(changed)
+    )
 
 
 def places(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -131,21 +137,27 @@ def of_journal(draw: random.Random, place: Path, key: PublicKey) -> None:
 
 
 def of_metadata(draw: random.Random, place: Path, key: PublicKey) -> None:
-    catalog: Any = SimpleNamespace(name="shapes", storage=SimpleNamespace(join=str), metadata_key=str)
+    catalog: Any = SimpleNamespace(
+        name="shapes", storage=SimpleNamespace(join=str), metadata_key=str
+    )
     in_a_sentence(lambda: parse_metadata(resealed(METADATA, draw), catalog, "v1"))
 
 
 def of_predictions(draw: random.Random, place: Path, key: PublicKey) -> None:
     file, content = place / "predictions.npy", npy(np.eye(3, dtype=np.float32))
     head = draw.random() < 0.7  # the header is a Python literal
-    file.write_bytes(mutated_bytes(content[:128], draw) + content[128:] if head else mutated_bytes(content, draw))
+    file.write_bytes(
+        mutated_bytes(content[:128], draw) + content[128:] if head else mutated_bytes(content, draw)
+    )
     in_a_sentence(lambda: read_predictions(file, items=3, classes=3, name="a command"))
     in_a_sentence(lambda: parse_hashes(file.read_bytes(), "hashes.npy"))
 
 
 def of_predict_command(draw: random.Random, place: Path, key: PublicKey) -> None:
     in_a_sentence(
-        lambda: PredictCommand.parse(dumped({"predict": ["a"], "serve": ["b"], "uris": True}, draw), "model.json")
+        lambda: PredictCommand.parse(
+            dumped({"predict": ["a"], "serve": ["b"], "uris": True}, draw), "model.json"
+        )
     )
 
 
@@ -160,7 +172,10 @@ def of_manifest(draw: random.Random, place: Path, key: PublicKey) -> None:
     from podium.manifests.admission import admit
 
     in_a_sentence(
-        lambda: [typed(document) for document in load_yaml(mutated_bytes(json.dumps(JOB).encode(), draw), "a.yaml")]
+        lambda: [
+            typed(document)
+            for document in load_yaml(mutated_bytes(json.dumps(JOB).encode(), draw), "a.yaml")
+        ]
     )
     in_a_sentence(lambda: admit(mutated(JOB, draw)))
 
@@ -175,7 +190,9 @@ def valid(place: Path) -> None:
     """Read what is not mutated: else nothing above would be tried."""
     from podium.manifests.admission import admit
 
-    catalog: Any = SimpleNamespace(name="shapes", storage=SimpleNamespace(join=str), metadata_key=str)
+    catalog: Any = SimpleNamespace(
+        name="shapes", storage=SimpleNamespace(join=str), metadata_key=str
+    )
     (place / "config").write_text(yaml.safe_dump(KUBECONFIG))
     assert Record.unseal(seal(RECORD), "history", "shapes").version == "v2"
     assert parse_metadata(seal(METADATA), catalog, "v1").version == "v1"
@@ -183,7 +200,15 @@ def valid(place: Path) -> None:
     assert admit(JOB).name == "a"
 
 
-PARSERS = (of_signature, of_journal, of_metadata, of_predictions, of_predict_command, of_kubeconfig, of_manifest)
+PARSERS = (
+    of_signature,
+    of_journal,
+    of_metadata,
+    of_predictions,
+    of_predict_command,
+    of_kubeconfig,
+    of_manifest,
+)
 
 
 @pytest.mark.parametrize("parser", PARSERS, ids=lambda parser: parser.__name__)

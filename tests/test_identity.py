@@ -36,7 +36,9 @@ def test_run_ids_made_here_sort_by_time_and_differ() -> None:
 
 
 def test_the_run_id_comes_from_the_environment_if_set() -> None:
-    assert identity.current_run({"PODIUM_RUN_ID": "20260102-030405-abcd"}).id == "20260102-030405-abcd"
+    assert (
+        identity.current_run({"PODIUM_RUN_ID": "20260102-030405-abcd"}).id == "20260102-030405-abcd"
+    )
 
 
 def test_a_placeholder_left_by_an_old_server_is_refused() -> None:

@@ -38,7 +38,9 @@ def completed(folder: Path) -> dict[str, object]:
     listed = {"bomFormat": "CycloneDX", "components": [{"name": "numpy", "version": "2.3.0"}]}
     python.write_text(json.dumps(listed))
     words = [sys.executable, COMPLETE, python, "podium-steps", "0.1.0", "sha256:abc", folder]
-    return dict(json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout))
+    return dict(
+        json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+    )
 
 
 def reported(bom: dict[str, object]) -> dict[str, str]:
@@ -49,13 +51,21 @@ def test_the_sbom_of_an_image_lists_debian_packages(tmp_path: Path) -> None:
     (tmp_path / "var/lib/dpkg").mkdir(parents=True)
     (tmp_path / "var/lib/dpkg/status").write_text(STATUS)
     (tmp_path / "etc").mkdir()
-    (tmp_path / "etc/os-release").write_text('PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n')
+    (tmp_path / "etc/os-release").write_text(
+        'PRETTY_NAME="Debian GNU/Linux 12"\nID=debian\nVERSION_ID="12"\n'
+    )
     bom = completed(tmp_path)
     components = {component["name"]: component for component in bom["components"]}  # type: ignore[attr-defined]
     assert list(components) == ["numpy", "python", "libc6", "libssl3"]
-    assert components["libc6"]["purl"] == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64&distro=debian-12"
+    assert (
+        components["libc6"]["purl"]
+        == "pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64&distro=debian-12"
+    )
     assert components["libssl3"]["purl"].startswith("pkg:deb/debian/libssl3@1%3A3.0.17-1~deb12u2?")
-    assert reported(bom) == {"podium:lists": "Python packages, Debian packages", "podium:image-id": "sha256:abc"}
+    assert reported(bom) == {
+        "podium:lists": "Python packages, Debian packages",
+        "podium:image-id": "sha256:abc",
+    }
 
 
 def test_an_sbom_without_system_packages_says_so(tmp_path: Path) -> None:
@@ -66,9 +76,18 @@ def commands(*words: str) -> list[str]:
     """Return the commands of `make images`."""
     env = {"PATH": os.environ["PATH"]}  # without what a make around the tests was given
     done = subprocess.run(
-        ["make", "-n", "images", *words], cwd=ROOT, env=env, capture_output=True, text=True, check=True
+        ["make", "-n", "images", *words],
+        cwd=ROOT,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=True,
     )
-    return [line for line in done.stdout.replace("\\\n", " ").splitlines() if line.startswith("docker build")]
+    return [
+        line
+        for line in done.stdout.replace("\\\n", " ").splitlines()
+        if line.startswith("docker build")
+    ]
 
 
 def test_another_index_of_pytorch_is_for_the_trainer_alone() -> None:
@@ -94,7 +113,10 @@ def test_builders_without_output_leave_the_sboms_out() -> None:
 
 
 def test_the_steps_image_has_what_search_algorithms_load() -> None:
-    pinned = {line.partition("==")[0] for line in (ROOT / "requirements/steps.txt").read_text().splitlines()}
+    pinned = {
+        line.partition("==")[0]
+        for line in (ROOT / "requirements/steps.txt").read_text().splitlines()
+    }
     imported = {
         module.partition(".")[0]
         for file in (ROOT / "src/podium/search").glob("*.py")
@@ -106,8 +128,20 @@ def test_the_steps_image_has_what_search_algorithms_load() -> None:
 
 
 def test_the_serve_image_has_no_pipelines_and_no_torch() -> None:
-    pinned = {line.partition("==")[0] for line in (ROOT / "requirements/serve.txt").read_text().splitlines()}
-    assert {"starlette", "uvicorn", "onnxruntime", "minio", "pyarrow", "pillow", "cryptography", "orjson"} <= pinned
+    pinned = {
+        line.partition("==")[0]
+        for line in (ROOT / "requirements/serve.txt").read_text().splitlines()
+    }
+    assert {
+        "starlette",
+        "uvicorn",
+        "onnxruntime",
+        "minio",
+        "pyarrow",
+        "pillow",
+        "cryptography",
+        "orjson",
+    } <= pinned
     assert not pinned & {"kfp", "kubernetes", "torch", "optuna", "plotly", "scipy"}
 
 
@@ -129,12 +163,23 @@ print(torch.__file__, torch.cuda.is_available(), torch.version.cuda)
 
 
 def mib(folder: Path) -> float:
-    return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink()) / 2**20
+    return (
+        sum(
+            file.stat().st_size
+            for file in folder.rglob("*")
+            if file.is_file() and not file.is_symlink()
+        )
+        / 2**20
+    )
 
 
 def test_a_trainers_image_without_cuda_trains(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
-    if not torch.backends.cuda.is_built() or platform.machine() != "x86_64" or not shutil.which("nm"):
+    if (
+        not torch.backends.cuda.is_built()
+        or platform.machine() != "x86_64"
+        or not shutil.which("nm")
+    ):
         pytest.skip("needs a PyTorch with CUDA for x86_64, and binutils")
     installed = Path(torch.__file__).parents[1]
     try:
@@ -150,8 +195,12 @@ def test_a_trainers_image_without_cuda_trains(tmp_path: Path) -> None:
     subprocess.run([sys.executable, ROOT / "scripts/cpu-torch", tmp_path], check=True)
     words = [sys.executable, "-S", "-c", TRAINS, str(tmp_path)]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == [str(tmp_path / "torch/__init__.py"), "False", "None"], done.stderr
-    assert mib(tmp_path / "torch") + mib(tmp_path / "nvidia") < 600, "1120 and 3057 MiB before, beside triton's 996"
+    assert done.stdout.split() == [str(tmp_path / "torch/__init__.py"), "False", "None"], (
+        done.stderr
+    )
+    assert mib(tmp_path / "torch") + mib(tmp_path / "nvidia") < 600, (
+        "1120 and 3057 MiB before, beside triton's 996"
+    )
     assert torch.version.cuda, "what is installed is as it was"
 
 

@@ -32,7 +32,9 @@ def test_a_job_next_to_a_clone_runs_the_installed_trainer(beside: Path) -> None:
         "apiVersion": "kubeflow.org/v1",
         "kind": "PyTorchJob",
         "metadata": {"name": "train"},
-        "spec": {"pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [container]}}}}},
+        "spec": {
+            "pytorchReplicaSpecs": {"Master": {"template": {"spec": {"containers": [container]}}}}
+        },
     }
     (beside / "job.yaml").write_text(json.dumps(job))
     command = [str(Path(sys.executable).with_name("podium")), "job", "run", "job.yaml"]

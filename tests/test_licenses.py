@@ -18,14 +18,22 @@ PINS = [ROOT / "requirements" / f"{part}.txt" for part in ("trainer", "steps", "
 
 
 def component(name: str, *licenses: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "library", "bom-ref": f"{name}-ref", "name": name, "version": "1", "licenses": list(licenses)}
+    return {
+        "type": "library",
+        "bom-ref": f"{name}-ref",
+        "name": name,
+        "version": "1",
+        "licenses": list(licenses),
+    }
 
 
 def named(*names: str) -> list[dict[str, Any]]:
     return [{"license": {"name": name}} for name in names]
 
 
-def runtime(folder: Path, components: list[dict[str, Any]], pins: list[Path]) -> subprocess.CompletedProcess[str]:
+def runtime(
+    folder: Path, components: list[dict[str, Any]], pins: list[Path]
+) -> subprocess.CompletedProcess[str]:
     """Reduce the bill of an environment to the pins; the result is in `folder/out.json`."""
     refs = [part["bom-ref"] for part in components]
     bill = {
@@ -73,7 +81,9 @@ def test_the_bill_has_pins_alone_with_their_spdx_ids(tmp_path: Path, pins: list[
      ([{"expression": "MIT AND AGPL-3.0-only"}], "MIT AND AGPL-3.0-only is not permitted"),
      (named("Mine"), "Mine is not permitted"), ([], "its metadata names no license")],
 )  # fmt: skip
-def test_a_license_that_is_not_permitted_ends_it(tmp_path: Path, pins: list[Path], licenses: Any, said: str) -> None:
+def test_a_license_that_is_not_permitted_ends_it(
+    tmp_path: Path, pins: list[Path], licenses: Any, said: str
+) -> None:
     done = runtime(tmp_path, [component("not-there", *licenses)], pins)
     assert done.returncode == 1
     assert f"error: not-there 1: {said}" in done.stderr
@@ -81,8 +91,15 @@ def test_a_license_that_is_not_permitted_ends_it(tmp_path: Path, pins: list[Path
     assert not (tmp_path / "out.json").exists()
 
 
-def test_packages_that_are_not_pinned_may_have_any_license(tmp_path: Path, pins: list[Path]) -> None:
-    assert runtime(tmp_path, [component("other", {"license": {"id": "GPL-3.0-only"}})], pins).returncode == 0
+def test_packages_that_are_not_pinned_may_have_any_license(
+    tmp_path: Path, pins: list[Path]
+) -> None:
+    assert (
+        runtime(
+            tmp_path, [component("other", {"license": {"id": "GPL-3.0-only"}})], pins
+        ).returncode
+        == 0
+    )
 
 
 def test_licenses_of_all_runtime_packages_are_permitted(tmp_path: Path) -> None:

@@ -22,8 +22,13 @@ from podium.metrics import (
 )
 
 
-def observed(lines: list[str], names: list[str], formats: list[str] | None = None) -> dict[str, Any]:
-    return {name: tuple(values.values()) for name, values in fold(read_text(lines, names, formats), names).items()}
+def observed(
+    lines: list[str], names: list[str], formats: list[str] | None = None
+) -> dict[str, Any]:
+    return {
+        name: tuple(values.values())
+        for name, values in fold(read_text(lines, names, formats), names).items()
+    }
 
 
 def test_odd_lines_are_read_as_katib_read_them() -> None:
@@ -60,7 +65,9 @@ def test_words_are_cut_to_what_looks_like_a_number() -> None:
         ("0.7", ("0.7", "0.7", "0.7")),
     ],
 )
-def test_nan_and_infinity_are_empty_texts_and_never_a_minimum(curve: str, expected: tuple[str, ...]) -> None:
+def test_nan_and_infinity_are_empty_texts_and_never_a_minimum(
+    curve: str, expected: tuple[str, ...]
+) -> None:
     lines = [f"argv: ['--curve={curve}']", *(f"loss={value}" for value in curve.split(","))]
     assert observed(lines, ["loss"]) == {"loss": expected}
 
@@ -76,15 +83,25 @@ def test_latest_goes_by_time_and_no_time_is_oldest() -> None:
 
 
 def test_a_time_counts_only_as_a_leading_rfc3339_token() -> None:
-    lines = ["2026-01-01 00:00:09,1 loss=1", "[2026-01-01T00:00:09Z] loss=2", "2026-01-01T01:00:01.25+01:00 loss=3"]
+    lines = [
+        "2026-01-01 00:00:09,1 loss=1",
+        "[2026-01-01T00:00:09Z] loss=2",
+        "2026-01-01T01:00:01.25+01:00 loss=3",
+    ]
     times = [reading.time.year for reading in read_text(lines, ["loss"])]
     assert times == [1, 1, 2026]
 
 
 def test_min_max_and_latest_are_kept_whatever_the_strategy() -> None:
-    folded = fold(read_text(["loss=0.5", "loss=0.2", "loss=0.6"], ["loss", "epoch"]), ["loss", "epoch"])
+    folded = fold(
+        read_text(["loss=0.5", "loss=0.2", "loss=0.6"], ["loss", "epoch"]), ["loss", "epoch"]
+    )
     assert folded["loss"] == {"min": "0.2", "max": "0.6", "latest": "0.6"}
-    assert [objective_value(folded["loss"], how) for how in ("min", "max", "latest")] == [0.2, 0.6, 0.6]
+    assert [objective_value(folded["loss"], how) for how in ("min", "max", "latest")] == [
+        0.2,
+        0.6,
+        0.6,
+    ]
     assert objective_value(folded["epoch"], "min") is None
 
 
@@ -111,13 +128,18 @@ def test_json_takes_texts_only_and_reads_timestamps() -> None:
         "",
     ]
     names = ["loss", "accuracy"]
-    assert {name: tuple(values.values()) for name, values in fold(read_json(lines, names), names).items()} == {
+    assert {
+        name: tuple(values.values())
+        for name, values in fold(read_json(lines, names), names).items()
+    } == {
         "loss": ("0.3", "0.5", "0.3"),
         "accuracy": ("0.7", "0.7", "0.7"),
     }
 
 
-@pytest.mark.parametrize("stamp", ["true", "1e300", "-1e300", "[1]", '"soon"', '"9999-12-31T23:59:59-99:99"'])
+@pytest.mark.parametrize(
+    "stamp", ["true", "1e300", "-1e300", "[1]", '"soon"', '"9999-12-31T23:59:59-99:99"']
+)
 def test_a_timestamp_that_is_none_counts_as_the_oldest(stamp: str) -> None:
     lines = ['{"loss": "0.2", "timestamp": 0.5}', f'{{"loss": "0.3", "timestamp": {stamp}}}']
     first, second = read_json(lines, ["loss"])
@@ -133,18 +155,27 @@ def test_a_line_that_is_no_json_object_fails_the_collector(line: str) -> None:
 
 def test_the_strict_format_passes_over_what_is_no_number() -> None:
     lines = ["loss=nan", "loss=-inf", "loss=", "loss=0.25", "accuracy=.5", "loss=tensor(0.2)"]
-    assert observed(lines, ["loss", "accuracy"], [STRICT_FORMAT])["loss"] == ("0.25", "0.25", "0.25")
+    assert observed(lines, ["loss", "accuracy"], [STRICT_FORMAT])["loss"] == (
+        "0.25",
+        "0.25",
+        "0.25",
+    )
 
 
 def test_the_trainers_line_survives_both_formats() -> None:
     line = format_metrics(accuracy=0.98341, loss=1e-7)
     for formats in (None, [STRICT_FORMAT]):
         found = parse_line(line, ["accuracy", "loss"], formats)
-        assert [(reading.name, reading.value) for reading in found] == [("accuracy", "0.9834"), ("loss", "1e-07")]
+        assert [(reading.name, reading.value) for reading in found] == [
+            ("accuracy", "0.9834"),
+            ("loss", "1e-07"),
+        ]
         assert all(reading.time.year > 2000 for reading in found)
 
 
-@pytest.mark.parametrize("pattern", ["(a", "(a)", "(?=x)(a)(b)", r"(a)(b)\1", "(?>a)(b)(c)", "(a);(b)"])
+@pytest.mark.parametrize(
+    "pattern", ["(a", "(a)", "(?=x)(a)(b)", r"(a)(b)\1", "(?>a)(b)(c)", "(a);(b)"]
+)
 def test_patterns_that_go_refuses_are_refused(pattern: str) -> None:
     with pytest.raises(InvalidInput, match="metricsFormat"):
         compile_format(pattern)
@@ -154,7 +185,9 @@ def test_go_classes_mean_ascii() -> None:
     assert parse_line("loss=٣", ["loss"], [r"(\w+)=(\d+)"]) == []
 
 
-@pytest.mark.parametrize("text", ["", "-", "nan", "inf", "1_000", "0x10", "1e999", " 1", "unavailable"])
+@pytest.mark.parametrize(
+    "text", ["", "-", "nan", "inf", "1_000", "0x10", "1e999", " 1", "unavailable"]
+)
 def test_what_is_no_finite_number_is_none(text: str) -> None:
     assert number(text) is None
 
@@ -164,8 +197,13 @@ def test_both_engines_find_the_same(pattern: str) -> None:
     draw, letters = random.Random(1), "ab_|-=+.eE019 \t\v\u00e9\u0661\n\r"
     for _ in range(5000):
         line = "".join(draw.choices(letters, k=draw.randrange(30)))
-        found = [(match.group(1) or "", match.group(2) or "") for match in compile_format(pattern).finditer(line)]
-        assert list(matches(line, [pattern])) == [(name.strip(), value.strip()) for name, value in found], line
+        found = [
+            (match.group(1) or "", match.group(2) or "")
+            for match in compile_format(pattern).finditer(line)
+        ]
+        assert list(matches(line, [pattern])) == [
+            (name.strip(), value.strip()) for name, value in found
+        ], line
 
 
 def test_a_long_line_takes_no_longer_for_its_length() -> None:

@@ -16,7 +16,9 @@ NOTEBOOKS = sorted([*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("examples/recipe
 
 def code_of(notebook: Path) -> list[Any]:
     """Return the cells of code."""
-    return [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+    return [
+        cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"
+    ]
 
 
 def test_there_is_a_first_notebook() -> None:
@@ -27,16 +29,26 @@ def test_there_is_a_first_notebook() -> None:
 def test_a_notebook_is_valid_and_holds_no_outputs(notebook: Path) -> None:
     nbformat.validate(nbformat.read(notebook, as_version=4))
     for cell in code_of(notebook):
-        assert (cell.outputs, cell.execution_count) == ([], None), f"clear the outputs of {notebook.name}"
+        assert (cell.outputs, cell.execution_count) == ([], None), (
+            f"clear the outputs of {notebook.name}"
+        )
     assert [cell.metadata.get("tags") for cell in code_of(notebook)].count(["parameters"]) == 1
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_calls_functions_as_they_are(notebook: Path) -> None:
     tree = ast.parse("\n".join(cell.source for cell in code_of(notebook)), notebook.name)
-    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute) and is_podium(node.value)}
+    used = {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and is_podium(node.value)
+    }
     assert used <= set(podium.__all__)
-    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)]
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
     for call in calls:
         if is_podium(call.func.value):
             keywords = {keyword.arg: None for keyword in call.keywords if keyword.arg}
@@ -69,8 +81,12 @@ def test_the_first_notebook_ends_with_a_champion(tiny_dataset: Path, tmp_path: P
     )  # fmt: skip
     outputs = [output for cell in executed.cells for output in cell.get("outputs", [])]
     shown = [data for output in outputs if (data := output.get("data"))]
-    assert "data:image/png;base64," in "".join(data.get("text/html", "") for data in shown), "the digits"
-    assert sum("application/vnd.plotly.v1+json" in data for data in shown) == 2, "history and parallel coordinates"
+    assert "data:image/png;base64," in "".join(data.get("text/html", "") for data in shown), (
+        "the digits"
+    )
+    assert sum("application/vnd.plotly.v1+json" in data for data in shown) == 2, (
+        "history and parallel coordinates"
+    )
     assert [output.text for output in outputs if output.get("name") == "stderr"] == []
     champion = podium.registry(tmp_path / "podium-work/store")["first-model"].champion
     assert champion.metrics["accuracy"] > 0.9

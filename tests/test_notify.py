@@ -33,12 +33,18 @@ def hook() -> Iterator[tuple[str, list[Any]]]:
 def reader(tmp_path: Path) -> tuple[str, Path]:
     """A command that keeps its stdin, and the file."""
     (tmp_path / "keep.py").write_text("import sys; open(sys.argv[1], 'w').write(sys.stdin.read())")
-    return f"{shlex.quote(sys.executable)} {tmp_path / 'keep.py'} {tmp_path / 'got'}", tmp_path / "got"
+    return (
+        f"{shlex.quote(sys.executable)} {tmp_path / 'keep.py'} {tmp_path / 'got'}",
+        tmp_path / "got",
+    )
 
 
 def job(tmp_path: Path, *command: str) -> str:
     """Write a Job to a file."""
-    spec = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "any", "command": list(command)}]}
+    spec = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "any", "command": list(command)}],
+    }
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"},
                 "spec": {"backoffLimit": 0, "template": {"spec": spec}}}  # fmt: skip
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(manifest))
@@ -63,7 +69,9 @@ def test_webhook_and_command_get_the_same_json(
     }  # fmt: skip
 
 
-def test_a_failing_job_is_reported_as_a_failure(hook: tuple[str, list[Any]], tmp_path: Path) -> None:
+def test_a_failing_job_is_reported_as_a_failure(
+    hook: tuple[str, list[Any]], tmp_path: Path
+) -> None:
     done = run("job", "run", job(tmp_path, "false"), "--notify", hook[0])
     assert isinstance(done.exception, Failed)
     ((_, body),) = hook[1]
@@ -79,11 +87,27 @@ def test_a_run_that_never_began_is_reported_too(hook: tuple[str, list[Any]]) -> 
     assert "epochs" in body["text"]
 
 
-def test_a_failed_notification_is_a_warning_without_the_url(hook: tuple[str, list[Any]], tmp_path: Path) -> None:
-    targets = [f"{hook[0]}/500?token=secret", "http://127.0.0.1:1/secret", f"{hook[0]}/302", "false"]
-    done = run("job", "run", job(tmp_path, "true"), *(word for target in targets for word in ("--notify", target)))
+def test_a_failed_notification_is_a_warning_without_the_url(
+    hook: tuple[str, list[Any]], tmp_path: Path
+) -> None:
+    targets = [
+        f"{hook[0]}/500?token=secret",
+        "http://127.0.0.1:1/secret",
+        f"{hook[0]}/302",
+        "false",
+    ]
+    done = run(
+        "job",
+        "run",
+        job(tmp_path, "true"),
+        *(word for target in targets for word in ("--notify", target)),
+    )
     assert done.exit_code == 0
-    warnings = [line for line in done.stderr.splitlines() if line.startswith("warning: nobody was notified: ")]
+    warnings = [
+        line
+        for line in done.stderr.splitlines()
+        if line.startswith("warning: nobody was notified: ")
+    ]
     assert len(warnings) == 4
     assert "500" in warnings[0]
     assert "127.0.0.1 does not answer" in warnings[1]
@@ -108,7 +132,9 @@ def test_a_failed_notification_is_a_warning_without_the_url(hook: tuple[str, lis
         ("'", "is not a command line"),
     ],
 )
-def test_a_wrong_target_is_refused_before_anything_runs(target: str, message: str, tmp_path: Path) -> None:
+def test_a_wrong_target_is_refused_before_anything_runs(
+    target: str, message: str, tmp_path: Path
+) -> None:
     refused: Any = run("job", "run", job(tmp_path, "true"), "--notify", target).exception
     assert isinstance(refused, InvalidInput)
     assert message in refused.message
@@ -143,14 +169,23 @@ def drip(connection: socket.socket) -> None:
     ("answer", "expected"),
     [
         (drip, "nothing whole came within 0.6 s"),
-        (lambda connection: connection.sendall(b"secret\r\n\r\n"), "an answer that is no HTTP (BadStatusLine)"),
+        (
+            lambda connection: connection.sendall(b"secret\r\n\r\n"),
+            "an answer that is no HTTP (BadStatusLine)",
+        ),
         (lambda connection: None, "does not answer: "),
-        (lambda connection: connection.sendall(b"HTTP/1.1 500 " + b"x" * 300 + b"\r\n\r\n"), "answered 500 xxx"),
+        (
+            lambda connection: connection.sendall(b"HTTP/1.1 500 " + b"x" * 300 + b"\r\n\r\n"),
+            "answered 500 xxx",
+        ),
     ],
     ids=["drips", "no HTTP", "hangs up", "long reason"],
 )
 def test_no_webhook_keeps_or_fails_a_command(
-    answer: Callable[[socket.socket], None], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: Callable[[socket.socket], None],
+    expected: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(notify, "ANSWER", 0.6)
     with answering(answer) as url:

@@ -56,26 +56,38 @@ def foreign(tree: ast.AST, own: set[str]) -> Iterator[str]:
         if isinstance(node, ast.Attribute) and private(node.attr):
             if node.attr not in own and ast.unparse(node) != "os._exit":  # os._exit is documented
                 yield node.attr
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("getattr", "setattr"):
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Name)
+            and node.func.id in ("getattr", "setattr")
+        ):
             if isinstance(node.args[1], ast.Constant) and private(str(node.args[1].value)):
                 yield str(node.args[1].value)
         elif isinstance(node, ast.Constant) and re.fullmatch(r"_[A-Z]+_[A-Z_]+", str(node.value)):
             yield str(node.value)  # a private environment variable
         elif isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if undocumented(alias.name))
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.module.startswith("podium"):
+        elif (
+            isinstance(node, ast.ImportFrom)
+            and node.module
+            and not node.module.startswith("podium")
+        ):
             if undocumented(node.module):
                 yield node.module
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                if private(alias.name) or (alias.name[0].islower() and undocumented(inner) and is_module(inner)):
+                if private(alias.name) or (
+                    alias.name[0].islower() and undocumented(inner) and is_module(inner)
+                ):
                     yield inner
 
 
 def undocumented(module: str) -> bool:
     library = module.partition(".")[0]
     known = DOCUMENTED.get(library)
-    return any(private(part) for part in module.split(".")) or (known is not None and module not in known)
+    return any(private(part) for part in module.split(".")) or (
+        known is not None and module not in known
+    )
 
 
 def is_module(name: str) -> bool:
@@ -99,10 +111,16 @@ def test_private_names_of_libraries_are_those_in_the_table() -> None:
 
 
 def test_the_table_names_the_pinned_versions() -> None:
-    pins = dict(re.findall(r"(?m)^([\w.-]+)(?:\[.*\])?==(\d+\.\d+)", (ROOT / "requirements/pins.txt").read_text()))
+    pins = dict(
+        re.findall(
+            r"(?m)^([\w.-]+)(?:\[.*\])?==(\d+\.\d+)", (ROOT / "requirements/pins.txt").read_text()
+        )
+    )
     for (where, name), seen in rows().items():
         library, _, minor = seen.partition(" ")
-        assert pins[library] == minor, f"{where} touches {name}: look at it again with {library} {pins[library]}"
+        assert pins[library] == minor, (
+            f"{where} touches {name}: look at it again with {library} {pins[library]}"
+        )
         assert version(library).startswith(minor)
 
 
@@ -112,7 +130,12 @@ def test_a_private_name_is_noticed() -> None:
         "os.environ['_KFP_RUNTIME']\n"
     )
     tree = ast.parse(code)
-    assert set(foreign(tree, defined(tree))) == {"_http", "_x", "_KFP_RUNTIME", "kfp.local.graph_utils"}
+    assert set(foreign(tree, defined(tree))) == {
+        "_http",
+        "_x",
+        "_KFP_RUNTIME",
+        "kfp.local.graph_utils",
+    }
 
 
 def test_the_table_is_linked() -> None:

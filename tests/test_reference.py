@@ -17,16 +17,26 @@ MODULES = re.findall(r"^API = (.*)$", MAKEFILE, re.MULTILINE)[0].split()
 def test_everything_public_explains_itself(name: str) -> None:
     module = import_module(name)
     public = getattr(module, "__all__", None) or [
-        key for key, value in vars(module).items() if getattr(value, "__module__", "") == name and key[0] != "_"
+        key
+        for key, value in vars(module).items()
+        if getattr(value, "__module__", "") == name and key[0] != "_"
     ]
-    values = {key: getattr(podium, key) if module is podium else getattr(module, key) for key in public}
-    silent = [key for key, value in values.items() if (isclass(value) or isfunction(value)) and not getdoc(value)]
+    values = {
+        key: getattr(podium, key) if module is podium else getattr(module, key) for key in public
+    }
+    silent = [
+        key
+        for key, value in values.items()
+        if (isclass(value) or isfunction(value)) and not getdoc(value)
+    ]
     for key, value in values.items():
         if isclass(value):
             silent += [
                 f"{key}.{part}"
                 for part, member in vars(value).items()
-                if part[0] != "_" and (isfunction(member) or isinstance(member, property)) and not getdoc(member)
+                if part[0] != "_"
+                and (isfunction(member) or isinstance(member, property))
+                and not getdoc(member)
             ]
     assert values
     assert not silent
@@ -34,10 +44,20 @@ def test_everything_public_explains_itself(name: str) -> None:
 
 def test_what_the_functions_return_has_a_page() -> None:
     returned = {}
-    functions = {name: getattr(podium, name) for name in podium.__all__ if isfunction(getattr(podium, name))}
-    for name in [name for name, function in functions.items() if function.__annotations__["return"] is not None]:
-        (returned[name],) = re.findall(r"\w+$", str(getattr(podium, name).__annotations__["return"]).strip("<>'[]"))
-    pages = {name for module in MODULES for name in vars(import_module(module))} | set(podium.__all__)
+    functions = {
+        name: getattr(podium, name) for name in podium.__all__ if isfunction(getattr(podium, name))
+    }
+    for name in [
+        name
+        for name, function in functions.items()
+        if function.__annotations__["return"] is not None
+    ]:
+        (returned[name],) = re.findall(
+            r"\w+$", str(getattr(podium, name).__annotations__["return"]).strip("<>'[]")
+        )
+    pages = {name for module in MODULES for name in vars(import_module(module))} | set(
+        podium.__all__
+    )
     assert set(returned.values()) <= pages, returned
 
 

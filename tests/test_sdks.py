@@ -43,19 +43,30 @@ def test_all_sdks_import_together_and_a_katib_message_survives() -> None:
     from kubeflow import katib, training
     from kubeflow.katib import katib_api_pb2 as katib_proto
 
-    assert all((kfp.compiler, kfp.kubernetes.use_secret_as_env, minio.Minio, torch.Tensor, torchvision.datasets))
+    assert all(
+        (
+            kfp.compiler,
+            kfp.kubernetes.use_secret_as_env,
+            minio.Minio,
+            torch.Tensor,
+            torchvision.datasets,
+        )
+    )
     assert katib.KatibClient
     assert training.TrainingClient
 
     log = katib_proto.ObservationLog(
         metric_logs=[
             katib_proto.MetricLog(
-                time_stamp="2026-01-02T03:04:05Z", metric=katib_proto.Metric(name="accuracy", value="0.9834")
+                time_stamp="2026-01-02T03:04:05Z",
+                metric=katib_proto.Metric(name="accuracy", value="0.9834"),
             )
         ]
     )
     again = katib_proto.ReportObservationLogRequest.FromString(
-        katib_proto.ReportObservationLogRequest(trial_name="t", observation_log=log).SerializeToString()
+        katib_proto.ReportObservationLogRequest(
+            trial_name="t", observation_log=log
+        ).SerializeToString()
     )
     assert again.trial_name == "t"
     assert again.observation_log.metric_logs[0].metric.value == "0.9834"
@@ -67,4 +78,6 @@ def test_the_override_in_pyproject_is_still_needed() -> None:
         for requirement in map(Requirement, requires("kubeflow-katib") or [])
         if requirement.name == "protobuf"
     ]
-    assert Version(version("protobuf")) not in wanted.specifier, "drop the override: kubeflow-katib takes this protobuf"
+    assert Version(version("protobuf")) not in wanted.specifier, (
+        "drop the override: kubeflow-katib takes this protobuf"
+    )

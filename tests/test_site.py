@@ -23,7 +23,9 @@ def stage(folder: Path) -> Path:
 
 def test_staged_pages_link_to_nothing_outside_the_site(tmp_path: Path) -> None:
     staged = stage(tmp_path)
-    assert {page.name for page in staged.iterdir()} == {page.name for page in (ROOT / "docs").iterdir()}
+    assert {page.name for page in staged.iterdir()} == {
+        page.name for page in (ROOT / "docs").iterdir()
+    }
     assert [page.name for page in staged.glob("*.md") if "](../" in page.read_text()] == []
     assert "in a notebook (`notebooks/first-model.ipynb`)" in (staged / "index.md").read_text()
 
@@ -42,5 +44,7 @@ def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> Non
     assert {name: found for name, page in pages.items() if (found := LOADED.findall(page))} == {}
     sheets = (tmp_path / "build/docs").rglob("*.css")
     assert [
-        sheet.name for sheet in sheets if re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", sheet.read_text())
+        sheet.name
+        for sheet in sheets
+        if re.search(r"(?:url\(|@import)\s*[\"']?(?:https?:)?//", sheet.read_text())
     ] == []

@@ -13,8 +13,24 @@ import pytest
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = {"components": "components", "experiments": "experiments", "pipelines": "pipelines", "trainer": "trainer"}
-HEAVY = {"torch", "torchvision", "kfp", "kubernetes", "kubeflow", "minio", "optuna", "onnx", "onnxruntime", "scipy"}
+FOLDERS = {
+    "components": "components",
+    "experiments": "experiments",
+    "pipelines": "pipelines",
+    "trainer": "trainer",
+}
+HEAVY = {
+    "torch",
+    "torchvision",
+    "kfp",
+    "kubernetes",
+    "kubeflow",
+    "minio",
+    "optuna",
+    "onnx",
+    "onnxruntime",
+    "scipy",
+}
 
 BASE = {
     "errors",
@@ -125,7 +141,10 @@ def imported_modules(file: Path) -> set[str]:
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names |= {f"{node.module}.{alias.name}" if node.module == "podium" else node.module for alias in node.names}
+            names |= {
+                f"{node.module}.{alias.name}" if node.module == "podium" else node.module
+                for alias in node.names
+            }
     return names
 
 
@@ -136,12 +155,18 @@ def imported_rooms(file: Path) -> set[str]:
 def test_every_package_there_is_gets_installed() -> None:
     from setuptools import find_packages
 
-    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    options = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"][
+        "packages"
+    ]["find"]
     assert options == {"where": ["src"], "namespaces": False}
-    found = {".".join(file.parent.relative_to(ROOT / "src").parts) for file in (ROOT / "src").rglob("__init__.py")}
+    found = {
+        ".".join(file.parent.relative_to(ROOT / "src").parts)
+        for file in (ROOT / "src").rglob("__init__.py")
+    }
     for folder in FOLDERS:
         found |= {
-            ".".join(["podium", *file.parent.relative_to(ROOT).parts]) for file in (ROOT / folder).rglob("__init__.py")
+            ".".join(["podium", *file.parent.relative_to(ROOT).parts])
+            for file in (ROOT / folder).rglob("__init__.py")
         }
     assert set(find_packages(str(ROOT / "src"))) == found
 
@@ -171,10 +196,16 @@ def test_every_room_is_known_and_no_rooms_form_a_circle() -> None:
 def test_labels_of_kubernetes_are_written_in_one_place() -> None:
     wrong = []
     for _, file in sources():
-        if file.name == "labels.py" or ("manifests" in file.parts and file.name in ("admission.py", "schema.py")):
+        if file.name == "labels.py" or (
+            "manifests" in file.parts and file.name in ("admission.py", "schema.py")
+        ):
             continue
         for node in nodes(file):
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and LABELS.fullmatch(node.value):
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and LABELS.fullmatch(node.value)
+            ):
                 wrong.append(f"{file.relative_to(ROOT)}:{node.lineno}: {node.value}")
     versions = {"kubeflow.org/v1", "kubeflow.org/v1beta1", "kubeflow.org/training-operator"}
     wrong = [line for line in wrong if line.rpartition(" ")[2] not in versions]
@@ -205,7 +236,9 @@ def test_manifests_are_read_as_typed_objects() -> None:
 
 def test_no_two_test_files_have_one_name() -> None:
     names = [path.name for path in sorted((ROOT / "tests").rglob("test_*.py"))]
-    assert sorted({name for name in names if names.count(name) > 1}) == []  # pytest collects only one of them
+    assert (
+        sorted({name for name in names if names.count(name) > 1}) == []
+    )  # pytest collects only one of them
 
 
 def test_names_of_tests_have_at_most_ten_words() -> None:
@@ -227,7 +260,9 @@ def test_help_loads_nothing_heavy() -> None:
         finally:
             print(*sys.modules, file=sys.stderr)
     """
-    result = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True)
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=True
+    )
     loaded = {name.split(".")[0] for name in result.stderr.split()}
     assert "Usage:" in result.stdout
     assert not loaded & (HEAVY | {"numpy", "rich", "plotly", "jinja2", "yaml"})
@@ -237,7 +272,9 @@ def check_pins(text: str) -> None:
     pins = text.replace(" \\\n    ", " ").splitlines()
     assert len(pins) > 30
     for pin in pins:
-        assert re.match(r"^[\w.-]+(\[[\w,-]+\])?==[\w.+!]+( ; [^-]+)?( --hash=sha256:[0-9a-f]{64})+$", pin), pin
+        assert re.match(
+            r"^[\w.-]+(\[[\w,-]+\])?==[\w.+!]+( ; [^-]+)?( --hash=sha256:[0-9a-f]{64})+$", pin
+        ), pin
 
 
 def test_pins_are_exact_have_hashes_and_name_no_index() -> None:
@@ -251,9 +288,22 @@ def test_an_image_has_a_subset_of_the_pins(subset: str) -> None:
     check_pins(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
     dockerfile = (ROOT / "Dockerfile").read_text()
     assert f"scripts/pins {subset} >/tmp/pins.txt" in dockerfile
-    assert f"pip install -c {subset}.txt $EXTRAS" in dockerfile, "further packages keep the image's pins"
-    pins = [Requirement(line) for line in (ROOT / f"requirements/{subset}.txt").read_text().splitlines()]
-    assert len([pin for pin in pins if pin.name == "numpy" and (not pin.marker or pin.marker.evaluate())]) == 1
+    assert f"pip install -c {subset}.txt $EXTRAS" in dockerfile, (
+        "further packages keep the image's pins"
+    )
+    pins = [
+        Requirement(line) for line in (ROOT / f"requirements/{subset}.txt").read_text().splitlines()
+    ]
+    assert (
+        len(
+            [
+                pin
+                for pin in pins
+                if pin.name == "numpy" and (not pin.marker or pin.marker.evaluate())
+            ]
+        )
+        == 1
+    )
 
 
 def test_yaml_is_loaded_in_one_module() -> None:
@@ -271,14 +321,13 @@ def test_yaml_is_loaded_in_one_module() -> None:
 MOST_METHODS, MOST_LINES = 15, 60
 
 LONG_FUNCTIONS = {
-    "tune_and_promote": "a pipeline: its parameters, each documented, and one task after the other",
-    "train_and_promote": "a pipeline, too",
-    "sweep": "of podium.api: its parameters, each documented",
-    "tune": "of podium.api, too",
-    "evaluate": "a step: its parameters, each documented",
-    "promote": "a step, too",
+    "tune_and_promote": "a pipeline: one task after the other, with all that each is given",
+    "page": "a table of figures for Prometheus",
+    "pareto": "a figure, part after part",
+    "evaluate": "a step: whatever it hands on, by name",
+    "_container": "a manifest",
 }
-"""Functions above MOST_LINES lines, docstring and all, with the reason."""
+"""Functions of more than MOST_LINES lines below the docstring, with the reason."""
 
 
 def test_a_class_of_many_methods_says_why() -> None:
@@ -287,11 +336,20 @@ def test_a_class_of_many_methods_says_why() -> None:
         for _, file in sources()
         for node in nodes(file)
         if isinstance(node, ast.ClassDef)
-        and sum(isinstance(part, ast.FunctionDef) and not part.name.startswith("_") for part in node.body)
+        and sum(
+            isinstance(part, ast.FunctionDef) and not part.name.startswith("_")
+            for part in node.body
+        )
         > MOST_METHODS
         and "One class, because" not in (ast.get_docstring(node) or "")
     ]
     assert not wrong, "\n".join(wrong)
+
+
+def lines_of(function: ast.FunctionDef) -> int:
+    """Count the lines below a function's docstring."""
+    first = function.body[1 if ast.get_docstring(function) and len(function.body) > 1 else 0]
+    return (function.end_lineno or 0) - first.lineno + 1
 
 
 def test_long_functions_are_those_with_a_reason() -> None:
@@ -299,6 +357,6 @@ def test_long_functions_are_those_with_a_reason() -> None:
         node.name
         for _, file in sources()
         for node in nodes(file)
-        if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= MOST_LINES
+        if isinstance(node, ast.FunctionDef) and lines_of(node) > MOST_LINES
     }
     assert long == LONG_FUNCTIONS.keys()

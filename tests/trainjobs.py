@@ -7,18 +7,41 @@ def patch(manager: str, pod: Any, **metadata: Any) -> dict[str, Any]:
     """Write a runtimePatch that changes the nodes' pods."""
     template = {"spec": pod, **({"metadata": metadata} if metadata else {})}
     jobs = [{"name": "node", "template": {"spec": {"template": template}}}]
-    return {"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}}}
+    return {
+        "manager": manager,
+        "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": jobs}}},
+    }
 
 
-def trainjob(*patches: dict[str, Any], name: str = "digits", spec: Any = None, **trainer: Any) -> dict[str, Any]:
+def trainjob(
+    *patches: dict[str, Any], name: str = "digits", spec: Any = None, **trainer: Any
+) -> dict[str, Any]:
     """Write a TrainJob of three nodes unless trainer.numNodes says otherwise."""
-    given = {"numNodes": 3, "image": "trainer:1", "command": ["python", "train.py"], "args": ["--lr=0.1"], **trainer}
-    whole = {"runtimeRef": {"name": "torch-distributed"}, "trainer": given, "activeDeadlineSeconds": 60, **(spec or {})}
+    given = {
+        "numNodes": 3,
+        "image": "trainer:1",
+        "command": ["python", "train.py"],
+        "args": ["--lr=0.1"],
+        **trainer,
+    }
+    whole = {
+        "runtimeRef": {"name": "torch-distributed"},
+        "trainer": given,
+        "activeDeadlineSeconds": 60,
+        **(spec or {}),
+    }
     whole |= {"runtimePatches": list(patches)} if patches else {}
     metadata = {"name": name, "labels": {"team": "vision"}}
-    return {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": whole}
+    return {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": metadata,
+        "spec": whole,
+    }
 
 
 def program(script: str, nodes: int = 1, name: str = "job", **spec: Any) -> dict[str, Any]:
     """Write a TrainJob whose nodes run a line of Python."""
-    return trainjob(name=name, spec=spec, numNodes=nodes, command=["python3", "-u", "-c", script], args=[])
+    return trainjob(
+        name=name, spec=spec, numNodes=nodes, command=["python3", "-u", "-c", script], args=[]
+    )

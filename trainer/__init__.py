@@ -1,12 +1,14 @@
 """The program in every pod and every trial: ``python -m podium.trainer``. In reading order:
 
-- ``__main__``: read the flags, connect to the other ranks, train or resume, write the model directory
+- ``__main__``: read the flags, connect to the other ranks, train or resume, write the model
+  directory
 - ``loop``: the training itself: steps, evaluation, the best weights so far
 
 What a step is made of:
 
 - ``config``: the flags; ``networks``: names of networks and the recipe of each
-- ``task``: what is learned from a dataset; ``data``: its parts on the device, batches, each rank's share
+- ``task``: what is learned from a dataset; ``data``: its parts on the device, batches, each rank's
+  share
 - ``augment``: changes of training images
 - ``models``: the networks; ``weights``: to start from; ``seen``: what they have seen
 - ``objective``: loss and metrics of classes and of numbers
@@ -14,8 +16,8 @@ What a step is made of:
 
 What is around it:
 
-- ``world``: the ranks, what they send each other, and the sum of their gradients; ``ranks``: which rank this is;
-  ``pulse``: whether the others still live
+- ``world``: the ranks, what they send each other, and the sum of their gradients; ``ranks``: which
+  rank this is; ``pulse``: whether the others still live
 - ``processor``: threads, memory, precision
 - ``checkpoint``: resume, and inherit from another training
 - ``output``: the model directory; ``onnx_graph``: model.onnx

@@ -7,7 +7,9 @@ import sys
 
 if __name__ == "__main__":
     gc.disable()  # until all is imported: collecting garbage meanwhile takes a fifth of the start
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # numpy's threads; nothing here computes with them
+    os.environ.setdefault(
+        "OPENBLAS_NUM_THREADS", "1"
+    )  # numpy's threads; nothing here computes with them
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -40,7 +42,8 @@ PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working director
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a training and return the exit code.
 
-    1: failed for good; 2: bad input; 143: stopped by SIGTERM, 144: another rank is gone. The last two resume.
+    1: failed for good; 2: bad input; 143: stopped by SIGTERM, 144: another rank is gone. The last
+    two resume.
     """
     try:
         config = parse(argv)
@@ -56,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
-    """Train or resume, then write the model directory; only print the metrics of a training that is finished."""
+    """Train or resume, then write the model directory; only print the metrics of a training that is
+    finished."""
     storage = connect(config.output) if config.output else None
     finished, state = world.broadcast(lambda: look_up(storage, config, dataset))
     if finished is not None:
@@ -65,7 +69,10 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
             for line in finished:
                 say(line)
         return
-    identity = {"fingerprint": checkpoint.fingerprint(config, dataset.digest), "config": config.decisive}
+    identity = {
+        "fingerprint": checkpoint.fingerprint(config, dataset.digest),
+        "config": config.decisive,
+    }
     training, status = Training(config, dataset.to(world.device), world, say), StatusReporter()
     start(training, state)
     signal.signal(signal.SIGTERM, lambda *_: setattr(training, "stop", True))
@@ -85,7 +92,9 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
         if world.rank == 0:
             seen = Seen.read(config.data, config.weights or checkpoint.inherited(config))
             if config.inherit:
-                checkpoint.save_for_child(config, training.progress.weights, training.optimizer.state_dict())
+                checkpoint.save_for_child(
+                    config, training.progress.weights, training.optimizer.state_dict()
+                )
                 seen.write(connect(config.inherit))
             if storage:
                 output.write(storage, training, seen)
@@ -94,8 +103,11 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
             status.close()
 
 
-def look_up(storage: Storage | None, config: TrainConfig, dataset: data.Dataset) -> tuple[list[str] | None, Any]:
-    """Return the metric lines if this training is finished, else None; and the state to resume from, or None.
+def look_up(
+    storage: Storage | None, config: TrainConfig, dataset: data.Dataset
+) -> tuple[list[str] | None, Any]:
+    """Return the metric lines if this training is finished, else None; and the state to resume
+    from, or None.
 
     Raises:
         InvalidInput: The output holds another training, or cannot be read or written.
@@ -110,17 +122,22 @@ def look_up(storage: Storage | None, config: TrainConfig, dataset: data.Dataset)
 
 
 def start(training: Training, state: dict[str, Any] | None) -> None:
-    """Resume from a state if there is one, else begin with the weights to inherit, with those given, or new ones."""
+    """Resume from a state if there is one, else begin with the weights to inherit, with those
+    given, or new ones."""
     config, world = training.config, training.world
     if state is not None:
         remove = f"remove {checkpoint.KEY} there to start again"
-        with checkpoint.fitting(f"the checkpoint in --output {config.output} is of another version", remove):
+        with checkpoint.fitting(
+            f"the checkpoint in --output {config.output} is of another version", remove
+        ):
             training.resume(state)
         if world.rank == 0:
             say_resumed(training)
     elif (parent := world.broadcast(lambda: checkpoint.load_parent(config))) is not None:
         hint = "inherit from trainings of the same network"
-        with checkpoint.fitting(f"--inherit {config.inherit} holds no weights of this network", hint):
+        with checkpoint.fitting(
+            f"--inherit {config.inherit} holds no weights of this network", hint
+        ):
             training.inherit(parent)
     elif config.weights:
         given = world.broadcast(lambda: weights.read(config.weights))
@@ -141,8 +158,11 @@ def say_resumed(training: Training) -> None:
 def warn_of_few_steps(config: TrainConfig, steps: int) -> None:
     """Say so if a recipe made for hundreds of steps gets only a few."""
     if config.schedule == "onecycle" and steps < FEW_STEPS:
-        print(f"notice: {steps} steps in all are too few for the learning rate of --model {config.model} to rise and "
-              "fall: more data, more --epochs or a smaller --batch-size help", file=sys.stderr)  # fmt: skip
+        print(
+            f"notice: {steps} steps in all are too few for the learning rate of --model {config.model} to rise and "
+            "fall: more data, more --epochs or a smaller --batch-size help",
+            file=sys.stderr,
+        )
 
 
 def say(line: str) -> None:

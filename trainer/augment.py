@@ -1,7 +1,8 @@
-"""Augment training images, anew in every epoch: what happens to one follows from (seed, epoch, image) alone.
+"""Augment training images, anew in every epoch: what happens to one follows from (seed, epoch,
+image) alone.
 
---shift, --rotate, --flip and --erase change a whole batch at once, on the device. --augment names transforms of
-torchvision, which change one image after the other.
+--shift, --rotate, --flip and --erase change a whole batch at once, on the device. --augment names
+transforms of torchvision, which change one image after the other.
 """
 
 import math
@@ -81,12 +82,18 @@ def _rotate(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
     zoom = 1 + (draws[:, 3] * 2 - 1) * config.rotate / 100
     cosine, sine, zero = angle.cos() * zoom, angle.sin() * zoom, torch.zeros_like(angle)
     aspect = images.shape[1] / images.shape[2]  # coordinates run from -1 to 1 in both directions
-    matrix = torch.stack([cosine, -sine * aspect, zero, sine / aspect, cosine, zero], 1).view(-1, 2, 3)
+    matrix = torch.stack([cosine, -sine * aspect, zero, sine / aspect, cosine, zero], 1).view(
+        -1, 2, 3
+    )
     channels_first = images.permute(0, 3, 1, 2) if images.ndim == 4 else images.unsqueeze(1)
     grid = F.affine_grid(matrix, list(channels_first.shape), align_corners=False)
     rotated = F.grid_sample(channels_first.float(), grid, align_corners=False)
     rotated = rotated.permute(0, 2, 3, 1) if images.ndim == 4 else rotated.squeeze(1)
-    return rotated.to(images.dtype) if images.is_floating_point() else rotated.round_().to(images.dtype)
+    return (
+        rotated.to(images.dtype)
+        if images.is_floating_point()
+        else rotated.round_().to(images.dtype)
+    )
 
 
 def _erase(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
@@ -102,7 +109,8 @@ def _erase(config: TrainConfig, images: Tensor, draws: Tensor) -> Tensor:
 
 
 def _transforms(config: TrainConfig, size: tuple[int, int]) -> Transform:
-    """Return the transforms of --augment as one function of a uint8 image [c, h, w], which keeps its size."""
+    """Return the transforms of --augment as one function of a uint8 image [c, h, w], which keeps
+    its size."""
     from torchvision.transforms import v2
 
     known: dict[str, Callable[[], Transform]] = {
@@ -115,7 +123,8 @@ def _transforms(config: TrainConfig, size: tuple[int, int]) -> Transform:
 
 
 def _transform_each(transform: Transform, images: Tensor, seeds: Tensor) -> Tensor:
-    """Transform uint8 images, each with its own seed: torchvision draws from torch's default generator."""
+    """Transform uint8 images, each with its own seed: torchvision draws from torch's default
+    generator."""
     has_channels, threads = images.ndim == 4, torch.get_num_threads()
     ordered = (images.permute(0, 3, 1, 2) if has_channels else images.unsqueeze(1)).contiguous()
     changed = torch.empty_like(ordered)

@@ -1,6 +1,8 @@
-"""Checkpoints: one after every epoch, resumed by the same command; and the weights that a later training inherits.
+"""Checkpoints: one after every epoch, resumed by the same command; and the weights that a later
+training inherits.
 
-Random numbers are not saved: the order of the images and the dropout of a step follow from (seed, epoch, step, rank).
+Random numbers are not saved: the order of the images and the dropout of a step follow from (seed,
+epoch, step, rank).
 """
 
 import hashlib
@@ -46,7 +48,10 @@ def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] |
         state = from_bytes(blob)
         theirs, hyperparameters = state["fingerprint"], dict(state["config"])
     except Exception as error:  # torch.load raises anything on damaged bytes
-        print(f"notice: {storage.join(KEY)} cannot be read ({type(error).__name__}): starting anew", file=sys.stderr)
+        print(
+            f"notice: {storage.join(KEY)} cannot be read ({type(error).__name__}): starting anew",
+            file=sys.stderr,
+        )
         return None
     if theirs != fingerprint(config, digest):
         refuse(storage, hyperparameters, config)
@@ -54,13 +59,15 @@ def load(storage: Storage, config: TrainConfig, digest: str) -> dict[str, Any] |
 
 
 def save_for_child(config: TrainConfig, weights: dict[str, Any], optimizer_state: Any) -> None:
-    """Leave weights and optimizer state under --inherit, for the training that inherits from this one."""
+    """Leave weights and optimizer state under --inherit, for the training that inherits from this
+    one."""
     content = {"weights": weights, "optimizer": config.optimizer, "state": optimizer_state}
     connect(config.inherit).put(INHERIT_KEY, to_bytes(content))
 
 
 def inherited(config: TrainConfig) -> str:
-    """Return the file under --inherit that a training begins with, if there is one; empty without --inherit."""
+    """Return the file under --inherit that a training begins with, if there is one; empty without
+    --inherit."""
     return f"{config.inherit.rstrip('/')}/{INHERIT_KEY}" if config.inherit else ""
 
 
@@ -87,7 +94,8 @@ def load_parent(config: TrainConfig) -> dict[str, Any] | None:
 
 @contextmanager
 def fitting(message: str, hint: str) -> Iterator[None]:
-    """Turn errors about missing names, wrong types and wrong shapes in a loaded file into InvalidInput."""
+    """Turn errors about missing names, wrong types and wrong shapes in a loaded file into
+    InvalidInput."""
     try:
         yield
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError):
@@ -95,11 +103,23 @@ def fitting(message: str, hint: str) -> Iterator[None]:
 
 
 def refuse(storage: Storage, theirs: dict[str, Any], config: TrainConfig) -> None:
-    """Raise InvalidInput that names what differs between a stored training's hyperparameters and this one's."""
-    pairs = {name: (theirs.get(name), value) for name, value in config.decisive.items() if theirs.get(name) != value}
-    changes = ", ".join(f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items()) or "the dataset's digest"
-    can_repeat = all(name in theirs for name in pairs)  # else it is from a version without these flags
-    hint = "choose another --output, delete that one" + (", or repeat its flags to resume it" if can_repeat else "")
+    """Raise InvalidInput that names what differs between a stored training's hyperparameters and
+    this one's."""
+    pairs = {
+        name: (theirs.get(name), value)
+        for name, value in config.decisive.items()
+        if theirs.get(name) != value
+    }
+    changes = (
+        ", ".join(f"{name} {old!r} -> {new!r}" for name, (old, new) in pairs.items())
+        or "the dataset's digest"
+    )
+    can_repeat = all(
+        name in theirs for name in pairs
+    )  # else it is from a version without these flags
+    hint = "choose another --output, delete that one" + (
+        ", or repeat its flags to resume it" if can_repeat else ""
+    )
     raise InvalidInput(f"--output {storage.url} holds another training: {changes}", hint)
 
 
@@ -111,6 +131,7 @@ def to_bytes(content: dict[str, Any]) -> bytes:
 
 
 def from_bytes(blob: bytes) -> dict[str, Any]:
-    """Return the content of `to_bytes`; weights_only, because a pickle from elsewhere could run any code."""
+    """Return the content of `to_bytes`; weights_only, because a pickle from elsewhere could run any
+    code."""
     content: dict[str, Any] = torch.load(io.BytesIO(blob), map_location="cpu", weights_only=True)
     return content

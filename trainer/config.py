@@ -1,4 +1,5 @@
-"""The configuration of a training: one dataclass, from which the flags of ``python -m podium.trainer`` are derived."""
+"""The configuration of a training: one dataclass, from which the flags of ``python -m
+podium.trainer`` are derived."""
 
 import argparse
 import ast
@@ -50,7 +51,8 @@ FREE = frozenset(
 
 
 def check_torch() -> None:
-    """Refuse to train where PyTorch is not installed: the rest of podium, and trainers of one's own, do without it.
+    """Refuse to train where PyTorch is not installed: the rest of podium, and trainers of one's
+    own, do without it.
 
     Raises:
         InvalidInput: It is not.
@@ -71,13 +73,15 @@ class TrainConfig:
     """Directory or URI for model, metrics and checkpoint; the same command resumes from it."""
 
     inherit: str = ""
-    """Directory or URI with weights to start from, if it has any; the final weights are saved there: pbt."""
+    """Directory or URI with weights to start from, if it has any; the final weights are saved
+    there: pbt."""
 
     dataset: str = ""
     """Name the dataset must have, for example mnist; any if empty."""
 
     model: str = "tutorial"
-    """Network and recipe: tutorial, fast, best, mlp, linear (for tables too), or one of torchvision: resnet18."""
+    """Network and recipe: tutorial, fast, best, mlp, linear (for tables too), or one of
+    torchvision: resnet18."""
 
     weights: str = ""
     """File or URI with weights to start from: safetensors, or a state_dict of torch."""
@@ -92,7 +96,8 @@ class TrainConfig:
     """Passes over the training part."""
 
     batch_size: int = 64
-    """Items per step over all processes together, so that N processes take the same steps as one."""
+    """Items per step over all processes together, so that N processes take the same steps as
+    one."""
 
     test_batch_size: int = 1000
     """Items per step of the evaluation; fewer of large pictures."""
@@ -104,7 +109,8 @@ class TrainConfig:
     """Learning rate; its peak under the onecycle schedule."""
 
     schedule: str = "step"
-    """step (lr times gamma after each epoch) or onecycle (up, then down to zero, updated every step)."""
+    """step (lr times gamma after each epoch) or onecycle (up, then down to zero, updated every
+    step)."""
 
     gamma: float = 0.7
     """Factor of the step schedule."""
@@ -122,19 +128,23 @@ class TrainConfig:
     """Probability spread over the wrong classes; of no effect on a regression."""
 
     balance: bool = False
-    """Let each class weigh the same in the training loss, however rare it is; of no effect on a regression."""
+    """Let each class weigh the same in the training loss, however rare it is; of no effect on a
+    regression."""
 
     dropout: float = 0.5
-    """Dropout before the last layer (mlp: after hidden ones); half of it before the tutorial's first dense layer."""
+    """Dropout before the last layer (mlp: after hidden ones); half of it before the tutorial's
+    first dense layer."""
 
     shift: int = 0
     """Shift each training image by up to this many pixels, differently every epoch."""
 
     rotate: float = 0.0
-    """Rotate each training image by up to this many degrees, and scale it by up to a hundredth per degree."""
+    """Rotate each training image by up to this many degrees, and scale it by up to a hundredth per
+    degree."""
 
     flip: bool = False
-    """Mirror half of the training images, and answer with the mean for image and mirror image; wrong for digits."""
+    """Mirror half of the training images, and answer with the mean for image and mirror image;
+    wrong for digits."""
 
     erase: int = 0
     """Erase a square of this many pixels in each training image."""
@@ -145,12 +155,14 @@ class TrainConfig:
     # About an epoch of MNIST: 0.1 points more after five epochs of the tutorial's recipe than 200, which are enough
     # where the learning rate ends at zero.
     average: int = 900
-    """Evaluate and keep weights averaged over about this many of the last steps; 0: the last weights alone."""
+    """Evaluate and keep weights averaged over about this many of the last steps; 0: the last
+    weights alone."""
 
     # Where the learning rate ends at zero the last epoch is the best one; if a small validation part prefers another,
     # that is chance.
     keep: str = "best"
-    """Keep the weights of the best epoch on the validation part (always with patience), or of the last one."""
+    """Keep the weights of the best epoch on the validation part (always with patience), or of the
+    last one."""
 
     patience: int = 0
     """Stop after this many epochs without a better one on the validation part; 0: never."""
@@ -177,7 +189,8 @@ class TrainConfig:
     """How processes communicate: gloo, nccl or mpi."""
 
     track: tuple[str, ...] = ()
-    """Also report to wandb, mlflow or tensorboard (repeatable); offline, see podium.trainer.tracking."""
+    """Also report to wandb, mlflow or tensorboard (repeatable); offline, see
+    podium.trainer.tracking."""
 
     track_dir: str = "tracking"
     """Directory that trackers write to."""
@@ -193,33 +206,59 @@ class TrainConfig:
             several = {"track": self.track, "augment": self.augmentations}
             for word in several.get(name, (getattr(self, name),)):
                 if word not in known:
-                    raise InvalidInput(f"--{name} takes {', '.join(known)}, but not {word!r}", f"--{name} {known[0]}")
+                    raise InvalidInput(
+                        f"--{name} takes {', '.join(known)}, but not {word!r}",
+                        f"--{name} {known[0]}",
+                    )
         for name in ("epochs", "batch_size", "test_batch_size", "log_interval", "depth"):
             self._number(name, getattr(self, name) >= 1, ">= 1", "for example 1")
         for name in ("lr", "gamma", "width"):
-            self._number(name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}")
+            self._number(
+                name, getattr(self, name) > 0, "> 0", f"the default is {getattr(type(self), name)}"
+            )
         for name in ("momentum", "label_smoothing", "dropout", "warmup"):
             self._number(name, 0 <= getattr(self, name) < 1, "in [0, 1)", "for example 0.1")
-        for name in ("weight_decay", "seed", "threads", "shift", "rotate", "erase", "average", "patience"):
+        for name in (
+            "weight_decay",
+            "seed",
+            "threads",
+            "shift",
+            "rotate",
+            "erase",
+            "average",
+            "patience",
+        ):
             self._number(name, getattr(self, name) >= 0, ">= 0", "for example 0")
         self._number("seed", self.seed < 2**32, "< 2**32", "for example 1")
 
     def _check_model(self) -> None:
         if self.model in networks.TOO_LARGE:
-            raise InvalidInput(f"--model {self.model} has more than the 2 GB of weights that one ONNX file holds",
-                               "choose a smaller one")  # fmt: skip
+            raise InvalidInput(
+                f"--model {self.model} has more than the 2 GB of weights that one ONNX file holds",
+                "choose a smaller one",
+            )
         if not networks.exists(self.model):
             known = (*networks.OWN, *networks.TORCHVISION)
-            raise InvalidInput(f"--model {self.model} is not one of {', '.join(networks.OWN)} or a network of "
-                               "torchvision.models", suggestion(self.model, known))  # fmt: skip
+            raise InvalidInput(
+                f"--model {self.model} is not one of {', '.join(networks.OWN)} or a network of "
+                "torchvision.models",
+                suggestion(self.model, known),
+            )
         for name, (fixed, takers) in TAKEN_BY.items():
             if self.model not in takers and getattr(self, name) != fixed:
-                raise InvalidInput(f"--{name} is for {', '.join(takers)}; {self.model} keeps its own",
-                                   f"leave --{name} out, or give it {fixed:g}")  # fmt: skip
+                raise InvalidInput(
+                    f"--{name} is for {', '.join(takers)}; {self.model} keeps its own",
+                    f"leave --{name} out, or give it {fixed:g}",
+                )
 
     def _number(self, name: str, holds: bool, rule: str, hint: str) -> None:
         value = getattr(self, name)
-        require(holds and math.isfinite(value), f"--{name.replace('_', '-')} {rule}", hint, **{name: value})
+        require(
+            holds and math.isfinite(value),
+            f"--{name.replace('_', '-')} {rule}",
+            hint,
+            **{name: value},
+        )
 
     @property
     def is_own(self) -> bool:
@@ -251,7 +290,8 @@ def parse(argv: Sequence[str] | None = None) -> TrainConfig:
         argv: The arguments; those of the process if None.
 
     Raises:
-        InvalidInput: An unknown flag, a value that is not a number, or a rule of TrainConfig broken.
+        InvalidInput: An unknown flag, a value that is not a number, or a rule of TrainConfig
+            broken.
     """
     words = sys.argv[1:] if argv is None else argv
     # The help texts are read from this file's source, which takes longer than everything else here.
@@ -263,19 +303,27 @@ def parse(argv: Sequence[str] | None = None) -> TrainConfig:
 
 
 def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:
-    parser = _Parser(prog="python -m podium.trainer", description="Train a network on a prepared dataset.",
-                     epilog="example: python -m podium.trainer --data data/mnist --output model --epochs 1",
-                     allow_abbrev=False, argument_default=argparse.SUPPRESS)  # fmt: skip
+    parser = _Parser(
+        prog="python -m podium.trainer",
+        description="Train a network on a prepared dataset.",
+        epilog="example: python -m podium.trainer --data data/mnist --output model --epochs 1",
+        allow_abbrev=False,
+        argument_default=argparse.SUPPRESS,
+    )
     for item in fields(TrainConfig):
         flag, text = f"--{item.name.replace('_', '-')}", texts.get(item.name, "").replace("%", "%%")
-        also = ["--network"] if item.name == "model" else []  # as the pipelines' parameter is called
+        also = (
+            ["--network"] if item.name == "model" else []
+        )  # as the pipelines' parameter is called
         if item.type is bool:
             parser.add_argument(flag, action="store_true", help=text)
         elif item.name == "track":
             parser.add_argument(flag, action="append", metavar="X", help=text)
         else:
             default = item.default or "none"
-            parser.add_argument(flag, *also, type=item.type, metavar="X", help=f"{text} (default: {default})")
+            parser.add_argument(
+                flag, *also, type=item.type, metavar="X", help=f"{text} (default: {default})"
+            )
     return parser
 
 
@@ -285,6 +333,10 @@ def _field_docs() -> dict[str, str]:
     assert isinstance(body, ast.ClassDef)
     docs = {}
     for item, text in zip(body.body, body.body[1:], strict=False):
-        if isinstance(item, ast.AnnAssign) and isinstance(item.target, ast.Name) and isinstance(text, ast.Expr):
+        if (
+            isinstance(item, ast.AnnAssign)
+            and isinstance(item.target, ast.Name)
+            and isinstance(text, ast.Expr)
+        ):
             docs[item.target.id] = ast.literal_eval(text.value)
     return docs

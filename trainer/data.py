@@ -1,7 +1,7 @@
 """Data in memory or mapped from disk, and the order in which it is seen.
 
-A part that fits is one tensor on the device; a batch is gathered from it. A larger one stays on disk, and a batch is
-gathered from there. No workers or images in between.
+A part that fits is one tensor on the device; a batch is gathered from it. A larger one stays on
+disk, and a batch is gathered from there. No workers or images in between.
 """
 
 from collections.abc import Iterator
@@ -19,13 +19,16 @@ from podium.trainer.config import TrainConfig
 from podium.trainer.task import Task
 
 RESIDENT = 256 << 20
-"""Bytes that are read through a mapping before it is made anew, so that they do not stay resident."""
+"""Bytes that are read through a mapping before it is made anew, so that they do not stay
+resident."""
 
 
 class Mapped:
     """Items [n, …] on disk: a batch is copied from a memory-mapped array to the device."""
 
-    def __init__(self, array: "np.memmap[tuple[int, ...], np.dtype[np.generic]]", device: torch.device) -> None:
+    def __init__(
+        self, array: "np.memmap[tuple[int, ...], np.dtype[np.generic]]", device: torch.device
+    ) -> None:
         self.array, self.device, self.read = array, device, 0
 
     def __getitem__(self, items: Tensor | slice) -> Tensor:
@@ -55,7 +58,11 @@ class Part:
         """Return the part on another device, or its inputs mapped from disk."""
         inputs = self.inputs
         if isinstance(inputs, Mapped):
-            inputs = Mapped(inputs.array, device) if mapped else torch.from_numpy(np.array(inputs.array)).to(device)
+            inputs = (
+                Mapped(inputs.array, device)
+                if mapped
+                else torch.from_numpy(np.array(inputs.array)).to(device)
+            )
         else:
             inputs = inputs.to(device)
         return Part(inputs=inputs, target=self.target.to(device))
@@ -78,7 +85,8 @@ class Dataset:
     """Checksum of the whole dataset."""
 
     def to(self, device: torch.device) -> "Dataset":
-        """Return the dataset on a device, or mapped from disk if it takes too much of the memory there."""
+        """Return the dataset on a device, or mapped from disk if it takes too much of the memory
+        there."""
         parts = (self.train, self.validation)
         size = sum(part.inputs.array.nbytes for part in parts if isinstance(part.inputs, Mapped))
         mapped = size > processor.memory_for_data(device)
@@ -90,8 +98,8 @@ def load(config: TrainConfig) -> Dataset:
     """Open training and validation part, checksums verified.
 
     Raises:
-        InvalidInput: No dataset, a damaged one, not the one asked for, one that the network does not take, or one
-            smaller than a batch.
+        InvalidInput: No dataset, a damaged one, not the one asked for, one that the network does
+            not take, or one smaller than a batch.
     """
     hint = "podium data prepare --output DIRECTORY makes a dataset"
     if not config.data:
@@ -101,17 +109,28 @@ def load(config: TrainConfig) -> Dataset:
         _check(config, info)
         learned = task.read(config, info)
         train, validation = (_part(config.data, name, learned) for name in ("train", "validation"))
-    except (NotFound, Damaged) as error:  # bad input for a trainer: starting it again changes nothing
+    except (
+        NotFound,
+        Damaged,
+    ) as error:  # bad input for a trainer: starting it again changes nothing
         raise InvalidInput(error.message, error.hint or hint) from error
     return Dataset(train=train, validation=validation, task=learned, digest=info.digest)
 
 
 def _check(config: TrainConfig, info: DatasetInfo) -> None:
     if config.dataset not in ("", info.name):
-        raise InvalidInput(f"--data {config.data} holds {info.name}, not {config.dataset}", f"--dataset {info.name}")
+        raise InvalidInput(
+            f"--data {config.data} holds {info.name}, not {config.dataset}",
+            f"--dataset {info.name}",
+        )
     count = info.parts["train"].count
-    require(config.batch_size <= count, "--batch-size <= training items", "make the batch smaller",
-            batch_size=config.batch_size, items=count)  # fmt: skip
+    require(
+        config.batch_size <= count,
+        "--batch-size <= training items",
+        "make the batch smaller",
+        batch_size=config.batch_size,
+        items=count,
+    )
 
 
 def _part(uri: str, name: str, learned: Task) -> Part:
@@ -152,8 +171,8 @@ def batches(
 def share(batch: Tensor, rank: int, size: int) -> tuple[Tensor, float]:
     """Return one rank's part of a global batch and the weight of each item in the global mean.
 
-    Shares differ by at most one item. A rank without any (a last batch smaller than the world) gets one item of
-    weight zero, because it has to take part in the sum of gradients.
+    Shares differ by at most one item. A rank without any (a last batch smaller than the world) gets
+    one item of weight zero, because it has to take part in the sum of gradients.
     """
     mine = batch[rank::size]
     return (mine, 1 / len(batch)) if len(mine) else (batch[:1], 0.0)

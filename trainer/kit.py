@@ -8,8 +8,9 @@
         kit.report(accuracy=0.93, loss=0.21)
     kit.save_onnx("model.onnx")
 
-They read what podium gives to every trainer: ``--data`` and ``--output`` on the command line, else the environment's
-PODIUM_DATA and PODIUM_OUTPUT. Of several ranks only the first reports and saves; `ranks` says which one this is.
+They read what podium gives to every trainer: ``--data`` and ``--output`` on the command line, else
+the environment's PODIUM_DATA and PODIUM_OUTPUT. Of several ranks only the first reports and saves;
+`ranks` says which one this is.
 """
 
 import argparse
@@ -48,13 +49,16 @@ def load(part: str) -> Split:
     """Map ``train`` or ``validation`` from disk, every byte verified.
 
     Returns:
-        ``inputs``, arrays [n, …] by name, and ``target``: class indices [n], or floats [n] or [n, k]. Read only.
+        ``inputs``, arrays [n, …] by name, and ``target``: class indices [n], or floats [n] or [n,
+        k]. Read only.
 
     Raises:
         InvalidInput: Another part: the test part is opened once, after the training.
     """
     if part == "test":
-        raise InvalidInput("a trainer reads train and validation", "the test part is for the evaluation alone")
+        raise InvalidInput(
+            "a trainer reads train and validation", "the test part is for the evaluation alone"
+        )
     return artifact.load(_given("data"), part)
 
 
@@ -66,14 +70,17 @@ def output() -> str:
 def ranks() -> Ranks:
     """Return which process of the training this is, and where they meet.
 
-    It reads what torchrun and the training operator set (RANK …), else what Kubeflow Trainer sets (PET_NODE_RANK …)::
+    It reads what torchrun and the training operator set (RANK …), else what Kubeflow Trainer sets
+    (PET_NODE_RANK …)::
 
         here = kit.ranks()
         if here.size > 1:
-            dist.init_process_group("gloo", init_method=here.url, rank=here.rank, world_size=here.size)
+            dist.init_process_group("gloo", init_method=here.url, rank=here.rank,
+            world_size=here.size)
 
     Raises:
-        InvalidInput: A number is missing or not a number, or several processes of a node need torchrun.
+        InvalidInput: A number is missing or not a number, or several processes of a node need
+            torchrun.
     """
     return read(os.environ)
 
@@ -81,12 +88,14 @@ def ranks() -> Ranks:
 def report(*, epoch: int | None = None, epochs: int | None = None, **metrics: float) -> None:
     """Print the metrics of an epoch as podium and Katib read them, and keep them for metrics.json.
 
-    In a TrainJob they go to its ``status.trainerStatus`` as well, where Kubeflow Trainer has that switched on.
+    In a TrainJob they go to its ``status.trainerStatus`` as well, where Kubeflow Trainer has that
+    switched on.
 
     Args:
         epoch: Its number; the next one if None.
         epochs: How many there will be, for the progress that a TrainJob shows.
-        **metrics: Finite numbers, measured on the validation part; one of them is the Experiment's objective.
+        **metrics: Finite numbers, measured on the validation part; one of them is the Experiment's
+            objective.
 
     Raises:
         InvalidInput: A number is not finite.
@@ -102,9 +111,11 @@ def save_onnx(model: Any, *, epoch: int | None = None, weights: str = "") -> Non
     """Write model.onnx and metrics.json to the output.
 
     Args:
-        model: An ONNX model, its bytes, or its file. Its inputs are named and typed as the dataset's.
+        model: An ONNX model, its bytes, or its file. Its inputs are named and typed as the
+            dataset's.
         epoch: The epoch whose weights it has; the last one that was reported if None.
-        weights: File or URI of the weights that the training began with: the test items these had seen do not count.
+        weights: File or URI of the weights that the training began with: the test items these had
+            seen do not count.
     """
     content = Path(model).read_bytes() if isinstance(model, str | os.PathLike) else model
     if not isinstance(content, bytes):
@@ -116,14 +127,18 @@ def save_onnx(model: Any, *, epoch: int | None = None, weights: str = "") -> Non
 
 
 def save_model(
-    directory: str | Path, *, predict: Sequence[str] = (), epoch: int | None = None, weights: str = ""
+    directory: str | Path,
+    *,
+    predict: Sequence[str] = (),
+    epoch: int | None = None,
+    weights: str = "",
 ) -> None:
     """Write the files of a directory and metrics.json to the output.
 
     Args:
         directory: Holds model.onnx, or what the predict command needs.
-        predict: Command that predicts, as in ``["python", "predict.py"]``; podium adds ``--model``, ``--inputs`` and
-            ``--output``. Empty if there is a model.onnx or a model.json.
+        predict: Command that predicts, as in ``["python", "predict.py"]``; podium adds ``--model``,
+            ``--inputs`` and ``--output``. Empty if there is a model.onnx or a model.json.
         epoch: The epoch whose weights it has; the last one that was reported if None.
         weights: File or URI of the weights that the training began with, as in save_onnx.
 
@@ -131,7 +146,11 @@ def save_model(
         InvalidInput: It holds neither model.onnx nor model.json, and no command is given.
     """
     source = Path(directory)
-    files = {file.relative_to(source).as_posix(): file for file in sorted(source.rglob("*")) if file.is_file()}
+    files = {
+        file.relative_to(source).as_posix(): file
+        for file in sorted(source.rglob("*"))
+        if file.is_file()
+    }
     if not predict and not files.keys() & {"model.onnx", "model.json"}:
         hint = 'save_model(directory, predict=["python", "predict.py"])'
         raise InvalidInput(f"{source} holds neither model.onnx nor model.json", hint)
@@ -158,7 +177,8 @@ def _save_metrics(target: Storage, epoch: int | None, weights: str) -> None:
 
 
 def _given(name: str) -> str:
-    """Return what podium gave: an option of the command line, else a variable of the environment."""
+    """Return what podium gave: an option of the command line, else a variable of the
+    environment."""
     variable = f"PODIUM_{name.upper()}"
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument(f"--{name}", dest="given", default=os.environ.get(variable))

@@ -1,4 +1,5 @@
-"""The training itself: steps, evaluation, the best weights so far, and resuming from a saved state."""
+"""The training itself: steps, evaluation, the best weights so far, and resuming from a saved
+state."""
 
 import math
 import time
@@ -33,7 +34,8 @@ class Stopped(PodiumError):
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a training has come; with model, average and optimizer it is all that a checkpoint holds."""
+    """How far a training has come; with model, average and optimizer it is all that a checkpoint
+    holds."""
 
     epoch: int = 1
     """The running epoch, from 1."""
@@ -68,7 +70,9 @@ class Training:
         say: Prints a line of progress; only called in rank 0.
     """
 
-    def __init__(self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: TrainConfig, dataset: data.Dataset, world: World, say: Callable[[str], None]
+    ) -> None:
         self.config, self.dataset, self.world, self.say = config, dataset, world, say
         self.model = models.build(config, dataset.task).to(world.device)
         self.objective = objective.of(config, dataset.task, world.device)
@@ -84,8 +88,12 @@ class Training:
 
     def state(self) -> dict[str, Any]:
         """Return everything needed to resume from here."""
-        return {"model": self.model.state_dict(), "average": self.average.model.state_dict(),
-                "optimizer": self.optimizer.state_dict(), **vars(self.progress)}  # fmt: skip
+        return {
+            "model": self.model.state_dict(),
+            "average": self.average.model.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            **vars(self.progress),
+        }
 
     def resume(self, state: dict[str, Any]) -> None:
         """Continue from a saved state."""
@@ -95,18 +103,22 @@ class Training:
         self.progress = Progress(**{name: state[name] for name in vars(self.progress)})
 
     def inherit(self, parent: dict[str, Any]) -> None:
-        """Start from the weights of another training, and from its optimizer state if the optimizer is the same."""
+        """Start from the weights of another training, and from its optimizer state if the optimizer
+        is the same."""
         self.model.load_state_dict(parent["weights"])
         if parent["optimizer"] == self.config.optimizer:
             self.optimizer.load_state_dict(parent["state"])
 
-    def run(self, save: Callable[[dict[str, Any]], None],
-            track: Callable[[dict[str, float]], None] = lambda record: None) -> None:  # fmt: skip
+    def run(
+        self,
+        save: Callable[[dict[str, Any]], None],
+        track: Callable[[dict[str, float]], None] = lambda record: None,
+    ) -> None:
         """Train to the last epoch.
 
         Args:
-            save: Stores a state; called after each epoch but the last, and before stopping early on SIGTERM or
-                because another rank is gone. Only called in rank 0.
+            save: Stores a state; called after each epoch but the last, and before stopping early on
+                SIGTERM or because another rank is gone. Only called in rank 0.
             track: Takes the record of each finished epoch. Only called in rank 0.
 
         Raises:
@@ -151,7 +163,9 @@ class Training:
                 if (progress.step - 1) % config.log_interval == 0:
                     self.report_step(losses)
                 if self.stop:
-                    raise Stopped("stopped by SIGTERM after a finished step", "the same command resumes it")
+                    raise Stopped(
+                        "stopped by SIGTERM after a finished step", "the same command resumes it"
+                    )
         finally:
             progress.losses = losses[: progress.step].tolist()
             progress.seconds = before + time.perf_counter()
@@ -183,7 +197,8 @@ class Training:
         return loss
 
     def seed_dropout(self, done: int) -> None:
-        """Seed a step from (seed, step, rank), so that a resumed training draws the same dropout."""
+        """Seed a step from (seed, step, rank), so that a resumed training draws the same
+        dropout."""
         seed = ((self.config.seed * 1_000_003 + done) * 4099 + self.world.rank) % 2**63
         if self.world.device.type == "cuda":
             torch.cuda.manual_seed(seed)
@@ -191,56 +206,79 @@ class Training:
             torch.default_generator.manual_seed(seed)
 
     def report_pace(self) -> None:
-        """Print once, some seconds after the first line of progress, how fast it is and what is left."""
+        """Print once, some seconds after the first line of progress, how fast it is and what is
+        left."""
         config, done, now = (
             self.config,
             (self.progress.epoch - 1) * self.steps + self.progress.step,
             time.perf_counter(),
         )
         if self.measured_from is None:
-            self.measured_from = now, done  # not at the very first step, which is slower than all others
+            self.measured_from = (
+                now,
+                done,
+            )  # not at the very first step, which is slower than all others
             return
         start, before = self.measured_from
         if now - start >= ENOUGH:
             self.measured_from = math.inf, 0
             pace = (done - before) / (now - start)
             left = duration((config.epochs * self.steps - done) / pace)
-            self.say(f"{PACE}{pace * config.batch_size:,.0f} items/s, epoch {self.progress.epoch} of {config.epochs}, "
-                     f"about {left} left")  # fmt: skip
+            self.say(
+                f"{PACE}{pace * config.batch_size:,.0f} items/s, epoch {self.progress.epoch} of {config.epochs}, "
+                f"about {left} left"
+            )
 
     def report_step(self, losses: Tensor) -> None:
-        """Check that losses are finite and print a line of progress; nothing else in an epoch waits for a GPU."""
+        """Check that losses are finite and print a line of progress; nothing else in an epoch waits
+        for a GPU."""
         progress, count = self.progress, len(self.dataset.train)
         self.require_finite_steps(losses[: progress.step])
         if self.world.rank == 0:
-            seen, loss = (progress.step - 1) * self.config.batch_size, losses[progress.step - 1].item()
-            self.say(f"Train Epoch: {progress.epoch} [{seen}/{count} ({seen / count:.0%})]\ttrain_loss={loss:.4f}")
+            seen, loss = (
+                (progress.step - 1) * self.config.batch_size,
+                losses[progress.step - 1].item(),
+            )
+            self.say(
+                f"Train Epoch: {progress.epoch} [{seen}/{count} ({seen / count:.0%})]\ttrain_loss={loss:.4f}"
+            )
             self.report_pace()
 
     def end_epoch(self, losses: Tensor) -> None:
-        """Evaluate, keep the weights if they are to be kept, report, and move on to the next epoch."""
+        """Evaluate, keep the weights if they are to be kept, report, and move on to the next
+        epoch."""
         progress, epoch = self.progress, self.progress.epoch
         self.require_finite_steps(losses)
-        for module in dict.fromkeys((self.model, self.average.model)):  # in the same order in all ranks, unlike a set
+        for module in dict.fromkeys(
+            (self.model, self.average.model)
+        ):  # in the same order in all ranks, unlike a set
             self.world.mean_buffers(module)
         metrics = self.objective.evaluate(
             self.average.model, self.dataset.validation, self.evaluated_at_once(), self.world
         )
         self.require_finite(metrics["loss"], f"the validation after epoch {epoch}")
-        record = {"epoch": epoch, **metrics, "train_loss": losses.mean().item(),
-                  "seconds": round(progress.seconds, 3)}  # fmt: skip
+        record = {
+            "epoch": epoch,
+            **metrics,
+            "train_loss": losses.mean().item(),
+            "seconds": round(progress.seconds, 3),
+        }
         progress.history.append(record)
         if self.objective.is_better(record, progress.best):
             progress.best = record
         if progress.best is record or (self.config.keep == "last" and not self.config.patience):
             progress.kept = record
-            progress.weights = {name: tensor.cpu().clone() for name, tensor in self.average.model.state_dict().items()}
+            progress.weights = {
+                name: tensor.cpu().clone()
+                for name, tensor in self.average.model.state_dict().items()
+            }
         if self.world.rank == 0:
             self.say(self.objective.line(metrics))
         progress.epoch, progress.step, progress.losses, progress.seconds = epoch + 1, 0, [], 0.0
 
     def evaluated_at_once(self) -> int:
-        """Return how many items a step of the evaluation takes: fewer than --test-batch-size where they are large."""
+        """Return how many items a step of the evaluation takes: fewer than --test-batch-size where
+        they are large."""
         size, values = self.config.test_batch_size, math.prod(self.dataset.task.info.shape)
         return max(1, min(size, size * SMALL_ITEM // max(values, 1)))
 
@@ -248,13 +286,17 @@ class Training:
         """Raise Failed with the first step of the epoch whose loss is not finite."""
         bad = (~losses.isfinite()).nonzero().flatten().tolist()
         if bad:
-            self.require_finite(losses[bad[0]].item(), f"step {bad[0] + 1} of epoch {self.progress.epoch}")
+            self.require_finite(
+                losses[bad[0]].item(), f"step {bad[0] + 1} of epoch {self.progress.epoch}"
+            )
 
     def require_finite(self, loss: float, where: str) -> None:
         """Raise Failed if a loss is not finite."""
         if not math.isfinite(loss):
-            raise Failed(f"the loss must be finite, but is {loss} at {where} with --lr {self.config.lr:g}",
-                         "try a smaller --lr, or --precision fp32")  # fmt: skip
+            raise Failed(
+                f"the loss must be finite, but is {loss} at {where} with --lr {self.config.lr:g}",
+                "try a smaller --lr, or --precision fp32",
+            )
 
     def kept_model(self) -> nn.Sequential:
         """Return the network with the kept weights, on the CPU and in evaluation mode."""

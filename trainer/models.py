@@ -1,6 +1,8 @@
-"""The networks. Each takes a batch of a dataset's input as it is stored, and returns logits or values [n, outputs].
+"""The networks. Each takes a batch of a dataset's input as it is stored, and returns logits or
+values [n, outputs].
 
-podium's own consist of layers that `podium.trainer.onnx_graph` writes itself, which is faster than torch's exporter.
+podium's own consist of layers that `podium.trainer.onnx_graph` writes itself, which is faster than
+torch's exporter.
 """
 
 import math
@@ -18,14 +20,16 @@ from podium.trainer.task import Task
 Numbers = tuple[float, ...]
 
 LEAST = 64
-"""Least height and width that the networks get: smaller pictures are enlarged, or little of them would be left."""
+"""Least height and width that the networks get: smaller pictures are enlarged, or little of them
+would be left."""
 
 LEAST_OF_INCEPTION = 128
 FIXED = 224
 
 
 class Normalize(nn.Module):
-    """Turn pixels [n, h, w] or [n, h, w, c] into float [n, c, h, w] with mean 0 and standard deviation 1.
+    """Turn pixels [n, h, w] or [n, h, w, c] into float [n, c, h, w] with mean 0 and standard
+    deviation 1.
 
     It is part of the network, so that the exported model takes pixels.
 
@@ -36,7 +40,9 @@ class Normalize(nn.Module):
         has_channels: Whether pixels have an axis of channels.
     """
 
-    def __init__(self, mean: Numbers, std: Numbers, *, levels: int = 255, has_channels: bool = False) -> None:
+    def __init__(
+        self, mean: Numbers, std: Numbers, *, levels: int = 255, has_channels: bool = False
+    ) -> None:
         super().__init__()
         self.has_channels = has_channels
         scale = [1 / (levels * (value or 1.0)) for value in std]
@@ -53,7 +59,8 @@ class Normalize(nn.Module):
 
 
 class Columns(nn.Module):
-    """Turn a table [n, columns] into float [n, features]: numbers standardized, categories as one value for each.
+    """Turn a table [n, columns] into float [n, features]: numbers standardized, categories as one
+    value for each.
 
     A value that is not the index of a category belongs to none.
     """
@@ -67,8 +74,12 @@ class Columns(nn.Module):
     def __init__(self, info: InputInfo) -> None:
         super().__init__()
         numbers = [index for index, column in enumerate(info.columns) if column.kind == "number"]
-        pairs = [(index, code) for index, column in enumerate(info.columns) for code in range(len(column.categories))
-                 if column.kind == "category"]  # fmt: skip
+        pairs = [
+            (index, code)
+            for index, column in enumerate(info.columns)
+            for code in range(len(column.categories))
+            if column.kind == "category"
+        ]
         constants = {
             "numbers": torch.tensor(numbers, dtype=torch.int64),
             "mean": torch.tensor([info.mean[index] for index in numbers]),
@@ -88,7 +99,8 @@ class Columns(nn.Module):
 
 
 class Standardize(nn.Module):
-    """Turn an array of numbers [n, …] into float [n, features] with mean 0 and standard deviation 1."""
+    """Turn an array of numbers [n, …] into float [n, features] with mean 0 and standard deviation
+    1."""
 
     def __init__(self, mean: float, std: float) -> None:
         super().__init__()
@@ -114,22 +126,27 @@ class Unscale(nn.Module):
 
 
 class Flatten(nn.Flatten):
-    """Flatten images to rows; in the backward pass convert gradients to the layout that the layer before computes in.
+    """Flatten images to rows; in the backward pass convert gradients to the layout that the layer
+    before computes in.
 
-    Pooling is three times slower with a gradient in another layout than its own: a tenth of a step of the tutorial's
-    network.
+    Pooling is three times slower with a gradient in another layout than its own: a tenth of a step
+    of the tutorial's network.
     """
 
     def forward(self, value: Tensor) -> Tensor:
         if value.requires_grad:
-            value.register_hook(lambda gradient: gradient.contiguous(memory_format=torch.channels_last))
+            value.register_hook(
+                lambda gradient: gradient.contiguous(memory_format=torch.channels_last)
+            )
         return super().forward(value)
 
 
 def tutorial(config: TrainConfig, task: Task) -> list[nn.Module]:
-    """The network of the tutorial: two convolutions, two dense layers, 1.2 million weights for digits.
+    """The network of the tutorial: two convolutions, two dense layers, 1.2 million weights for
+    digits.
 
-    Larger pictures are halved by convolutions first, and pooled to at most 12x12 before the dense layers.
+    Larger pictures are halved by convolutions first, and pooled to at most 12x12 before the dense
+    layers.
     """
     layers, channels, (height, width) = [], task.channels, task.size
     while min(height, width) >= 56:
@@ -139,22 +156,29 @@ def tutorial(config: TrainConfig, task: Task) -> list[nn.Module]:
     features = 64 * ((height - 4) // pool[0]) * ((width - 4) // pool[1])
     return [
         *layers,
-        nn.Conv2d(channels, 32, 3), nn.ReLU(inplace=True),
-        nn.Conv2d(32, 64, 3), nn.ReLU(inplace=True),
-        nn.MaxPool2d(pool), nn.Dropout2d(config.dropout / 2), Flatten(),
-        nn.Linear(features, 128), nn.ReLU(inplace=True), nn.Dropout(config.dropout),
+        nn.Conv2d(channels, 32, 3),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(32, 64, 3),
+        nn.ReLU(inplace=True),
+        nn.MaxPool2d(pool),
+        nn.Dropout2d(config.dropout / 2),
+        Flatten(),
+        nn.Linear(features, 128),
+        nn.ReLU(inplace=True),
+        nn.Dropout(config.dropout),
         nn.Linear(128, task.outputs),
-    ]  # fmt: skip
+    ]
 
 
 def fast(config: TrainConfig, task: Task) -> list[nn.Module]:
     """A small normalized network, thirteen times less work per digit than the tutorial's.
 
-    The stride of the first layer saves three quarters of all work that follows, pooling as much again, and pooling
-    before normalization three quarters of the normalization. The first layer has no padding: the margin of a digit is
-    empty, 12x12 instead of 14x14 saves another quarter and can be halved twice. A second stride instead of the first
-    pooling was less accurate, and its backward pass is slow on CPUs. Pictures under 24 pixels have a stride of one;
-    larger ones than digits are halved until 3 to 5 pixels are left, with twice the channels each time, at most 256.
+    The stride of the first layer saves three quarters of all work that follows, pooling as much
+    again, and pooling before normalization three quarters of the normalization. The first layer has
+    no padding: the margin of a digit is empty, 12x12 instead of 14x14 saves another quarter and can
+    be halved twice. A second stride instead of the first pooling was less accurate, and its
+    backward pass is slow on CPUs. Pictures under 24 pixels have a stride of one; larger ones than
+    digits are halved until 3 to 5 pixels are left, with twice the channels each time, at most 256.
     """
     first, second, third = _widths(config, 16, 32, 64)
     stride = 2 if min(task.size) >= 24 else 1
@@ -165,30 +189,47 @@ def fast(config: TrainConfig, task: Task) -> list[nn.Module]:
     ]
     height, width = ((((side - 5) // stride + 1) // 2) // 2 for side in task.size)
     more, channels, (height, width) = _halve(third, height, width)
-    return [*layers, *more, Flatten(), nn.Dropout(config.dropout), nn.Linear(channels * height * width, task.outputs)]
+    return [
+        *layers,
+        *more,
+        Flatten(),
+        nn.Dropout(config.dropout),
+        nn.Linear(channels * height * width, task.outputs),
+    ]
 
 
 def best(config: TrainConfig, task: Task) -> list[nn.Module]:
     """A residual network of nine convolutions, 1.5 times as much work per digit as the tutorial's.
 
-    The first convolution has a stride of one: a stride of two lost 0.7 points of accuracy on Fashion-MNIST. Pictures
-    of 96 pixels and more have a stride of two; larger ones than digits have more layers, as in `fast`.
+    The first convolution has a stride of one: a stride of two lost 0.7 points of accuracy on
+    Fashion-MNIST. Pictures of 96 pixels and more have a stride of two; larger ones than digits have
+    more layers, as in `fast`.
     """
     first, second, third = _widths(config, 32, 64, 128)
     stride = 2 if min(task.size) >= 96 else 1
     layers = [
-        *_convolution(task.channels, first, stride=stride, pool=True), _residual(first),
-        *_convolution(first, second, pool=True), _residual(second),
-        *_convolution(second, third, pool=True), _residual(third),
-    ]  # fmt: skip
+        *_convolution(task.channels, first, stride=stride, pool=True),
+        _residual(first),
+        *_convolution(first, second, pool=True),
+        _residual(second),
+        *_convolution(second, third, pool=True),
+        _residual(third),
+    ]
     height, width = (((side - 1) // stride + 1) // 8 for side in task.size)
     more, channels, size = _halve(third, height, width)
-    return [*layers, *more, nn.MaxPool2d(size), Flatten(), nn.Dropout(config.dropout),
-            nn.Linear(channels, task.outputs)]  # fmt: skip
+    return [
+        *layers,
+        *more,
+        nn.MaxPool2d(size),
+        Flatten(),
+        nn.Dropout(config.dropout),
+        nn.Linear(channels, task.outputs),
+    ]
 
 
 def _halve(channels: int, height: int, width: int) -> tuple[list[nn.Module], int, tuple[int, int]]:
-    """Return convolutions that halve a picture until its shorter side is under 6, and its channels and size then."""
+    """Return convolutions that halve a picture until its shorter side is under 6, and its channels
+    and size then."""
     layers: list[nn.Module] = []
     most = channels * 4
     while min(height, width) >= 6:
@@ -209,7 +250,8 @@ def mlp(config: TrainConfig, features: int, outputs: int) -> list[nn.Module]:
 
 
 def _widths(config: TrainConfig, *channels: int) -> list[int]:
-    """Return channels times the configured width, rounded to multiples of eight, which CPUs compute fastest."""
+    """Return channels times the configured width, rounded to multiples of eight, which CPUs compute
+    fastest."""
     return [max(8, round(count * config.width / 8) * 8) for count in channels]
 
 
@@ -242,11 +284,23 @@ def _residual(channels: int) -> Residual:
 
 
 def _convolution(
-    inputs: int, outputs: int, *, kernel: int = 3, stride: int = 1, padding: int = 1, pool: bool = False
+    inputs: int,
+    outputs: int,
+    *,
+    kernel: int = 3,
+    stride: int = 1,
+    padding: int = 1,
+    pool: bool = False,
 ) -> list[nn.Module]:
-    """Return convolution, optional pooling by two, normalization and ReLU; the size changes by stride and pooling."""
+    """Return convolution, optional pooling by two, normalization and ReLU; the size changes by
+    stride and pooling."""
     layers: list[nn.Module] = [nn.Conv2d(inputs, outputs, kernel, stride, padding, bias=False)]
-    return [*layers, *([nn.MaxPool2d(2)] if pool else []), nn.BatchNorm2d(outputs, momentum=0.3), nn.ReLU(inplace=True)]
+    return [
+        *layers,
+        *([nn.MaxPool2d(2)] if pool else []),
+        nn.BatchNorm2d(outputs, momentum=0.3),
+        nn.ReLU(inplace=True),
+    ]
 
 
 def build(config: TrainConfig, task: Task) -> nn.Sequential:
@@ -262,7 +316,8 @@ def build(config: TrainConfig, task: Task) -> nn.Sequential:
 
 
 def _first_layer(task: Task) -> nn.Module:
-    """Return the layer that turns the input as it is stored into numbers of mean 0 and deviation 1."""
+    """Return the layer that turns the input as it is stored into numbers of mean 0 and deviation
+    1."""
     info = task.info
     match info.meaning:
         case "image":
@@ -303,11 +358,15 @@ class Resize(nn.Module):
 
 
 def torchvision_layers(model: str, task: Task) -> list[nn.Module]:
-    """Return a network of torchvision with new weights, after what makes pictures of one or three channels fit it."""
+    """Return a network of torchvision with new weights, after what makes pictures of one or three
+    channels fit it."""
     import torchvision
 
     options: dict[str, Any] = {"num_classes": task.outputs}
-    if model in ("googlenet", "inception_v3"):  # without the auxiliary classifiers, which have a loss of their own
+    if model in (
+        "googlenet",
+        "inception_v3",
+    ):  # without the auxiliary classifiers, which have a loss of their own
         options |= {"aux_logits": False, "init_weights": True}
     network = torchvision.models.get_model(model, weights=None, **options)
     size = fitting_size(model, task.size)
@@ -316,7 +375,8 @@ def torchvision_layers(model: str, task: Task) -> list[nn.Module]:
 
 
 def fitting_size(model: str, size: tuple[int, int]) -> tuple[int, int]:
-    """Return the size that a network gets for pictures of a size; the proportions stay unless the network has one."""
+    """Return the size that a network gets for pictures of a size; the proportions stay unless the
+    network has one."""
     if networks.FIXED_SIZE.match(model):
         return FIXED, FIXED
     least = LEAST_OF_INCEPTION if model == "inception_v3" else LEAST

@@ -65,14 +65,17 @@ def recipe(model: str) -> dict[str, Any]:
 def exists(model: str) -> bool:
     """Return whether there is a network of a name.
 
-    torchvision, which takes seconds to import, is asked only if it is newer than these names; where there is none, as
-    in the image of the steps, the names are those that the trainer's image has.
+    torchvision, which takes seconds to import, is asked only if it is newer than these names; where
+    there is none, as in the image of the steps, the names are those that the trainer's image has.
     """
     if model in OWN or model in TORCHVISION:
         return True
     if model in TOO_LARGE or not re.fullmatch(r"[a-z]+[a-z0-9]*(_[a-z0-9]+)*", model):
         return False
-    from importlib.metadata import PackageNotFoundError, version  # for unknown names only: Tab asks for known ones
+    from importlib.metadata import (
+        PackageNotFoundError,
+        version,
+    )  # for unknown names only: Tab asks for known ones
 
     try:
         installed = tuple(map(int, version("torchvision").split(".")[:2]))

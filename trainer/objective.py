@@ -1,4 +1,5 @@
-"""What a training minimizes and reports: loss and metrics of classes or of numbers, and how they are measured."""
+"""What a training minimizes and reports: loss and metrics of classes or of numbers, and how they
+are measured."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -41,7 +42,8 @@ class Objective(ABC):
 
     @abstractmethod
     def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Return float64 sums over the items of a batch; added up over all batches they determine the metrics."""
+        """Return float64 sums over the items of a batch; added up over all batches they determine
+        the metrics."""
 
     @abstractmethod
     def no_totals(self, device: torch.device) -> Tensor:
@@ -96,11 +98,15 @@ class Classification(Objective):
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         smoothing = self.label_smoothing
-        return F.cross_entropy(outputs, targets, self.weights, reduction="sum", label_smoothing=smoothing)
+        return F.cross_entropy(
+            outputs, targets, self.weights, reduction="sum", label_smoothing=smoothing
+        )
 
     def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
         correct = (outputs.argmax(1) == targets).sum()
-        return torch.stack([correct.double(), F.cross_entropy(outputs, targets, reduction="sum").double()])
+        return torch.stack(
+            [correct.double(), F.cross_entropy(outputs, targets, reduction="sum").double()]
+        )
 
     def no_totals(self, device: torch.device) -> Tensor:
         return torch.zeros(2, dtype=torch.float64, device=device)
@@ -124,7 +130,9 @@ class Regression(Objective):
 
     shown = ("rmse", "r2", "loss")
     metrics = ("rmse", "mae", "r2", "loss")
-    longest_gradient = 1.0  # unlike that of a cross entropy the gradient grows with the error: SGD would run away
+    longest_gradient = (
+        1.0  # unlike that of a cross entropy the gradient grows with the error: SGD would run away
+    )
 
     def __init__(self, task: Task, device: torch.device | None) -> None:
         self.mean = torch.tensor(task.target_mean, device=device, dtype=torch.float64)
@@ -135,7 +143,9 @@ class Regression(Objective):
 
     def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
         error, level = outputs.double() - targets.double(), targets.double() - self.mean
-        return torch.stack([error.square().sum(0), error.abs().sum(0), level.square().sum(0), level.sum(0)])
+        return torch.stack(
+            [error.square().sum(0), error.abs().sum(0), level.square().sum(0), level.sum(0)]
+        )
 
     def no_totals(self, device: torch.device) -> Tensor:
         return torch.zeros(4, len(self.mean), dtype=torch.float64, device=device)
@@ -144,9 +154,16 @@ class Regression(Objective):
         squares, absolute, level_squares, levels = totals
         spread = level_squares - levels.square() / count
         constant = spread <= 1e-12 * level_squares
-        explained = torch.where(constant, (squares == 0).double(), 1 - squares / spread.where(~constant, 1.0))
+        explained = torch.where(
+            constant, (squares == 0).double(), 1 - squares / spread.where(~constant, 1.0)
+        )
         loss = (squares / count / self.std.square()).mean()
-        values = ((squares / count).sqrt().mean(), (absolute / count).mean(), explained.mean(), loss)
+        values = (
+            (squares / count).sqrt().mean(),
+            (absolute / count).mean(),
+            explained.mean(),
+            loss,
+        )
         return dict(zip(self.metrics, map(float, values), strict=True))
 
     def merit(self, record: Record) -> Any:
@@ -162,6 +179,7 @@ def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> O
 
 
 def balanced_weights(counts: Sequence[int]) -> Tensor:
-    """Return weights of classes [k] that make the items of each weigh the same, with a mean of 1 over all items."""
+    """Return weights of classes [k] that make the items of each weigh the same, with a mean of 1
+    over all items."""
     items = torch.tensor(counts, dtype=torch.float32)
     return items.sum() / (len(counts) * items.clamp(min=1))

@@ -1,9 +1,10 @@
 """Export a network as ONNX.
 
-Our networks have a dozen kinds of layers, written here in 0.15 s of CPU, the import of onnx included: torch.onnx.export
-takes 6.5 s, several times a short trial, and needs onnxscript. A layer that is not known here goes through its older
-exporter (dynamo=False), which takes 0.3 to 0.5 s and is deprecated.
-Every export is compared with torch on real items before it counts (`podium.trainer.output`).
+Our networks have a dozen kinds of layers, written here in 0.15 s of CPU, the import of onnx
+included: torch.onnx.export takes 6.5 s, several times a short trial, and needs onnxscript. A layer
+that is not known here goes through its older exporter (dynamo=False), which takes 0.3 to 0.5 s and
+is deprecated. Every export is compared with torch on real items before it counts
+(`podium.trainer.output`).
 """
 
 import contextlib
@@ -51,7 +52,9 @@ class Graph:
         if isinstance(value, Tensor):
             self.weights[name] = value.detach().cpu().contiguous().numpy()
         else:
-            self.weights[name] = np.array(value, np.int64 if isinstance(value, list) else np.float32)
+            self.weights[name] = np.array(
+                value, np.int64 if isinstance(value, list) else np.float32
+            )
         return name
 
     def weights_of(self, *tensors: Tensor | None) -> list[str]:
@@ -89,17 +92,32 @@ class Graph:
             case Normalize():
                 return self.normalize(module, value)
             case nn.BatchNorm2d():
-                weights = self.weights_of(module.weight, module.bias, module.running_mean, module.running_var)
+                weights = self.weights_of(
+                    module.weight, module.bias, module.running_mean, module.running_var
+                )
                 return self.add("BatchNormalization", value, *weights, epsilon=module.eps)
             case nn.Conv2d():
                 assert not isinstance(module.padding, str)
-                return self.add("Conv", value, *self.weights_of(module.weight, module.bias), group=module.groups,
-                                kernel_shape=_pair(module.kernel_size), strides=_pair(module.stride),
-                                pads=_pair(module.padding) * 2)  # fmt: skip
+                return self.add(
+                    "Conv",
+                    value,
+                    *self.weights_of(module.weight, module.bias),
+                    group=module.groups,
+                    kernel_shape=_pair(module.kernel_size),
+                    strides=_pair(module.stride),
+                    pads=_pair(module.padding) * 2,
+                )
             case nn.Linear():
-                return self.add("Gemm", value, *self.weights_of(module.weight, module.bias), transB=1)
+                return self.add(
+                    "Gemm", value, *self.weights_of(module.weight, module.bias), transB=1
+                )
             case nn.MaxPool2d():
-                return self.add("MaxPool", value, kernel_shape=_pair(module.kernel_size), strides=_pair(module.stride))
+                return self.add(
+                    "MaxPool",
+                    value,
+                    kernel_shape=_pair(module.kernel_size),
+                    strides=_pair(module.stride),
+                )
         raise UnknownLayer(type(module).__name__)
 
     def affine(self, value: str, scale: Tensor | float, shift: Tensor | float) -> str:
@@ -129,13 +147,16 @@ class Graph:
         return self.add("Concat", *parts, axis=1)
 
     def mirrored(self, module: Mirrored, value: str) -> str:
-        """Append layers that take images and mirror images as one batch, and the mean of their two outputs."""
+        """Append layers that take images and mirror images as one batch, and the mean of their two
+        outputs."""
         last = module.layers[-1]
         if not isinstance(last, nn.Linear):
             raise UnknownLayer(type(last).__name__)
         start, end, axis, step = (self.weight([number]) for number in (-1, -(2**31), 3, -1))
         both = self.add("Concat", value, self.add("Slice", value, start, end, axis, step), axis=0)
-        outputs = self.add("Reshape", self.layer(module.layers, both), self.weight([2, -1, last.out_features]))
+        outputs = self.add(
+            "Reshape", self.layer(module.layers, both), self.weight([2, -1, last.out_features])
+        )
         return self.add("ReduceMean", outputs, axes=[0], keepdims=0)
 
 
@@ -147,7 +168,8 @@ def export(model: nn.Sequential, task: Task) -> bytes:
         task: Names input and output.
 
     Returns:
-        A model with the dataset's input as it is stored, and an output ``logits`` or ``values`` float32 [n, outputs].
+        A model with the dataset's input as it is stored, and an output ``logits`` or ``values``
+        float32 [n, outputs].
 
     Raises:
         Failed: torch cannot write a layer that is not known here.
@@ -163,14 +185,29 @@ def export_with_torch(model: nn.Module, task: Task) -> bytes:
     buffer: Any = io.BytesIO()  # typed as a path, but the older exporter takes files
     items = torch.from_numpy(np.zeros((2, *task.info.shape), task.info.dtype))
     axes = {task.input: {0: "n"}, task.output: {0: "n"}}
-    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):  # it prints the graph when it fails
-        warnings.simplefilter("ignore")  # dynamo=False is deprecated, but dynamo=True needs onnxscript
+    with (
+        warnings.catch_warnings(),
+        contextlib.redirect_stdout(io.StringIO()),
+    ):  # it prints the graph when it fails
+        warnings.simplefilter(
+            "ignore"
+        )  # dynamo=False is deprecated, but dynamo=True needs onnxscript
         try:
-            torch.onnx.export(model, (items,), buffer, dynamo=False, opset_version=OPSET, input_names=[task.input],
-                              output_names=[task.output], dynamic_axes=axes)  # fmt: skip
+            torch.onnx.export(
+                model,
+                (items,),
+                buffer,
+                dynamo=False,
+                opset_version=OPSET,
+                input_names=[task.input],
+                output_names=[task.output],
+                dynamic_axes=axes,
+            )
         except (RuntimeError, ValueError) as error:  # OnnxExporterError is a RuntimeError
-            raise Failed(f"torch cannot write this network as ONNX: {str(error).splitlines()[0][:200]}",
-                         "choose another --model") from error  # fmt: skip
+            raise Failed(
+                f"torch cannot write this network as ONNX: {str(error).splitlines()[0][:200]}",
+                "choose another --model",
+            ) from error
     return buffer.getvalue()
 
 

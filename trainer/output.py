@@ -1,4 +1,5 @@
-"""The model directory under the output URI; metrics.json is written last and means that the training is finished."""
+"""The model directory under the output URI; metrics.json is written last and means that the
+training is finished."""
 
 import json
 import os
@@ -29,7 +30,8 @@ REMOVE = "remove it, or choose another --output"
 
 @contextmanager
 def usable(uri: str) -> Iterator[None]:
-    """Turn what goes wrong with --output before the first step into bad input: later it would cost an epoch.
+    """Turn what goes wrong with --output before the first step into bad input: later it would cost
+    an epoch.
 
     Raises:
         InvalidInput: The output cannot be opened, read or written.
@@ -50,7 +52,9 @@ def try_to_write(storage: Storage) -> None:
     storage.delete(key)
 
 
-def finished(storage: Storage, config: TrainConfig, digest: str, objective: Objective) -> list[str] | None:
+def finished(
+    storage: Storage, config: TrainConfig, digest: str, objective: Objective
+) -> list[str] | None:
     """Return the metric lines of this very training if it is finished, else None.
 
     Raises:
@@ -62,7 +66,9 @@ def finished(storage: Storage, config: TrainConfig, digest: str, objective: Obje
     if metrics.get("fingerprint") != checkpoint.fingerprint(config, digest):
         checkpoint.refuse(storage, _read_json(storage, "hyperparameters.json") or {}, config)
     names = " and ".join(objective.shown)
-    with checkpoint.fitting(f"{storage.join('metrics.json')} holds no list of epochs with {names}", REMOVE):
+    with checkpoint.fitting(
+        f"{storage.join('metrics.json')} holds no list of epochs with {names}", REMOVE
+    ):
         return [objective.line(epoch) for epoch in metrics["epochs"]]
 
 
@@ -89,7 +95,12 @@ def write(storage: Storage, training: Training, seen: Seen) -> None:
 
     from podium.trainer import onnx_graph
 
-    config, dataset, progress, world = training.config, training.dataset, training.progress, training.world
+    config, dataset, progress, world = (
+        training.config,
+        training.dataset,
+        training.progress,
+        training.world,
+    )
     model, items = training.kept_model(), dataset.validation.inputs[:CHECKED_ITEMS].cpu()
     with torch.no_grad():
         expected = model(items).numpy()
@@ -97,12 +108,21 @@ def write(storage: Storage, training: Training, seen: Seen) -> None:
     compare(onnx, items.numpy(), expected, dataset.task)
     kept = {name: progress.kept[name] for name in (*training.objective.metrics, "epoch")}
     fingerprint = checkpoint.fingerprint(config, dataset.digest)
-    metrics = {**kept, "epochs": progress.history, "dataset": dataset.digest, "fingerprint": fingerprint}
+    metrics = {
+        **kept,
+        "epochs": progress.history,
+        "dataset": dataset.digest,
+        "fingerprint": fingerprint,
+    }
     if config.weights and not seen.whole:
         metrics["unknown_weights"] = config.weights
     environment = describe_environment(
-        threads=torch.get_num_threads(), precision=training.precision, device=str(world.device),
-        processes=world.size, backend=config.backend)  # fmt: skip
+        threads=torch.get_num_threads(),
+        precision=training.precision,
+        device=str(world.device),
+        processes=world.size,
+        backend=config.backend,
+    )
     state = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     storage.put("model.onnx", onnx)
     # One key: safetensors writes several in an order that changes from process to process.
@@ -114,7 +134,9 @@ def write(storage: Storage, training: Training, seen: Seen) -> None:
     storage.delete(checkpoint.KEY)
 
 
-def compare(onnx: bytes, items: "np.ndarray[Any, Any]", expected: "np.ndarray[Any, Any]", task: Task) -> None:
+def compare(
+    onnx: bytes, items: "np.ndarray[Any, Any]", expected: "np.ndarray[Any, Any]", task: Task
+) -> None:
     """Check that onnxruntime computes what torch computes.
 
     Raises:
@@ -130,7 +152,10 @@ def compare(onnx: bytes, items: "np.ndarray[Any, Any]", expected: "np.ndarray[An
     worst = float(np.abs(outputs - expected).max())
     scale = float(np.abs(expected).max())
     if not worst <= 1e-3 * (scale if task.target_std else max(1.0, scale)):
-        raise Failed(f"model.onnx and torch differ by {worst:.3g} on the same items", "please report this network")
+        raise Failed(
+            f"model.onnx and torch differ by {worst:.3g} on the same items",
+            "please report this network",
+        )
 
 
 def describe_environment(**more: Any) -> dict[str, Any]:
@@ -139,10 +164,16 @@ def describe_environment(**more: Any) -> dict[str, Any]:
     Args:
         **more: Known to the training only: threads, precision, number of ranks.
     """
-    return {"podium": __version__, "python": platform.python_version(), "torch": str(torch.__version__),
-            "platform": platform.platform(terse=True),
-            "processor": processor.cpu_field("model name") or platform.processor() or platform.machine(),
-            **more}  # fmt: skip
+    return {
+        "podium": __version__,
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "platform": platform.platform(terse=True),
+        "processor": processor.cpu_field("model name")
+        or platform.processor()
+        or platform.machine(),
+        **more,
+    }
 
 
 def _json(value: Any) -> bytes:

@@ -19,11 +19,13 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3  # glibc's malloc.h
 def set_threads(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> int:
     """Set the number of CPU threads, and return it.
 
-    The flag first, then OMP_NUM_THREADS, else the cores divided by the ranks on this machine: more threads than cores
-    make every step slower.
+    The flag first, then OMP_NUM_THREADS, else the cores divided by the ranks on this machine: more
+    threads than cores make every step slower.
     """
     ranks = max(1, _first_number(environ.get("LOCAL_WORLD_SIZE")))
-    count = config.threads or _first_number(environ.get("OMP_NUM_THREADS")) or max(1, cores() // ranks)
+    count = (
+        config.threads or _first_number(environ.get("OMP_NUM_THREADS")) or max(1, cores() // ranks)
+    )
     torch.set_num_threads(count)
     return count
 
@@ -35,10 +37,12 @@ def _first_number(text: str | None) -> int:
 
 
 def keep_memory() -> None:
-    """Let the C library keep freed memory instead of giving it back to the kernel after every layer.
+    """Let the C library keep freed memory instead of giving it back to the kernel after every
+    layer.
 
-    glibc maps each large tensor anew and every first touch of a page is a fault: keeping the pages makes steps on the
-    CPU 1.1 to 2 times faster (benchmarks/trainer.py). Other C libraries are left as they are.
+    glibc maps each large tensor anew and every first touch of a page is a fault: keeping the pages
+    makes steps on the CPU 1.1 to 2 times faster (benchmarks/trainer.py). Other C libraries are left
+    as they are.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None and platform.libc_ver()[0] == "glibc":
@@ -47,7 +51,8 @@ def keep_memory() -> None:
 
 
 def memory_for_data(device: torch.device) -> int:
-    """Return how many bytes of data are kept on a device: half of a GPU's free memory, an eighth of the machine's."""
+    """Return how many bytes of data are kept on a device: half of a GPU's free memory, an eighth of
+    the machine's."""
     return torch.cuda.mem_get_info(device)[0] // 2 if device.type == "cuda" else memory() // 8
 
 
@@ -71,7 +76,14 @@ def cpu_field(name: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
         lines = cpuinfo.read_text().splitlines()
     except OSError:
         return ""
-    return next((value.strip() for key, _, value in (line.partition(":") for line in lines) if key.strip() == name), "")
+    return next(
+        (
+            value.strip()
+            for key, _, value in (line.partition(":") for line in lines)
+            if key.strip() == name
+        ),
+        "",
+    )
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[object]:

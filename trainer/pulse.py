@@ -1,8 +1,9 @@
 """Notices that another rank is gone, whatever the backend notices.
 
-gloo does not always see the end of a process that it waits for, and would wait for half an hour. So each rank counts up
-a number in the store every second, rank 0 looks at the numbers of all others, and they look at its. Silence is counted
-in rounds of one's own, not in seconds: who was stopped or starved himself takes nobody for lost.
+gloo does not always see the end of a process that it waits for, and would wait for half an hour. So
+each rank counts up a number in the store every second, rank 0 looks at the numbers of all others,
+and they look at its. Silence is counted in rounds of one's own, not in seconds: who was stopped or
+starved himself takes nobody for lost.
 """
 
 import os
@@ -19,10 +20,12 @@ BEAT_SECONDS = 1.0
 """Between two signs of life."""
 
 LOST_BEATS = 15
-"""Rounds without a sign after which a rank is lost; the largest of what a step may hold up Python's threads."""
+"""Rounds without a sign after which a rank is lost; the largest of what a step may hold up Python's
+threads."""
 
 GRACE_SECONDS = 5.0
-"""In which a rank that waits for another ends by itself, before it is ended: it saves its state then."""
+"""In which a rank that waits for another ends by itself, before it is ended: it saves its state
+then."""
 
 OVER = "over"
 """Number in the store that is not 0 once a rank has begun again: the attempt is over for all."""

@@ -1,9 +1,9 @@
 """Which rank this process is and where the ranks meet, as its launcher says in the environment.
 
-torchrun and the training operator set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Kubeflow Trainer v2 sets options
-of torchrun alone: PET_NNODES, PET_NODE_RANK, PET_NPROC_PER_NODE, PET_MASTER_ADDR and PET_MASTER_PORT
-(trainer v2.3.0: pkg/runtime/framework/plugins/torch/torch.go). A process that it starts without torchrun is the only
-one of its node.
+torchrun and the training operator set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Kubeflow
+Trainer v2 sets options of torchrun alone: PET_NNODES, PET_NODE_RANK, PET_NPROC_PER_NODE,
+PET_MASTER_ADDR and PET_MASTER_PORT (trainer v2.3.0: pkg/runtime/framework/plugins/torch/torch.go).
+A process that it starts without torchrun is the only one of its node.
 """
 
 from collections.abc import Mapping
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from podium.errors import InvalidInput, require
 
 ONE_PROCESS = ("", "1", "auto", "cpu")
-"""Values of PET_NPROC_PER_NODE that a node of one process fits; auto and cpu leave the number to torchrun."""
+"""Values of PET_NPROC_PER_NODE that a node of one process fits; auto and cpu leave the number to
+torchrun."""
 
 _HINT = "the PyTorch operator, Kubeflow Trainer and torchrun set them"
 
@@ -38,7 +39,8 @@ class Ranks:
 
     @property
     def url(self) -> str:
-        """``tcp://address:port``, as ``torch.distributed.init_process_group(init_method=…)`` takes it."""
+        """``tcp://address:port``, as ``torch.distributed.init_process_group(init_method=…)`` takes
+        it."""
         return f"tcp://{f'[{self.address}]' if ':' in self.address else self.address}:{self.port}"
 
 
@@ -46,11 +48,16 @@ def read(environ: Mapping[str, str]) -> Ranks:
     """Read the environment of a process; one that names no ranks has a single one.
 
     Raises:
-        InvalidInput: A number is missing or not a number, or several processes of a node need torchrun.
+        InvalidInput: A number is missing or not a number, or several processes of a node need
+            torchrun.
     """
-    is_node = bool(environ.get("PET_NODE_RANK")) and not environ.get("RANK")  # Kubeflow Trainer: a node is a rank
+    is_node = bool(environ.get("PET_NODE_RANK")) and not environ.get(
+        "RANK"
+    )  # Kubeflow Trainer: a node is a rank
     rank, size, master = (
-        ("PET_NODE_RANK", "PET_NNODES", "PET_MASTER_") if is_node else ("RANK", "WORLD_SIZE", "MASTER_")
+        ("PET_NODE_RANK", "PET_NNODES", "PET_MASTER_")
+        if is_node
+        else ("RANK", "WORLD_SIZE", "MASTER_")
     )
     processes = environ.get("PET_NPROC_PER_NODE", "")
     if is_node and processes not in ONE_PROCESS:
@@ -68,8 +75,13 @@ def read(environ: Mapping[str, str]) -> Ranks:
     for name in (f"{master}ADDR", f"{master}PORT"):
         if not environ.get(name):
             raise InvalidInput(f"{size} is {count}, but {name} is not set", _HINT)
-    return Ranks(rank=own, size=count, local=local, address=environ[f"{master}ADDR"],
-                 port=_number(environ, f"{master}PORT", 0))  # fmt: skip
+    return Ranks(
+        rank=own,
+        size=count,
+        local=local,
+        address=environ[f"{master}ADDR"],
+        port=_number(environ, f"{master}PORT", 0),
+    )
 
 
 def is_first(environ: Mapping[str, str]) -> bool:

@@ -1,4 +1,5 @@
-"""Which items a model has seen: those it was trained on or chosen by, and those of what it began with.
+"""Which items a model has seen: those it was trained on or chosen by, and those of what it began
+with.
 
 Trainers of one's own import it through podium.trainer.kit, so it imports no torch.
 """
@@ -27,7 +28,8 @@ class Seen:
 
         Args:
             data: URI of the dataset.
-            begun_with: File of the weights that it began with, beside what they had seen; empty for new ones.
+            begun_with: File of the weights that it began with, beside what they had seen; empty for
+                new ones.
         """
         own = load_seen(data)
         if own is None or not begun_with:

@@ -56,16 +56,25 @@ def read(config: TrainConfig, info: DatasetInfo) -> Task:
     """Return what is to be learned from a dataset with a configured network.
 
     Raises:
-        InvalidInput: The network does not take such a dataset, or a setting does not fit its pictures.
+        InvalidInput: The network does not take such a dataset, or a setting does not fit its
+            pictures.
     """
     name, source = _only_input(info)
     if info.kind == "classification":
         counts = info.parts["train"].class_counts
-        task = Task(kind=info.kind, input=name, info=source, outputs=len(info.classes), class_counts=counts)
+        task = Task(
+            kind=info.kind, input=name, info=source, outputs=len(info.classes), class_counts=counts
+        )
     else:
         mean, std = info.target.mean or (0.0,), info.target.std or (1.0,)
-        task = Task(kind=info.kind, input=name, info=source, outputs=len(mean), target_mean=mean,
-                    target_std=tuple(value or 1.0 for value in std))  # fmt: skip
+        task = Task(
+            kind=info.kind,
+            input=name,
+            info=source,
+            outputs=len(mean),
+            target_mean=mean,
+            target_std=tuple(value or 1.0 for value in std),
+        )
     if source.meaning == "image":
         _check_picture(config, task)
     else:
@@ -83,36 +92,50 @@ def _only_input(info: DatasetInfo) -> tuple[str, InputInfo]:
     hint = "train it with a trainer of your own, which any command can be: docs/trainer.md"
     if others:
         names = " and ".join(info.inputs)
-        raise InvalidInput(f"podium.trainer takes one input, but the dataset {info.name} has {names}", hint)
+        raise InvalidInput(
+            f"podium.trainer takes one input, but the dataset {info.name} has {names}", hint
+        )
     if source.meaning == "tokens":
-        raise InvalidInput(f"podium.trainer takes pictures, tables and arrays, but the input {name} of the dataset "
-                           f"{info.name} holds tokens", hint)  # fmt: skip
+        raise InvalidInput(
+            f"podium.trainer takes pictures, tables and arrays, but the input {name} of the dataset "
+            f"{info.name} holds tokens",
+            hint,
+        )
     return name, source
 
 
 def _check_picture(config: TrainConfig, task: Task) -> None:
     (height, width), dtype = task.size, task.info.dtype
     if min(height, width) < SMALLEST:
-        raise InvalidInput(f"pictures of {height}x{width} pixels are too small: {SMALLEST}x{SMALLEST} is the least",
-                           "podium data prepare images:DIRECTORY --option resize=64,64 enlarges them")  # fmt: skip
+        raise InvalidInput(
+            f"pictures of {height}x{width} pixels are too small: {SMALLEST}x{SMALLEST} is the least",
+            "podium data prepare images:DIRECTORY --option resize=64,64 enlarges them",
+        )
     if not config.is_own and task.channels not in (1, 3):
-        raise InvalidInput(f"--model {config.model} takes pictures of 1 or 3 channels, but these have {task.channels}",
-                           "--model fast and best take any number")  # fmt: skip
+        raise InvalidInput(
+            f"--model {config.model} takes pictures of 1 or 3 channels, but these have {task.channels}",
+            "--model fast and best take any number",
+        )
     for name in ("shift", "erase"):
         value, most = getattr(config, name), min(height, width) // 2
         if value > most:
-            raise InvalidInput(f"--{name} {value} is more than half of pictures of {height}x{width} pixels",
-                               f"at most --{name} {most}")  # fmt: skip
+            raise InvalidInput(
+                f"--{name} {value} is more than half of pictures of {height}x{width} pixels",
+                f"at most --{name} {most}",
+            )
     if config.augment and dtype != "uint8":
-        raise InvalidInput(f"--augment {config.augment} takes pixels of uint8, but these are {dtype}",
-                           "--shift, --rotate, --flip and --erase take any")  # fmt: skip
+        raise InvalidInput(
+            f"--augment {config.augment} takes pixels of uint8, but these are {dtype}",
+            "--shift, --rotate, --flip and --erase take any",
+        )
 
 
 def _check_numbers(config: TrainConfig, dataset: str, source: InputInfo) -> None:
     kind = f"the input of {dataset} is {'a table' if source.meaning == 'table' else 'an array'}"
     if config.model not in networks.DENSE:
         raise InvalidInput(
-            f"--model {config.model} learns from pictures, but {kind}", "--model mlp and linear take tables and arrays"
+            f"--model {config.model} learns from pictures, but {kind}",
+            "--model mlp and linear take tables and arrays",
         )
     for name in ("shift", "rotate", "flip", "erase", "augment"):
         if getattr(config, name):

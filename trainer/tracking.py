@@ -1,8 +1,9 @@
 """Experiment trackers as options: Weights & Biases, MLflow, TensorBoard behind three verbs.
 
-They write to a directory on this machine, and connect to a server only if the user names one in that tracker's own
-environment variables (WANDB_MODE=online, MLFLOW_TRACKING_URI=https://…), where the keys belong as well. A tracker that
-fails is named once on stderr and left out; the training continues.
+They write to a directory on this machine, and connect to a server only if the user names one in
+that tracker's own environment variables (WANDB_MODE=online, MLFLOW_TRACKING_URI=https://…), where
+the keys belong as well. A tracker that fails is named once on stderr and left out; the training
+continues.
 """
 
 import fcntl
@@ -29,15 +30,22 @@ class Tracker(Protocol):
 
 
 class WandB:
-    """Weights & Biases; offline unless WANDB_MODE says otherwise. One run per trial, grouped by sweep."""
+    """Weights & Biases; offline unless WANDB_MODE says otherwise. One run per trial, grouped by
+    sweep."""
 
     def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
         import wandb
 
         mode: Any = os.environ.get("WANDB_MODE", "offline")
-        self.run = wandb.init(project=os.environ.get("WANDB_PROJECT", "podium"), name=name, group=group or None,
-                              config=config, dir=str(directory), mode=mode,
-                              settings=wandb.Settings(console="off", silent=True))  # fmt: skip
+        self.run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "podium"),
+            name=name,
+            group=group or None,
+            config=config,
+            dir=str(directory),
+            mode=mode,
+            settings=wandb.Settings(console="off", silent=True),
+        )
 
     def log(self, epoch: int, values: Mapping[str, float]) -> None:
         self.run.log(dict(values), step=epoch)
@@ -51,7 +59,8 @@ class WandB:
 
 @contextmanager
 def _alone(uri: str) -> Iterator[None]:
-    """Let one process at a time open a SQLite database: MLflow writes the tables of a new one without a lock."""
+    """Let one process at a time open a SQLite database: MLflow writes the tables of a new one
+    without a lock."""
     if not uri.startswith("sqlite:///"):
         yield
         return
@@ -67,11 +76,16 @@ class MLflow:
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # read at the import
         from mlflow.tracking import MlflowClient
 
-        uri = os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{(directory / 'mlflow.db').absolute()}"
+        uri = (
+            os.environ.get("MLFLOW_TRACKING_URI")
+            or f"sqlite:///{(directory / 'mlflow.db').absolute()}"
+        )
         experiment = os.environ.get("MLFLOW_EXPERIMENT_NAME") or group or "podium"
         with _alone(uri):
             self.client = MlflowClient(tracking_uri=uri)
-            self.run_id = self.client.create_run(self._experiment(experiment), run_name=name).info.run_id
+            self.run_id = self.client.create_run(
+                self._experiment(experiment), run_name=name
+            ).info.run_id
         for key, value in config.items():
             self.client.log_param(self.run_id, key, value)
 
@@ -97,13 +111,16 @@ class MLflow:
 
 
 class TensorBoard:
-    """TensorBoard event files, one directory per run: ``tensorboard --logdir DIRECTORY/tensorboard``."""
+    """TensorBoard event files, one directory per run: ``tensorboard --logdir
+    DIRECTORY/tensorboard``."""
 
     def __init__(self, config: dict[str, Any], name: str, group: str, directory: Path) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self.writer: Any = SummaryWriter(str(directory / "tensorboard" / group / name))
-        self.writer.add_text("config", "\n".join(f"    {key} = {value!r}" for key, value in config.items()))
+        self.writer.add_text(
+            "config", "\n".join(f"    {key} = {value!r}" for key, value in config.items())
+        )
 
     def log(self, epoch: int, values: Mapping[str, float]) -> None:
         for key, value in values.items():
@@ -114,8 +131,10 @@ class TensorBoard:
 
 
 TRACKERS: dict[str, Callable[[dict[str, Any], str, str, Path], Tracker]] = {
-    "wandb": WandB, "mlflow": MLflow, "tensorboard": TensorBoard,
-}  # fmt: skip
+    "wandb": WandB,
+    "mlflow": MLflow,
+    "tensorboard": TensorBoard,
+}
 
 
 class Tracking:
@@ -163,5 +182,9 @@ class Tracking:
         except Exception as error:  # whatever a tracker does, the training matters more
             self.active.pop(kind, None)
             missing = isinstance(error, ImportError)
-            reason = f"pip install 'podium-ml[{kind}]'" if missing else f"{type(error).__name__}: {str(error)[:300]}"
+            reason = (
+                f"pip install 'podium-ml[{kind}]'"
+                if missing
+                else f"{type(error).__name__}: {str(error)[:300]}"
+            )
             print(f"notice: --track {kind} is left out: {reason}", file=sys.stderr, flush=True)

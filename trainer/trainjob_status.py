@@ -1,9 +1,11 @@
-"""Report progress to a TrainJob's ``status.trainerStatus``, where Kubeflow Trainer offers a server for it.
+"""Report progress to a TrainJob's ``status.trainerStatus``, where Kubeflow Trainer offers a server
+for it.
 
-With its feature gate TrainJobStatus, Trainer puts three variables into each node: KUBEFLOW_TRAINER_SERVER_URL (the
-whole address to post to), KUBEFLOW_TRAINER_SERVER_TOKEN and KUBEFLOW_TRAINER_SERVER_CA_CERT (files). Source: trainer
-v2.3.0, pkg/runtime/framework/plugins/trainjobstatus/trainjobstatus.go, pkg/statusserver/server.go and TrainerStatus in
-pkg/apis/trainer/v1alpha1/trainjob_types.go.
+With its feature gate TrainJobStatus, Trainer puts three variables into each node:
+KUBEFLOW_TRAINER_SERVER_URL (the whole address to post to), KUBEFLOW_TRAINER_SERVER_TOKEN and
+KUBEFLOW_TRAINER_SERVER_CA_CERT (files). Source: trainer v2.3.0,
+pkg/runtime/framework/plugins/trainjobstatus/trainjobstatus.go, pkg/statusserver/server.go and
+TrainerStatus in pkg/apis/trainer/v1alpha1/trainjob_types.go.
 
 Posts are made by a thread of their own: a server that does not answer costs the training nothing.
 """
@@ -30,7 +32,11 @@ LAST_POST = 3.0
 """Seconds that the end of a training waits for its last post."""
 
 _SERVER, _TOKEN, _CA = (f"KUBEFLOW_TRAINER_SERVER_{name}" for name in ("URL", "TOKEN", "CA_CERT"))
-_MOST, _LONGEST, _INT32 = 256, 64, 2**31 - 1  # metrics, characters of their names and values, seconds
+_MOST, _LONGEST, _INT32 = (
+    256,
+    64,
+    2**31 - 1,
+)  # metrics, characters of their names and values, seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,8 +61,13 @@ class Server:
         if address.scheme != "https" or not address.hostname:
             raise ValueError(f"{_SERVER} is not an address of HTTPS: {self.url}")
         trusted = ssl.create_default_context(cafile=str(self.certificate))
-        headers = {"Authorization": f"Bearer {self.token.read_text().strip()}", "Content-Type": "application/json"}
-        connection = http.client.HTTPSConnection(address.hostname, address.port, timeout=TIMEOUT, context=trusted)
+        headers = {
+            "Authorization": f"Bearer {self.token.read_text().strip()}",
+            "Content-Type": "application/json",
+        }
+        connection = http.client.HTTPSConnection(
+            address.hostname, address.port, timeout=TIMEOUT, context=trusted
+        )
         try:
             connection.request("POST", address.path, json.dumps({"trainerStatus": status}), headers)
             answer = connection.getresponse()
@@ -78,7 +89,9 @@ class StatusReporter:
     def __init__(self, environ: Mapping[str, str] = os.environ, now: float | None = None) -> None:
         url, token, certificate = (environ.get(name, "") for name in (_SERVER, _TOKEN, _CA))
         given = url and token and certificate
-        self.server = Server(url=url, token=Path(token), certificate=Path(certificate)) if given else None
+        self.server = (
+            Server(url=url, token=Path(token), certificate=Path(certificate)) if given else None
+        )
         self._started = time.monotonic() if now is None else now
         self._reports = 0
         self._warned = False
@@ -86,8 +99,11 @@ class StatusReporter:
         self._next: Mapping[str, Any] | None = None
         self._thread: threading.Thread | None = None
 
-    def report(self, epoch: int, epochs: int | None, metrics: Mapping[str, float], *, done: bool = False) -> None:
-        """Post the state after an epoch, without waiting for the answer; an older state still to be sent is dropped.
+    def report(
+        self, epoch: int, epochs: int | None, metrics: Mapping[str, float], *, done: bool = False
+    ) -> None:
+        """Post the state after an epoch, without waiting for the answer; an older state still to be
+        sent is dropped.
 
         Args:
             epoch: The epoch that has ended, from 1.
@@ -130,11 +146,22 @@ class StatusReporter:
         if not self._warned:
             self._warned = True
             reason = " ".join(str(error).split()) or type(error).__name__
-            print(f"warning: progress does not reach the TrainJob: {reason}", file=sys.stderr, flush=True)
+            print(
+                f"warning: progress does not reach the TrainJob: {reason}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
-def describe(epoch: int, epochs: int | None, metrics: Mapping[str, float], each: float, *, done: bool = False,
-             time: datetime | None = None) -> dict[str, Any]:  # fmt: skip
+def describe(
+    epoch: int,
+    epochs: int | None,
+    metrics: Mapping[str, float],
+    each: float,
+    *,
+    done: bool = False,
+    time: datetime | None = None,
+) -> dict[str, Any]:
     """Return a ``trainerStatus`` as Trainer's CRD has it: integers, and numbers of metrics as text.
 
     Args:
@@ -150,8 +177,10 @@ def describe(epoch: int, epochs: int | None, metrics: Mapping[str, float], each:
         status = {"progressPercentage": 100, "estimatedRemainingSeconds": 0}
     elif epochs:
         left = max(0, epochs - epoch)
-        status = {"progressPercentage": min(100, 100 * epoch // epochs),
-                  "estimatedRemainingSeconds": min(math.ceil(left * each), _INT32)}  # fmt: skip
+        status = {
+            "progressPercentage": min(100, 100 * epoch // epochs),
+            "estimatedRemainingSeconds": min(math.ceil(left * each), _INT32),
+        }
     values = [{"name": name[:_LONGEST], "value": f"{value:.6g}"} for name, value in metrics.items()]
     moment = (time or datetime.now(UTC)).astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return {**status, "metrics": values[:_MOST], "lastUpdatedTime": moment}

@@ -16,7 +16,8 @@ AUXILIARY = ("aux1.", "aux2.", "AuxLogits.")
 
 
 def read(uri: str) -> dict[str, Tensor]:
-    """Read a state_dict: safetensors by the name's ending, else what torch.save wrote. No code in it is run.
+    """Read a state_dict: safetensors by the name's ending, else what torch.save wrote. No code in
+    it is run.
 
     Args:
         uri: A file, or a URI of a storage.
@@ -36,7 +37,9 @@ def read(uri: str) -> dict[str, Tensor]:
         state = _decode(blob, name)
         return {key.removeprefix("module."): value.detach() for key, value in state.items() if key}
     except Exception as error:  # torch and safetensors raise anything on damaged bytes
-        raise InvalidInput(f"--weights {uri} does not hold weights ({type(error).__name__})", hint) from None
+        raise InvalidInput(
+            f"--weights {uri} does not hold weights ({type(error).__name__})", hint
+        ) from None
 
 
 def _decode(blob: bytes, name: str) -> Mapping[str, Tensor]:
@@ -53,8 +56,8 @@ def _decode(blob: bytes, name: str) -> Mapping[str, Tensor]:
 def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
     """Copy weights into a network.
 
-    They may be those of the whole network or of the torchvision network inside it. A last layer for another number of
-    outputs is left as it is, with its new weights.
+    They may be those of the whole network or of the torchvision network inside it. A last layer for
+    another number of outputs is left as it is, with its new weights.
 
     Returns:
         Whether the last layer was filled, too.
@@ -68,19 +71,35 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
     prefix = max(starts, key=lambda start: sum(start + key in own for key in state))
     given = {prefix + key: value for key, value in state.items() if not key.startswith(AUXILIARY)}
     head = _last_layer(model)
-    other_head = [key for key, value in given.items() if key.startswith(head) and key in own
-                  and value.shape[1:] == own[key].shape[1:] and len(value) != len(own[key])]  # fmt: skip
+    other_head = [
+        key
+        for key, value in given.items()
+        if key.startswith(head)
+        and key in own
+        and value.shape[1:] == own[key].shape[1:]
+        and len(value) != len(own[key])
+    ]
     for key in other_head:
         del given[key]
-    problems = [f"{key.removeprefix(prefix)} is missing" for key in own if key not in given and key not in other_head
-                and not key.endswith("num_batches_tracked")]  # fmt: skip
-    problems += [f"{key.removeprefix(prefix)} belongs to another network" for key in given if key not in own]
-    problems += [f"{key.removeprefix(prefix)} has the shape {list(value.shape)}, not {list(own[key].shape)}"
-                 for key, value in given.items() if key in own and value.shape != own[key].shape]  # fmt: skip
+    problems = [
+        f"{key.removeprefix(prefix)} is missing"
+        for key in own
+        if key not in given and key not in other_head and not key.endswith("num_batches_tracked")
+    ]
+    problems += [
+        f"{key.removeprefix(prefix)} belongs to another network" for key in given if key not in own
+    ]
+    problems += [
+        f"{key.removeprefix(prefix)} has the shape {list(value.shape)}, not {list(own[key].shape)}"
+        for key, value in given.items()
+        if key in own and value.shape != own[key].shape
+    ]
     if problems:
         more = f", and {len(problems) - 1} more" if len(problems) > 1 else ""
-        raise InvalidInput(f"--weights {uri} do not fit this network: {problems[0]}{more}",
-                           "name the network they are of with --model")  # fmt: skip
+        raise InvalidInput(
+            f"--weights {uri} do not fit this network: {problems[0]}{more}",
+            "name the network they are of with --model",
+        )
     model.load_state_dict({**own, **given})
     return not other_head
 
@@ -88,10 +107,18 @@ def fill(model: nn.Module, state: Mapping[str, Tensor], uri: str) -> bool:
 def start_from(model: nn.Module, state: Mapping[str, Tensor], uri: str, *, say_so: bool) -> None:
     """Fill a network, and say so if its last layer is a new one."""
     if not fill(model, state, uri) and say_so:
-        print(f"notice: the last layer of --weights {uri} has another number of outputs; this training begins with "
-              "a new one", file=sys.stderr, flush=True)  # fmt: skip
+        print(
+            f"notice: the last layer of --weights {uri} has another number of outputs; this training begins with "
+            "a new one",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _last_layer(model: nn.Module) -> str:
     """Return the name of the last layer with weights, and a dot."""
-    return [f"{name}." for name, layer in model.named_modules() if isinstance(layer, nn.Linear | nn.Conv2d)][-1]
+    return [
+        f"{name}."
+        for name, layer in model.named_modules()
+        if isinstance(layer, nn.Linear | nn.Conv2d)
+    ][-1]

@@ -1,7 +1,8 @@
-"""The ranks of one training: who takes part, on which device, what they send each other, and the sum of gradients.
+"""The ranks of one training: who takes part, on which device, what they send each other, and the
+sum of gradients.
 
-`podium.trainer.ranks` reads from the environment who takes part. What ranks send each other is read like a checkpoint:
-no code in it is run.
+`podium.trainer.ranks` reads from the environment who takes part. What ranks send each other is read
+like a checkpoint: no code in it is run.
 """
 
 import ipaddress
@@ -67,13 +68,16 @@ class World:
         state = model.state_dict()  # other buffers are constants
         for name, buffer in model.named_buffers():
             if self.size > 1 and name in state and buffer.is_floating_point():
-                buffer.copy_(self.sum(buffer.clone()) / self.size)  # not in place: a failed sum may be half done
+                buffer.copy_(
+                    self.sum(buffer.clone()) / self.size
+                )  # not in place: a failed sum may be half done
 
     def broadcast(self, make: Callable[[], Any]) -> Any:
         """Run a function in rank 0 and return its result, or raise its error, in every rank.
 
         Args:
-            make: Returns what a checkpoint can hold: numbers, texts, tensors, and lists and dicts of them.
+            make: Returns what a checkpoint can hold: numbers, texts, tensors, and lists and dicts
+                of them.
         """
         if self.size == 1:
             return make()
@@ -98,9 +102,12 @@ class World:
                     self._finish(dist.broadcast(tensor.detach(), src=0, async_op=True))
 
     def _finish(self, work: dist.Work | None) -> None:
-        """Wait for an operation, but not for a rank that is gone: gloo does not always notice that."""
+        """Wait for an operation, but not for a rank that is gone: gloo does not always notice
+        that."""
         assert work is not None  # it is for processes outside of the group
-        if dist.get_backend() != "gloo":  # nccl's waiting with a limit would hold up the GPU; see Pulse
+        if (
+            dist.get_backend() != "gloo"
+        ):  # nccl's waiting with a limit would hold up the GPU; see Pulse
             work.wait()
             return
         while True:
@@ -117,7 +124,9 @@ class World:
     def _broadcast_bytes(self, data: bytes) -> bytes:
         count = torch.tensor(len(data), device=self.device)
         self.broadcast_tensors([count])
-        content = torch.frombuffer(bytearray(data if self.rank == 0 else int(count)), dtype=torch.uint8).to(self.device)
+        content = torch.frombuffer(
+            bytearray(data if self.rank == 0 else int(count)), dtype=torch.uint8
+        ).to(self.device)
         self.broadcast_tensors([content])
         return content.cpu().numpy().tobytes()
 
@@ -127,8 +136,8 @@ def peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
     """Turn the failure of a collective operation into PeerLost.
 
     Args:
-        failure: What the operation raises; gloo has no type of its own for it but RuntimeError itself, nccl has
-            dist.DistError.
+        failure: What the operation raises; gloo has no type of its own for it but RuntimeError
+            itself, nccl has dist.DistError.
     """
     try:
         yield
@@ -139,10 +148,12 @@ def peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
 
 
 class GradientSum:
-    """Runs forward and backward pass of a model so that every rank ends up with the summed gradients.
+    """Runs forward and backward pass of a model so that every rank ends up with the summed
+    gradients.
 
-    With nccl DistributedDataParallel does it while the backward pass runs. Everywhere else one flat all-reduce follows
-    the backward pass: several processes on CPUs are a rehearsal of a cluster, not a way to be fast.
+    With nccl DistributedDataParallel does it while the backward pass runs. Everywhere else one flat
+    all-reduce follows the backward pass: several processes on CPUs are a rehearsal of a cluster,
+    not a way to be fast.
 
     Args:
         model: The same architecture in every rank.
@@ -156,13 +167,16 @@ class GradientSum:
         if self.is_ddp:
             from torch.nn.parallel import DistributedDataParallel
 
-            self.forward = DistributedDataParallel(model, device_ids=[world.device], broadcast_buffers=False)
+            self.forward = DistributedDataParallel(
+                model, device_ids=[world.device], broadcast_buffers=False
+            )
 
     def backward(self, loss: Tensor) -> Tensor:
         """Run the backward pass and sum the gradients.
 
         Args:
-            loss: This rank's share of the loss; the shares add up to the mean over the global batch.
+            loss: This rank's share of the loss; the shares add up to the mean over the global
+                batch.
 
         Returns:
             The loss of the global batch, the same in every rank.
@@ -178,7 +192,9 @@ class GradientSum:
         if self.world.size == 1:
             return loss.detach()
         gradients = [parameter.grad for parameter in self.parameters if parameter.grad is not None]
-        flat = torch.cat([*(gradient.flatten() for gradient in gradients), loss.detach().reshape(1)])
+        flat = torch.cat(
+            [*(gradient.flatten() for gradient in gradients), loss.detach().reshape(1)]
+        )
         parts = self.world.sum(flat).split([*(gradient.numel() for gradient in gradients), 1])
         for gradient, part in zip(gradients, parts, strict=False):
             gradient.copy_(part.view_as(gradient))
@@ -206,7 +222,9 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
         second = dist.TCPStore(own.address, own.port, wait_for_workers=False, timeout=TIMEOUT)
     with Pulse(own, dist.PrefixStore(attempt, second)) as pulse:
         with peers():
-            dist.init_process_group(config.backend, store=store, rank=own.rank, world_size=own.size, timeout=TIMEOUT)
+            dist.init_process_group(
+                config.backend, store=store, rank=own.rank, world_size=own.size, timeout=TIMEOUT
+            )
         world = World(rank=own.rank, size=own.size, pulse=pulse)
         try:
             if config.backend != "nccl" and not world.all(device.type == "cuda"):
@@ -238,19 +256,23 @@ def meet(own: Ranks, environ: Mapping[str, str], attempt: str) -> dist.Store:
             if own.rank == 0 or time.monotonic() > deadline:
                 raise
         if time.monotonic() > deadline:
-            raise PeerLost(f"rank 0 at {own.address}:{own.port} still serves an attempt that is over",
-                           "end what is left of the job, then start it again")  # fmt: skip
+            raise PeerLost(
+                f"rank 0 at {own.address}:{own.port} still serves an attempt that is over",
+                "end what is left of the job, then start it again",
+            )
         time.sleep(0.2)
 
 
 def open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
     """Return the store that ranks find each other through.
 
-    It has no password and torch lets it listen on every interface. Where all ranks are on this machine (the address of
-    rank 0 is a loopback address) store and gloo listen on the loopback interface alone.
+    It has no password and torch lets it listen on every interface. Where all ranks are on this
+    machine (the address of rank 0 is a loopback address) store and gloo listen on the loopback
+    interface alone.
 
     Raises:
-        PeerLost: Rank 0 cannot listen there, for example because the attempt before has not quite ended.
+        PeerLost: Rank 0 cannot listen there, for example because the attempt before has not quite
+            ended.
     """
     address, port = own.address, own.port
     if is_loopback(address):
@@ -262,15 +284,24 @@ def open_store(own: Ranks, environ: Mapping[str, str]) -> dist.Store:
                 listener = socket.create_server((address, port), family=family)
             except OSError as error:
                 hint = "choose another port (MASTER_PORT), or start the job again when that one is free"
-                raise PeerLost(f"rank 0 cannot listen on {address}:{port}: {error.strerror}", hint) from None
-            return dist.TCPStore(address, port, own.size, is_master=True, timeout=TIMEOUT,
-                                 master_listen_fd=listener.detach())  # fmt: skip
+                raise PeerLost(
+                    f"rank 0 cannot listen on {address}:{port}: {error.strerror}", hint
+                ) from None
+            return dist.TCPStore(
+                address,
+                port,
+                own.size,
+                is_master=True,
+                timeout=TIMEOUT,
+                master_listen_fd=listener.detach(),
+            )
     store: dist.Store = next(dist.rendezvous(own.url, own.rank, own.size, timeout=TIMEOUT))[0]
     return store
 
 
 def is_loopback(address: str) -> bool:
-    """Return whether an address can only mean this machine; names other than localhost are not resolved."""
+    """Return whether an address can only mean this machine; names other than localhost are not
+    resolved."""
     try:
         return address == "localhost" or ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -285,9 +316,13 @@ def check_backend(config: TrainConfig) -> None:
     """
     if config.backend == "nccl" and (config.no_cuda or not torch.cuda.is_available()):
         reason = "--no-cuda leaves it none" if config.no_cuda else "there is none here"
-        raise InvalidInput(f"--backend nccl needs a GPU, but {reason}", "use --backend gloo on CPUs")
+        raise InvalidInput(
+            f"--backend nccl needs a GPU, but {reason}", "use --backend gloo on CPUs"
+        )
     if config.backend == "mpi" and not dist.is_mpi_available():
-        raise InvalidInput("--backend mpi needs a torch that is built with MPI", "use --backend gloo")
+        raise InvalidInput(
+            "--backend mpi needs a torch that is built with MPI", "use --backend gloo"
+        )
 
 
 def pick_device(config: TrainConfig, local_rank: int) -> torch.device:

@@ -14,13 +14,17 @@ class Onnx(Model):
         super().__init__(name)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
-        self.session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            file, options, providers=["CPUExecutionProvider"]
+        )
         self.names = [output.name for output in self.session.get_outputs()]
         self.ready = True
 
     def predict(self, payload, headers=None, response_headers=None):
         """Answer tensors with tensors, in binary."""
-        results = self.session.run(self.names, {tensor.name: tensor.as_numpy() for tensor in payload.inputs})
+        results = self.session.run(
+            self.names, {tensor.name: tensor.as_numpy() for tensor in payload.inputs}
+        )
         outputs = []
         for name, array in zip(self.names, results, strict=True):
             output = InferOutput(name, list(array.shape), from_np_dtype(array.dtype))
@@ -31,5 +35,7 @@ class Onnx(Model):
 
 if __name__ == "__main__":
     called, path, port = sys.argv[1:]
-    server = ModelServer(http_port=int(port), workers=1, enable_grpc=False, enable_latency_logging=False)
+    server = ModelServer(
+        http_port=int(port), workers=1, enable_grpc=False, enable_latency_logging=False
+    )
     server.start([Onnx(called, path)])

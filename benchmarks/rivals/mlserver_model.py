@@ -18,7 +18,9 @@ class Onnx(MLModel):
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         uri = self.settings.parameters.uri
-        self.session = onnxruntime.InferenceSession(uri, options, providers=["CPUExecutionProvider"])
+        self.session = onnxruntime.InferenceSession(
+            uri, options, providers=["CPUExecutionProvider"]
+        )
         self.names = [output.name for output in self.session.get_outputs()]
         return True
 
@@ -26,13 +28,18 @@ class Onnx(MLModel):
         """Answer tensors with tensors."""
         inputs = {tensor.name: NumpyCodec.decode_input(tensor) for tensor in payload.inputs}
         results = self.session.run(self.names, inputs)
-        outputs = [NumpyCodec.encode_output(name, array) for name, array in zip(self.names, results, strict=True)]
+        outputs = [
+            NumpyCodec.encode_output(name, array)
+            for name, array in zip(self.names, results, strict=True)
+        ]
         return InferenceResponse(model_name=self.name, outputs=outputs)
 
 
 async def main(name: str, file: str, port: int) -> None:
     """Serve one model in this process: with one core, workers of its own would only be in the way."""
-    settings = Settings(http_port=port, grpc_port=port + 1, metrics_port=port + 2, parallel_workers=0, debug=False)
+    settings = Settings(
+        http_port=port, grpc_port=port + 1, metrics_port=port + 2, parallel_workers=0, debug=False
+    )
     model = ModelSettings(name=name, implementation=Onnx, parameters=ModelParameters(uri=file))
     await MLServer(settings).start([model])
 

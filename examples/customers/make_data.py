@@ -16,7 +16,18 @@ import numpy as np
 
 PLANS = {"basic": 15.0, "family": 35.0, "business": 60.0}
 REGIONS = ("north", "south", "east", "west")
-NAMES = ("customer", "joined", "age", "region", "plan", "fee", "calls", "complaints", "paperless", "left")
+NAMES = (
+    "customer",
+    "joined",
+    "age",
+    "region",
+    "plan",
+    "fee",
+    "calls",
+    "complaints",
+    "paperless",
+    "left",
+)
 
 
 def make(count: int, rng: np.random.Generator) -> list[list[object]]:
@@ -53,8 +64,12 @@ def write(path: Path, names: tuple[str, ...], rows: list[list[object]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="directory for the files")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).parent, help="directory for the files"
+    )
     output = parser.parse_args().output
     rng = np.random.default_rng(2026)
     write(output / "customers.csv", NAMES, make(8000, rng))

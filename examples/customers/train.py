@@ -15,7 +15,13 @@ from sklearn.ensemble import (
     RandomForestClassifier,
     RandomForestRegressor,
 )
-from sklearn.metrics import accuracy_score, log_loss, r2_score, roc_auc_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    log_loss,
+    r2_score,
+    roc_auc_score,
+    root_mean_squared_error,
+)
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -27,18 +33,24 @@ def build(args: argparse.Namespace, columns: tuple, regression: bool) -> Pipelin
     categories = [at for at, column in enumerate(columns) if column.kind == "category"]
     known = [list(map(float, range(len(columns[at].categories)))) for at in categories]
     encode = ColumnTransformer(
-        [("categories", OneHotEncoder(categories=known, sparse_output=False), categories)], remainder="passthrough"
+        [("categories", OneHotEncoder(categories=known, sparse_output=False), categories)],
+        remainder="passthrough",
     )
     options = {"n_estimators": args.trees, "max_depth": args.depth, "random_state": 1}
     if args.model == "boosting":
         options |= {"learning_rate": args.learning_rate, "subsample": 0.8}
         return make_pipeline(
-            encode, (GradientBoostingRegressor if regression else GradientBoostingClassifier)(**options)
+            encode,
+            (GradientBoostingRegressor if regression else GradientBoostingClassifier)(**options),
         )
-    return make_pipeline(encode, (RandomForestRegressor if regression else RandomForestClassifier)(**options))
+    return make_pipeline(
+        encode, (RandomForestRegressor if regression else RandomForestClassifier)(**options)
+    )
 
 
-def measure(model: Pipeline, inputs: np.ndarray, target: np.ndarray, regression: bool) -> dict[str, float]:
+def measure(
+    model: Pipeline, inputs: np.ndarray, target: np.ndarray, regression: bool
+) -> dict[str, float]:
     """Return metrics by scikit-learn."""
     if regression:
         values = model.predict(inputs)
@@ -61,10 +73,14 @@ def main() -> None:
 
     info, train, validation = kit.dataset(), kit.load("train"), kit.load("validation")
     regression = info.kind == "regression"
-    model = build(args, info.inputs["table"].columns, regression).fit(train.inputs["table"], train.target)
+    model = build(args, info.inputs["table"].columns, regression).fit(
+        train.inputs["table"], train.target
+    )
     kit.report(**measure(model, validation.inputs["table"], validation.target, regression))
     types = [("table", FloatTensorType([None, train.inputs["table"].shape[1]]))]
-    kit.save_onnx(to_onnx(model, initial_types=types, options=None if regression else {"zipmap": False}))
+    kit.save_onnx(
+        to_onnx(model, initial_types=types, options=None if regression else {"zipmap": False})
+    )
 
 
 if __name__ == "__main__":

@@ -19,17 +19,25 @@ class Densities:
     def __init__(self, bandwidth: float, components: int) -> None:
         self.bandwidth, self.components = bandwidth, components
 
-    def fit(self, rows: NDArray[np.float32], labels: NDArray[np.int64], classes: int) -> "Densities":
+    def fit(
+        self, rows: NDArray[np.float32], labels: NDArray[np.int64], classes: int
+    ) -> "Densities":
         """Estimate the density of each class."""
-        self.space: Pipeline = make_pipeline(StandardScaler(), PCA(self.components, whiten=True, random_state=1))
+        self.space: Pipeline = make_pipeline(
+            StandardScaler(), PCA(self.components, whiten=True, random_state=1)
+        )
         points = self.space.fit_transform(rows)
         self.shares = np.bincount(labels, minlength=classes) / len(labels)
-        self.kernels = [KernelDensity(bandwidth=self.bandwidth).fit(points[labels == k]) for k in range(classes)]
+        self.kernels = [
+            KernelDensity(bandwidth=self.bandwidth).fit(points[labels == k]) for k in range(classes)
+        ]
         return self
 
     def predict(self, rows: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the probability of each class, [n, classes]."""
         points = self.space.transform(rows)
-        logs = np.stack([kernel.score_samples(points) for kernel in self.kernels], 1) + np.log(self.shares)
+        logs = np.stack([kernel.score_samples(points) for kernel in self.kernels], 1) + np.log(
+            self.shares
+        )
         shares = np.exp(logs - logs.max(1, keepdims=True))
         return (shares / shares.sum(1, keepdims=True)).astype(np.float32)

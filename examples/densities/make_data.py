@@ -15,7 +15,10 @@ NEW = 69
 def main() -> None:
     """Write the tables: thirty measurements a row."""
     cells = load_breast_cancer()
-    rows = [[*row, cells.target_names[label]] for row, label in zip(cells.data, cells.target, strict=True)]
+    rows = [
+        [*row, cells.target_names[label]]
+        for row, label in zip(cells.data, cells.target, strict=True)
+    ]
     random.Random(1).shuffle(rows)
     names = [name.replace(" ", "_") for name in cells.feature_names]
     for file_name, header, content in (

@@ -19,8 +19,14 @@ def main() -> None:
     parser.add_argument("--bandwidth", type=float, default=0.5)
     parser.add_argument("--components", type=int, default=5)
     args, _ = parser.parse_known_args()  # --data and --output are for the kit
-    train, validation, classes = kit.load("train"), kit.load("validation"), len(kit.dataset().classes)
-    model = Densities(args.bandwidth, args.components).fit(train.inputs["table"], train.target, classes)
+    train, validation, classes = (
+        kit.load("train"),
+        kit.load("validation"),
+        len(kit.dataset().classes),
+    )
+    model = Densities(args.bandwidth, args.components).fit(
+        train.inputs["table"], train.target, classes
+    )
     shares = model.predict(validation.inputs["table"])
     kit.report(
         log_loss=log_loss(validation.target, shares, labels=np.arange(classes)),
@@ -28,7 +34,10 @@ def main() -> None:
     )
     with tempfile.TemporaryDirectory() as folder:
         joblib.dump(model, Path(folder, "densities.joblib"))
-        for name in ("predict.py", "densities.py"):  # so that the model directory is all that predicting needs
+        for name in (
+            "predict.py",
+            "densities.py",
+        ):  # so that the model directory is all that predicting needs
             shutil.copy(Path(__file__).with_name(name), folder)
         kit.save_model(folder, predict=["python", "predict.py"])
 

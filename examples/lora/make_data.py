@@ -30,7 +30,18 @@ TOPICS = {
     "question": ("does the {thing} fit a small room", "is the {thing} available in blue", "how heavy is the {thing}",
                  "which {thing} do you recommend", "how do i clean the {thing}"),
 }  # fmt: skip
-THINGS = ("lamp", "kettle", "chair", "desk", "printer", "vacuum cleaner", "mirror", "heater", "radio", "toaster")
+THINGS = (
+    "lamp",
+    "kettle",
+    "chair",
+    "desk",
+    "printer",
+    "vacuum cleaner",
+    "mirror",
+    "heater",
+    "radio",
+    "toaster",
+)
 OPENINGS = ("hello,", "hi there,", "good morning,", "excuse me,", "dear team,", "")
 ASIDES = (
     "the last order was broken but was replaced", "the courier was friendly this time", "i paid by card as always",
@@ -46,7 +57,9 @@ def message(rng: np.random.Generator, topic: str) -> str:
     aside = str(rng.choice(ASIDES))
     clauses = [f"{said}.", *([f"{aside}."] if aside else [])]
     rng.shuffle(clauses)
-    return " ".join(filter(None, [str(rng.choice(OPENINGS)), *clauses, str(rng.choice(ENDINGS))])).capitalize()
+    return " ".join(
+        filter(None, [str(rng.choice(OPENINGS)), *clauses, str(rng.choice(ENDINGS))])
+    ).capitalize()
 
 
 def make(count: int, rng: np.random.Generator) -> list[tuple[str, str]]:
@@ -68,7 +81,9 @@ def make_base(words: list[str]) -> None:
     vocabulary = {word: at for at, word in enumerate([*words, "[CLS]"])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=words[1]))
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
-    tokenizer.pre_tokenizer = pre_tokenizers.Split(Regex(r"\w+(?:'\w+)*|[^\w\s]"), "removed", invert=True)
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(
+        Regex(r"\w+(?:'\w+)*|[^\w\s]"), "removed", invert=True
+    )
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A", special_tokens=[("[CLS]", vocabulary["[CLS]"])]
     )
@@ -97,7 +112,9 @@ def main() -> None:
         source = f"text:{data / 'messages.csv'}"
         prepared = podium.prepare_data(source, Path(scratch, "data"), target="topic", part="part")
         make_base(list(prepared.info.preprocessing["vocabulary"]))
-    print(f"{data / 'messages.csv'}: {len(kept):,} messages; {HERE / 'base'}: a model with random weights")
+    print(
+        f"{data / 'messages.csv'}: {len(kept):,} messages; {HERE / 'base'}: a model with random weights"
+    )
 
 
 if __name__ == "__main__":

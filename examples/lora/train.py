@@ -28,7 +28,9 @@ class ModelArguments:
 
 
 def main() -> None:
-    args, training = HfArgumentParser((ModelArguments, TrainingArguments)).parse_args_into_dataclasses()
+    args, training = HfArgumentParser(
+        (ModelArguments, TrainingArguments)
+    ).parse_args_into_dataclasses()
     set_seed(training.seed)
     tokenizer = AutoTokenizer.from_pretrained(args.model_name_or_path)
     model = AutoModelForSequenceClassification.from_pretrained(args.model_name_or_path)
@@ -47,7 +49,11 @@ def main() -> None:
         with open(file, newline="") as stream:
             rows = list(csv.DictReader(stream))
         return [
-            {**tokenizer(row["text"], truncation=True), "label": model.config.label2id[row["topic"]]} for row in rows
+            {
+                **tokenizer(row["text"], truncation=True),
+                "label": model.config.label2id[row["topic"]],
+            }
+            for row in rows
         ]
 
     def compute_metrics(predicted: EvalPrediction) -> dict[str, float]:

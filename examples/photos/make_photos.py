@@ -17,7 +17,13 @@ import numpy as np
 from PIL import Image, ImageDraw, ImageEnhance, ImageFilter, ImageFont
 from sklearn.datasets import load_sample_images
 
-RED, BLUE, YELLOW, WHITE, BLACK = (190, 20, 30), (20, 70, 170), (240, 190, 30), (240, 240, 235), (20, 20, 20)
+RED, BLUE, YELLOW, WHITE, BLACK = (
+    (190, 20, 30),
+    (20, 70, 170),
+    (240, 190, 30),
+    (240, 240, 235),
+    (20, 20, 20),
+)
 SIZE = 128
 """Signs are drawn at this size."""
 
@@ -26,13 +32,25 @@ Draw = Callable[[ImageDraw.ImageDraw], None]
 
 def text(draw: ImageDraw.ImageDraw, words: str, size: int, color: tuple[int, int, int]) -> None:
     """Write into the middle."""
-    draw.text((SIZE / 2, SIZE / 2), words, font=ImageFont.load_default(size), fill=color, anchor="mm", stroke_width=2)
+    draw.text(
+        (SIZE / 2, SIZE / 2),
+        words,
+        font=ImageFont.load_default(size),
+        fill=color,
+        anchor="mm",
+        stroke_width=2,
+    )
 
 
-def polygon(draw: ImageDraw.ImageDraw, sides: int, turn: float, radius: float, color: tuple[int, int, int]) -> None:
+def polygon(
+    draw: ImageDraw.ImageDraw, sides: int, turn: float, radius: float, color: tuple[int, int, int]
+) -> None:
     """Draw a regular polygon."""
     angles = [math.radians(turn) + 2 * math.pi * side / sides for side in range(sides)]
-    points = [(SIZE / 2 + radius * math.cos(angle), SIZE / 2 + radius * math.sin(angle)) for angle in angles]
+    points = [
+        (SIZE / 2 + radius * math.cos(angle), SIZE / 2 + radius * math.sin(angle))
+        for angle in angles
+    ]
     draw.polygon(points, fill=color)
 
 
@@ -89,10 +107,16 @@ def photograph(kind: str, backgrounds: list[Image.Image], rng: random.Random) ->
     sign = sign.rotate(rng.uniform(-15, 15), Image.Resampling.BICUBIC, expand=True)
     sign = Image.merge("RGBA", (*ImageEnhance.Brightness(sign.convert("RGB")).enhance(rng.uniform(0.4, 1.2)).split(),
                                 sign.getchannel("A")))  # fmt: skip
-    scene.paste(sign, (rng.randint(-4, side - sign.width + 4), rng.randint(-4, side - sign.height + 4)), sign)
+    scene.paste(
+        sign,
+        (rng.randint(-4, side - sign.width + 4), rng.randint(-4, side - sign.height + 4)),
+        sign,
+    )
     scene = scene.filter(ImageFilter.GaussianBlur(rng.uniform(0, 1.6)))
     scene = ImageEnhance.Color(scene).enhance(rng.uniform(0.3, 1.3))
-    noise = np.random.default_rng(rng.getrandbits(32)).normal(0, rng.uniform(2, 14), (side, side, 3))
+    noise = np.random.default_rng(rng.getrandbits(32)).normal(
+        0, rng.uniform(2, 14), (side, side, 3)
+    )
     return Image.fromarray((np.asarray(scene) + noise).clip(0, 255).astype(np.uint8))
 
 
@@ -100,7 +124,9 @@ def background(photo: Image.Image, side: int, rng: random.Random) -> Image.Image
     """Return a square part of a photograph, larger or smaller and perhaps mirrored."""
     part = rng.randint(60, min(photo.size))
     left, top = rng.randint(0, photo.width - part), rng.randint(0, photo.height - part)
-    scene = photo.crop((left, top, left + part, top + part)).resize((side, side), Image.Resampling.BICUBIC)
+    scene = photo.crop((left, top, left + part, top + part)).resize(
+        (side, side), Image.Resampling.BICUBIC
+    )
     return scene.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if rng.random() < 0.5 else scene
 
 
@@ -111,7 +137,9 @@ def stain(sign: Image.Image, rng: random.Random) -> None:
         x, y = rng.randint(0, SIZE), rng.randint(0, SIZE)
         gray = rng.randint(30, 160)
         draw.line(
-            (x, y, x + rng.randint(-50, 50), y + rng.randint(-50, 50)), (gray, gray + 20, gray), rng.randint(3, 14)
+            (x, y, x + rng.randint(-50, 50), y + rng.randint(-50, 50)),
+            (gray, gray + 20, gray),
+            rng.randint(3, 14),
         )
 
 
@@ -126,13 +154,19 @@ def write(folder: Path, count: int, backgrounds: list[Image.Image], rng: random.
 
 def main() -> None:
     """Write the pictures to learn from, and some new ones."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--output", type=Path, default=Path("data"), help="gets signs/ and new/")
-    parser.add_argument("--count", type=int, default=350, help="pictures of each kind (default: 350)")
+    parser.add_argument(
+        "--count", type=int, default=350, help="pictures of each kind (default: 350)"
+    )
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     photos = [Image.fromarray(image) for image in load_sample_images().images]
-    known, unseen = ([photo.crop(box) for photo in photos] for box in ((0, 0, 440, 427), (440, 0, 640, 427)))
+    known, unseen = (
+        [photo.crop(box) for photo in photos] for box in ((0, 0, 440, 427), (440, 0, 640, 427))
+    )
     rng = random.Random(args.seed)
     write(args.output / "signs", args.count, known, rng)
     write(args.output / "new", 5, unseen, rng)

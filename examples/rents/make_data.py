@@ -16,17 +16,32 @@ import numpy as np
 DISTRICTS = {"center": 0.0, "harbor": 2.1, "old town": 1.2, "hill": 4.5, "station": 2.8, "garden city": 7.9,
              "new town": 6.2, "mill": 5.1}  # fmt: skip
 WATER = ("harbor", "mill")
-NAMES = ("district", "kilometers", "size", "rooms", "built", "floor", "lift", "balcony", "heating", "rent")
+NAMES = (
+    "district",
+    "kilometers",
+    "size",
+    "rooms",
+    "built",
+    "floor",
+    "lift",
+    "balcony",
+    "heating",
+    "rent",
+)
 HEATING = ("gas", "district", "oil", "heat pump")
 
 
 def make(count: int, rng: np.random.Generator) -> list[list[object]]:
     """Return rows in the order of NAMES; None where the advertisement says nothing."""
     district = rng.choice(list(DISTRICTS), count)
-    kilometers = (np.array([DISTRICTS[name] for name in district]) + rng.gamma(2, 0.4, count)).round(2)
+    kilometers = (
+        np.array([DISTRICTS[name] for name in district]) + rng.gamma(2, 0.4, count)
+    ).round(2)
     size = rng.lognormal(4.2, 0.35, count).clip(18, 240).round(1)
     rooms = (size / rng.normal(26, 4, count).clip(16, 40)).clip(1, 8).round()
-    built = rng.choice([1900, 1935, 1958, 1972, 1988, 2005, 2018], count) + rng.integers(-8, 8, count)
+    built = rng.choice([1900, 1935, 1958, 1972, 1988, 2005, 2018], count) + rng.integers(
+        -8, 8, count
+    )
     floor, lift = rng.integers(0, 7, count), rng.random(count) < 0.4
     balcony, heating = rng.random(count) < 0.6, rng.choice(HEATING, count)
     meter = (
@@ -35,7 +50,18 @@ def make(count: int, rng: np.random.Generator) -> list[list[object]]:
     )  # fmt: skip
     rent = (meter.clip(4) * size * rng.lognormal(0, 0.06, count)).round(2)
     words = [np.where(column, "true", "false") for column in (lift, balcony)]
-    rows = zip(district, kilometers, size, rooms.astype(int), built, floor, *words, heating, rent, strict=True)
+    rows = zip(
+        district,
+        kilometers,
+        size,
+        rooms.astype(int),
+        built,
+        floor,
+        *words,
+        heating,
+        rent,
+        strict=True,
+    )
     table = [list(row) for row in rows]
     for name, share in {"built": 0.15, "lift": 0.1, "heating": 0.2, "floor": 0.05}.items():
         for at in np.flatnonzero(rng.random(count) < share):
@@ -53,8 +79,12 @@ def write(path: Path, names: tuple[str, ...], rows: list[list[object]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="directory for the files")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).parent, help="directory for the files"
+    )
     output = parser.parse_args().output
     rng = np.random.default_rng(2026)
     write(output / "rents.csv", NAMES, make(6000, rng))

@@ -12,9 +12,47 @@ from pathlib import Path
 
 import numpy as np
 
-GOOD = ("clean", "friendly", "quiet", "bright", "spacious", "lovely", "cheap", "warm", "fresh", "comfortable", "modern")
-BAD = ("dirty", "rude", "noisy", "dark", "tiny", "awful", "overpriced", "cold", "stale", "broken", "outdated", "smelly")
-THINGS = ("room", "staff", "breakfast", "bathroom", "bed", "view", "pool", "lobby", "street", "price", "kitchen", "bar")
+GOOD = (
+    "clean",
+    "friendly",
+    "quiet",
+    "bright",
+    "spacious",
+    "lovely",
+    "cheap",
+    "warm",
+    "fresh",
+    "comfortable",
+    "modern",
+)
+BAD = (
+    "dirty",
+    "rude",
+    "noisy",
+    "dark",
+    "tiny",
+    "awful",
+    "overpriced",
+    "cold",
+    "stale",
+    "broken",
+    "outdated",
+    "smelly",
+)
+THINGS = (
+    "room",
+    "staff",
+    "breakfast",
+    "bathroom",
+    "bed",
+    "view",
+    "pool",
+    "lobby",
+    "street",
+    "price",
+    "kitchen",
+    "bar",
+)
 NOT = ("not", "never", "hardly", "by no means", "not at all")
 VERY = ("", "", "very", "really", "so", "quite", "too")
 TURNS = ("but", "however", "yet", "although at first we thought otherwise,")
@@ -32,7 +70,10 @@ def clause(rng: np.random.Generator, good: bool) -> str:
 def sentence(rng: np.random.Generator, good: bool) -> str:
     """Return a sentence whose last clause decides; what comes before a turn says the contrary."""
     if rng.random() < 0.35:
-        return f"{clause(rng, not good)} {rng.choice(TURNS)} {clause(rng, good)}".capitalize() + rng.choice([".", "!"])
+        return (
+            f"{clause(rng, not good)} {rng.choice(TURNS)} {clause(rng, good)}".capitalize()
+            + rng.choice([".", "!"])
+        )
     return f"{clause(rng, good)} and {clause(rng, good)}".capitalize() + rng.choice([".", "!"])
 
 
@@ -47,18 +88,26 @@ def make(count: int, rng: np.random.Generator) -> list[tuple[str, int, str]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent, help="directory for the files")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--output", type=Path, default=Path(__file__).parent, help="directory for the files"
+    )
     output = parser.parse_args().output
     rng = np.random.default_rng(2026)
-    rows = list({text: (text, nights, opinion) for text, nights, opinion in make(8_500, rng)}.values())
+    rows = list(
+        {text: (text, nights, opinion) for text, nights, opinion in make(8_500, rng)}.values()
+    )
     kept, new = rows[:8_000], rows[8_000:8_050]
     with (output / "reviews.csv").open("w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow(NAMES)
         writer.writerows(kept)
     (output / "new-reviews.txt").write_text("".join(f"{text}\n" for text, _, _ in new))
-    print(f"{output / 'reviews.csv'}: {len(kept):,} sentences; {output / 'new-reviews.txt'}: {len(new)}")
+    print(
+        f"{output / 'reviews.csv'}: {len(kept):,} sentences; {output / 'new-reviews.txt'}: {len(new)}"
+    )
 
 
 if __name__ == "__main__":

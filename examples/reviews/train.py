@@ -31,7 +31,11 @@ class Block(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         """Take and return [n, length, width]; mask [n, length] is 0 where there is no word."""
         n, length, width = x.shape
-        parts = self.project(self.before(x)).view(n, length, 3, self.heads, width // self.heads).permute(2, 0, 3, 1, 4)
+        parts = (
+            self.project(self.before(x))
+            .view(n, length, 3, self.heads, width // self.heads)
+            .permute(2, 0, 3, 1, 4)
+        )
         query, key, value = parts[0], parts[1], parts[2]
         scores = query @ key.transpose(2, 3) / math.sqrt(width // self.heads)
         weights = (scores + (mask[:, None, None, :] - 1) * 1e4).softmax(-1)
@@ -42,11 +46,15 @@ class Block(nn.Module):
 class Transformer(nn.Module):
     """Words and their places, some blocks, the mean over the words, and the classes."""
 
-    def __init__(self, vocabulary: int, length: int, classes: int, args: argparse.Namespace) -> None:
+    def __init__(
+        self, vocabulary: int, length: int, classes: int, args: argparse.Namespace
+    ) -> None:
         super().__init__()
         self.embedding = nn.Embedding(vocabulary, args.width, padding_idx=0)
         self.places = nn.Parameter(0.02 * torch.randn(length, args.width))
-        self.blocks = nn.ModuleList(Block(args.width, args.heads, args.dropout) for _ in range(args.blocks))
+        self.blocks = nn.ModuleList(
+            Block(args.width, args.heads, args.dropout) for _ in range(args.blocks)
+        )
         self.head = nn.Sequential(nn.LayerNorm(args.width), nn.Linear(args.width, classes))
 
     def forward(self, tokens: Tensor, mask: Tensor) -> Tensor:
@@ -68,7 +76,9 @@ def load(part: str) -> tuple[Tensor, Tensor, Tensor]:
 def measure(model: Transformer, tokens: Tensor, mask: Tensor, target: Tensor) -> dict[str, float]:
     """Return accuracy and mean cross-entropy."""
     model.eval()
-    logits = torch.cat([model(*some) for some in zip(tokens.split(500), mask.split(500), strict=True)])
+    logits = torch.cat(
+        [model(*some) for some in zip(tokens.split(500), mask.split(500), strict=True)]
+    )
     return {
         "accuracy": (logits.argmax(1) == target).float().mean().item(),
         "loss": cross_entropy(logits, target).item(),
@@ -79,7 +89,9 @@ def export(model: Transformer, tokens: Tensor, mask: Tensor) -> bytes:
     """Return the model as ONNX, for any number of sentences."""
     buffer, free = io.BytesIO(), {0: "n"}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # this exporter is the old one; the new one needs onnxscript
+        warnings.simplefilter(
+            "ignore"
+        )  # this exporter is the old one; the new one needs onnxscript
         torch.onnx.export(
             model.eval(), (tokens[:2], mask[:2]), buffer, input_names=["tokens", "mask"], output_names=["logits"],
             dynamic_axes={"tokens": free, "mask": free, "logits": free}, opset_version=18, dynamo=False,

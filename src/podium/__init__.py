@@ -1,4 +1,5 @@
-"""podium: tune, train and promote a model with Kubeflow Pipelines and Katib, on a cluster or on one machine."""
+"""podium: tune, train and promote a model with Kubeflow Pipelines and Katib, on a cluster or on one
+machine."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -52,14 +53,17 @@ _HOMES = {
     "prepare_data": "api.prepare", "registry": "models", "report": "code.report",
     "run": "runner.run", "runs": "runner.runs", "sweep": "api.sweep", "train": "api.training", "tune": "api.tune",
 }  # fmt: skip
-"""Module below podium of each name: loaded on first use, so that ``import podium`` costs nothing."""
+"""Module below podium of each name: loaded on first use, so that ``import podium`` costs
+nothing."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     within = import_module(f"podium.{_HOMES[name]}")
-    return globals().setdefault(name, within.open_registry if name == "registry" else getattr(within, name))
+    return globals().setdefault(
+        name, within.open_registry if name == "registry" else getattr(within, name)
+    )
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,5 @@
-"""Work in the background: what fails there is said and counted, begun again later, and seen by who asks for health."""
+"""Work in the background: what fails there is said and counted, begun again later, and seen by who
+asks for health."""
 
 import asyncio
 import logging
@@ -47,7 +48,13 @@ class Tries:
         place = traceback.extract_tb(error.__traceback__)[-1]
         where = f"{Path(place.filename).name}:{place.lineno}"
         what = f"{type(error).__name__} at {where}: {str(error) or 'no word why'}"
-        _log.error("%s failed (%d in a row), and begins again in %g s: %.500s", self.name, self._row, pause, what)
+        _log.error(
+            "%s failed (%d in a row), and begins again in %g s: %.500s",
+            self.name,
+            self._row,
+            pause,
+            what,
+        )
         return pause
 
     async def repeat(self, work: Callable[[], Awaitable[None]], every: float) -> None:
@@ -65,10 +72,11 @@ class Tries:
 
 
 class Background:
-    """A daemon thread that can be joined again after Ctrl-C, and that can begin again when it fails.
+    """A daemon thread that can be joined again after Ctrl-C, and that can begin again when it
+    fails.
 
-    Before Python 3.13 a Thread whose join was interrupted counts as finished although it still runs, so cleanup would
-    not wait for it.
+    Before Python 3.13 a Thread whose join was interrupted counts as finished although it still
+    runs, so cleanup would not wait for it.
 
     Args:
         target: What it does.

@@ -1,7 +1,8 @@
-"""Reading YAML and JSON within limits on size, depth and expanded aliases. Nothing else in podium parses them.
+"""Reading YAML and JSON within limits on size, depth and expanded aliases. Nothing else in podium
+parses them.
 
-Anything unreadable is refused in one sentence that names it; no exception of a parser gets out, and no document takes
-more than about a second.
+Anything unreadable is refused in one sentence that names it; no exception of a parser gets out, and
+no document takes more than about a second.
 """
 
 import json
@@ -39,7 +40,8 @@ _MAX_DIRECTIVES = 100  # libyaml compares each with all before it
 def foreign(
     what: str, kind: type[PodiumError] = InvalidInput, hint: str | None = None, *, why: bool = True
 ) -> Iterator[None]:
-    """Turn whatever reading foreign bytes raises within this into one sentence: nobody can list it all.
+    """Turn whatever reading foreign bytes raises within this into one sentence: nobody can list it
+    all.
 
     Args:
         what: Names the file and says what it is not, as "model.sig is no signature".
@@ -55,7 +57,9 @@ def foreign(
     except kind:
         raise
     except Exception as error:
-        reason = f": {getattr(error, 'message', '') or error or type(error).__name__}" if why else ""
+        reason = (
+            f": {getattr(error, 'message', '') or error or type(error).__name__}" if why else ""
+        )
         raise kind(f"{what}{reason:.500}", hint) from None
 
 
@@ -84,18 +88,24 @@ def write_file(path: Path, content: str | bytes) -> None:
             path.write_bytes(data)
         else:
             path = Path(os.path.realpath(path))
-            with suppress(FileExistsError):  # a file in the directory's place is named by the next line
+            with suppress(
+                FileExistsError
+            ):  # a file in the directory's place is named by the next line
                 path.parent.mkdir(parents=True)
             with appearing(path) as draft:
                 draft.write_bytes(data)
     except OSError as error:
-        raise PodiumError(f"{path} cannot be written: {error.strerror}", "name another file") from None
+        raise PodiumError(
+            f"{path} cannot be written: {error.strerror}", "name another file"
+        ) from None
 
 
 def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
-    """Parse all documents of a YAML or JSON text into values that JSON can hold; empty documents are skipped.
+    """Parse all documents of a YAML or JSON text into values that JSON can hold; empty documents
+    are skipped.
 
-    Numbers and strings are distinguished as kubectl does. Aliases become copies, which can be changed independently.
+    Numbers and strings are distinguished as kubectl does. Aliases become copies, which can be
+    changed independently.
 
     Args:
         content: The text, or its bytes in UTF-8.
@@ -110,7 +120,10 @@ def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
 
     text = _decode(content, MAX_YAML, name)
     if len(_DIRECTIVE.findall(text)) > _MAX_DIRECTIVES:
-        raise InvalidInput(f"{name} has more than {_MAX_DIRECTIVES} lines that begin with %", "remove the directives")
+        raise InvalidInput(
+            f"{name} has more than {_MAX_DIRECTIVES} lines that begin with %",
+            "remove the directives",
+        )
     try:
         loader = Loader(text, MAX_YAML)
         documents = []
@@ -118,7 +131,9 @@ def load_yaml(content: bytes | bytearray | str, name: str) -> list[Any]:
             documents.append(loader.get_data())
         return [json.loads(json.dumps(document)) for document in documents if document is not None]
     except LimitError as error:
-        raise InvalidInput(f"{name} {error}", "split the file, or write it without aliases") from None
+        raise InvalidInput(
+            f"{name} {error}", "split the file, or write it without aliases"
+        ) from None
     except (yaml.YAMLError, ValueError, KeyError, TypeError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f" at line {mark.line + 1}" if mark else ""
@@ -136,7 +151,9 @@ def read_json(path: Path) -> Any:
     return load_json(read_text(path, MAX_JSON), str(path))
 
 
-def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, limit: int = MAX_JSON) -> Any:
+def load_json(
+    content: bytes | bytearray | str, name: str, *, nan: bool = True, limit: int = MAX_JSON
+) -> Any:
     """Parse a JSON document.
 
     Args:
@@ -156,7 +173,9 @@ def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, 
     except RecursionError:
         raise _too_deep(name) from None
     except UnicodeEncodeError:
-        raise InvalidInput(f"{name} is not readable as JSON: it has half of a surrogate pair") from None
+        raise InvalidInput(
+            f"{name} is not readable as JSON: it has half of a surrogate pair"
+        ) from None
     except ValueError as error:
         raise InvalidInput(f"{name} is not readable as JSON: {error}") from None
     _check_depth(value, name)
@@ -164,10 +183,11 @@ def load_json(content: bytes | bytearray | str, name: str, *, nan: bool = True, 
 
 
 def parse(kind: type[T], value: Any, name: str) -> T:
-    """Convert a value to a dataclass, a plain type, a time, or a ``list``, ``dict``, ``tuple`` or union of these.
+    """Convert a value to a dataclass, a plain type, a time, or a ``list``, ``dict``, ``tuple`` or
+    union of these.
 
-    Whole numbers become floats where the type says so, and text a path or a time (UTC); nothing else is converted.
-    Unknown members are ignored.
+    Whole numbers become floats where the type says so, and text a path or a time (UTC); nothing
+    else is converted. Unknown members are ignored.
 
     Args:
         value: Result of load_json or load_yaml.
@@ -190,10 +210,15 @@ def parse_member(kind: Any, value: Any, name: str, field: str) -> Any:
         return _parse_dataclass(kind, value, name, field)
     if origin in (list, tuple):
         items = _expect(list, value, name, field)
-        return origin(parse_member(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items))
+        return origin(
+            parse_member(args[0], item, name, f"{field}[{at}]") for at, item in enumerate(items)
+        )
     if origin in (dict, Mapping):
         members = _expect(dict, value, name, field)
-        return {key: parse_member(args[1], item, name, _join(field, key)) for key, item in members.items()}
+        return {
+            key: parse_member(args[1], item, name, _join(field, key))
+            for key, item in members.items()
+        }
     if kind is datetime:
         return _parse_time(value, name, field)
     if kind is Path:
@@ -208,9 +233,13 @@ def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
     members: dict[str, Any] = {}
     for member, hint in _members(kind):
         if member.name in given:
-            members[member.name] = parse_member(hint, given[member.name], name, _join(field, member.name))
+            members[member.name] = parse_member(
+                hint, given[member.name], name, _join(field, member.name)
+            )
         elif member.default is MISSING and member.default_factory is MISSING:
-            raise InvalidInput(f"{name} has no {_join(field, member.name)}", "was it written by another program?")
+            raise InvalidInput(
+                f"{name} has no {_join(field, member.name)}", "was it written by another program?"
+            )
     try:
         return kind(**members)
     except InvalidInput as error:  # of a rule of the dataclass, which does not know the file
@@ -271,7 +300,9 @@ def _decode(content: bytes | bytearray | str, limit: int, name: str) -> str:
 
 def _check_size(content: bytes | bytearray | str, limit: int, name: str) -> None:
     if len(content) > limit:
-        raise InvalidInput(f"{name} is larger than {limit:,} bytes", "split it, or check the file name")
+        raise InvalidInput(
+            f"{name} is larger than {limit:,} bytes", "split it, or check the file name"
+        )
 
 
 def _refuse_constant(text: str) -> NoReturn:
@@ -282,7 +313,12 @@ def _check_depth(value: Any, name: str) -> None:
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(MAX_JSON_DEPTH):
         containers = [node.values() if isinstance(node, dict) else node for node in level]
-        level = [child for container in containers for child in container if isinstance(child, dict | list)]
+        level = [
+            child
+            for container in containers
+            for child in container
+            if isinstance(child, dict | list)
+        ]
         if not level:
             return
     raise _too_deep(name)
@@ -295,11 +331,15 @@ def _too_deep(name: str) -> InvalidInput:
 def with_whole_numbers(value: Any) -> Any:
     """Return a JSON value in which every whole float is an int.
 
-    Kubeflow Pipelines passes 32 on as 32 (observed), kfp.local as 32.0, for protobuf's Struct knows doubles alone.
-    From 1e21 on Go's JSON has an exponent, and such a number stays a float.
+    Kubeflow Pipelines passes 32 on as 32 (observed), kfp.local as 32.0, for protobuf's Struct knows
+    doubles alone. From 1e21 on Go's JSON has an exponent, and such a number stays a float.
     """
     if isinstance(value, dict):
         return {key: with_whole_numbers(item) for key, item in value.items()}
     if isinstance(value, list):
         return [with_whole_numbers(item) for item in value]
-    return int(value) if isinstance(value, float) and value.is_integer() and abs(value) < 1e21 else value
+    return (
+        int(value)
+        if isinstance(value, float) and value.is_integer() and abs(value) < 1e21
+        else value
+    )

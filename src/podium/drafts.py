@@ -9,11 +9,12 @@ from pathlib import Path
 
 @contextmanager
 def appearing(target: Path) -> Iterator[Path]:
-    """Yield a path beside target, where the caller makes a file or a directory that takes target's place in the end.
+    """Yield a path beside target, where the caller makes a file or a directory that takes target's
+    place in the end.
 
-    The directory of target is not made: what is written again must not bring back what was deleted meanwhile.
-    After an error target is what it was and nothing lies beside it. A directory that holds something makes room for
-    another directory, and is removed after that.
+    The directory of target is not made: what is written again must not bring back what was deleted
+    meanwhile. After an error target is what it was and nothing lies beside it. A directory that
+    holds something makes room for another directory, and is removed after that.
     """
     draft, old = (target.with_name(f".podium-{uuid.uuid4().hex}.tmp") for _ in range(2))
     try:
@@ -25,5 +26,9 @@ def appearing(target: Path) -> Iterator[Path]:
         if old.exists() and not target.exists():
             old.replace(target)
         for left in (draft, old):
-            with suppress(OSError):  # a full disk needs the room; what stays there is no error of its own
-                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink(missing_ok=True)
+            with suppress(
+                OSError
+            ):  # a full disk needs the room; what stays there is no error of its own
+                shutil.rmtree(left) if left.is_dir() and not left.is_symlink() else left.unlink(
+                    missing_ok=True
+                )

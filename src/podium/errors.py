@@ -30,12 +30,15 @@ class PodiumError(Exception):
     Args:
         message: One sentence with the offending value.
         hint: What to do about it, printed on its own line.
-        fix: Values of a pipeline's parameters with which it would not occur; empty where there is more than one way.
+        fix: Values of a pipeline's parameters with which it would not occur; empty where there is
+            more than one way.
     """
 
     exit_code = 1
 
-    def __init__(self, message: str, hint: str | None = None, fix: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, message: str, hint: str | None = None, fix: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -45,10 +48,14 @@ class PodiumError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows (IPython: docs/source/config/integrating.rst): the user's lines, no others."""
+        """Return what a notebook shows (IPython: docs/source/config/integrating.rst): the user's
+        lines, no others."""
         frames = traceback.extract_tb(self.__traceback__)
         own = [frame for frame in frames if not any(part in frame.filename for part in OTHERS)]
-        return [*(line.rstrip("\n") for line in traceback.format_list(own)), f"{type(self).__name__}: {self}"]
+        return [
+            *(line.rstrip("\n") for line in traceback.format_list(own)),
+            f"{type(self).__name__}: {self}",
+        ]
 
 
 class InvalidInput(PodiumError):
@@ -108,5 +115,7 @@ def require(holds: bool, rule: str, /, hint: str | None = None, **given: Any) ->
 def suggestion(word: str, known: Iterable[str]) -> str:
     """Return a hint with the name the user may have meant, or with all known names."""
     names, word = list(known), word[:200]
-    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5) or [name for name in names if word and word in name]
+    close = difflib.get_close_matches(word, names, n=1, cutoff=0.5) or [
+        name for name in names if word and word in name
+    ]
     return f"did you mean {close[0]}?" if close else f"one of {', '.join(names)}"

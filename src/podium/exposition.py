@@ -21,7 +21,11 @@ def metric(name: str, text: str, value: Value, label: str = "") -> str:
         value: Its value, or values by a label's value.
         label: The name of that label.
     """
-    samples = [({label: key}, one) for key, one in value.items()] if isinstance(value, Mapping) else [({}, value)]
+    samples = (
+        [({label: key}, one) for key, one in value.items()]
+        if isinstance(value, Mapping)
+        else [({}, value)]
+    )
     return labeled(name, text, samples)
 
 
@@ -61,7 +65,9 @@ def read_samples(page: str, name: str) -> Iterator[tuple[dict[str, str], float]]
             yield labels, float(found[2])
 
 
-def serve(port: int, metrics: Callable[[], str], alive: Callable[[], bool] = lambda: True) -> ThreadingHTTPServer:
+def serve(
+    port: int, metrics: Callable[[], str], alive: Callable[[], bool] = lambda: True
+) -> ThreadingHTTPServer:
     """Answer /healthz and /metrics on a port of all addresses, in a thread, until the process ends.
 
     Args:
@@ -90,7 +96,9 @@ def serve(port: int, metrics: Callable[[], str], alive: Callable[[], bool] = lam
     try:
         server = ThreadingHTTPServer(("", port), Handler)
     except OSError as error:
-        raise PodiumError(f"port {port} cannot be listened on: {error.strerror}", "--port takes another") from None
+        raise PodiumError(
+            f"port {port} cannot be listened on: {error.strerror}", "--port takes another"
+        ) from None
     Background(server.serve_forever, "podium-metrics", again=True).start()
     return server
 

@@ -18,12 +18,15 @@ def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "Da
     try:
         import pandas
     except ModuleNotFoundError as error:
-        raise PodiumError("a table as a DataFrame needs pandas", "pip install 'podium-ml[notebook]'") from error
+        raise PodiumError(
+            "a table as a DataFrame needs pandas", "pip install 'podium-ml[notebook]'"
+        ) from error
     return pandas.DataFrame(list(rows), columns=list(columns))
 
 
 def number(text: str) -> float | int | str | None:
-    """Return what Kubernetes keeps as text as a number; other text stays, and empty text is None."""
+    """Return what Kubernetes keeps as text as a number; other text stays, and empty text is
+    None."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -1,8 +1,9 @@
-"""Signs of life: a command that is silent for long tells what it is doing, so that nobody takes it for dead.
+"""Signs of life: a command that is silent for long tells what it is doing, so that nobody takes it
+for dead.
 
-On a terminal this is a line at the foot of the screen, from two seconds on; it goes when something is printed. A file
-gets a line before fifteen seconds pass without one. All printing of `podium.terminal` passes `printing`, so nothing is
-written into the middle of that line.
+On a terminal this is a line at the foot of the screen, from two seconds on; it goes when something
+is printed. A file gets a line before fifteen seconds pass without one. All printing of
+`podium.terminal` passes `printing`, so nothing is written into the middle of that line.
 """
 
 import os
@@ -29,11 +30,13 @@ REDRAW_SECONDS = 0.25
 STOPPING = "stopping what was started; Ctrl-C again kills it at once"
 
 Doing = str | Callable[[], str]
-"""What goes on, as `verifying mnist`, to which the time is added; or a function that says all of it, or nothing yet."""
+"""What goes on, as `verifying mnist`, to which the time is added; or a function that says all of
+it, or nothing yet."""
 
 
 class Heartbeat:
-    """Watches how long nothing was printed, in a thread that lives as long as something is being done.
+    """Watches how long nothing was printed, in a thread that lives as long as something is being
+    done.
 
     Args:
         first: Seconds of silence on a terminal.
@@ -58,7 +61,9 @@ class Heartbeat:
             self._doing.append(task)
             if self._ended is None:
                 self._ended, self._last = threading.Event(), time.monotonic()
-                threading.Thread(target=self._watch, args=(self._ended,), name="podium-heartbeat", daemon=True).start()
+                threading.Thread(
+                    target=self._watch, args=(self._ended,), name="podium-heartbeat", daemon=True
+                ).start()
         try:
             yield
         finally:
@@ -137,4 +142,9 @@ def _is_file(stream: TextIO) -> bool:
 
 
 _heartbeat = Heartbeat()
-doing, paused, stopping, printing = _heartbeat.doing, _heartbeat.paused, _heartbeat.stopping, _heartbeat.printing
+doing, paused, stopping, printing = (
+    _heartbeat.doing,
+    _heartbeat.paused,
+    _heartbeat.stopping,
+    _heartbeat.printing,
+)

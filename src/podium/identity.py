@@ -1,7 +1,8 @@
-"""The run a step belongs to, and the names of what it launches: equal on retry, different in every run.
+"""The run a step belongs to, and the names of what it launches: equal on retry, different in every
+run.
 
-On a cluster the run id is the step pod's label ``pipeline/runid``. Placeholders such as ``PIPELINE_JOB_ID`` do not
-help: KFP 2.0.5 passes them to the step unreplaced (observed).
+On a cluster the run id is the step pod's label ``pipeline/runid``. Placeholders such as
+``PIPELINE_JOB_ID`` do not help: KFP 2.0.5 passes them to the step unreplaced (observed).
 """
 
 import os
@@ -24,7 +25,8 @@ RUN_ID = "PODIUM_RUN_ID"
 CODE_VERSION = "PODIUM_CODE_VERSION"
 
 ATTEMPT = "."
-"""Stands before the number in the id of a later attempt of a run on this machine: ``20260102-030405-1a2b.2``."""
+"""Stands before the number in the id of a later attempt of a run on this machine:
+``20260102-030405-1a2b.2``."""
 """Kubeflow Pipelines gives every step the name of its pod in it."""
 
 NAME_LIMIT = 40
@@ -92,11 +94,14 @@ def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
     owners = [owner for owner in own.owners if owner["kind"] == "Workflow"]
     keys = ("apiVersion", "kind", "name", "uid")
     owner = {key: owners[0][key] for key in keys} if owners else None
-    return RunIdentity(id=own.labels.get(KFP_RUN, ""), owner=owner, namespace=namespace, step=_step_of(own))
+    return RunIdentity(
+        id=own.labels.get(KFP_RUN, ""), owner=owner, namespace=namespace, step=_step_of(own)
+    )
 
 
 def _step_of(pod: Resource) -> str:
-    """Return the task of a step's pod, ``train`` of ``<workflow>.root.train.executor`` (observed on 2.0.5 and 2.16.1).
+    """Return the task of a step's pod, ``train`` of ``<workflow>.root.train.executor`` (observed on
+    2.0.5 and 2.16.1).
 
     A loop puts its own names before it; a retry appends its number: ``executor(1)``.
     """
@@ -109,20 +114,26 @@ def object_name(slug: str, run: str, task: str) -> str:
 
     Args:
         slug: A readable prefix such as ``sweep``; shortened if needed.
-        task: Identifies the step within its run and is equal on retry: the URI of one of its outputs.
+        task: Identifies the step within its run and is equal on retry: the URI of one of its
+            outputs.
 
     Returns:
         At most 40 characters, a valid Kubernetes name.
     """
     digest = sha256(f"{run}\n{_without_attempt(task, run)}".encode()).hexdigest()[:10]
-    readable = re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-")[: NAME_LIMIT - len(digest) - 1].rstrip("-")
+    readable = (
+        re.sub(r"[^a-z0-9]+", "-", slug.lower())
+        .strip("-")[: NAME_LIMIT - len(digest) - 1]
+        .rstrip("-")
+    )
     if not readable[:1].isalpha():
         raise InvalidInput(f"a name cannot begin as {slug!r} does", "begin with a letter")
     return f"{readable}-{digest}"
 
 
 def _without_attempt(task: str, run: str) -> str:
-    """Leave out the directory that kfp.local makes below a run's artifacts each time the run is resumed."""
+    """Leave out the directory that kfp.local makes below a run's artifacts each time the run is
+    resumed."""
     before, artifacts, rest = task.partition(f"/{run.partition(ATTEMPT)[0]}/artifacts/")
     return before + artifacts + rest.partition("/")[2] if artifacts and "://" not in task else task
 
@@ -135,17 +146,28 @@ def code_version(environ: Mapping[str, str] | None = None, root: Path | None = N
         root: Directory of the checkout; that of this file if None.
 
     Returns:
-        PODIUM_CODE_VERSION if it is set (images do); in a checkout the version and the commit, as in
-        ``0.1.0+36088f5c0ffe``, with ``.changed`` if files differ from it; else the version.
+        PODIUM_CODE_VERSION if it is set (images do); in a checkout the version and the commit, as
+        in ``0.1.0+36088f5c0ffe``, with ``.changed`` if files differ from it; else the version.
     """
     env, root = os.environ if environ is None else environ, root or Path(__file__).parents[2]
     if env.get(CODE_VERSION):
         return env[CODE_VERSION]
     if not (root / ".git").exists():
         return __version__
-    command = ["git", "-C", str(root), "describe", "--always", "--exclude=*", "--abbrev=12", "--dirty=.changed"]
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "describe",
+        "--always",
+        "--exclude=*",
+        "--abbrev=12",
+        "--dirty=.changed",
+    ]
     try:
-        commit = subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+        commit = subprocess.run(
+            command, capture_output=True, text=True, timeout=10, check=True
+        ).stdout.strip()
     except (OSError, subprocess.SubprocessError):
         return __version__
     return f"{__version__}+{commit}"
@@ -156,6 +178,9 @@ def _read_pod(pod: str, namespace: str) -> Resource:
 
     with KubernetesCluster(f"kubernetes://{namespace}") as here:
         answer = here.api.call(
-            f"read pod {pod} in namespace {namespace}", here.api.core.read_namespaced_pod, pod, namespace
+            f"read pod {pod} in namespace {namespace}",
+            here.api.core.read_namespaced_pod,
+            pod,
+            namespace,
         )
         return Resource.parse(here.api.client.sanitize_for_serialization(answer))

@@ -1,7 +1,8 @@
-"""SIGTERM and SIGHUP end a command or a step as Ctrl-C does: an exception unwinds the stack, and cleanup runs once.
+"""SIGTERM and SIGHUP end a command or a step as Ctrl-C does: an exception unwinds the stack, and
+cleanup runs once.
 
-Two modules handle SIGTERM differently, because they finish something first: the trainer its training step, and
-``podium.runner.child`` the pipeline step that got the signal too.
+Two modules handle SIGTERM differently, because they finish something first: the trainer its
+training step, and ``podium.runner.child`` the pipeline step that got the signal too.
 """
 
 import signal
@@ -23,10 +24,11 @@ class Terminated(KeyboardInterrupt):
 
 @contextmanager
 def signals_interrupt() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP raise Terminated once: a second one (KFP often sends two) must not interrupt cleanup.
+    """Let SIGTERM and SIGHUP raise Terminated once: a second one (KFP often sends two) must not
+    interrupt cleanup.
 
-    An ignored signal (nohup) stays ignored. Python handles signals in the main thread only; in other threads this
-    does nothing.
+    An ignored signal (nohup) stays ignored. Python handles signals in the main thread only; in
+    other threads this does nothing.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

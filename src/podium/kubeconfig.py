@@ -21,7 +21,8 @@ def has_kubeconfig() -> bool:
 def load_configuration(
     context: str | None = None, environ: Mapping[str, str] | None = None
 ) -> "tuple[Configuration, str]":
-    """Find address, credentials and namespace: KUBECONFIG, else the pod's service account, else ~/.kube/config.
+    """Find address, credentials and namespace: KUBECONFIG, else the pod's service account, else
+    ~/.kube/config.
 
     Args:
         context: The kubeconfig's; its current one if None.
@@ -35,7 +36,9 @@ def load_configuration(
     configuration = client.Configuration()
     # The client reads KUBECONFIG once, when it is imported, so it is passed explicitly.
     files = (os.environ if environ is None else environ).get("KUBECONFIG") or None
-    with foreign("no cluster is configured", PodiumError, "set KUBECONFIG; podium run needs no cluster"):
+    with foreign(
+        "no cluster is configured", PodiumError, "set KUBECONFIG; podium run needs no cluster"
+    ):
         if (SERVICE_ACCOUNT / "token").exists() and not files and not context:
             config.load_incluster_config(client_configuration=configuration)
             return configuration, pod_namespace() or "default"

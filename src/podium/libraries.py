@@ -1,4 +1,5 @@
-"""How well-known libraries print metrics, the metricsFormats that read what Katib's own does not; names of packages."""
+"""How well-known libraries print metrics, the metricsFormats that read what Katib's own does not;
+names of packages."""
 
 import re
 from collections.abc import Sequence
@@ -10,7 +11,10 @@ from podium.errors import InvalidInput, suggestion
 PACKAGES = {
     "podium": "pkg:pypi/podium-ml",
     "python": "pkg:generic/python",
-    **{name: f"pkg:pypi/{name}" for name in ("torch", "torchvision", "onnxruntime", "onnx", "numpy", "scikit-learn")},
+    **{
+        name: f"pkg:pypi/{name}"
+        for name in ("torch", "torchvision", "onnxruntime", "onnx", "numpy", "scikit-learn")
+    },
 }
 """Package URLs by the names under which a training records versions, the most telling first."""
 
@@ -43,7 +47,11 @@ class Library:
         """Return which of the metrics that it printed is meant by a name."""
         measured = [name for name in printed if not self.training.fullmatch(name)] or list(printed)
         near = [name for name in measured if wanted.lower() in name.lower()]
-        return wanted if wanted in measured else (near or get_close_matches(wanted, measured, 1, 0.5) or measured)[-1]
+        return (
+            wanted
+            if wanted in measured
+            else (near or get_close_matches(wanted, measured, 1, 0.5) or measured)[-1]
+        )
 
 
 COLON = Library(
@@ -68,9 +76,14 @@ LIBRARIES = (
     Library(
         key="lightning",
         name="Lightning",
-        line=re.compile(r"Epoch \d+(?:/\d+ +|: +\d+%\|).*\d+/\d+.*it/s|(?:Validate|Test) metric .*DataLoader 0"),
+        line=re.compile(
+            r"Epoch \d+(?:/\d+ +|: +\d+%\|).*\d+/\d+.*it/s|(?:Validate|Test) metric .*DataLoader 0"
+        ),
         # The bar of tqdm, that of rich, which has a line for each metric, and the table of validate() and test().
-        patterns=(rf"([A-Za-z_][\w/.@-]*)(?:=|: ){_NUMBER}", rf"^[│ ]+([\w/.@-]+)[│ ]+{_NUMBER}[│ ]*$"),
+        patterns=(
+            rf"([A-Za-z_][\w/.@-]*)(?:=|: ){_NUMBER}",
+            rf"^[│ ]+([\w/.@-]+)[│ ]+{_NUMBER}[│ ]*$",
+        ),
         metric="val_acc",
         training=re.compile(r"loss(_step|_epoch)?|train.*|v_num"),
     ),
@@ -93,8 +106,13 @@ LIBRARIES = (
     Library(
         key="lightgbm",
         name="LightGBM",
-        line=re.compile(r"^\[\d+\]\t[^\t]+'s [\w@]+: [\d.eE+-]+|Iteration:\d+, \w+ [\w@]+ : [\d.eE+-]+"),
-        patterns=(rf"([\w-]+'s [\w@]+): {_NUMBER}", rf"(\w+ [\w@]+) : {_NUMBER}"),  # Python's, its command line's
+        line=re.compile(
+            r"^\[\d+\]\t[^\t]+'s [\w@]+: [\d.eE+-]+|Iteration:\d+, \w+ [\w@]+ : [\d.eE+-]+"
+        ),
+        patterns=(
+            rf"([\w-]+'s [\w@]+): {_NUMBER}",
+            rf"(\w+ [\w@]+) : {_NUMBER}",
+        ),  # Python's, its command line's
         metric="valid_0's auc",
         training=re.compile(r"train(ing)?('s)? .*"),
     ),
@@ -132,5 +150,7 @@ def library_of(key: str) -> Library:
     """
     keys = [library.key for library in LIBRARIES]
     if key not in keys:
-        raise InvalidInput(f"prints is one of {', '.join(keys)}, not {key!r}", suggestion(key, keys))
+        raise InvalidInput(
+            f"prints is one of {', '.join(keys)}, not {key!r}", suggestion(key, keys)
+        )
     return LIBRARIES[keys.index(key)]

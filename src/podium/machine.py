@@ -6,8 +6,11 @@ from pathlib import Path
 
 
 def cores(quota: Path = Path("/sys/fs/cgroup/cpu.max")) -> int:
-    """Return how many processor cores this process may use: its affinity, limited by a container's CPU quota."""
-    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """Return how many processor cores this process may use: its affinity, limited by a container's
+    CPU quota."""
+    count = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     try:
         limit, period = quota.read_text().split()
         return count if limit == "max" else max(1, min(count, math.ceil(int(limit) / int(period))))

@@ -1,12 +1,14 @@
-"""Metric lines: the contract between a trainer, Katib and podium's engine. Written and parsed only here.
+"""Metric lines: the contract between a trainer, Katib and podium's engine. Written and parsed only
+here.
 
 A line holds an RFC3339 time and ``name=value`` pairs::
 
     2026-01-02T03:04:05.678901Z accuracy=0.9834 loss=0.0500
 
 Parsing follows Katib exactly (katib: pkg/metricscollector/v1beta1/file-metricscollector and
-pkg/controller.v1beta1/trial): the time is the first token before a space, a name counts only if it equals the metric's,
-values stay text, and ``min``, ``max`` and ``latest`` are computed from them at the end.
+pkg/controller.v1beta1/trial): the time is the first token before a space, a name counts only if it
+equals the metric's, values stay text, and ``min``, ``max`` and ``latest`` are computed from them at
+the end.
 """
 
 import math
@@ -27,10 +29,12 @@ DEFAULT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d*(\.\d+)?([Ee][+-]?\d+)?)"
 """Katib's own metricsFormat. The value may be empty: ``loss=nan`` is stored as an empty string."""
 
 STRICT_FORMAT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
-"""The metricsFormat of the bundled Experiments: a value needs a digit, so ``loss=nan`` is not a metric."""
+"""The metricsFormat of the bundled Experiments: a value needs a digit, so ``loss=nan`` is not a
+metric."""
 
 _QUICK = {
-    pattern: re.compile(pattern.replace(r"\s", r"[\t\n\f\r ]"), re.ASCII) for pattern in (DEFAULT_FORMAT, STRICT_FORMAT)
+    pattern: re.compile(pattern.replace(r"\s", r"[\t\n\f\r ]"), re.ASCII)
+    for pattern in (DEFAULT_FORMAT, STRICT_FORMAT)
 }
 MOST_QUICK = 256
 """Characters of a line that Python's engine is given."""
@@ -42,8 +46,8 @@ PACE = "pace: "
 """Begins the line in which podium's trainer says how fast it is; no metric is in it."""
 
 RESUMED = "resumed: "
-"""Begins the line in which podium's trainer says where it goes on. The metric lines of the epochs before follow it
-again: what an earlier pod printed may be gone with it."""
+"""Begins the line in which podium's trainer says where it goes on. The metric lines of the epochs
+before follow it again: what an earlier pod printed may be gone with it."""
 
 _LESS = {
     "loss", "error", "err", "rmse", "mse", "mae", "perplexity", "time", "seconds", "latency", "cost", "regret",
@@ -88,13 +92,17 @@ class Constraint:
         limit = number(match[3]) if match else None
         if match is None or limit is None:
             raise InvalidInput(
-                f"a constraint is a metric, <=, <, >= or >, and a number, not {text!r}", "latency_ms<=20"
+                f"a constraint is a metric, <=, <, >= or >, and a number, not {text!r}",
+                "latency_ms<=20",
             )
         return cls(metric=match[1], sign=match[2], limit=limit)
 
     def broken_by(self, value: float) -> float:
-        """Return by how much a value breaks it, as a share of the limit so that constraints weigh alike."""
-        beyond = (value - self.limit if "<" in self.sign else self.limit - value) / (abs(self.limit) or 1.0)
+        """Return by how much a value breaks it, as a share of the limit so that constraints weigh
+        alike."""
+        beyond = (value - self.limit if "<" in self.sign else self.limit - value) / (
+            abs(self.limit) or 1.0
+        )
         return sys.float_info.min if beyond == 0 and "=" not in self.sign else beyond
 
     def __str__(self) -> str:
@@ -122,7 +130,9 @@ def format_metrics(*, time: datetime | None = None, **values: float) -> str:
         InvalidInput: A value is not finite: Katib would store an empty string and might name the
             trial the best (kubeflow/katib#2723).
     """
-    return _line({name: _digits(value) for name, value in _finite(values).items()}, time or datetime.now(UTC))
+    return _line(
+        {name: _digits(value) for name, value in _finite(values).items()}, time or datetime.now(UTC)
+    )
 
 
 def metric_line(values: Mapping[str, float]) -> str:
@@ -136,14 +146,20 @@ def metric_line(values: Mapping[str, float]) -> str:
     """
     for name in values:
         if not re.fullmatch(r"[\w-]+", name, re.ASCII):
-            raise InvalidInput(f"not a metric's name: {name!r}", "letters, digits, _ and -, such as val_accuracy")
-    return _line({name: repr(float(value)) for name, value in _finite(values).items()}, datetime.now(UTC))
+            raise InvalidInput(
+                f"not a metric's name: {name!r}", "letters, digits, _ and -, such as val_accuracy"
+            )
+    return _line(
+        {name: repr(float(value)) for name, value in _finite(values).items()}, datetime.now(UTC)
+    )
 
 
 def _finite(values: Mapping[str, float]) -> Mapping[str, float]:
     for name, value in values.items():
         if not math.isfinite(value):
-            raise InvalidInput(f"{name} is {value}, not a finite number", "stop the trial with an error instead")
+            raise InvalidInput(
+                f"{name} is {value}, not a finite number", "stop the trial with an error instead"
+            )
     return values
 
 
@@ -153,7 +169,8 @@ def _line(values: Mapping[str, str], time: datetime) -> str:
 
 
 def _digits(value: float) -> str:
-    """Return four decimals; four digits of what would be left with fewer than two, such as an rmse of 5.213e-05."""
+    """Return four decimals; four digits of what would be left with fewer than two, such as an rmse
+    of 5.213e-05."""
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
 
 
@@ -170,12 +187,15 @@ def compile_format(pattern: str) -> Any:
     """Compile a metricsFormat with the rules of Go's regexp, which is RE2 and not Python's re.
 
     Raises:
-        InvalidInput: Go cannot compile it, it lacks the two groups, or it has a ``;``, where Katib splits patterns.
+        InvalidInput: Go cannot compile it, it lacks the two groups, or it has a ``;``, where Katib
+            splits patterns.
     """
     import re2
 
     if ";" in pattern:
-        raise InvalidInput(f"metricsFormat {pattern!r} has a ;, where Katib splits patterns", "use \\x3b")
+        raise InvalidInput(
+            f"metricsFormat {pattern!r} has a ;, where Katib splits patterns", "use \\x3b"
+        )
     options = re2.Options()
     options.log_errors = False
     try:
@@ -187,12 +207,16 @@ def compile_format(pattern: str) -> Any:
             "Go's RE2 has no look-around and no back-references",
         ) from None
     if compiled.groups < 2:
-        raise InvalidInput(f"metricsFormat {pattern!r} lacks the two groups, of the name and of the value",
-                           r"for example ([\w-]+)=([0-9.]+)")  # fmt: skip
+        raise InvalidInput(
+            f"metricsFormat {pattern!r} lacks the two groups, of the name and of the value",
+            r"for example ([\w-]+)=([0-9.]+)",
+        )
     return compiled
 
 
-def parse_line(line: str, names: Iterable[str], formats: Sequence[str] | None = None) -> list[Reading]:
+def parse_line(
+    line: str, names: Iterable[str], formats: Sequence[str] | None = None
+) -> list[Reading]:
     """Parse a line of text as Katib's collector does.
 
     Args:
@@ -214,10 +238,11 @@ def parse_line(line: str, names: Iterable[str], formats: Sequence[str] | None = 
 
 
 def matches(line: str, formats: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """Return names and values as metricsFormat patterns find them; the arguments are those of parse_line.
+    """Return names and values as metricsFormat patterns find them; the arguments are those of
+    parse_line.
 
-    Python's engine finds the same by the usual patterns, at a fifth of the cost, but in time that grows by the square
-    of a line.
+    Python's engine finds the same by the usual patterns, at a fifth of the cost, but in time that
+    grows by the square of a line.
     """
     found = list[tuple[str, str]]()
     for pattern in formats or (DEFAULT_FORMAT,):
@@ -238,7 +263,9 @@ def text_readings(
         yield from parse_line(line, wanted, formats)
 
 
-def read_text(lines: Iterable[str], names: Sequence[str], formats: Sequence[str] | None = None) -> list[Reading]:
+def read_text(
+    lines: Iterable[str], names: Sequence[str], formats: Sequence[str] | None = None
+) -> list[Reading]:
     """Parse a log.
 
     Args:
@@ -247,19 +274,21 @@ def read_text(lines: Iterable[str], names: Sequence[str], formats: Sequence[str]
         formats: metricsFormat patterns; Katib's default if None or empty.
 
     Returns:
-        The readings in line order. If the objective was never reported, only ``unavailable`` for the objective: Katib
-        then drops the other metrics too.
+        The readings in line order. If the objective was never reported, only ``unavailable`` for
+        the objective: Katib then drops the other metrics too.
     """
     return _with_objective(list(text_readings(lines, names, formats)), names)
 
 
 def read_json(lines: Iterable[str], names: Sequence[str]) -> list[Reading]:
-    """Parse a file of one JSON object per line, as json_readings does; without the objective there is nothing."""
+    """Parse a file of one JSON object per line, as json_readings does; without the objective there
+    is nothing."""
     return _with_objective(list(json_readings(lines, names)), names)
 
 
 def json_readings(lines: Iterable[str], names: Sequence[str], first: int = 1) -> Iterator[Reading]:
-    """Yield the readings of a file of one JSON object per line; values are strings, ``timestamp`` one or seconds.
+    """Yield the readings of a file of one JSON object per line; values are strings, ``timestamp``
+    one or seconds.
 
     Args:
         lines: Without their line ends.
@@ -277,9 +306,13 @@ def json_readings(lines: Iterable[str], names: Sequence[str], first: int = 1) ->
         except InvalidInput:
             row = None
         if not isinstance(row, dict):
-            raise Failed(f"line {line_number} of the metrics file is not a JSON object: {line[:80]!r}")
+            raise Failed(
+                f"line {line_number} of the metrics file is not a JSON object: {line[:80]!r}"
+            )
         time = _parse_json_time(row.get("timestamp"))
-        yield from (Reading(name, row[name], time) for name in names if isinstance(row.get(name), str))
+        yield from (
+            Reading(name, row[name], time) for name in names if isinstance(row.get(name), str)
+        )
 
 
 def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
@@ -287,7 +320,8 @@ def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
 
     Args:
         path: A directory, searched recursively, or an event file; None if neither exists.
-        names: The metrics, the objective first; "validation/loss" is the scalar loss in the directory validation too.
+        names: The metrics, the objective first; "validation/loss" is the scalar loss in the
+            directory validation too.
 
     Raises:
         Failed: The package tensorboard is not installed.
@@ -299,7 +333,9 @@ def read_events(path: Path | None, names: Sequence[str]) -> list[Reading]:
             inside = not directory or folder == directory
             for scalar in {name, tag} & set(scalars) if inside or name in scalars else set():
                 readings += [
-                    Reading(name, repr(float(event.value)), datetime.fromtimestamp(event.wall_time, UTC))
+                    Reading(
+                        name, repr(float(event.value)), datetime.fromtimestamp(event.wall_time, UTC)
+                    )
                     for event in scalars[scalar]
                 ]
     return readings or [Reading(names[0], UNAVAILABLE)]
@@ -313,12 +349,20 @@ def event_scalars(path: Path) -> list[str]:
 def _scalars(path: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (name of the folder, events by scalar) of each folder with event files."""
     try:
-        from tensorboard.backend.event_processing.event_accumulator import SCALARS, TENSORS, EventAccumulator
+        from tensorboard.backend.event_processing.event_accumulator import (
+            SCALARS,
+            TENSORS,
+            EventAccumulator,
+        )
     except ImportError:
-        raise Failed("TensorFlowEvent needs the package tensorboard", "pip install 'podium-ml[tensorboard]'") from None
+        raise Failed(
+            "TensorFlowEvent needs the package tensorboard", "pip install 'podium-ml[tensorboard]'"
+        ) from None
     if path is None:
         return
-    for source in [path] if path.is_file() else sorted({file.parent for file in path.rglob("*tfevents*")}):
+    for source in (
+        [path] if path.is_file() else sorted({file.parent for file in path.rglob("*tfevents*")})
+    ):
         events = EventAccumulator(str(source), size_guidance={SCALARS: 0, TENSORS: 0})
         events.Reload()
         folder = source.parent.name if path.is_file() else source.name
@@ -326,7 +370,8 @@ def _scalars(path: Path | None) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def in_order(readings: Iterable[Reading]) -> list[Reading]:
-    """Sort readings as Katib's database returns them: by time; lines without a time are the oldest."""
+    """Sort readings as Katib's database returns them: by time; lines without a time are the
+    oldest."""
     return sorted(readings, key=lambda reading: reading.time)
 
 
@@ -338,11 +383,15 @@ def fold(readings: Iterable[Reading], names: Sequence[str]) -> dict[str, dict[st
         names: Every metric of the experiment.
 
     Returns:
-        ``min`` and ``max`` (of the numbers) and ``latest`` (the last value, even an empty string) by metric name.
+        ``min`` and ``max`` (of the numbers) and ``latest`` (the last value, even an empty string)
+        by metric name.
     """
     folded = {name: dict.fromkeys(("min", "max", "latest"), UNAVAILABLE) for name in names}
     last = dict.fromkeys(names, _NO_TIME)
-    ends: dict[str, dict[str, tuple[float, datetime]]] = {"min": {}, "max": {}}  # of equal ones the first by time
+    ends: dict[str, dict[str, tuple[float, datetime]]] = {
+        "min": {},
+        "max": {},
+    }  # of equal ones the first by time
     for reading in readings:
         name, time = reading.name, reading.time
         if name not in folded:
@@ -375,7 +424,9 @@ def _parse_time(text: str) -> datetime:
         return _NO_TIME
     whole, fraction, zone = match.groups()
     try:  # microseconds: the database keeps no more
-        return datetime.fromisoformat(f"{whole}.{(fraction or '0')[:6]:0<6}{'+00:00' if zone == 'Z' else zone}")
+        return datetime.fromisoformat(
+            f"{whole}.{(fraction or '0')[:6]:0<6}{'+00:00' if zone == 'Z' else zone}"
+        )
     except (ValueError, OverflowError):
         return _NO_TIME
 

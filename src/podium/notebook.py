@@ -17,7 +17,8 @@ def in_notebook() -> bool:
 
 
 def say(line: str) -> None:
-    """Print a line for people: to stderr, which a notebook would paint red, or to a notebook's cell."""
+    """Print a line for people: to stderr, which a notebook would paint red, or to a notebook's
+    cell."""
     from podium.terminal import echo  # not at the top: a trainer reads datasets, and has no click
 
     echo(line, err=not in_notebook())
@@ -67,7 +68,9 @@ def shown(text: str) -> str:
     return escape(one_line(text))
 
 
-def table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, bold: int | None = None, title: str = "") -> str:
+def table(
+    heads: Sequence[str], rows: Iterable[Sequence[str]], *, bold: int | None = None, title: str = ""
+) -> str:
     """Return a table as HTML.
 
     Args:

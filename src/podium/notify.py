@@ -1,4 +1,5 @@
-"""Tell somebody how a run ended: a webhook, as Slack and Mattermost take it, or a command that reads the same JSON.
+"""Tell somebody how a run ended: a webhook, as Slack and Mattermost take it, or a command that
+reads the same JSON.
 
 A notification that fails is a warning: what it tells of has ended all the same.
 """
@@ -73,7 +74,9 @@ class Notice:
     @property
     def text(self) -> str:
         """All of it as a sentence."""
-        name = " ".join(word for word in (self.what, self.run, self.pipeline and f"of {self.pipeline}") if word)
+        name = " ".join(
+            word for word in (self.what, self.run, self.pipeline and f"of {self.pipeline}") if word
+        )
         facts = [f"{metric} {value:.4g}" for metric, value in self.metrics.items()]
         if self.model:
             champion = "the new champion" if self.event == "champion" else "not promoted"
@@ -118,7 +121,9 @@ class Webhook:
             failures.append(f"does not answer: {error.reason}")
         except OSError as error:
             failures.append(f"does not answer: {error.strerror or type(error).__name__}")
-        except Exception as error:  # what the server sent is no HTTP (http.client.BadStatusLine and others)
+        except (
+            Exception
+        ) as error:  # what the server sent is no HTTP (http.client.BadStatusLine and others)
             failures.append(f"gave an answer that is no HTTP ({type(error).__name__})")
 
 
@@ -141,8 +146,13 @@ class Command:
         """
         name = self.words[0]
         try:
-            process = subprocess.Popen(self.words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-                                       stderr=subprocess.PIPE, start_new_session=True)  # fmt: skip
+            process = subprocess.Popen(
+                self.words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+            )
         except OSError as error:
             raise PodiumError(f"{name} cannot be started: {error.strerror}") from None
         try:
@@ -156,7 +166,9 @@ class Command:
                 process.communicate()
         if process.returncode:
             last = said.decode(errors="replace").strip().rpartition("\n")[2]
-            raise PodiumError(f"{name} ended with exit code {process.returncode}" + (f": {last}" if last else ""))
+            raise PodiumError(
+                f"{name} ended with exit code {process.returncode}" + (f": {last}" if last else "")
+            )
 
 
 Target = Webhook | Command
@@ -184,7 +196,8 @@ def parse_target(text: str) -> Target:
         raise InvalidInput(f"--notify {text!r} is not a command line: {error}") from None
     if not words or shutil.which(words[0]) is None:
         raise InvalidInput(
-            f"there is no command {words[0] if words else ''!r} to notify", "give a URL, or a command line"
+            f"there is no command {words[0] if words else ''!r} to notify",
+            "give a URL, or a command line",
         )
     return Command(tuple(words))
 
@@ -198,12 +211,18 @@ def _check_url(url: str) -> None:
         raise InvalidInput(f"a webhook's port is a number from 1 to 65535, but: {error}") from None
     if port == 0 or odd is not None:
         what = "port 0" if port == 0 else f"the character {odd!r}"
-        raise InvalidInput(f"a webhook's URL has {what}, and could not be posted to", "write it as %20 and the like")
+        raise InvalidInput(
+            f"a webhook's URL has {what}, and could not be posted to",
+            "write it as %20 and the like",
+        )
 
 
 @contextmanager
-def notified(targets: Sequence[Target], notice: Notice, warn: Callable[[str], None]) -> Iterator[Notice]:
-    """Send a notice when the context ends: of a failure if an error leaves it, else as the context filled it in.
+def notified(
+    targets: Sequence[Target], notice: Notice, warn: Callable[[str], None]
+) -> Iterator[Notice]:
+    """Send a notice when the context ends: of a failure if an error leaves it, else as the context
+    filled it in.
 
     Args:
         warn: Called with a line for each target that did not take it.
@@ -214,7 +233,9 @@ def notified(targets: Sequence[Target], notice: Notice, warn: Callable[[str], No
         notice.fail("stopped", "")
         raise
     except BaseException as error:
-        notice.fail("failed", error.message if isinstance(error, PodiumError) else type(error).__name__)
+        notice.fail(
+            "failed", error.message if isinstance(error, PodiumError) else type(error).__name__
+        )
         raise
     finally:
         body = json.dumps(notice.body(), default=str).encode()

@@ -13,8 +13,9 @@ LARGEST = 2**31
 def read_model(model: bytes | Path, name: str) -> bytes:
     """Return the bytes of a model that keeps its weights in itself.
 
-    ONNX may name files beside the model, or addresses in memory, that hold tensors. No checksum covers those, and for
-    bytes without a directory onnxruntime looks for them in the working directory.
+    ONNX may name files beside the model, or addresses in memory, that hold tensors. No checksum
+    covers those, and for bytes without a directory onnxruntime looks for them in the working
+    directory.
 
     Raises:
         Damaged: It is not an ONNX model.
@@ -32,7 +33,10 @@ def read_model(model: bytes | Path, name: str) -> bytes:
         raise Damaged(f"{name} is not an ONNX model: {error}") from None
     for tensor in _tensors(parsed):
         if tensor.data_location != tensor.DEFAULT or tensor.external_data:
-            where = next((entry.value for entry in tensor.external_data if entry.key == "location"), "another place")
+            where = next(
+                (entry.value for entry in tensor.external_data if entry.key == "location"),
+                "another place",
+            )
             raise InvalidInput(
                 f"{name} keeps its tensor {tensor.name!r} in {where[:200]!r}, which no checksum covers",
                 "save the model in one file: onnx.save(onnx.load(FILE), NEW_FILE)",
@@ -41,7 +45,8 @@ def read_model(model: bytes | Path, name: str) -> bytes:
 
 
 def _tensors(message: Any) -> Iterator[Any]:
-    """Yield each TensorProto in a message: initializers, sparse ones, attributes, subgraphs and functions."""
+    """Yield each TensorProto in a message: initializers, sparse ones, attributes, subgraphs and
+    functions."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue

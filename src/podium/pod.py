@@ -20,14 +20,19 @@ STEPS = "podium-steps"
 
 
 def team_namespace() -> str | None:
-    """Return the namespace that this pod's team has: NAMESPACE of its service account ``podium-steps-NAMESPACE``.
+    """Return the namespace that this pod's team has: NAMESPACE of its service account
+    ``podium-steps-NAMESPACE``.
 
-    The steps of all teams may run in one namespace, that of Kubeflow Pipelines; what they launch and read is their
-    team's. None outside of Kubernetes and for any other service account.
+    The steps of all teams may run in one namespace, that of Kubeflow Pipelines; what they launch
+    and read is their team's. None outside of Kubernetes and for any other service account.
     """
     file = SERVICE_ACCOUNT / "token"
     if not file.is_file():
         return None
-    payload = file.read_text().split(".")[1]  # of a JSON Web Token; the API server has checked its signature
-    account = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["sub"].rpartition(":")[2]
+    payload = file.read_text().split(".")[
+        1
+    ]  # of a JSON Web Token; the API server has checked its signature
+    account = json.loads(urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))["sub"].rpartition(
+        ":"
+    )[2]
     return str(account.removeprefix(f"{STEPS}-")) if account.startswith(f"{STEPS}-") else None

@@ -15,13 +15,15 @@ CLUSTER = "PODIUM_CLUSTER"
 """Variable with the URL of the cluster that steps launch on where none is given."""
 
 PUBLIC_KEY = "PODIUM_PUBLIC_KEY"
-"""Variable with the path of the public key that versions must be signed with; empty asks for no signature."""
+"""Variable with the path of the public key that versions must be signed with; empty asks for no
+signature."""
 
 FAILURE = "PODIUM_STEP_FAILURE"
 """File in which a step of `podium run` leaves the error it ends with."""
 
 SAFE_PATH = "PYTHONSAFEPATH"
-"""Variable that keeps Python from importing modules of the working directory, as ``python -P`` does."""
+"""Variable that keeps Python from importing modules of the working directory, as ``python -P``
+does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,8 @@ class Settings:
     """Directories that podium uses unless the user names others."""
 
     home: Path
-    """Holds ``runs/`` and ``store/``; PODIUM_HOME, else ``podium-work`` under the working directory."""
+    """Holds ``runs/`` and ``store/``; PODIUM_HOME, else ``podium-work`` under the working
+    directory."""
 
     cache: Path
     """Downloads that can be repeated; PODIUM_CACHE, else ``$XDG_CACHE_HOME/podium``."""
@@ -63,9 +66,15 @@ class Settings:
             InvalidInput: PODIUM_CACHE_GB is not a number.
         """
         env = os.environ if environ is None else environ
-        cache = env.get("PODIUM_CACHE") or str(Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium")
+        cache = env.get("PODIUM_CACHE") or str(
+            Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium"
+        )
         gigabytes = env.get("PODIUM_CACHE_GB") or "10"
         if not gigabytes.replace(".", "", 1).isdecimal():
-            raise InvalidInput(f"PODIUM_CACHE_GB is not a number of gigabytes: {gigabytes!r}", "PODIUM_CACHE_GB=10")
+            raise InvalidInput(
+                f"PODIUM_CACHE_GB is not a number of gigabytes: {gigabytes!r}", "PODIUM_CACHE_GB=10"
+            )
         home = Path(env.get("PODIUM_HOME") or "podium-work").absolute()
-        return cls(home=home, cache=Path(cache).absolute(), cache_limit=int(float(gigabytes) * 10**9))
+        return cls(
+            home=home, cache=Path(cache).absolute(), cache_limit=int(float(gigabytes) * 10**9)
+        )

@@ -58,7 +58,8 @@ def table(
     drop: Sequence[str] = (),
     shorten: str = "",
 ) -> Styled:
-    """Align columns. Where the width does not suffice columns are left out, and one is cut at last; marks never.
+    """Align columns. Where the width does not suffice columns are left out, and one is cut at last;
+    marks never.
 
     Rich's own table takes 80 times as long, too long for 10,000 versions of a model.
 
@@ -72,12 +73,19 @@ def table(
     from rich.cells import cell_len
 
     lines = [row if isinstance(row, Row) else Row(cells=row) for row in rows]
-    texts = [[head.lstrip(">") for head in heads], *([one_line(cell) for cell in row.cells] for row in lines)]
+    texts = [
+        [head.lstrip(">") for head in heads],
+        *([one_line(cell) for cell in row.cells] for row in lines),
+    ]
     columns = {head: [*column] for head, *column in zip(heads, *texts, strict=True)}
     margin = 3 if width and any(row.phase for row in lines) else 0
 
     def room() -> int:
-        return (width or 0) - margin - sum(max(map(cell_len, column)) + 2 for column in columns.values())
+        return (
+            (width or 0)
+            - margin
+            - sum(max(map(cell_len, column)) + 2 for column in columns.values())
+        )
 
     dropped = []
     for head in drop:
@@ -91,7 +99,10 @@ def table(
         title = f"{title} (too narrow for {', '.join(head.lstrip('>') for head in heads if head in dropped)})".lstrip()
     rest = room() if room() >= NARROWEST_REST and any(row.rest for row in lines) else 0
     first, *others = map("  ".join, zip(*columns.values(), strict=True))
-    above = [*wrap(title, width or len(title) + 1), f"{'':{margin}}{first}{'  LAST LINE' if rest else ''}".rstrip()]
+    above = [
+        *wrap(title, width or len(title) + 1),
+        f"{'':{margin}}{first}{'  LAST LINE' if rest else ''}".rstrip(),
+    ]
     drawn = [styled(line, bold=True) for line in above]
     for row, text in zip(lines, others, strict=True):
         mark, color = MARKS.get(row.phase or "", ("·", None))
@@ -99,7 +110,10 @@ def table(
         after = f"  {styled(cut(row.rest, rest), dim=True)}" if rest and row.rest else ""
         text = text if after else text.rstrip()
         drawn.append(Styled(before + (styled(text, bold=True) if row.bold else text) + after))
-        drawn += [styled(cut(f"{'':{margin + 2}}{line}", width or len(line) + 5), dim=True) for line in row.below]
+        drawn += [
+            styled(cut(f"{'':{margin + 2}}{line}", width or len(line) + 5), dim=True)
+            for line in row.below
+        ]
     return Styled("\n".join(drawn))
 
 
@@ -109,7 +123,9 @@ def _align(cells: Sequence[str], head: str) -> list[str]:
     widest = max(map(cell_len, cells))
     spaces = [" " * (widest - cell_len(cell)) for cell in cells]
     right = head.startswith(">")
-    return [space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)]
+    return [
+        space + cell if right else cell + space for cell, space in zip(cells, spaces, strict=True)
+    ]
 
 
 def _middle(text: str, width: int) -> str:
@@ -123,7 +139,8 @@ def _middle(text: str, width: int) -> str:
 
 
 def fold(text: str, width: int | None, *, indent: str = "", hang: str = "  ") -> str:
-    """Break lines at spaces where they are wider than the width; words, such as paths and commands, stay whole.
+    """Break lines at spaces where they are wider than the width; words, such as paths and commands,
+    stay whole.
 
     Args:
         width: None breaks nothing.
@@ -132,8 +149,14 @@ def fold(text: str, width: int | None, *, indent: str = "", hang: str = "  ") ->
     """
     if width is None:
         return indent + text
-    lines = wrap(text, width, initial_indent=indent, subsequent_indent=hang, break_long_words=False,
-                 break_on_hyphens=False)  # fmt: skip
+    lines = wrap(
+        text,
+        width,
+        initial_indent=indent,
+        subsequent_indent=hang,
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
     return "\n".join(lines)
 
 
@@ -143,7 +166,8 @@ def columns() -> int:
 
 
 def screen_width() -> int | None:
-    """Return the width of the terminal that stdout is; None for a file or a pipe, where nothing is left out."""
+    """Return the width of the terminal that stdout is; None for a file or a pipe, where nothing is
+    left out."""
     return columns() if sys.stdout.isatty() else None
 
 

@@ -1,7 +1,7 @@
 """Output to the terminal: escape sequences in logs, names and errors are removed, never obeyed.
 
-All of `podium.cli` prints through this module, so that a control character in foreign text cannot set the title of a
-window, write to the clipboard or hide a line.
+All of `podium.cli` prints through this module, so that a control character in foreign text cannot
+set the title of a window, write to the clipboard or hide a line.
 """
 
 import logging
@@ -74,7 +74,9 @@ def console(*, stderr: bool = False, **options: Any) -> "Console":
     class HarmlessConsole(Console):
         """All text goes through render(); rich marks its own control codes."""
 
-        def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterator[Segment]:
+        def render(
+            self, renderable: RenderableType, options: ConsoleOptions | None = None
+        ) -> Iterator[Segment]:
             for segment in super().render(renderable, options):
                 yield segment if segment.control else Segment(harmless(segment.text), segment.style)
 
@@ -95,7 +97,12 @@ def live(view: "RenderableType") -> "Iterator[Console | None]":
 
     # What goes to a file or a pipe must not be caught for the terminal.
     redirect = sys.stdout.isatty()
-    with paused(), Live(view, console=console(stderr=True), refresh_per_second=8, redirect_stdout=redirect) as shown:
+    with (
+        paused(),
+        Live(
+            view, console=console(stderr=True), refresh_per_second=8, redirect_stdout=redirect
+        ) as shown,
+    ):
         yield shown.console
 
 
@@ -119,7 +126,13 @@ def progress_bar(total: int, what: str) -> "Iterator[Callable[[int], None]]":
         with doing(lambda: f"{what}: {done[0] / 1e6:,.1f} of {total / 1e6:,.1f} MB"):
             yield advance
         return
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn, TransferSpeedColumn
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        Progress,
+        TimeRemainingColumn,
+        TransferSpeedColumn,
+    )
 
     columns = (BarColumn(), DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
     with paused(), Progress(*columns, console=console(stderr=True), transient=True) as progress:

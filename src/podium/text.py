@@ -1,4 +1,5 @@
-"""Values and foreign text as people read them: figures, sizes, times, and text without escape sequences."""
+"""Values and foreign text as people read them: figures, sizes, times, and text without escape
+sequences."""
 
 import math
 import os
@@ -22,9 +23,9 @@ def harmless(text: str) -> str:
     if text.isascii() and text.isprintable():
         return text
     if _SURROGATE.search(text):  # bytes of an argument or file name that are not UTF-8
-        text = text.encode(errors="surrogatepass" if _UNPAIRED.search(text) else "surrogateescape").decode(
-            errors="replace"
-        )
+        text = text.encode(
+            errors="surrogatepass" if _UNPAIRED.search(text) else "surrogateescape"
+        ).decode(errors="replace")
     return _CONTROL.sub("", _SEQUENCE.sub("", text.replace("\r\n", "\n")))
 
 
@@ -34,7 +35,8 @@ def one_line(text: str) -> str:
 
 
 def cut(text: str, width: int) -> str:
-    """Return harmless text on one line, its end cut off where it needs more columns than the width."""
+    """Return harmless text on one line, its end cut off where it needs more columns than the
+    width."""
     from rich.cells import cell_len, set_cell_size
 
     text = one_line(text)
@@ -50,7 +52,11 @@ def apart(value: float, other: float) -> str:
     """Format a value with as many digits as tell it from another; say if it is equal."""
     if value == other or math.isnan(value) or math.isnan(other):
         return f"an equal {figure(value)}" if value == other else figure(value)
-    digits = (f"{value:.{count}g}" for count in range(5, 18) if f"{value:.{count}g}" != f"{other:.{count}g}")
+    digits = (
+        f"{value:.{count}g}"
+        for count in range(5, 18)
+        if f"{value:.{count}g}" != f"{other:.{count}g}"
+    )
     return figure(value) if figure(value) != figure(other) else next(digits, exact(value))
 
 
@@ -84,7 +90,8 @@ def size(count: int) -> str:
 
 
 def plural(number: int, noun: str, many: str = "") -> str:
-    """Format a count with its noun: ``1 trial``, ``1,200 trials``; ``many`` where an s makes no plural."""
+    """Format a count with its noun: ``1 trial``, ``1,200 trials``; ``many`` where an s makes no
+    plural."""
     return f"{number:,} {noun if number == 1 else many or noun + 's'}"
 
 
@@ -101,9 +108,12 @@ def when(moment: datetime | str) -> str:
 
 def duration(seconds: float) -> str:
     """Format a duration."""
-    return f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    return (
+        f"{seconds:.1f} s" if seconds < 100 else f"{seconds // 60:.0f} min {seconds % 60:02.0f} s"
+    )
 
 
 def relative(path: str) -> str:
-    """Make a path below the working directory relative to it; return URLs and other paths unchanged."""
+    """Make a path below the working directory relative to it; return URLs and other paths
+    unchanged."""
     return path.removeprefix(os.getcwd() + os.sep)

@@ -1,4 +1,5 @@
-"""YAML within limits, read as kubectl reads it: the parser of libyaml with a composer that counts."""
+"""YAML within limits, read as kubectl reads it: the parser of libyaml with a composer that
+counts."""
 
 import math
 import re
@@ -11,7 +12,8 @@ from yaml.nodes import Node, ScalarNode
 from yaml.resolver import Resolver
 
 MAX_NODES = 50_000
-"""Nodes of all documents together, with every alias replaced by what it repeats. An Experiment has about 100."""
+"""Nodes of all documents together, with every alias replaced by what it repeats. An Experiment has
+about 100."""
 
 MAX_DEPTH = 100
 """Levels of lists and mappings. A compiled pipeline has about 15."""
@@ -56,7 +58,8 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         """Nodes, characters and levels of what has an anchor."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node; an alias counts as much as what it repeats, so that nothing is built that is too large."""
+        """Compose a node; an alias counts as much as what it repeats, so that nothing is built that
+        is too large."""
         if self.check_event(yaml.AliasEvent):
             return self._repeat(parent, index)
         anchored = self._next().anchor is not None
@@ -78,7 +81,9 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         mark = self._next().start_mark
         node = super().compose_node(parent, index)
         if node not in self._extent:
-            raise ConstructorError(None, None, "an alias repeats the node that it is a part of", mark)
+            raise ConstructorError(
+                None, None, "an alias repeats the node that it is a part of", mark
+            )
         self._count(*self._extent[node])
         return node
 
@@ -90,7 +95,9 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         self._characters += characters
         self._deepest = max(self._deepest, self._depth + levels)
         if self._nodes > MAX_NODES:
-            raise LimitError(f"has more than {MAX_NODES:,} values with its aliases replaced by what they repeat")
+            raise LimitError(
+                f"has more than {MAX_NODES:,} values with its aliases replaced by what they repeat"
+            )
         if self._characters > self._max_characters:
             raise LimitError(
                 f"has more than {self._max_characters:,} characters with its aliases replaced by what they repeat"
@@ -111,7 +118,9 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         text = str(self.construct_scalar(node)).replace("_", "")
         number = float(re.sub(r"\.(?=inf$|nan$)", "", text.lower()))
         if not math.isfinite(number):
-            raise ConstructorError(None, None, f"{text[:40]} is not a finite number", node.start_mark)
+            raise ConstructorError(
+                None, None, f"{text[:40]} is not a finite number", node.start_mark
+            )
         return number
 
 
@@ -136,7 +145,8 @@ Loader.yaml_constructors = {
 
 
 class Dumper(yaml.SafeDumper):
-    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05; writes twice what occurs twice."""
+    """Quotes texts that kubectl reads as numbers and PyYAML does not, such as 5e-05; writes twice
+    what occurs twice."""
 
     def ignore_aliases(self, data: Any) -> bool:
         """Return True: people edit these files, and an alias would change in two places."""

@@ -25,7 +25,10 @@ def parabola(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     program, output = folder / "program.py", f"{folder}/models/${{trialParameters.own}}"
     program.write_text(PROGRAM)
     command = ["python", str(program), "${trialParameters.x}", output, "0"]
-    parameters = [{"name": "x", "reference": "x"}, {"name": "own", "reference": "${trialSpec.Name}"}]
+    parameters = [
+        {"name": "x", "reference": "x"},
+        {"name": "own", "reference": "${trialSpec.Name}"},
+    ]
     return write_experiment(
         job(command, env=[{"name": "PODIUM_OUTPUT", "value": output}]), name="parabola",
         algorithm={"algorithmName": "grid"}, maxTrialCount=3, maxFailedTrialCount=1, resumePolicy="LongRunning",

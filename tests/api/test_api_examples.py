@@ -20,18 +20,29 @@ def example_of(name: str, names: dict[str, Any]) -> list[doctest.DocTest]:
 
 
 @pytest.fixture
-def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path, home: Path) -> dict[str, Any]:
+def names(
+    parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path, home: Path
+) -> dict[str, Any]:
     """What the examples take as given."""
     images = np.zeros((2, 28, 28), np.uint8)
     images[0, 12:16], images[1, :, 12:16] = 200, 200
     model = open_registry(tmp_path / "store").model("digits")
-    model.upload({"model.onnx": shapes_model()}, {"dataset": {"name": "digits", "classes": ["zero", "one"]}}, "v1")
+    model.upload(
+        {"model.onnx": shapes_model()},
+        {"dataset": {"name": "digits", "classes": ["zero", "one"]}},
+        "v1",
+    )
     model.set_champion("v1", {}, None)
     rows = [f"{at % 7},{'north' if at % 3 else 'south'},{at * 7},{at * 1.5}" for at in range(70)]
     (home.parent / "here/houses.csv").write_text("\n".join(["rooms,side,size,price", *rows]))
     container = {"name": "hello", "image": "any", "command": ["echo", "hello"]}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
-    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "hello"}, "spec": {"template": template}}
+    manifest = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "hello"},
+        "spec": {"template": template},
+    }
     return {
         "manifest": manifest,
         "experiment": parabola,
@@ -44,7 +55,17 @@ def names(parabola: dict[str, Any], tiny_dataset: Path, tmp_path: Path, home: Pa
 @pytest.mark.parametrize(
     "name",
     [
-        *("jobs", "load_dataset", "log", "open_job", "open_model", "open_sweep", "prepare_data", "registry", "run_job"),
+        *(
+            "jobs",
+            "load_dataset",
+            "log",
+            "open_job",
+            "open_model",
+            "open_sweep",
+            "prepare_data",
+            "registry",
+            "run_job",
+        ),
         *("report", "runs", "sweep", "tune"),
         *(pytest.param(name, marks=pytest.mark.slow) for name in ("run", "train")),
     ],
@@ -57,5 +78,7 @@ def test_the_example_of_a_function_runs(name: str, names: dict[str, Any]) -> Non
 
 
 def test_every_function_has_an_example() -> None:
-    functions = [name for name in podium.__all__ if callable(getattr(podium, name)) and name[0].islower()]
+    functions = [
+        name for name in podium.__all__ if callable(getattr(podium, name)) and name[0].islower()
+    ]
     assert [name for name in functions if not example_of(name, {})] == []

@@ -13,7 +13,11 @@ from podium.errors import InvalidInput
 
 RANDOM = np.random.default_rng(0)
 FRAME = pd.DataFrame(
-    {"size": RANDOM.normal(size=200), "city": RANDOM.choice(["Bonn", "Ulm"], 200), "sold": ["yes", "no"] * 100}
+    {
+        "size": RANDOM.normal(size=200),
+        "city": RANDOM.choice(["Bonn", "Ulm"], 200),
+        "sold": ["yes", "no"] * 100,
+    }
 )
 ARRAY = RANDOM.normal(size=(200, 4)).astype(np.float32)
 
@@ -76,7 +80,10 @@ def test_a_training_and_its_predictions_take_what_is_in_memory(home: Path) -> No
     expected = list(training.predict(rows).values)
     assert list(training.predict(rows.to_dict("records")).values) == expected
     assert list(training.predict(pa.Table.from_pandas(rows)).values) == expected
-    assert list(training.predict({"size": rows["size"][0], "city": rows["city"][0]}).values) == expected[:1]
+    assert (
+        list(training.predict({"size": rows["size"][0], "city": rows["city"][0]}).values)
+        == expected[:1]
+    )
 
 
 def test_a_run_takes_a_frame(home: Path) -> None:

@@ -29,15 +29,24 @@ def test_a_dataset_shows_itself_with_pictures(tiny_dataset: Path) -> None:
 
 
 def test_a_table_is_a_data_frame_with_its_categories(tmp_path: Path) -> None:
-    part = artifact.Split(inputs={"table": np.array([[1.5, 0], [2.5, 1]], np.float32)}, target=np.array([0.5, 1.5]))
-    columns = (Column(name="x", kind="number"), Column(name="color", kind="category", categories=("red", "green")))
+    part = artifact.Split(
+        inputs={"table": np.array([[1.5, 0], [2.5, 1]], np.float32)}, target=np.array([0.5, 1.5])
+    )
+    columns = (
+        Column(name="x", kind="number"),
+        Column(name="color", kind="category", categories=("red", "green")),
+    )
     artifact.write(
         tmp_path / "rows", dict.fromkeys(("train", "validation", "test"), part), name="rows", kind="regression",
         inputs={"table": artifact.InputDescription(meaning="table", columns=columns)}, target_name="price",
         preprocessing={}, source="typed", split="given",
     )  # fmt: skip
     frame = podium.load_dataset(tmp_path / "rows").train.frame
-    assert frame.to_dict("list") == {"x": [1.5, 2.5], "color": ["red", "green"], "price": [0.5, 1.5]}
+    assert frame.to_dict("list") == {
+        "x": [1.5, 2.5],
+        "color": ["red", "green"],
+        "price": [0.5, 1.5],
+    }
 
 
 def test_what_is_not_a_dataset_or_table_is_refused(tiny_dataset: Path, tmp_path: Path) -> None:

@@ -48,15 +48,28 @@ def outputs_of(kernel: Any, code: str) -> list[dict[str, Any]]:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_cell_shows_the_trials_while_they_run(kernel: Any, home: Path) -> None:
     assert outputs_of(kernel, TRAIN) == []
-    shown = outputs_of(kernel, "podium.tune(train, {'x': (0.0, 2.0)}, objective='min:score', trials=3, parallel=1)")
+    shown = outputs_of(
+        kernel, "podium.tune(train, {'x': (0.0, 2.0)}, objective='min:score', trials=3, parallel=1)"
+    )
     assert [output for output in shown if output["kind"] == "error"] == []
-    assert "".join(entry["text"] for entry in shown if entry["kind"] == "stream" and entry["name"] == "stderr") == ""
+    assert (
+        "".join(
+            entry["text"]
+            for entry in shown
+            if entry["kind"] == "stream" and entry["name"] == "stderr"
+        )
+        == ""
+    )
     updates = [
-        output["data"]["text/html"] for output in shown if output["kind"] in ("display_data", "update_display_data")
+        output["data"]["text/html"]
+        for output in shown
+        if output["kind"] in ("display_data", "update_display_data")
     ]
     assert "Running" in "".join(updates)
     assert updates[-1] == ""
-    (result,) = [output["data"]["text/html"] for output in shown if output["kind"] == "execute_result"]
+    (result,) = [
+        output["data"]["text/html"] for output in shown if output["kind"] == "execute_result"
+    ]
     assert result.count("<tr>") == 4
     (figure,) = outputs_of(kernel, "podium.open_sweep('train').plot.history()")
     assert "application/vnd.plotly.v1+json" in figure["data"]
@@ -65,8 +78,12 @@ def test_a_cell_shows_the_trials_while_they_run(kernel: Any, home: Path) -> None
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_a_value_that_cannot_travel_is_named(kernel: Any, home: Path) -> None:
-    outputs_of(kernel, "import podium\nrows = object()\ndef train(x):\n    return len(str(rows)) * x")
+    outputs_of(
+        kernel, "import podium\nrows = object()\ndef train(x):\n    return len(str(rows)) * x"
+    )
     (error,) = [
-        output for output in outputs_of(kernel, "podium.tune(train, {'x': (0.0, 2.0)})") if output["kind"] == "error"
+        output
+        for output in outputs_of(kernel, "podium.tune(train, {'x': (0.0, 2.0)})")
+        if output["kind"] == "error"
     ]
     assert error["evalue"].startswith("train uses rows of type object, which only this process has")

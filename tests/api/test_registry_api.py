@@ -24,14 +24,19 @@ def storage(tmp_path: Path) -> Path:
         ("shapes", "second", shapes_model(), {}),
         ("rows", "only", rows_model(), TABLE),
     ):
-        metadata: dict[str, Any] = {"metric": {"name": "accuracy", "maximize": True}, "metrics": {"accuracy": 0.5}}
+        metadata: dict[str, Any] = {
+            "metric": {"name": "accuracy", "maximize": True},
+            "metrics": {"accuracy": 0.5},
+        }
         metadata["hyperparameters"] = {"lr": 0.1, "of": version}
         classes = ["wide", "tall"] if model == "shapes" else ["low", "high"]
         files: dict[str, Path | bytes] = {
             "model.onnx": content,
             "preprocessing.json": json.dumps(preprocessing).encode(),
         }
-        registry.model(model).upload(files, {**metadata, "dataset": {"name": model, "classes": classes}}, version)
+        registry.model(model).upload(
+            files, {**metadata, "dataset": {"name": model, "classes": classes}}, version
+        )
         if version != "second":
             registry.model(model).set_champion(version, {}, None)
     return tmp_path / "store"
@@ -57,7 +62,9 @@ def test_the_champion_predicts_arrays_as_they_are(storage: Path, bars: Any) -> N
     assert np.asarray(predictions).tolist() == ["wide", "tall"]
 
 
-def test_a_version_predicts_files_as_the_command_line_does(storage: Path, bars: Any, tmp_path: Path) -> None:
+def test_a_version_predicts_files_as_the_command_line_does(
+    storage: Path, bars: Any, tmp_path: Path
+) -> None:
     Image.fromarray(255 - np.repeat(np.repeat(bars[1], 4, 0), 4, 1)).save(tmp_path / "tall.png")
     frame = podium.registry(storage)["shapes"].champion.predict(tmp_path / "tall.png").frame
     assert list(frame.columns) == ["picture", "prediction", "probability_wide", "probability_tall"]
@@ -65,8 +72,14 @@ def test_a_version_predicts_files_as_the_command_line_does(storage: Path, bars: 
 
 
 def test_a_table_without_rows_has_no_predictions(storage: Path) -> None:
-    predictions = podium.registry(storage)["rows"].champion.predict(pd.DataFrame({"color": [], "x": []}))
-    assert (len(predictions), predictions.values.tolist(), repr(predictions)) == (0, [], "<0 predictions: >")
+    predictions = podium.registry(storage)["rows"].champion.predict(
+        pd.DataFrame({"color": [], "x": []})
+    )
+    assert (len(predictions), predictions.values.tolist(), repr(predictions)) == (
+        0,
+        [],
+        "<0 predictions: >",
+    )
     assert predictions.probabilities is not None
     assert predictions.probabilities.shape == (0, 2)
 
@@ -90,7 +103,9 @@ def test_rows_that_cannot_be_read_are_named(storage: Path) -> None:
     ]
 
 
-def test_promotion_and_rollback_move_the_champion(storage: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_promotion_and_rollback_move_the_champion(
+    storage: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     model = podium.registry(storage)["shapes"]
     assert (moved := model.promote("second", reason="for the test")).replaced == "first"
     assert moved.version == model.champion.version == "second"
@@ -99,17 +114,23 @@ def test_promotion_and_rollback_move_the_champion(storage: Path, capsys: pytest.
     assert "MLflow" not in capsys.readouterr().err
 
 
-def test_a_rule_that_is_not_met_keeps_the_champion(storage: Path, tmp_path: Path, bars: Any) -> None:
+def test_a_rule_that_is_not_met_keeps_the_champion(
+    storage: Path, tmp_path: Path, bars: Any
+) -> None:
     from podium.data import artifact
 
-    part = artifact.Split(inputs={"images": np.tile(bars, (4, 1, 1))}, target=np.tile(np.array([0, 1], np.uint8), 4))
+    part = artifact.Split(
+        inputs={"images": np.tile(bars, (4, 1, 1))}, target=np.tile(np.array([0, 1], np.uint8), 4)
+    )
     artifact.write(
         tmp_path / "bars", dict.fromkeys(("train", "validation", "test"), part), name="bars", kind="classification",
         classes=("wide", "tall"), inputs={"images": artifact.InputDescription(meaning="image")}, target_name="shape",
         preprocessing={}, source="drawn", split="given",
     )  # fmt: skip
     model = podium.registry(storage)["shapes"]
-    with pytest.raises(Failed, match="second of shapes does not meet the rule; first stays champion"):
+    with pytest.raises(
+        Failed, match="second of shapes does not meet the rule; first stays champion"
+    ):
         model.promote("second", rule="likely", data=tmp_path / "bars")
     assert model.champion.version == "first"
 
@@ -129,7 +150,9 @@ def test_models_and_versions_show_themselves_as_tables(storage: Path) -> None:
 
 
 def test_what_is_not_in_the_registry_is_named(storage: Path) -> None:
-    with pytest.raises(NotFound, match=r"there is no model shape in .*\nhint: models there: rows, shapes"):
+    with pytest.raises(
+        NotFound, match=r"there is no model shape in .*\nhint: models there: rows, shapes"
+    ):
         podium.registry(storage)["shape"]
     with pytest.raises(NotFound, match="no version third"):
         podium.registry(storage)["shapes"]["third"]
@@ -139,11 +162,15 @@ def test_a_model_takes_its_own_inputs_only(storage: Path, bars: Any) -> None:
     champion = podium.registry(storage)["shapes"].champion
     with pytest.raises(InvalidInput, match=r"takes images \(uint8 \[n, 28, 28\]\)"):
         champion.predict(bars[:, :20])
-    with pytest.raises(InvalidInput, match="items are an array, arrays by name, a DataFrame, paths or sentences"):
+    with pytest.raises(
+        InvalidInput, match="items are an array, arrays by name, a DataFrame, paths or sentences"
+    ):
         champion.predict([1, 2])
 
 
-def test_a_model_directory_predicts_without_a_registry(storage: Path, bars: Any, tmp_path: Path) -> None:
+def test_a_model_directory_predicts_without_a_registry(
+    storage: Path, bars: Any, tmp_path: Path
+) -> None:
     podium.registry(storage)["shapes"].champion.fetch(tmp_path / "model")
     assert list(podium.open_model(tmp_path / "model").predict(bars)) == ["wide", "tall"]
     with pytest.raises(NotFound, match="there is no model under"):

@@ -120,7 +120,9 @@ def test_a_run_in_the_background_is_watched_to_its_end(
     assert run.wait().stop().state == "succeeded"
 
 
-def test_a_run_in_the_background_ends_with_python(waiting: Path, tmp_path: Path, home: Path) -> None:
+def test_a_run_in_the_background_ends_with_python(
+    waiting: Path, tmp_path: Path, home: Path
+) -> None:
     marker = str(tmp_path / "marker")
     code = f"""
 import podium, time
@@ -158,12 +160,16 @@ def test_wrong_parameters_create_nothing(pipeline: Path, home: Path) -> None:
         podium.runs()["latest"]
 
 
-def test_a_job_of_ones_own_trains_and_reports(tiny_dataset: Path, home: Path, tmp_path: Path) -> None:
+def test_a_job_of_ones_own_trains_and_reports(
+    tiny_dataset: Path, home: Path, tmp_path: Path
+) -> None:
     Path("trainer.py").write_text(TRAINER)
     container = {"name": "training", "image": "any", "command": ["python", "trainer.py"]}
     spec = {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
     Path("job.yaml").write_text(
-        yaml.safe_dump({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": spec})
+        yaml.safe_dump(
+            {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "own"}, "spec": spec}
+        )
     )
     training = podium.train(tiny_dataset, job="job.yaml", workers=-1, storage=tmp_path / "models")
     assert training.metrics == {"accuracy": 0.5, "loss": 0.5}
@@ -193,7 +199,9 @@ def test_a_training_in_the_background_is_stopped(tiny_dataset: Path, home: Path)
 
 
 def test_a_silent_training_shows_what_it_printed_last(tiny_dataset: Path, home: Path) -> None:
-    Path("trainer.py").write_text(SLOW_TRAINER.replace("accuracy=0.5", "batch 3 of 9\\taccurate\\n"))
+    Path("trainer.py").write_text(
+        SLOW_TRAINER.replace("accuracy=0.5", "batch 3 of 9\\taccurate\\n")
+    )
     training = podium.train(tiny_dataset, command=["python", "trainer.py"], wait=False)
     assert training._sign_of_life().endswith(" s so far: nothing printed yet")
     while not training.logs():
@@ -232,7 +240,9 @@ def test_a_training_names_its_queue(tiny_dataset: Path, home: Path) -> None:
         ),
     ],
 )
-def test_what_is_not_a_training_is_refused(given: dict, message: str, tiny_dataset: Path, home: Path) -> None:
+def test_what_is_not_a_training_is_refused(
+    given: dict, message: str, tiny_dataset: Path, home: Path
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         podium.train(tiny_dataset, **given)
     assert not home.exists()
@@ -241,17 +251,24 @@ def test_what_is_not_a_training_is_refused(given: dict, message: str, tiny_datas
 def test_packages_are_called_like_their_functions() -> None:
     assert list(inspect.signature(podium.run).parameters) == ["pipeline", "wait", "parameters"]
     assert list(inspect.signature(podium.registry).parameters) == ["url"]
-    code = (
-        "import podium.runner.run, podium.models.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"
+    code = "import podium.runner.run, podium.models.rule, podium; print(len(podium.runs()), len(podium.registry('store')))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False)
     assert done.stdout == "0 0\n", done.stderr
 
 
 @pytest.mark.slow
 def test_a_run_ends_with_a_version_that_predicts(tiny_dataset: Path, home: Path) -> None:
     data = podium.load_dataset(tiny_dataset)
-    given = {"max_trials": 2, "parallel_trials": 1, "trial_epochs": 1, "epochs": 1, "workers": 0, "network": "fast"}
+    given = {
+        "max_trials": 2,
+        "parallel_trials": 1,
+        "trial_epochs": 1,
+        "epochs": 1,
+        "workers": 0,
+        "network": "fast",
+    }
     run = podium.run("tune_and_promote", dataset=data, **given)
     assert run.promoted
     assert len(run.sweep.results) == 2

@@ -41,7 +41,9 @@ def test_median_stops_a_script_that_flushes_nothing(home: Path) -> None:
     Path("train.py").write_text(SCRIPT)
     sweep = podium.tune("train.py", {"level": (-0.0009, 1.0)}, trials=3, seed=1, stop="median")
     bad = sweep.add_trial({"level": -0.0005})
-    assert {trial.name: trial.value for trial in sweep.results if trial.phase == "EarlyStopped"} == {bad: -0.0005}
+    assert {
+        trial.name: trial.value for trial in sweep.results if trial.phase == "EarlyStopped"
+    } == {bad: -0.0005}
     assert len(sweep.finished) == 4
 
 
@@ -70,12 +72,42 @@ def test_asha_gives_the_best_more_epochs(home: Path) -> None:
             "--epochs is missing",
             "--epochs 1..27 --stop asha, in Python {'epochs'",
         ),
-        ({"lr": (0.1, 1.0), "steps": 9}, {"stop": "asha"}, "--steps is 9 in all trials", "--steps 1..9 --stop asha"),
-        ({"epochs": [1, 2]}, {"stop": "asha"}, "a range of whole numbers from 1 on", "--epochs 1..27"),
-        ({"epochs": (0, 9)}, {"stop": "asha"}, "a range of whole numbers from 1 on", "--epochs 1..27"),
-        ({"epochs": (1, 9), "steps": (1, 9)}, {"stop": "asha"}, "epochs, steps may be it", "search --epochs alone"),
-        ({"epochs": (1, 9)}, {"stop": "asha", "algorithm": "grid"}, "but grid is named too", "leave --algorithm out"),
-        ({"epochs": (1, 9)}, {"stop": "median", "algorithm": "asha"}, "train equally long", "asha needs no --stop"),
+        (
+            {"lr": (0.1, 1.0), "steps": 9},
+            {"stop": "asha"},
+            "--steps is 9 in all trials",
+            "--steps 1..9 --stop asha",
+        ),
+        (
+            {"epochs": [1, 2]},
+            {"stop": "asha"},
+            "a range of whole numbers from 1 on",
+            "--epochs 1..27",
+        ),
+        (
+            {"epochs": (0, 9)},
+            {"stop": "asha"},
+            "a range of whole numbers from 1 on",
+            "--epochs 1..27",
+        ),
+        (
+            {"epochs": (1, 9), "steps": (1, 9)},
+            {"stop": "asha"},
+            "epochs, steps may be it",
+            "search --epochs alone",
+        ),
+        (
+            {"epochs": (1, 9)},
+            {"stop": "asha", "algorithm": "grid"},
+            "but grid is named too",
+            "leave --algorithm out",
+        ),
+        (
+            {"epochs": (1, 9)},
+            {"stop": "median", "algorithm": "asha"},
+            "train equally long",
+            "asha needs no --stop",
+        ),
         ({"lr": (0.1, 1.0)}, {"stop": "medain"}, "but got 'medain'", "did you mean median?"),
     ],
 )
@@ -96,7 +128,9 @@ def test_katib_takes_an_experiment_with_median(home: Path) -> None:
 
     Path("train.py").write_text(SCRIPT)
     settings = TuneSettings(goal=Goal.read("accuracy"), stop="median")
-    planned = plan("train.py", {"level": (0.1, 1.0)}, settings, spec=ClusterSpec.of(None)).experiment
+    planned = plan(
+        "train.py", {"level": (0.1, 1.0)}, settings, spec=ClusterSpec.of(None)
+    ).experiment
     assert check(Experiment.parse(planned.manifest), RUNNERS).template.retain
     (container,) = [container for _, container in planned.template.primary_containers()]
     assert container.env["PYTHONUNBUFFERED"].value == "1"

@@ -19,7 +19,9 @@ from podium.manifests.sdk import to_sdk
 
 
 @pytest.fixture(scope="module")
-def swept(parabola: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Iterator[podium.Sweep]:
+def swept(
+    parabola: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[podium.Sweep]:
     """A finished sweep over x = 0, 0.5, 1."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PODIUM_HOME", str(tmp_path_factory.mktemp("home")))
@@ -48,9 +50,13 @@ def test_trials_are_a_data_frame_best_first(swept: podium.Sweep) -> None:
     assert frame["x"].dtype == float
 
 
-def test_without_pandas_the_error_says_what_to_install(swept: podium.Sweep, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pandas_the_error_says_what_to_install(
+    swept: podium.Sweep, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(PodiumError, match=r"needs pandas\nhint: pip install 'podium-ml\[notebook\]'"):
+    with pytest.raises(
+        PodiumError, match=r"needs pandas\nhint: pip install 'podium-ml\[notebook\]'"
+    ):
         swept.trials  # noqa: B018
     assert "<table>" in swept._repr_html_()
 
@@ -100,7 +106,9 @@ def test_a_sweep_goes_on_with_more_trials(parabola: dict[str, Any], home: Path) 
     assert sorted(trial.assignments["x"] for trial in again) == ["0.0", "0.5", "1.0"]
 
 
-def test_a_stopped_sweep_goes_on_without_repeating_trials(parabola: dict[str, Any], home: Path) -> None:
+def test_a_stopped_sweep_goes_on_without_repeating_trials(
+    parabola: dict[str, Any], home: Path
+) -> None:
     sweep = podium.sweep(with_seconds(parabola, "0.3"), wait=False)
     assert sweep.stop().status == "Stopped"
     before = {trial.name: trial.ended for trial in sweep.results if trial.is_good}

@@ -31,7 +31,9 @@ class Shown(HTMLParser):
         html = file.read_text()
         self.feed(html)
         self.text = " ".join(self.text.split())
-        (figures,) = re.findall(r'<script type="application/json" id="figures">(.*?)</script>', html)
+        (figures,) = re.findall(
+            r'<script type="application/json" id="figures">(.*?)</script>', html
+        )
         self.figures: dict[str, Any] = json.loads(figures)
 
     def handle_starttag(self, tag: str, _: Any) -> None:
@@ -55,7 +57,9 @@ def test_the_report_holds_best_trial_and_learning_curves(script: Path, home: Pat
     assert "maximize accuracy, grid search over x" in shown.text
     assert "succeeded sweep 0.4000 best accuracy 2 trials: 2 succeeded" in shown.text
     assert "python train.py --x=2" in shown.text
-    best, other = sorted(shown.figures["curves"]["data"], key=lambda line: line["name"] != sweep.best.name)
+    best, other = sorted(
+        shown.figures["curves"]["data"], key=lambda line: line["name"] != sweep.best.name
+    )
     assert (best["y"], other["y"]) == ([0.2, 0.4], [0.1, 0.2])
     assert shown.figures.keys() == {"history", "coordinates", "curves", "times"}
     (bars,) = shown.figures["times"]["data"]

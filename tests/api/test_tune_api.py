@@ -78,7 +78,9 @@ def test_a_command_may_name_its_output(home: Path) -> None:
 def test_a_script_may_tune_a_function_of_its_own(home: Path) -> None:
     Path("mine.py").write_text(MODULE)
     Path("helpers.py").write_text("def double(x):\n    return 2 * x\n")
-    done = subprocess.run([sys.executable, "mine.py"], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run(
+        [sys.executable, "mine.py"], capture_output=True, text=True, timeout=100, check=False
+    )
     assert done.returncode == 0, done.stderr
     first, _, last = done.stdout.splitlines()
     kind, of_choice, of_fixed, name = first.split()
@@ -93,7 +95,9 @@ def length_of(word: str) -> float:
 
 
 def test_a_function_gets_choices_with_apostrophes_as_written(home: Path) -> None:
-    sweep = podium.tune(length_of, {"word": ["it's", "$HOME or not", "a"]}, algorithm="grid", trials=3)
+    sweep = podium.tune(
+        length_of, {"word": ["it's", "$HOME or not", "a"]}, algorithm="grid", trials=3
+    )
     assert sorted(sweep.trials["accuracy"]) == [1, 4, 12]
     assert sweep.best.parameters == {"word": "$HOME or not"}
 
@@ -103,7 +107,9 @@ def of_two(x: float, y: float = 0.0) -> float:
 
 
 def test_a_function_of_a_module_may_return_a_number(home: Path) -> None:
-    sweep = podium.tune(of_two, {"x": [1.0, 2.5], "y": 0.5}, objective="gain", algorithm="grid", trials=2)
+    sweep = podium.tune(
+        of_two, {"x": [1.0, 2.5], "y": 0.5}, objective="gain", algorithm="grid", trials=2
+    )
     assert sweep.best.parameters == {"x": 2.5}
     assert sweep.best.value == 2.0
 
@@ -128,13 +134,17 @@ def test_a_closure_is_tuned_as_cloudpickle_writes_it(home: Path) -> None:
         return {"gain": float(values @ [x, 1.0])}
 
     for train in (gain, lambda x: float(values @ [x, 1.0])):
-        sweep = podium.tune(train, {"x": [1.0, 2.0]}, objective="gain", algorithm="grid", trials=2, pickle=True)
+        sweep = podium.tune(
+            train, {"x": [1.0, 2.0]}, objective="gain", algorithm="grid", trials=2, pickle=True
+        )
         assert (sweep.best.parameters, sweep.best.value) == ({"x": 2.0}, 1.0)
 
 
 def test_what_cannot_be_pickled_is_named(home: Path) -> None:
     lock = threading.Lock()
-    with pytest.raises(InvalidInput, match=r"uses what cannot be pickled: TypeError: .*lock") as caught:
+    with pytest.raises(
+        InvalidInput, match=r"uses what cannot be pickled: TypeError: .*lock"
+    ) as caught:
         podium.tune(lambda x: x * lock.locked(), {"x": (0.0, 1.0)}, pickle=True)
     assert caught.value.hint == "make it inside the function"
 
@@ -154,7 +164,9 @@ def test_what_cannot_be_pickled_is_named(home: Path) -> None:
         ([], {"x": (0, 1)}, "the command has no words"),
     ],
 )
-def test_what_cannot_be_tuned_is_refused(train: Any, searched: Any, message: str, home: Path) -> None:
+def test_what_cannot_be_tuned_is_refused(
+    train: Any, searched: Any, message: str, home: Path
+) -> None:
     with pytest.raises(InvalidInput, match=message):
         podium.tune(train, searched)
     assert not home.exists()
@@ -166,10 +178,17 @@ def test_a_sweep_without_an_objective_is_refused(home: Path) -> None:
 
 
 def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
-    given = {"a": (1e-4, 1e-1), "b": (0.5, 2.0), "c": podium.log(1.0, 2.0), "d": podium.Float(1e-4, 1.0, log=False)}
+    given = {
+        "a": (1e-4, 1e-1),
+        "b": (0.5, 2.0),
+        "c": podium.log(1.0, 2.0),
+        "d": podium.Float(1e-4, 1.0, log=False),
+    }
     searched, _ = space.split(given)
     assert [
-        name for name, dimension in searched.items() if dimension.feasible()[1].get("distribution") == "logUniform"
+        name
+        for name, dimension in searched.items()
+        if dimension.feasible()[1].get("distribution") == "logUniform"
     ] == [
         "a",
         "c",
@@ -178,7 +197,14 @@ def test_ranges_over_decades_are_searched_on_a_log_scale() -> None:
 
 
 def test_every_way_to_write_a_space_becomes_a_parameter() -> None:
-    given = {"a": (1, 9), "b": range(2, 10, 3), "c": [8, 16], "d": ["x", "y"], "e": podium.Int(1, 64, log=True), "f": 3}
+    given = {
+        "a": (1, 9),
+        "b": range(2, 10, 3),
+        "c": [8, 16],
+        "d": ["x", "y"],
+        "e": podium.Int(1, 64, log=True),
+        "f": 3,
+    }
     searched, fixed = space.split(given)
     assert {name: dimension.feasible() for name, dimension in searched.items()} == {
         "a": ("int", {"min": "1", "max": "9"}),
@@ -208,9 +234,22 @@ def test_the_name_of_an_objective_says_its_direction(text: str, shown: str) -> N
 
 def test_importing_podium_loads_nothing_heavy() -> None:
     code = "import sys, podium; dir(podium); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
-    assert not loaded & {"kfp", "torch", "kubernetes", "pandas", "optuna", "numpy", "plotly", "yaml", "click", "minio"}
+    assert not loaded & {
+        "kfp",
+        "torch",
+        "kubernetes",
+        "pandas",
+        "optuna",
+        "numpy",
+        "plotly",
+        "yaml",
+        "click",
+        "minio",
+    }
     assert {name for name in done.stdout.split() if name.startswith("podium")} == {"podium"}
 
 
@@ -220,10 +259,14 @@ def test_every_public_name_can_be_imported() -> None:
         podium.nothing  # noqa: B018
 
 
-def test_packed_code_runs_where_its_files_are_not(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packed_code_runs_where_its_files_are_not(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "project").mkdir()
     monkeypatch.chdir(tmp_path / "project")
-    Path("model.py").write_text("from helpers import double\n\ndef train(x, output):\n    return double(x)\n")
+    Path("model.py").write_text(
+        "from helpers import double\n\ndef train(x, output):\n    return double(x)\n"
+    )
     Path("helpers.py").write_text("def double(x):\n    return 2 * x\n")
     monkeypatch.syspath_prepend(str(Path.cwd()))
     train = importlib.import_module("model").train
@@ -243,23 +286,41 @@ def only_large(x: float) -> float:
     return 1.0
 
 
-def test_a_failed_sweep_returns_its_good_trials(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep = podium.tune(only_large, {"x": (0.1, 1.0)}, objective="score", trials=5, parallel=1, seed=1)
+def test_a_failed_sweep_returns_its_good_trials(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = podium.tune(
+        only_large, {"x": (0.1, 1.0)}, objective="score", trials=5, parallel=1, seed=1
+    )
     assert (sweep.status, sweep.best.value) == ("Failed", 1.0)
     said = capsys.readouterr().err
     assert "warning: 3 of 4 trials failed, which ends the sweep: " in said
     assert "  | ValueError: too small" in said
-    with pytest.raises(Failed, match=r"1 of 4 trials have a result, the best is \S+: 1\.0 with x=0\.8") as caught:
+    with pytest.raises(
+        Failed, match=r"1 of 4 trials have a result, the best is \S+: 1\.0 with x=0\.8"
+    ) as caught:
         sweep.check()
     assert "podium.open_sweep('only-large').trials shows them all" in (caught.value.hint or "")
 
 
-def test_a_sweep_that_succeeds_names_its_failed_trials(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sweep = podium.tune(only_large, {"x": [0.1, 0.8, 0.9]}, objective="score", algorithm="grid", trials=3, parallel=1)
+def test_a_sweep_that_succeeds_names_its_failed_trials(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sweep = podium.tune(
+        only_large,
+        {"x": [0.1, 0.8, 0.9]},
+        objective="score",
+        algorithm="grid",
+        trials=3,
+        parallel=1,
+    )
     assert (sweep.status, sweep.best.value) == ("Succeeded", 1.0)
     said = capsys.readouterr().err
     assert "warning: 1 of 3 trials failed\ntrial only-large-" in said
-    assert "  | ValueError: too small\n  hint: podium.open_sweep('only-large').logs('only-large-" in said
+    assert (
+        "  | ValueError: too small\n  hint: podium.open_sweep('only-large').logs('only-large-"
+        in said
+    )
 
 
 def boosted(x: float) -> None:
@@ -271,7 +332,14 @@ def test_a_functions_metrics_are_read_as_a_library_prints_them(home: Path) -> No
         podium.tune(boosted, {"x": [0.25, 0.5]}, objective="auc", algorithm="grid", trials=2)
     hint = (caught.value.hint or "").partition(";")[0]
     assert hint == 'podium.tune(…, prints="xgboost", objective="eval-auc")'
-    sweep = podium.tune(boosted, {"x": [0.25, 0.5]}, objective="eval-auc", prints="xgboost", algorithm="grid", trials=2)
+    sweep = podium.tune(
+        boosted,
+        {"x": [0.25, 0.5]},
+        objective="eval-auc",
+        prints="xgboost",
+        algorithm="grid",
+        trials=2,
+    )
     assert sweep.best.value == 0.5
     with pytest.raises(InvalidInput, match=r"prints is one of huggingface, .*, not 'xgbost'"):
         podium.tune(boosted, {"x": [0.25, 0.5]}, prints="xgbost")
@@ -283,7 +351,8 @@ def silent(x: float) -> None:
 
 def test_a_function_without_metrics_says_what_it_returned(home: Path) -> None:
     with pytest.raises(
-        Failed, match=r"not found as score=NUMBER\nthe function returned nothing.*\nit said last\n  \| nothing to see"
+        Failed,
+        match=r"not found as score=NUMBER\nthe function returned nothing.*\nit said last\n  \| nothing to see",
     ) as caught:
         podium.tune(silent, {"x": (0.0, 1.0)}, objective="score", trials=1)
     assert (caught.value.hint or "").startswith('return {"score": 0.98}; ')
@@ -295,13 +364,20 @@ def only_loss(lr: float, width: int) -> dict[str, float]:
 
 def test_the_only_returned_name_is_the_objective(home: Path) -> None:
     sweep = podium.tune(only_loss, {"lr": np.array([0.25, 0.5]), "width": np.int64(2)}, trials=2)
-    assert (sweep.experiment.objective.metric, sweep.experiment.objective.maximize) == ("loss", False)
+    assert (sweep.experiment.objective.metric, sweep.experiment.objective.maximize) == (
+        "loss",
+        False,
+    )
     assert (sweep.best.value, sweep.best.parameters["lr"]) == (0.0, 0.5)
 
 
-def test_two_whole_numbers_are_said_to_be_two(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_two_whole_numbers_are_said_to_be_two(
+    home: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     podium.tune(only_loss, {"lr": (0, 1), "width": 1}, trials=2)
-    assert "lr 0 or 1, as whole numbers (0.0 to 1.0 has all between)" in "".join(capsys.readouterr())
+    assert "lr 0 or 1, as whole numbers (0.0 to 1.0 has all between)" in "".join(
+        capsys.readouterr()
+    )
 
 
 def with_a_helper(lr: float) -> dict[str, float]:

@@ -17,24 +17,57 @@ def train(lr: float, layers: int) -> float:
 
 
 WRONG: dict[str, tuple[Callable[[], Any], str]] = {
-    "a list as space": (lambda: podium.tune(train, [1, 2]), "a space has ranges and choices by name, but got [1, 2]"),
-    "no space": (lambda: podium.tune(train, None), "a space has ranges and choices by name, but got None"),
+    "a list as space": (
+        lambda: podium.tune(train, [1, 2]),
+        "a space has ranges and choices by name, but got [1, 2]",
+    ),
+    "no space": (
+        lambda: podium.tune(train, None),
+        "a space has ranges and choices by name, but got None",
+    ),
     "an empty space": (lambda: podium.tune(train, {}), "there is nothing to search in {}"),
-    "a falling range": (lambda: podium.tune(train, SPACE | {"lr": (1.0, 0.1)}), "lr: `low < high` must hold"),
-    "a number that is none": (lambda: podium.tune(train, SPACE | {"lr": (0.0, float("nan"))}), "lr: `low < high`"),
-    "an object in the space": (lambda: podium.tune(train, SPACE | {"lr": b"1"}), "nor a list of choices, but b'1'"),
-    "a number as function": (lambda: podium.tune(3, SPACE), "a script or a command is tuned, but got 3"),
+    "a falling range": (
+        lambda: podium.tune(train, SPACE | {"lr": (1.0, 0.1)}),
+        "lr: `low < high` must hold",
+    ),
+    "a number that is none": (
+        lambda: podium.tune(train, SPACE | {"lr": (0.0, float("nan"))}),
+        "lr: `low < high`",
+    ),
+    "an object in the space": (
+        lambda: podium.tune(train, SPACE | {"lr": b"1"}),
+        "nor a list of choices, but b'1'",
+    ),
+    "a number as function": (
+        lambda: podium.tune(3, SPACE),
+        "a script or a command is tuned, but got 3",
+    ),
     "another signature": (
         lambda: podium.tune(train, {"lr": (0.1, 1.0)}),
         "train(lr: float, layers: int) -> float cannot",
     ),
     "a missing script": (lambda: podium.tune("trian.py", SPACE), "there is no script trian.py"),
-    "a count as text": (lambda: podium.tune(train, SPACE, trials="3"), "`trials >= 1` must hold, but got trials='3'"),
-    "no trials": (lambda: podium.tune(train, SPACE, parallel=0), "`parallel >= 1` must hold, but got parallel=0"),
+    "a count as text": (
+        lambda: podium.tune(train, SPACE, trials="3"),
+        "`trials >= 1` must hold, but got trials='3'",
+    ),
+    "no trials": (
+        lambda: podium.tune(train, SPACE, parallel=0),
+        "`parallel >= 1` must hold, but got parallel=0",
+    ),
     "an algorithm": (lambda: podium.tune(train, SPACE, algorithm="tpee"), "did you mean tpe?"),
-    "an objective": (lambda: podium.tune(train, SPACE, objective="max accuracy"), "but got 'max accuracy'"),
-    "a cluster": (lambda: podium.tune(train, SPACE, cluster="k8s://team"), "no cluster has the scheme 'k8s'"),
-    "data to tune with": (lambda: podium.tune(train, SPACE, data="nowhere"), "there are no data at "),
+    "an objective": (
+        lambda: podium.tune(train, SPACE, objective="max accuracy"),
+        "but got 'max accuracy'",
+    ),
+    "a cluster": (
+        lambda: podium.tune(train, SPACE, cluster="k8s://team"),
+        "no cluster has the scheme 'k8s'",
+    ),
+    "data to tune with": (
+        lambda: podium.tune(train, SPACE, data="nowhere"),
+        "there are no data at ",
+    ),
     "data of a sweep": (lambda: podium.sweep("random", data="nowhere"), "there are no data at "),
     "data to train on": (lambda: podium.train("nowhere"), "there are no data at "),
     "a setting of a sweep": (lambda: podium.sweep("random", trails=3), "did you mean trials?"),
@@ -48,7 +81,10 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     "a sweep": (lambda: podium.open_sweep("nothing"), "no Experiment nothing in "),
     "a registered model": (lambda: podium.registry()["mnist"], "there is no model mnist in "),
     "the name of a dataset": (lambda: podium.prepare_data("mnistt"), "did you mean mnist?"),
-    "the path of a dataset": (lambda: podium.prepare_data("houses"), "hint: ./houses for a directory"),
+    "the path of a dataset": (
+        lambda: podium.prepare_data("houses"),
+        "hint: ./houses for a directory",
+    ),
 }
 
 
@@ -92,5 +128,7 @@ def test_what_other_tools_call_it_is_translated(what: str, home: Path) -> None:
 
 
 def test_several_returned_metrics_want_an_objective(home: Path) -> None:
-    with pytest.raises(InvalidInput, match=r'one of them is tuned\nhint: name one: objective="min:loss"'):
+    with pytest.raises(
+        InvalidInput, match=r'one of them is tuned\nhint: name one: objective="min:loss"'
+    ):
         podium.tune(two_metrics, SPACE)

@@ -38,14 +38,18 @@ def test_a_misspelt_command_is_answered_with_the_right_one(typed: Callable[..., 
         "models list --storage {}",
     ],
 )
-def test_a_file_where_a_directory_belongs_is_refused(words: str, typed: Callable[..., Any], file: Path) -> None:
+def test_a_file_where_a_directory_belongs_is_refused(
+    words: str, typed: Callable[..., Any], file: Path
+) -> None:
     done = typed(*(word.format(file) for word in words.split()))
     assert (done.returncode, done.stdout) == (2, "")
     assert f"{file} is a file" in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_an_unwritable_path_is_named_without_a_traceback(typed: Callable[..., Any], file: Path) -> None:
+def test_an_unwritable_path_is_named_without_a_traceback(
+    typed: Callable[..., Any], file: Path
+) -> None:
     code, _, said = typed("compile", "-o", f"{file}/pipeline.yaml")
     assert code == 1
     assert "\nerror: " in f"\n{said}"  # after signs of life, where compiling takes long
@@ -57,7 +61,11 @@ def test_an_unwritable_path_is_named_without_a_traceback(typed: Callable[..., An
 def test_a_run_whose_home_cannot_be_made_says_so(file: Path) -> None:
     words = [*PODIUM, "run", "train_and_promote", "limit=1000"]
     done = subprocess.run(
-        words, env={**os.environ, "PODIUM_HOME": str(file)}, capture_output=True, text=True, timeout=60
+        words,
+        env={**os.environ, "PODIUM_HOME": str(file)},
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
@@ -68,7 +76,9 @@ def test_a_run_whose_home_cannot_be_made_says_so(file: Path) -> None:
 def test_a_reader_that_has_seen_enough_is_no_failure() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    done = subprocess.run([*PODIUM, "run", "--list"], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60)
+    done = subprocess.run(
+        [*PODIUM, "run", "--list"], stdout=writing, stderr=subprocess.PIPE, text=True, timeout=60
+    )
     os.close(writing)
     said = [line for line in done.stderr.splitlines() if not line.endswith("so far")]
     assert (done.returncode, said) == (0, [])
@@ -86,16 +96,29 @@ def test_a_path_with_blanks_and_percent_signs_is_used_unchanged(
     assert (home / "store" / "key").read_bytes() == b"bytes"
 
 
-def test_a_finished_run_names_the_model_by_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_finished_run_names_the_model_by_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from podium.runner.outcome import show
 
     monkeypatch.chdir(tmp_path)
     store = f"file://{quote(str(tmp_path / 'my work' / 'store'))}"
     decision = {"model_name": "mnist", "outcome": "promoted", "version": "v1", "reasons": []}
     test = {"metrics": {"accuracy": 0.5, "log_loss": 1.0}, "count": 10}
-    places = {"report": str(tmp_path / "report.html"), "directory": str(tmp_path / "run"), "storage": store}
+    places = {
+        "report": str(tmp_path / "report.html"),
+        "directory": str(tmp_path / "run"),
+        "storage": store,
+    }
     text = show(
-        {"sweep": None, "metric": {"name": "accuracy"}, "candidates": [], "test": test, "decision": decision, **places}
+        {
+            "sweep": None,
+            "metric": {"name": "accuracy"},
+            "candidates": [],
+            "test": test,
+            "decision": decision,
+            **places,
+        }
     )
     assert "  model   my work/store/models/mnist/versions/v1" in text.splitlines()
 
@@ -114,8 +137,20 @@ def test_a_locale_without_letters_beyond_ascii_takes_every_directory(
     place = tmp_path / "données"
     place.mkdir()
     (place / "é.log").write_text("2026-01-02T03:04:05Z accuracy=0.5\n")
-    plain = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "PODIUM_HOME": str(place / "home")}
+    plain = {
+        "LC_ALL": "C",
+        "PYTHONUTF8": "0",
+        "PYTHONCOERCECLOCALE": "0",
+        "PODIUM_HOME": str(place / "home"),
+    }
     command = [sys.executable, "-c", "from podium.cli import main; main()", *words]
-    done = subprocess.run(command, cwd=place, env={**os.environ, **plain}, capture_output=True, timeout=60, check=False)
+    done = subprocess.run(
+        command,
+        cwd=place,
+        env={**os.environ, **plain},
+        capture_output=True,
+        timeout=60,
+        check=False,
+    )
     assert (done.returncode, done.stderr) == (0, b"")
     assert expected in done.stdout.decode()

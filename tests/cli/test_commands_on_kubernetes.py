@@ -28,16 +28,24 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "kubeconfig"))
     spec = load("random-job")["spec"]
     labels = {"katib.kubeflow.org/experiment": "sweep"}
-    running.world.put("experiments", {"kind": "Experiment", "metadata": {"name": "sweep"}, "spec": spec})
-    running.world.status("experiments", "sweep", "Created", "Running", trials=2, succeededTrialList=["a", "b"])
+    running.world.put(
+        "experiments", {"kind": "Experiment", "metadata": {"name": "sweep"}, "spec": spec}
+    )
+    running.world.status(
+        "experiments", "sweep", "Created", "Running", trials=2, succeededTrialList=["a", "b"]
+    )
     for name, value in (("a", "0.5"), ("b", "0.9")):
         trial = {
             "parameterAssignments": [{"name": "lr", "value": "0.1"}],
             "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
         }
-        running.world.put("trials", {"kind": "Trial", "metadata": {"name": name, "labels": labels}, "spec": trial})
+        running.world.put(
+            "trials", {"kind": "Trial", "metadata": {"name": name, "labels": labels}, "spec": trial}
+        )
         metric = {"name": "accuracy", "min": value, "max": value, "latest": value}
-        running.world.status("trials", name, "Created", "Succeeded", observation={"metrics": [metric]})
+        running.world.status(
+            "trials", name, "Created", "Succeeded", observation={"metrics": [metric]}
+        )
     yield running
     running.stop()
 
@@ -54,16 +62,30 @@ def test_experiments_of_katib_and_podium_are_shown_alike(podium: Callable[..., R
 def test_a_failed_trial_of_katib_says_why(podium: Callable[..., Result], server: ApiServer) -> None:
     server.world.status("trials", "a", "Created", "Failed")
     ended = {"terminated": {"exitCode": 2, "reason": "Error", "finishedAt": "2026-01-01T00:00:00Z"}}
-    status = {"name": "pytorch", "image": "x", "imageID": "", "ready": False, "restartCount": 0, "state": ended}
-    server.world.pod("a-0", {"katib.kubeflow.org/trial": "a"}, phase="Failed", containerStatuses=[status])
+    status = {
+        "name": "pytorch",
+        "image": "x",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": ended,
+    }
+    server.world.pod(
+        "a-0", {"katib.kubeflow.org/trial": "a"}, phase="Failed", containerStatuses=[status]
+    )
     server.world.logs["a-0"] = ["error: unrecognized arguments: --netwrk=fast"]
     rows = json.loads(podium("experiment", "trials", "sweep", "--json").stdout)
     (reason,) = [row["reason"] for row in rows if row["name"] == "a"]
-    assert reason == "pod a-0: Error (container pytorch, exit code 2)\n  | error: unrecognized arguments: --netwrk=fast"
+    assert (
+        reason
+        == "pod a-0: Error (container pytorch, exit code 2)\n  | error: unrecognized arguments: --netwrk=fast"
+    )
     assert "unrecognized arguments: --netwrk=fast" in podium("experiment", "trials", "sweep").stdout
 
 
-def test_an_experiment_of_katib_is_deleted_but_never_stopped(podium: Callable[..., Result], server: ApiServer) -> None:
+def test_an_experiment_of_katib_is_deleted_but_never_stopped(
+    podium: Callable[..., Result], server: ApiServer
+) -> None:
     refused: Any = podium("experiment", "stop", "sweep").exception
     assert isinstance(refused, InvalidInput)
     assert "Katib cannot stop Experiment sweep and keep it" in refused.message
@@ -80,17 +102,23 @@ def test_jobs_are_listed_where_the_training_operator_is_missing(
 
 
 @pytest.mark.parametrize("option", ["--image-dir", "--entrypoint"])
-def test_a_namespace_takes_nothing_in_place_of_an_image(podium: Callable[..., Result], option: str) -> None:
+def test_a_namespace_takes_nothing_in_place_of_an_image(
+    podium: Callable[..., Result], option: str
+) -> None:
     refused: Any = podium("experiment", "run", "random-job", option, "trainer=src").exception
     assert isinstance(refused, InvalidInput)
     assert "no directory and no entrypoint can stand for trainer" in refused.message
 
 
-def test_a_job_launched_on_a_namespace_gets_its_storage_keys(server: ApiServer, tmp_path: Path) -> None:
+def test_a_job_launched_on_a_namespace_gets_its_storage_keys(
+    server: ApiServer, tmp_path: Path
+) -> None:
     server.world.plurals.add("configmaps")
     data = {"endpoint": "http://store:9000", "secret": "keys"}
     server.world.put("configmaps", {"metadata": {"name": "podium-storage"}, "data": data})
-    job = Workload.parse(write_pytorchjob(name="train", image="i", command=("train", "--data=s3://b/mnist")))
+    job = Workload.parse(
+        write_pytorchjob(name="train", image="i", command=("train", "--data=s3://b/mnist"))
+    )
     granted = with_store(job, "kubernetes://team", print)
     ((_, container),) = granted.containers()
     assert container.env["AWS_ENDPOINT_URL"].value == "http://store:9000"
@@ -100,6 +128,8 @@ def test_a_job_launched_on_a_namespace_gets_its_storage_keys(server: ApiServer, 
 def test_a_namespace_without_a_store_is_reported(server: ApiServer) -> None:
     said: list[str] = []
     server.world.plurals.add("configmaps")
-    job = Workload.parse(write_pytorchjob(name="train", image="i", command=("train", "--data=s3://b/mnist")))
+    job = Workload.parse(
+        write_pytorchjob(name="train", image="i", command=("train", "--data=s3://b/mnist"))
+    )
     assert with_store(job, "kubernetes://team", said.append).manifest == job.manifest
     assert "no ConfigMap podium-storage" in said[0]

@@ -34,13 +34,19 @@ tab podium experiment run hyper
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_completes_commands_options_runs_and_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bash_completes_commands_options_runs_and_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     directory = tmp_path / "runs" / "20260101-010101-aaaa"
     directory.mkdir(parents=True)
-    RunRecord(id=directory.name, pipeline="tune_and_promote", directory=directory, state="stopped").save()
+    RunRecord(
+        id=directory.name, pipeline="tune_and_promote", directory=directory, state="stopped"
+    ).save()
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
-    done = subprocess.run(["bash", "-c", SCRIPT], capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    done = subprocess.run(
+        ["bash", "-c", SCRIPT], capture_output=True, text=True, timeout=120, cwd=tmp_path
+    )
     assert done.stdout.splitlines() == [
         "run runs", "render report resume", "--resume", "tune_and_promote", "20260101-010101-aaaa", "latest", "hyperband",
     ]  # fmt: skip
@@ -60,7 +66,11 @@ def bash_at_work() -> Iterator[int]:
     """Start an interactive bash that completes podium; yield its terminal."""
     child, terminal = pty.fork()
     if child == 0:
-        os.execvpe("bash", ["bash", "--norc", "--noprofile", "-i"], {**os.environ, "PS1": "$ ", "TERM": "dumb"})
+        os.execvpe(
+            "bash",
+            ["bash", "--norc", "--noprofile", "-i"],
+            {**os.environ, "PS1": "$ ", "TERM": "dumb"},
+        )
     try:
         os.write(terminal, b'eval "$(_PODIUM_COMPLETE=bash_source podium)"; echo rea""dy\n')
         seen(terminal, "ready\r\n$ ")
@@ -81,7 +91,9 @@ def seen(terminal: int, last: str) -> str:
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_a_typing_user_gets_parameters_and_their_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_typing_user_gets_parameters_and_their_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=":")
     (tmp_path / "flowers.csv").write_text("a,b\n")
@@ -99,9 +111,15 @@ def test_a_typing_user_gets_parameters_and_their_values(tmp_path: Path, monkeypa
             ("podium run network=mlp ru\t", "rule="),
             ("podium run train_and_promote net=1 network=fast netw\t.", "netw\x07."),
             ("podium submit tune-and-promote dataset=fa\t.", "dataset=fashion-mnist ."),
-            ("podium compile train_and_promote dataset=table:flo\t.", "dataset=table:flowers.csv ."),
+            (
+                "podium compile train_and_promote dataset=table:flo\t.",
+                "dataset=table:flowers.csv .",
+            ),
             ("podium run tune_and_promote experiment=hyper\t.", "experiment=hyperband ."),
-            ("podium run tune_and_promote install_requirements=t\t.", "install_requirements=true ."),
+            (
+                "podium run tune_and_promote install_requirements=t\t.",
+                "install_requirements=true .",
+            ),
             ("podium run own.py su\t", "sure="),
             ("podium run own.py:own sure=f\t.", "sure=false ."),
             ("podium run nothing.py su\t.", "su\x07."),
@@ -114,7 +132,9 @@ def test_a_typing_user_gets_parameters_and_their_values(tmp_path: Path, monkeypa
             seen(terminal, "\n$ ")
 
 
-def test_a_project_decides_whose_parameters_are_offered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_project_decides_whose_parameters_are_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert completed("podium", "run", "epo") == ["epochs="]
     assert completed("podium", "run", "max_t") == ["max_trials="]
@@ -133,8 +153,15 @@ def completed(*words: str) -> list[str]:
         "COMP_CWORD": str(len(words) - 1),
         "_PODIUM_COMPLETE": "bash_complete",
     }
-    program = [sys.executable, "-P", "-c", "import sys; sys.argv[0] = 'podium'; from podium.cli import main; main()"]
-    done = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=60, check=True)
+    program = [
+        sys.executable,
+        "-P",
+        "-c",
+        "import sys; sys.argv[0] = 'podium'; from podium.cli import main; main()",
+    ]
+    done = subprocess.run(
+        program, env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     return [line.removeprefix("plain,") if line.startswith("plain,") else "" for line in lines]
@@ -175,8 +202,21 @@ def test_completion_loads_nothing_heavy() -> None:
     """
     for word in ("net", "network=f", "rule=b", "dataset=m", "job_kind=a"):
         done = subprocess.run(
-            [sys.executable, "-c", script, word], capture_output=True, text=True, timeout=60, check=True
+            [sys.executable, "-c", script, word],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
         )
         loaded = {name.split(".")[0] for name in done.stderr.split()}
         assert done.stdout.startswith("plain,"), word
-        assert not loaded & {"torch", "torchvision", "kfp", "numpy", "optuna", "kubernetes", "scipy", "onnx"}, word
+        assert not loaded & {
+            "torch",
+            "torchvision",
+            "kfp",
+            "numpy",
+            "optuna",
+            "kubernetes",
+            "scipy",
+            "onnx",
+        }, word

@@ -17,7 +17,9 @@ def data(typed: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPa
     return lambda *words: typed("data", *words)
 
 
-def test_inspect_prints_sizes_statistics_and_classes(data: Data, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_inspect_prints_sizes_statistics_and_classes(
+    data: Data, tiny_dataset: Path, tmp_path: Path
+) -> None:
     done = data("inspect", str(tiny_dataset), "--picture", "grid.png")
     assert done.returncode == 0, done.stderr
     info = artifact.describe(tiny_dataset)
@@ -29,7 +31,9 @@ def test_inspect_prints_sizes_statistics_and_classes(data: Data, tiny_dataset: P
     assert "grid.png" in done.stderr
 
 
-def test_inspect_prints_json_and_nothing_else_on_stdout(data: Data, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_inspect_prints_json_and_nothing_else_on_stdout(
+    data: Data, tiny_dataset: Path, tmp_path: Path
+) -> None:
     found = json.loads(data("inspect", str(tiny_dataset), "--json").stdout)
     assert found["digest"] == artifact.describe(tiny_dataset).digest
     assert found["parts"]["validation"]["count"] == 100
@@ -40,9 +44,13 @@ def test_inspect_shows_columns_and_their_distribution(data: Data, tmp_path: Path
     (tmp_path / "houses.csv").write_text("\n".join(["rooms,side,price", *rows]))
     words = ["--target", "price", "--option", "allow_duplicates=true", "--output", "houses"]
     done = data("prepare", "table:houses.csv", *words)
-    assert "houses: regression, 57 train, 6 validation, 7 test, split random" in done.stdout, done.stderr
+    assert "houses: regression, 57 train, 6 validation, 7 test, split random" in done.stdout, (
+        done.stderr
+    )
     lines = data("inspect", "houses").stdout.splitlines()
-    rooms, side, price = (next(line for line in lines if line.startswith(name)) for name in ("rooms", "side", "price"))
+    rooms, side, price = (
+        next(line for line in lines if line.startswith(name)) for name in ("rooms", "side", "price")
+    )
     assert rooms.split()[1:5] == ["number", "0", "0", "6"]
     assert len(rooms.split()[-1]) == 7
     assert "north" in side
@@ -55,7 +63,11 @@ def test_inspect_shows_columns_and_their_distribution(data: Data, tmp_path: Path
     [
         (["inspect", "nowhere"], 1, "there is no dataset.json in nowhere"),
         (["prepare", "fasion-mnist"], 2, "did you mean fashion-mnist?"),
-        (["prepare", "--validation", "2"], 2, "`0 < validation < 1` must hold, but got validation=2.0"),
+        (
+            ["prepare", "--validation", "2"],
+            2,
+            "`0 < validation < 1` must hold, but got validation=2.0",
+        ),
         (["prepare", "--option", "test"], 2, "--option takes NAME=VALUE, not 'test'"),
         (["prepare", "--option", "test=[0.1"], 2, "--option test is not readable as YAML"),
         (["prepare", "--source", "nowhere"], 1, "there is no train-images-idx3-ubyte"),

@@ -58,7 +58,10 @@ def commands(group: click.Group, path: str = "") -> Iterator[tuple[str, click.Co
 
 @pytest.mark.parametrize("command", FILES)
 def test_a_missing_file_is_wrong_input_for_every_command(
-    command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = typed([*command.split(), *FILES[command]], monkeypatch, capsys)
@@ -86,7 +89,11 @@ def test_every_argument_that_is_a_file_is_among_them() -> None:
 
 @pytest.mark.parametrize("option", ["--host", "--token-file"])
 def test_every_server_command_takes_the_options(option: str) -> None:
-    takes = {path for path, command in commands(app) if any(option in entry.opts for entry in command.params)}
+    takes = {
+        path
+        for path, command in commands(app)
+        if any(option in entry.opts for entry in command.params)
+    }
     assert (
         takes - {"serve", "models drift", "models export"} == SERVER
     )  # a server itself, what asks that one, and a hub
@@ -116,7 +123,9 @@ def test_no_server_is_said_in_a_plain_sentence(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     # What kubernetes keeps of KUBECONFIG as it was when another test of this process imported it.
-    monkeypatch.setattr("kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none"))
+    monkeypatch.setattr(
+        "kubernetes.config.kube_config.KUBE_CONFIG_DEFAULT_LOCATION", str(tmp_path / "none")
+    )
     (tmp_path / "one.yaml").write_text("name: x\npipeline: y\ncron: '@daily'\n")
     given = [word.format(tmp_path) for word in words]
     code, out, err = typed([*given, *(["--host", host] if host else [])], monkeypatch, capsys)
@@ -165,7 +174,9 @@ def test_a_server_of_something_else_is_reported_in_seconds(tmp_path: Path) -> No
     )
 
 
-@pytest.mark.parametrize("host", ["http://[::1", "http://a:b", "http://127.0.0.1:99999", "ftp://a", "http://"])
+@pytest.mark.parametrize(
+    "host", ["http://[::1", "http://a:b", "http://127.0.0.1:99999", "ftp://a", "http://"]
+)
 def test_an_address_that_cannot_be_meant_is_wrong_input(
     host: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -175,10 +186,20 @@ def test_an_address_that_cannot_be_meant_is_wrong_input(
 
 @pytest.mark.parametrize("token", [b"\xff\xfe", b"one\ntwo", "größer".encode()])
 def test_a_token_that_no_header_holds_is_wrong_input(
-    token: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    token: bytes,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "token").write_bytes(token)
-    words = ["schedule", "list", "--host", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token")]
+    words = [
+        "schedule",
+        "list",
+        "--host",
+        "http://127.0.0.1:1",
+        "--token-file",
+        str(tmp_path / "token"),
+    ]
     code, _, err = typed(words, monkeypatch, capsys)
     assert (code, str(tmp_path / "token") in err) == (2, True), err
 

@@ -49,7 +49,9 @@ class Done(NamedTuple):
 
 
 @pytest.fixture
-def podium(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Done]:
+def podium(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
     """Type a command that ends with a given exit code."""
 
     def run(*words: str, code: int = 0) -> Done:
@@ -72,10 +74,19 @@ def manifest(tmp_path: Path) -> Any:
     program = tmp_path / "program.py"
     program.write_text(PROGRAM)
 
-    def write(name: str = "sweep", *, most: int = 2, seconds: str = "0", code: str = "0", **spec: Any) -> str:
+    def write(
+        name: str = "sweep", *, most: int = 2, seconds: str = "0", code: str = "0", **spec: Any
+    ) -> str:
         command = ["python", "-IS", str(program), "${trialParameters.lr}", seconds, code]
-        given = {"maxTrialCount": most, "parallelTrialCount": 2, "resumePolicy": "LongRunning", **spec}
-        document = write_experiment(job(command), name=name, parameters=[space("lr", min="0.1", max="1")], **given)
+        given = {
+            "maxTrialCount": most,
+            "parallelTrialCount": 2,
+            "resumePolicy": "LongRunning",
+            **spec,
+        }
+        document = write_experiment(
+            job(command), name=name, parameters=[space("lr", min="0.1", max="1")], **given
+        )
         path = tmp_path / f"{name}.yaml"
         path.write_text(yaml.safe_dump(document))
         return str(path)
@@ -104,17 +115,23 @@ def test_a_sweep_from_a_file_ends_with_its_best_trial(podium: Any, manifest: Any
     assert "ExperimentMaxTrialsReached" in podium("status", "sweep", "--json").stdout
 
 
-def test_an_experiment_may_leave_its_name_to_the_cluster(podium: Any, manifest: Any, tmp_path: Path) -> None:
+def test_an_experiment_may_leave_its_name_to_the_cluster(
+    podium: Any, manifest: Any, tmp_path: Path
+) -> None:
     document = yaml.safe_load(Path(manifest()).read_text())
     document["metadata"] = {"generateName": "night-"}
     (path := tmp_path / "nameless.yaml").write_text(yaml.safe_dump(document))
     found = json.loads(podium("run", str(path), "--json").stdout)
     assert re.fullmatch("night-[a-z0-9]{5}", found["experiment"])
     assert json.loads(podium("best", found["experiment"], "--json").stdout)["name"] == found["name"]
-    assert yaml.safe_load(podium("render", str(path)).stdout)["metadata"] == {"generateName": "night-"}
+    assert yaml.safe_load(podium("render", str(path)).stdout)["metadata"] == {
+        "generateName": "night-"
+    }
 
 
-def test_a_terminals_table_keeps_the_best_trial_in_sight(podium: Any, manifest: Any, tmp_path: Path) -> None:
+def test_a_terminals_table_keeps_the_best_trial_in_sight(
+    podium: Any, manifest: Any, tmp_path: Path
+) -> None:
     podium("run", manifest(most=27), "--parallel-trials", "9", "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)
     with LocalSweeps(tmp_path / "podium-home" / "cluster") as cluster:
@@ -128,7 +145,9 @@ def test_a_terminals_table_keeps_the_best_trial_in_sight(podium: Any, manifest: 
         Console(width=80, height=12, file=(low := io.StringIO())).print(view)
     assert len(low.getvalue().splitlines()) <= 11
     assert best["name"] in low.getvalue()
-    assert all("…" not in text and best["name"] in text for text in drawn.values()), "columns go, no cell is cut"
+    assert all("…" not in text and best["name"] in text for text in drawn.values()), (
+        "columns go, no cell is cut"
+    )
     assert "too narrow for lr)" in drawn[50].replace("\n", " ")
     assert "STATE" in drawn[40].partition("TRIAL")[0]
     lines = drawn[80].splitlines()
@@ -149,7 +168,10 @@ def test_a_finished_sweep_goes_on_and_used_names_get_numbers(podium: Any, manife
     refused = podium("resume", "sweep", "--max-trials", "2", code=2)
     assert "maxTrialCount must be above" in refused.stderr
     assert "Experiment sweep-2," in podium("run", path, "--no-fork-server").stderr
-    assert json.loads(podium("delete", "sweep", "--json").stdout) == {"experiment": "sweep", "deleted": True}
+    assert json.loads(podium("delete", "sweep", "--json").stdout) == {
+        "experiment": "sweep",
+        "deleted": True,
+    }
     assert [row["name"] for row in json.loads(podium("list", "--json").stdout)] == ["sweep-2"]
 
 
@@ -161,12 +183,20 @@ def test_a_sweep_whose_trials_all_fail_ends_badly(podium: Any, manifest: Any) ->
 
 
 def test_an_image_without_its_directory_is_refused(podium: Any, manifest: Any) -> None:
-    assert "--image-dir takes IMAGE=DIR, not" in podium("run", manifest(), "--image-dir", "python", code=2).stderr
+    assert (
+        "--image-dir takes IMAGE=DIR, not"
+        in podium("run", manifest(), "--image-dir", "python", code=2).stderr
+    )
 
 
 @pytest.mark.parametrize("given", ["python", "python=", "=run"])
-def test_an_entrypoint_without_its_command_is_refused(podium: Any, manifest: Any, given: str) -> None:
-    assert "--entrypoint takes IMAGE=COMMAND, not" in podium("run", manifest(), "--entrypoint", given, code=2).stderr
+def test_an_entrypoint_without_its_command_is_refused(
+    podium: Any, manifest: Any, given: str
+) -> None:
+    assert (
+        "--entrypoint takes IMAGE=COMMAND, not"
+        in podium("run", manifest(), "--entrypoint", given, code=2).stderr
+    )
 
 
 def test_an_entrypoint_with_half_a_quote_is_refused(podium: Any, manifest: Any) -> None:
@@ -175,7 +205,12 @@ def test_an_entrypoint_with_half_a_quote_is_refused(podium: Any, manifest: Any) 
 
 
 def test_a_sweep_that_reaches_its_limit_of_failures_ends_badly(podium: Any, manifest: Any) -> None:
-    ran = podium("run", manifest(code="3", maxFailedTrialCount=1, maxTrialCounts=1), "--no-fork-server", code=1)
+    ran = podium(
+        "run",
+        manifest(code="3", maxFailedTrialCount=1, maxTrialCounts=1),
+        "--no-fork-server",
+        code=1,
+    )
     assert "warning: spec.maxTrialCounts: spec has no field maxTrialCounts" in ran.stderr
     assert "hint: did you mean maxTrialCount?" in ran.stderr
     assert "max failed count has reached" in ran.stderr
@@ -194,9 +229,12 @@ def test_a_failed_sweep_shows_a_trials_last_lines(
 
 
 @pytest.mark.parametrize(
-    ("how", "code"), [("stop", 1), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("how", "code"),
+    [("stop", 1), (signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
 )
-def test_a_running_sweep_can_be_stopped_and_resumed(how: Any, code: int, podium: Any, manifest: Any) -> None:
+def test_a_running_sweep_can_be_stopped_and_resumed(
+    how: Any, code: int, podium: Any, manifest: Any
+) -> None:
     path = manifest(seconds="1.5")
     words = [*PODIUM, "experiment", "run", path, "--no-fork-server"]
     running = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
@@ -205,7 +243,10 @@ def test_a_running_sweep_can_be_stopped_and_resumed(how: Any, code: int, podium:
         if " Running " in line:
             break
     if how == "stop":
-        assert json.loads(podium("stop", "sweep", "--json").stdout) == {"experiment": "sweep", "stopping": True}
+        assert json.loads(podium("stop", "sweep", "--json").stdout) == {
+            "experiment": "sweep",
+            "stopping": True,
+        }
     else:
         running.send_signal(how)
     began = time.monotonic()
@@ -219,7 +260,9 @@ def test_a_running_sweep_can_be_stopped_and_resumed(how: Any, code: int, podium:
     assert len(json.loads(podium("trials", "sweep", "--json").stdout)) == 2
 
 
-def test_weights_go_when_asked_and_the_next_sweep_starts_warm(podium: Any, manifest: Any, tmp_path: Path) -> None:
+def test_weights_go_when_asked_and_the_next_sweep_starts_warm(
+    podium: Any, manifest: Any, tmp_path: Path
+) -> None:
     models = tmp_path / "models"
     podium("run", manifest(), "--output", str(models), "--no-fork-server")
     best = json.loads(podium("best", "sweep", "--json").stdout)["name"]
@@ -241,10 +284,21 @@ def test_weights_go_when_asked_and_the_next_sweep_starts_warm(podium: Any, manif
 
 
 def test_rendered_trials_reach_their_bucket_by_reference(podium: Any) -> None:
-    done = podium("render", "random", "--data", "s3://b/mnist", "--output", "s3://b/trials", "--secret", "keys")
+    done = podium(
+        "render",
+        "random",
+        "--data",
+        "s3://b/mnist",
+        "--output",
+        "s3://b/trials",
+        "--secret",
+        "keys",
+    )
     assert "ConfigMap podium-storage, keys from Secret keys" in done.stderr
     assert "&id" not in done.stdout  # no YAML anchors: people read it
-    template = load(done.stdout)["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
+    template = load(done.stdout)["spec"]["trialTemplate"]["trialSpec"]["spec"][
+        "pytorchReplicaSpecs"
+    ]
     for role in ("Master", "Worker"):
         (container,) = template[role]["template"]["spec"]["containers"]
         assert [entry["name"] for entry in container["env"]] == [
@@ -267,15 +321,25 @@ def test_render_prints_a_manifest_that_is_valid_as_it_stands(podium: Any) -> Non
     spec = made["spec"]
     replicas = spec["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
     container = replicas["Worker"]["template"]["spec"]["containers"][0]
-    assert (made["metadata"]["name"], spec["maxTrialCount"], replicas["Worker"]["replicas"]) == ("mine", 9, 3)
-    assert container["image"] == "mine:1"
-    assert {"--data=s3://b/mnist", "--epochs=2", "--output=s3://b/trials/${trialParameters.trial}"} <= set(
-        container["args"]
+    assert (made["metadata"]["name"], spec["maxTrialCount"], replicas["Worker"]["replicas"]) == (
+        "mine",
+        9,
+        3,
     )
+    assert container["image"] == "mine:1"
+    assert {
+        "--data=s3://b/mnist",
+        "--epochs=2",
+        "--output=s3://b/trials/${trialParameters.trial}",
+    } <= set(container["args"])
     as_json = json.loads(podium("render", "random", "--json").stdout)
-    for role in as_json["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
+    for role in as_json["spec"]["trialTemplate"]["trialSpec"]["spec"][
+        "pytorchReplicaSpecs"
+    ].values():
         del role["template"]["spec"]["containers"][0]["env"]  # how its trials reach s3://podium
-    as_expected = with_pods_retained(with_pod_deadlines(with_pod_defaults(Experiment.load("random"))))
+    as_expected = with_pods_retained(
+        with_pod_deadlines(with_pod_defaults(Experiment.load("random")))
+    )
     assert as_json == as_expected.manifest
     kept = podium("render", "random", "--resume-policy", "LongRunning").stdout
     assert load(kept)["spec"]["resumePolicy"] == "LongRunning"
@@ -299,12 +363,17 @@ def test_every_bundled_experiment_ends_on_katib(name: str, podium: Any) -> None:
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["hyperband", "--max-trials", "22"], "Katib's hyperband stops answering after the first 9 trials"),
+        (
+            ["hyperband", "--max-trials", "22"],
+            "Katib's hyperband stops answering after the first 9 trials",
+        ),
         (["asha"], "asha runs on this machine only"),
         (["no-retain"], "early stopping without retain: true"),
     ],
 )
-def test_render_refuses_what_katib_never_ends(words: list[str], says: str, podium: Any, tmp_path: Path) -> None:
+def test_render_refuses_what_katib_never_ends(
+    words: list[str], says: str, podium: Any, tmp_path: Path
+) -> None:
     asha, stopping = load("hyperband"), load("medianstop")
     asha["spec"]["algorithm"]["algorithmName"] = "asha"
     del stopping["spec"]["trialTemplate"]["retain"]
@@ -319,7 +388,9 @@ def test_render_refuses_what_katib_never_ends(words: list[str], says: str, podiu
 
 def test_a_job_given_to_the_wrong_command_names_the_right(podium: Any, tmp_path: Path) -> None:
     path = tmp_path / "train.yaml"
-    path.write_text("apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n")
+    path.write_text(
+        "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata: {name: a}\nspec: {}\n"
+    )
     for command in ("run", "render"):
         reported = podium(command, str(path), code=2).stderr
         assert f"{path} must hold an Experiment, but holds a PyTorchJob" in reported
@@ -349,7 +420,9 @@ def test_every_command_can_print_json() -> None:
         (["keep", "nobody", "--best", "0"], "x>=1", 2),
     ],
 )
-def test_mistakes_are_reported_in_two_lines_with_a_hint(words: list[str], says: str, code: int, podium: Any) -> None:
+def test_mistakes_are_reported_in_two_lines_with_a_hint(
+    words: list[str], says: str, code: int, podium: Any
+) -> None:
     done = podium(*words, code=code)
     assert says in done.stderr
     assert done.stdout == ""
@@ -363,7 +436,9 @@ def test_a_value_that_katibs_shell_would_run_is_warned_about(
     manifest["metadata"]["name"] = "shell"
     values = ["$(touch ran)", "plain", "a;touch ran", "`touch ran`"]
     manifest["spec"] |= {
-        "parameters": [{"name": "x", "parameterType": "categorical", "feasibleSpace": {"list": values}}],
+        "parameters": [
+            {"name": "x", "parameterType": "categorical", "feasibleSpace": {"list": values}}
+        ],
         "objective": {"type": "minimize", "objectiveMetricName": "loss"},
         "maxTrialCount": 1,
         "parallelTrialCount": 1,
@@ -376,7 +451,10 @@ def test_a_value_that_katibs_shell_would_run_is_warned_about(
     file = tmp_path / "shell.yaml"
     file.write_text(yaml.safe_dump(manifest))
     warned = podium("run", str(file), "--dir", str(tmp_path / "cluster")).stderr
-    assert "warning: on a cluster '$(touch ran)', 'a;touch ran', '`touch ran`' of parameter x" in warned
+    assert (
+        "warning: on a cluster '$(touch ran)', 'a;touch ran', '`touch ran`' of parameter x"
+        in warned
+    )
     assert "hint: write '${trialParameters.x}' with single quotes" in warned
     assert not (tmp_path / "ran").exists()
     container["command"][2] = "'--x=${trialParameters.x}'"
@@ -387,9 +465,14 @@ def test_a_value_that_katibs_shell_would_run_is_warned_about(
 def test_a_flag_that_the_trainer_does_not_know_is_refused() -> None:
     rendered = CliRunner().invoke(app, ["experiment", "render", "tpe", "--set", "netwrk=fast"])
     assert isinstance(rendered.exception, InvalidInput)
-    assert "podium's trainer refuses its flags: unrecognized arguments: --netwrk=fast" in rendered.exception.message
+    assert (
+        "podium's trainer refuses its flags: unrecognized arguments: --netwrk=fast"
+        in rendered.exception.message
+    )
     for flag in ("network=fast", "model=fast"):
-        assert CliRunner().invoke(app, ["experiment", "render", "tpe", "--set", flag]).exit_code == 0
+        assert (
+            CliRunner().invoke(app, ["experiment", "render", "tpe", "--set", flag]).exit_code == 0
+        )
 
 
 def test_rendered_trials_keep_their_pods_unless_asked_otherwise(tmp_path: Path) -> None:

@@ -38,7 +38,12 @@ def training(script: str, **container: Any) -> dict[str, Any]:
     one = {"name": "pytorch", "image": "any", "command": ["sh", "-c", script]} | container
     replica = {"restartPolicy": "Never", "template": {"spec": {"containers": [one]}}}
     spec = {"pytorchReplicaSpecs": {"Master": replica, "Worker": replica}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "train"}, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "train"},
+        "spec": spec,
+    }
 
 
 @pytest.fixture
@@ -49,7 +54,9 @@ def podium(tmp_path: Path) -> Any:
         if documents is not None:
             (tmp_path / "jobs.yaml").write_text(yaml.safe_dump_all(documents))
             arguments = (str(tmp_path / "jobs.yaml"), *arguments)
-        return CliRunner().invoke(app, ["job", command, *arguments, "--dir", str(tmp_path / "cluster")])
+        return CliRunner().invoke(
+            app, ["job", command, *arguments, "--dir", str(tmp_path / "cluster")]
+        )
 
     return podium
 
@@ -93,7 +100,9 @@ def test_a_running_trainjob_is_stopped(tmp_path: Path) -> None:
         cluster.create(typed(program("import time; time.sleep(60)", 2)))
         while {replica.phase for replica in cluster.replicas("TrainJob", "job")} != {"Running"}:
             time.sleep(0.05)
-        stopped = CliRunner().invoke(app, ["job", "stop", "job", "--dir", str(directory)], catch_exceptions=False)
+        stopped = CliRunner().invoke(
+            app, ["job", "stop", "job", "--dir", str(directory)], catch_exceptions=False
+        )
         assert stopped.exit_code == 0
         *_, last = (stored.manifest for stored in cluster.watch("TrainJob", "job", timeout=30))
         assert last["status"]["conditions"][-1]["reason"] == "Stopped"
@@ -145,14 +154,21 @@ def test_a_second_run_takes_the_next_free_name(podium: Any) -> None:
 
 
 def test_logs_status_and_delete_work_afterwards(podium: Any, tmp_path: Path) -> None:
-    said = tmp_path / "said"  # the master's success ends a worker, whether it has said a word or not
-    script = f"until test $RANK = 1 -o -e {said}; do sleep 0.02; done; echo rank $RANK; touch {said}"
+    said = (
+        tmp_path / "said"
+    )  # the master's success ends a worker, whether it has said a word or not
+    script = (
+        f"until test $RANK = 1 -o -e {said}; do sleep 0.02; done; echo rank $RANK; touch {said}"
+    )
     podium("run", documents=[training(script)])
     assert podium("logs", "train").stdout == "rank 0\n"
     assert podium("logs", "train", "--replica", "worker-0", "-f").stdout == "rank 1\n"
     assert "master-0" in podium("status", "train").stdout
     assert (
-        json.loads(podium("status", "train", "--json").stdout)["status"]["replicaStatuses"]["Master"]["succeeded"] == 1
+        json.loads(podium("status", "train", "--json").stdout)["status"]["replicaStatuses"][
+            "Master"
+        ]["succeeded"]
+        == 1
     )
     assert podium("delete", "train").exit_code == 0
     assert "no job train" in str(error_of(podium("status", "train")))
@@ -191,7 +207,9 @@ def test_ignored_fields_are_named_once(podium: Any) -> None:
 def test_an_image_is_mapped_to_a_directory(podium: Any, tmp_path: Path) -> None:
     (tmp_path / "image").mkdir()
     (tmp_path / "image" / "greeting").write_text("hello\n")
-    result = podium("run", "--image", f"any={tmp_path / 'image'}", documents=[batch("cat greeting")])
+    result = podium(
+        "run", "--image", f"any={tmp_path / 'image'}", documents=[batch("cat greeting")]
+    )
     assert result.stdout == "hello\n"
 
 
@@ -221,15 +239,31 @@ def test_what_is_not_yaml_is_refused_in_one_line(content: bytes, tmp_path: Path)
     assert "is not readable as" in str(error_of(result))
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)]
+)
 def test_an_interrupt_stops_everything(number: signal.Signals, code: int, tmp_path: Path) -> None:
-    (tmp_path / "jobs.yaml").write_text(yaml.safe_dump(training("echo $$ >> ../../pids; sleep 60; true")))
+    (tmp_path / "jobs.yaml").write_text(
+        yaml.safe_dump(training("echo $$ >> ../../pids; sleep 60; true"))
+    )
     main = "from podium.cli import main; main()"
-    command = [sys.executable, "-c", main, "job", "run", str(tmp_path / "jobs.yaml"), "--dir", str(tmp_path / "c")]
+    command = [
+        sys.executable,
+        "-c",
+        main,
+        "job",
+        "run",
+        str(tmp_path / "jobs.yaml"),
+        "--dir",
+        str(tmp_path / "c"),
+    ]
     pids = tmp_path / "c/pytorchjobs/train/pids"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as podium:
         deadline = time.monotonic() + 60
-        while not (pids.exists() and len(pids.read_text().split()) == 2) and time.monotonic() < deadline:
+        while (
+            not (pids.exists() and len(pids.read_text().split()) == 2)
+            and time.monotonic() < deadline
+        ):
             time.sleep(0.05)
         os.kill(podium.pid, number)
         _, err = podium.communicate(timeout=60)
@@ -260,10 +294,16 @@ def test_what_a_killed_process_ran_is_not_shown_as_running(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("width", [100, 60, 40])
-def test_a_narrow_terminal_keeps_mark_replica_and_state(width: int, podium: Any, tmp_path: Path) -> None:
+def test_a_narrow_terminal_keeps_mark_replica_and_state(
+    width: int, podium: Any, tmp_path: Path
+) -> None:
     podium("run", documents=[training("echo step 7 " + 50 * "loss=0.123 ")])
     with connect(f"local://{tmp_path}/cluster") as cluster:
-        view = JobView(cluster, [Job(Session(ClusterSpec.of(cluster.url), cluster), "PyTorchJob", "train")], logs=False)
+        view = JobView(
+            cluster,
+            [Job(Session(ClusterSpec.of(cluster.url), cluster), "PyTorchJob", "train")],
+            logs=False,
+        )
         view.finish()
         view.look()
         assert not list(view.output())
@@ -273,6 +313,9 @@ def test_a_narrow_terminal_keeps_mark_replica_and_state(width: int, podium: Any,
     assert max(map(len, drawn.splitlines())) <= width
     for replica in ("master-0", "worker-0"):
         (line,) = [line for line in drawn.splitlines() if replica in line]
-        ended = ("✓", "Succeeded"), ("■", "Stopped")  # a Worker may be stopped with its Master's end
+        ended = (
+            ("✓", "Succeeded"),
+            ("■", "Stopped"),
+        )  # a Worker may be stopped with its Master's end
         assert (line[0], line.split()[2]) in ended[: 1 if replica == "master-0" else 2]
     assert "step 7" in drawn

@@ -37,13 +37,24 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServe
 
 def waiting(image: str = "nowhere/x:1") -> dict[str, Any]:
     """Return the status of a pod whose image cannot be had."""
-    state = {"waiting": {"reason": "ImagePullBackOff", "message": f"Back-off pulling image {image}"}}
-    container = {"name": "pytorch", "image": image, "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    state = {
+        "waiting": {"reason": "ImagePullBackOff", "message": f"Back-off pulling image {image}"}
+    }
+    container = {
+        "name": "pytorch",
+        "image": image,
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": state,
+    }
     return {"phase": "Pending", "containerStatuses": [container]}
 
 
 def put_job(server: ApiServer) -> None:
-    server.world.put("pytorchjobs", {"kind": "PyTorchJob", "metadata": {"name": "spirals"}, "spec": SPEC})
+    server.world.put(
+        "pytorchjobs", {"kind": "PyTorchJob", "metadata": {"name": "spirals"}, "spec": SPEC}
+    )
     server.world.status("pytorchjobs", "spirals", "Created", "Running")
 
 
@@ -51,19 +62,29 @@ POD = {"spec": {"containers": [{"name": "pytorch", "image": "nowhere/x:1"}]}}
 SPEC = {"pytorchReplicaSpecs": {"Master": {"replicas": 1, "template": POD}}}
 
 
-def test_a_job_whose_pods_wait_is_pending_and_says_why(podium: Callable[..., Result], server: ApiServer) -> None:
+def test_a_job_whose_pods_wait_is_pending_and_says_why(
+    podium: Callable[..., Result], server: ApiServer
+) -> None:
     put_job(server)
     server.world.pod("spirals-master-0", LABELS, **waiting())
     (row,) = json.loads(podium("list", "--json").stdout)
     assert row["state"] == "Pending"
-    assert row["message"] == "pod spirals-master-0: ImagePullBackOff (Back-off pulling image nowhere/x:1)"
+    assert (
+        row["message"]
+        == "pod spirals-master-0: ImagePullBackOff (Back-off pulling image nowhere/x:1)"
+    )
     assert "\n  pod spirals-master-0: ImagePullBackOff (Back-off" in podium("list").stdout
-    assert "PyTorchJob spirals: Pending. pod spirals-master-0: ImagePullBackOff" in podium("status", "spirals").stdout
+    assert (
+        "PyTorchJob spirals: Pending. pod spirals-master-0: ImagePullBackOff"
+        in podium("status", "spirals").stdout
+    )
     server.world.pod("spirals-master-0", LABELS, phase="Running")
     assert json.loads(podium("list", "--json").stdout)[0]["state"] == "Running"
 
 
-def test_a_job_whose_pods_are_refused_is_pending(podium: Callable[..., Result], server: ApiServer) -> None:
+def test_a_job_whose_pods_are_refused_is_pending(
+    podium: Callable[..., Result], server: ApiServer
+) -> None:
     put_job(server)
     server.world.event("pytorchjobs", "spirals", "FailedCreatePod", "exceeded quota: gpus")
     (row,) = json.loads(podium("list", "--json").stdout)
@@ -78,7 +99,10 @@ class Impatient(Waits):
 
 
 def test_a_job_that_cannot_start_is_named_with_its_deletion(
-    podium: Callable[..., Result], server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    podium: Callable[..., Result],
+    server: ApiServer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("podium.cluster.kubernetes.cluster.Waits", Impatient)
     file = tmp_path / "spirals.yaml"
@@ -91,12 +115,16 @@ def test_a_job_that_cannot_start_is_named_with_its_deletion(
     assert str(error.hint).endswith("podium job delete spirals --cluster kubernetes://team")
 
 
-def test_an_api_server_that_does_not_answer_is_said(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_api_server_that_does_not_answer_is_said(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     put_job(server)
     server.world.pod("spirals-master-0", LABELS, phase="Running")
     with KubernetesCluster("kubernetes://team") as cluster:
         view = JobView(
-            cluster, [Job(Session(ClusterSpec.of(cluster.url), cluster), "PyTorchJob", "spirals")], logs=False
+            cluster,
+            [Job(Session(ClusterSpec.of(cluster.url), cluster), "PyTorchJob", "spirals")],
+            logs=False,
         )
         view.look()
         assert "has not answered" not in view.doing()
@@ -106,7 +134,10 @@ def test_an_api_server_that_does_not_answer_is_said(server: ApiServer, monkeypat
             view.look()
         assert cluster.api.silent_since is not None
         cluster.api.silent_since -= 200
-        assert "the API server has not answered for 200 s; before that: spirals Running" in view.doing()
+        assert (
+            "the API server has not answered for 200 s; before that: spirals Running"
+            in view.doing()
+        )
         server.start()
         view.look()
         assert "has not answered" not in view.doing()

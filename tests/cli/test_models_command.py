@@ -24,13 +24,24 @@ def add(model: Model, version: str, wrong: int, test_digest: str = "t") -> None:
     confusion = np.zeros((10, 10), int)
     np.add.at(confusion, (LABELS, predicted), 1)
     model.upload(
-        {"model.onnx": b"graph " + version.encode(), "predictions.npy": npy(predicted), "target.npy": npy(LABELS)},
+        {
+            "model.onnx": b"graph " + version.encode(),
+            "predictions.npy": npy(predicted),
+            "target.npy": npy(LABELS),
+        },
         {
             "run_id": version,
             "metric": {"name": "accuracy", "maximize": True},
             "metrics": {"accuracy": 1 - wrong / 200},
-            "report": {"classes": [{"name": str(n)} for n in range(10)], "confusion": confusion.tolist()},
-            "dataset": {"digest": "d" * 64, "test_digest": test_digest, "classes": [str(n) for n in range(10)]},
+            "report": {
+                "classes": [{"name": str(n)} for n in range(10)],
+                "confusion": confusion.tolist(),
+            },
+            "dataset": {
+                "digest": "d" * 64,
+                "test_digest": test_digest,
+                "classes": [str(n) for n in range(10)],
+            },
         },
     )
 
@@ -55,7 +66,11 @@ def test_list_shows_models_and_versions(typed: Typed) -> None:
     (model,) = json.loads(typed("models", "list", "--json")[1])
     assert (model["name"], model["versions"], model["champion"]) == ("mnist", 3, "bad")
     lines = typed("models", "list", "mnist")[1].splitlines()
-    assert [line.split()[:2] for line in lines[1:]] == [["bad", "0.8000"], ["good", "0.9000"], ["best", "0.9750"]]
+    assert [line.split()[:2] for line in lines[1:]] == [
+        ["bad", "0.8000"],
+        ["good", "0.9000"],
+        ["best", "0.9750"],
+    ]
     assert lines[1].endswith("champion")
 
 
@@ -67,7 +82,9 @@ def test_show_draws_the_confusion_matrix_and_names_what_is_confused(typed: Typed
     assert ["0", "19", "1", *"········", "95.0%"] in rows
     assert ["precision", "%", "100", *["95.0"] * 4, "95.2", *["100"] * 4] in rows
     assert "0 taken for 1  1    5.0% of 0" in out
-    assert json.loads(typed("models", "show", "mnist", "--json")[1])["most_confused"][0]["items"] == 4
+    assert (
+        json.loads(typed("models", "show", "mnist", "--json")[1])["most_confused"][0]["items"] == 4
+    )
 
 
 @pytest.mark.usefixtures("model")
@@ -86,8 +103,21 @@ def test_diff_gives_test_classes_and_flipped_pictures(typed: Typed) -> None:
 
 
 def fashion(model: Model) -> None:
-    names = ["T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot"]
-    confusion = [[1000 if row == column else row * 10 + column for column in range(10)] for row in range(10)]
+    names = [
+        "T-shirt/top",
+        "Trouser",
+        "Pullover",
+        "Dress",
+        "Coat",
+        "Sandal",
+        "Shirt",
+        "Sneaker",
+        "Bag",
+        "Ankle boot",
+    ]
+    confusion = [
+        [1000 if row == column else row * 10 + column for column in range(10)] for row in range(10)
+    ]
     report = {"classes": [{"name": name} for name in names], "confusion": confusion}
     reported = {
         "run_id": "a-run-with-quite-a-long-name",
@@ -98,12 +128,24 @@ def fashion(model: Model) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 120])
-def test_everything_fits_the_terminal(typed: Typed, model: Model, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_everything_fits_the_terminal(
+    typed: Typed, model: Model, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     fashion(model)
-    typed("models", "promote", "fashion", "a-run-with-quite-a-long-name", "--reason", "a [long] reason " * 20)
+    typed(
+        "models",
+        "promote",
+        "fashion",
+        "a-run-with-quite-a-long-name",
+        "--reason",
+        "a [long] reason " * 20,
+    )
     shown = [typed("models", "show", "fashion"), typed("models", "history", "fashion")]
-    shown += [typed("models", "show", "mnist"), typed("models", "diff", "mnist", "champion", "best", "--all")]
+    shown += [
+        typed("models", "show", "mnist"),
+        typed("models", "diff", "mnist", "champion", "best", "--all"),
+    ]
     for code, out, _ in shown:
         assert code == 0
         assert max(map(len, out.splitlines())) <= width
@@ -129,7 +171,11 @@ def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.Monkey
     pictures[0, 6:10, 5:8] = 255
     pictures[1, 6:8] = 150
     seen = SharedItems(
-        items=np.arange(4), target=truth, predicted=(before, after), classes=("T-shirt", "Bag"), inputs={}
+        items=np.arange(4),
+        target=truth,
+        predicted=(before, after),
+        classes=("T-shirt", "Bag"),
+        inputs={},
     )
     lines = view.difference(difference(seen, METRICS["accuracy"]), ("a", "b"), 5, pictures, 2)
     at = next(number for number, line in enumerate(lines) if "#0 T-shirt, not Bag  " in line)
@@ -141,7 +187,13 @@ def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.Monkey
 
 def test_diff_of_few_numbers_says_what_would_undo_it() -> None:
     before, after = np.random.default_rng(0).normal(size=(2, 100))
-    seen = SharedItems(items=np.arange(100), target=np.zeros(100), predicted=(before * 3, after), classes=(), inputs={})
+    seen = SharedItems(
+        items=np.arange(100),
+        target=np.zeros(100),
+        predicted=(before * 3, after),
+        classes=(),
+        inputs={},
+    )
     said = " ".join(view.difference(difference(seen, METRICS["rmse"]), ("a", "b"), 5, None, 0))
     assert "neither is reliable: 100 items are few, and 3 that may be missing, with rmse " in said
     assert "more than chance" not in said
@@ -175,19 +227,33 @@ def test_promote_by_rule_promotes_only_what_meets_it(typed: Typed, model: Model)
 
 
 def test_promote_rollback_and_alias_tell_what_they_did(typed: Typed, model: Model) -> None:
-    assert typed("models", "promote", "mnist", "best")[1] == "champion of mnist: best, instead of bad\n"
+    assert (
+        typed("models", "promote", "mnist", "best")[1]
+        == "champion of mnist: best, instead of bad\n"
+    )
     assert typed("models", "alias", "mnist", "staging", "good")[1] == "staging of mnist: good\n"
-    assert typed("models", "rollback", "mnist", "--reason", "sevens")[1] == "champion of mnist: bad, instead of best\n"
+    assert (
+        typed("models", "rollback", "mnist", "--reason", "sevens")[1]
+        == "champion of mnist: bad, instead of best\n"
+    )
     assert model.version().version == "bad"
     lines = typed("models", "history", "mnist")[1].splitlines()
-    assert [line.split()[2] for line in lines[::2]] == ["promotion", "promotion", "alias", "rollback"]
+    assert [line.split()[2] for line in lines[::2]] == [
+        "promotion",
+        "promotion",
+        "alias",
+        "rollback",
+    ]
     assert lines[-1].split() == ["instead", "of", "best:", "sevens"]
 
 
 @pytest.mark.usefixtures("model")
 def test_what_an_alias_points_at_can_be_promoted(typed: Typed) -> None:
     typed("models", "alias", "mnist", "staging", "good")
-    assert typed("models", "promote", "mnist", "staging")[1] == "champion of mnist: good, instead of bad\n"
+    assert (
+        typed("models", "promote", "mnist", "staging")[1]
+        == "champion of mnist: good, instead of bad\n"
+    )
 
 
 @pytest.mark.usefixtures("model")
@@ -200,7 +266,11 @@ def test_a_grace_that_is_no_time_is_refused(typed: Typed, grace: str) -> None:
 
 @pytest.mark.usefixtures("model")
 def test_export_writes_the_version(typed: Typed, tmp_path: Path) -> None:
-    assert typed("models", "export", "mnist", "best", str(tmp_path / "out")) == (0, f"{tmp_path / 'out'}\n", "")
+    assert typed("models", "export", "mnist", "best", str(tmp_path / "out")) == (
+        0,
+        f"{tmp_path / 'out'}\n",
+        "",
+    )
     assert (tmp_path / "out/model.onnx").read_bytes() == b"graph best"
 
 
@@ -244,7 +314,9 @@ def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -
         (["gc", "mnits"], 1, "models there: mnist"),
     ],
 )
-def test_a_mistake_is_two_lines_without_a_traceback(typed: Typed, words: list[str], code: int, said: str) -> None:
+def test_a_mistake_is_two_lines_without_a_traceback(
+    typed: Typed, words: list[str], code: int, said: str
+) -> None:
     assert typed("models", *words)[:2] == (code, "")
     assert said in typed("models", *words)[2]
 
@@ -271,12 +343,16 @@ def test_storage_check_makes_a_directory_only_where_asked(typed: Typed, tmp_path
     assert list(tmp_path.iterdir()) == [], "a directory comes with its first object"
 
 
-def test_storage_check_of_the_default_leaves_no_directory_behind(typed: Typed, tmp_path: Path) -> None:
+def test_storage_check_of_the_default_leaves_no_directory_behind(
+    typed: Typed, tmp_path: Path
+) -> None:
     assert typed("storage", "check")[0] == 0
     assert not list(tmp_path.rglob("store"))
 
 
-def test_storage_check_says_what_to_mend(typed: Typed, monkeypatch: pytest.MonkeyPatch, unused_port: int) -> None:
+def test_storage_check_says_what_to_mend(
+    typed: Typed, monkeypatch: pytest.MonkeyPatch, unused_port: int
+) -> None:
     monkeypatch.setenv("MINIO_ENDPOINT", f"http://127.0.0.1:{unused_port}")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "b")
@@ -296,7 +372,9 @@ def unused_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_repair_tells_what_it_restored(typed: Typed, model: Model, caplog: pytest.LogCaptureFixture) -> None:
+def test_repair_tells_what_it_restored(
+    typed: Typed, model: Model, caplog: pytest.LogCaptureFixture
+) -> None:
     key = "models/mnist/aliases/champion.json"
     model.storage.put(key, model.storage.get(key)[:-9])
     code, out, _ = typed("models", "list")
@@ -332,15 +410,26 @@ class Malicious:
     """Runs something where it is unpickled."""
 
     def __reduce__(self) -> tuple[object, tuple[str]]:
-        return exec, ("import pathlib, os; pathlib.Path(os.environ['PODIUM_HOME'] + '-hacked').touch()",)
+        return exec, (
+            "import pathlib, os; pathlib.Path(os.environ['PODIUM_HOME'] + '-hacked').touch()",
+        )
 
 
-def test_a_pickle_among_the_predictions_is_never_loaded(typed: Typed, model: Model, tmp_path: Path) -> None:
+def test_a_pickle_among_the_predictions_is_never_loaded(
+    typed: Typed, model: Model, tmp_path: Path
+) -> None:
     predicted = npy(np.array([Malicious()], dtype=object))
     metadata = {"dataset": {"digest": "d" * 64, "test_digest": "t"}}
-    files: dict[str, Path | bytes] = {"model.onnx": b"m", "predictions.npy": predicted, "target.npy": predicted}
+    files: dict[str, Path | bytes] = {
+        "model.onnx": b"m",
+        "predictions.npy": predicted,
+        "target.npy": predicted,
+    }
     model.upload(files, metadata, "evil")
-    for words in (["promote", "mnist", "evil", "--rule", "better"], ["diff", "mnist", "evil", "best"]):
+    for words in (
+        ["promote", "mnist", "evil", "--rule", "better"],
+        ["diff", "mnist", "evil", "best"],
+    ):
         code, out, err = typed("models", *words)
         assert (code, out) == (1, "")
         assert "is not an array" in err
@@ -388,7 +477,9 @@ def test_diff_of_numbers_lists_the_items_that_moved_most(typed: Typed) -> None:
     assert "mae" in out
     worse = out.split("larger errors in second")[1].splitlines()
     assert worse[2].split()[0] == "#7"
-    found = json.loads(typed("models", "diff", "houses", "champion", "fine", "--metric", "mae", "--json")[1])
+    found = json.loads(
+        typed("models", "diff", "houses", "champion", "fine", "--metric", "mae", "--json")[1]
+    )
     assert found["metric"] == {"name": "mae", "maximize": False}
     assert found["metrics"]["mae"] == {"first": found["champion_value"], "second": found["value"]}
     assert found["interval"][0] < found["difference"] < found["interval"][1]
@@ -408,14 +499,27 @@ def test_a_metric_of_the_other_kind_is_refused_by_diff(typed: Typed) -> None:
     code, out, err = typed("models", "diff", "mnist", "bad", "best", "--metric", "rmse")
     assert (code, out) == (2, "")
     assert "rmse measures regression, but the dataset is classification" in err
-    assert "needs probabilities" in typed("models", "diff", "mnist", "bad", "best", "--metric", "log_loss")[2]
+    assert (
+        "needs probabilities"
+        in typed("models", "diff", "mnist", "bad", "best", "--metric", "log_loss")[2]
+    )
 
 
 def test_a_function_named_by_a_version_is_not_imported(typed: Typed, model: Model) -> None:
-    files: dict[str, Path | bytes] = {"model.onnx": b"m", "predictions.npy": npy(LABELS), "target.npy": npy(LABELS)}
-    metadata = {"metric": {"name": "os:system", "maximize": True}, "dataset": {"digest": "d" * 64, "test_digest": "t"}}
+    files: dict[str, Path | bytes] = {
+        "model.onnx": b"m",
+        "predictions.npy": npy(LABELS),
+        "target.npy": npy(LABELS),
+    }
+    metadata = {
+        "metric": {"name": "os:system", "maximize": True},
+        "dataset": {"digest": "d" * 64, "test_digest": "t"},
+    }
     model.upload(files, metadata, "evil")
-    for words in (["promote", "mnist", "evil", "--rule", "better"], ["diff", "mnist", "best", "evil"]):
+    for words in (
+        ["promote", "mnist", "evil", "--rule", "better"],
+        ["diff", "mnist", "best", "evil"],
+    ):
         code, out, err = typed("models", *words)
         assert (code, out) == (2, "")
         assert "evil was chosen by os:system, which podium imports only if you ask for it" in err

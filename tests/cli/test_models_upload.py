@@ -54,8 +54,12 @@ def wine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with (folder / "wine.csv").open("w", newline="") as stream:
         writer = csv.writer(stream)
         writer.writerow([*data.feature_names, "grape"])
-        writer.writerows([*row, f"grape {label}"] for row, label in zip(data.data, data.target, strict=True))
-    prepare_data(DataSettings(dataset=f"table:{folder / 'wine.csv'}", target="grape"), folder / "data")
+        writer.writerows(
+            [*row, f"grape {label}"] for row, label in zip(data.data, data.target, strict=True)
+        )
+    prepare_data(
+        DataSettings(dataset=f"table:{folder / 'wine.csv'}", target="grape"), folder / "data"
+    )
     return folder
 
 
@@ -80,7 +84,9 @@ def graph(fitted: dict[str, Any], tmp_path: Path) -> Callable[[str], Path]:
         from skl2onnx.common.data_types import FloatTensorType
 
         types = [("table", FloatTensorType([None, 13]))]
-        made = to_onnx(fitted[name], initial_types=types, options={"zipmap": False}, target_opset=18)
+        made = to_onnx(
+            fitted[name], initial_types=types, options={"zipmap": False}, target_opset=18
+        )
         target = tmp_path / name
         target.mkdir()
         (target / "model.onnx").write_bytes(made.SerializeToString())
@@ -112,7 +118,10 @@ def command(fitted: dict[str, Any], tmp_path: Path) -> Callable[..., Path]:
 
 @pytest.fixture(params=["files", "moto"])
 def store(
-    request: pytest.FixtureRequest, tmp_path: Path, new_bucket: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    new_bucket: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """URL of an empty store."""
     url = new_bucket("moto") if request.param == "moto" else str(tmp_path / "store")
@@ -139,7 +148,9 @@ def test_a_graph_from_elsewhere_is_promoted_and_predicts(
     if store.startswith("s3:"):
         put(strong, connect(f"{store}/elsewhere/wine"), overwrite=False, progress=lambda size: None)
     source = f"{store}/elsewhere/wine" if store.startswith("s3:") else str(strong)
-    code, out, _ = typed("models", "upload", "wine", weak, "--data", wine / "data", "--version", "first")
+    code, out, _ = typed(
+        "models", "upload", "wine", weak, "--data", wine / "data", "--version", "first"
+    )
     (guess,) = re.findall(r" on the test part \((always 'grape \d': 0\.\d{4})\)", out)
     assert guess in " ".join(typed("models", "show", "wine", "first")[1].split())
     _, _, err = typed("models", "promote", "wine", "first", "--rule", "better")
@@ -152,9 +163,13 @@ def test_a_graph_from_elsewhere_is_promoted_and_predicts(
     }  # fmt: skip
     assert version["metrics"]["accuracy"] == accuracy(fitted["logistic"], wine / "data")
     assert version["reported"] == {"accuracy": 0.5}
-    assert version["origin"]["source"].endswith("elsewhere/wine" if store.startswith("s3:") else "/logistic")
+    assert version["origin"]["source"].endswith(
+        "elsewhere/wine" if store.startswith("s3:") else "/logistic"
+    )
 
-    code, _, err = typed("models", "promote", "wine", version["version"], "--rule", "better,metric=log_loss")
+    code, _, err = typed(
+        "models", "promote", "wine", version["version"], "--rule", "better,metric=log_loss"
+    )
     assert (code, "log_loss" in err) == (0, True)
     code, out, _ = typed("predict", wine / "wine.csv", "--model", "wine", "--json")
     given = [prediction["class"] for prediction in json.loads(out)["predictions"]]
@@ -172,14 +187,21 @@ def test_a_command_is_scored_promoted_and_predicts(
     code, out, err = typed("models", "upload", "wine", command(), "--data", wine / "data", "--json")
     assert code == 0, err
     version = json.loads(out)
-    assert {"bayes.npz", "bayes.py", "predict.py", "model.json", "target.npy", "preprocessing.json"} < set(
-        version["files"]
-    )
+    assert {
+        "bayes.npz",
+        "bayes.py",
+        "predict.py",
+        "model.json",
+        "target.npy",
+        "preprocessing.json",
+    } < set(version["files"])
     assert "left-behind.txt" not in version["files"]
     assert version["metrics"]["accuracy"] == accuracy(fitted["bayes"], wine / "data")
     assert typed("models", "promote", "wine", version["version"], "--rule", "better")[0] == 0
 
-    code, out, err = typed("models", "diff", "wine", "first", "champion", "--data", wine / "data", "--json")
+    code, out, err = typed(
+        "models", "diff", "wine", "first", "champion", "--data", wine / "data", "--json"
+    )
     assert code == 0, err
     assert json.loads(out)["value"] == version["metrics"]["accuracy"]
     code, out, err = typed("predict", wine / "wine.csv", "--model", "wine", "--json")
@@ -187,7 +209,9 @@ def test_a_command_is_scored_promoted_and_predicts(
     assert "predicts 178 rows" in err
     found = json.loads(out)["predictions"]
     probabilities = fitted["bayes"].predict_proba(load_wine().data.astype(np.float32))
-    assert [row["class"] for row in found] == [f"grape {label}" for label in probabilities.argmax(1)]
+    assert [row["class"] for row in found] == [
+        f"grape {label}" for label in probabilities.argmax(1)
+    ]
     assert found[0]["probabilities"]["grape 0"] == pytest.approx(probabilities[0, 0], abs=1e-5)
 
 
@@ -206,7 +230,10 @@ def test_without_data_reported_numbers_are_not_test_metrics(
     typed("models", "promote", "wine", "first")
     code, _, err = typed("models", "promote", "wine", "second", "--rule", "better")
     assert (code, "--data URI" in err) == (2, True)
-    assert typed("models", "promote", "wine", "second", "--rule", "better", "--data", wine / "data")[0] == 0
+    assert (
+        typed("models", "promote", "wine", "second", "--rule", "better", "--data", wine / "data")[0]
+        == 0
+    )
 
 
 def test_an_exported_version_goes_into_another_registry(
@@ -215,11 +242,34 @@ def test_an_exported_version_goes_into_another_registry(
     model = graph("logistic")
     (model / "checkpoint-3").mkdir()
     (model / "checkpoint-3" / "optimizer").write_bytes(b"")
-    typed("models", "upload", "wine", model, "--data", wine / "data", "--version", "first", "--metric", "f1_macro")
+    typed(
+        "models",
+        "upload",
+        "wine",
+        model,
+        "--data",
+        wine / "data",
+        "--version",
+        "first",
+        "--metric",
+        "f1_macro",
+    )
     typed("models", "export", "wine", "first", tmp_path / "exported")
-    other = ["--storage", str(tmp_path / "other"), "--data", str(wine / "data"), "--metric", "f1_macro"]
-    assert typed("models", "upload", "wine", tmp_path / "exported", "--version", "first", *other)[0] == 0
-    ours, theirs = (open_registry(url).model("wine").version("first") for url in (files, tmp_path / "other"))
+    other = [
+        "--storage",
+        str(tmp_path / "other"),
+        "--data",
+        str(wine / "data"),
+        "--metric",
+        "f1_macro",
+    ]
+    assert (
+        typed("models", "upload", "wine", tmp_path / "exported", "--version", "first", *other)[0]
+        == 0
+    )
+    ours, theirs = (
+        open_registry(url).model("wine").version("first") for url in (files, tmp_path / "other")
+    )
     assert ours.files == theirs.files
     assert ours.facts.metric.name == theirs.facts.metric.name == "f1_macro"
     assert ours.metadata["metrics"] == theirs.metadata["metrics"]
@@ -265,7 +315,13 @@ def damage(directory: Path, how: str) -> None:
     ],
 )
 def test_a_bad_directory_is_refused_and_nothing_stored(
-    how: str, code: int, problem: str, files: str, graph: Callable[[str], Path], wine: Path, typed: Typed
+    how: str,
+    code: int,
+    problem: str,
+    files: str,
+    graph: Callable[[str], Path],
+    wine: Path,
+    typed: Typed,
 ) -> None:
     directory = graph("logistic")
     damage(directory, how)
@@ -303,13 +359,18 @@ def test_a_command_that_fails_is_not_stored(
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["wine", ".", "--metric", "rmse"], "rmse is measured on a test part, but no dataset is given"),
+        (
+            ["wine", ".", "--metric", "rmse"],
+            "rmse is measured on a test part, but no dataset is given",
+        ),
         (["wine", ".", "--version", "a/b"], "a/b"),
         (["wi ne", "."], "wi ne"),
         (["wine", "nowhere"], "there is no directory nowhere"),
     ],
 )
-def test_wrong_words_are_usage_errors(words: list[str], problem: str, files: str, typed: Typed) -> None:
+def test_wrong_words_are_usage_errors(
+    words: list[str], problem: str, files: str, typed: Typed
+) -> None:
     code, out, err = typed("models", "upload", *words)
     assert (code, out, problem in err) == (2, "", True), err
 
@@ -320,7 +381,9 @@ def test_a_directory_predicts_without_being_changed(
     directory = command(**BY_RULE)
     before = sorted(directory.rglob("*"))
     for file in (directory, directory / "model.json"):
-        code, out, err = typed("predict", wine / "wine.csv", "--file", file, "--data", wine / "data")
+        code, out, err = typed(
+            "predict", wine / "wine.csv", "--file", file, "--data", wine / "data"
+        )
         assert (code, len(out.splitlines())) == (0, 178), err
     assert sorted(directory.rglob("*")) == before
     code, _, err = typed("predict", wine / "wine.csv", "--file", directory)
@@ -345,7 +408,11 @@ def test_all_items_are_predicted_in_one_call(
     assert capfd.readouterr().err.splitlines() == ["predicts 360 rows"]
     monkeypatch.setattr(predictor, "ONE_CALL", 1)
     single = list(model.stream(items, data=wine / "data"))
-    assert capfd.readouterr().err.splitlines() == ["predicts 178 rows", "predicts 4 rows", "predicts 178 rows"]
+    assert capfd.readouterr().err.splitlines() == [
+        "predicts 178 rows",
+        "predicts 4 rows",
+        "predicts 178 rows",
+    ]
     assert gathered == single
     assert [at for at, result in enumerate(gathered) if not isinstance(result, Outcome)] == [182]
     classes = [result.label for result in gathered if isinstance(result, Outcome)]
@@ -356,16 +423,41 @@ def test_all_items_are_predicted_in_one_call(
 def test_a_command_runs_only_for_a_named_model(
     files: str, command: Callable[..., Path], wine: Path, typed: Typed
 ) -> None:
-    typed("models", "upload", "wine", command(**BY_RULE), "--data", wine / "data", "--version", "first")
+    typed(
+        "models",
+        "upload",
+        "wine",
+        command(**BY_RULE),
+        "--data",
+        wine / "data",
+        "--version",
+        "first",
+    )
     typed("models", "promote", "wine", "first")
     code, out, err = typed("predict", wine / "wine.csv")
     assert (code, out) == (2, "")
     assert "wine first predicts by a command that is stored with it" in err
     assert "--model wine" in err
     assert "predicts 178" not in err
-    assert typed("predict", wine / "wine.csv", "--model", "wine", "--output", Path(files) / "out.csv")[0] == 0
+    assert (
+        typed("predict", wine / "wine.csv", "--model", "wine", "--output", Path(files) / "out.csv")[
+            0
+        ]
+        == 0
+    )
 
 
-def test_an_image_is_kept_for_the_cluster(files: str, command: Callable[..., Path], typed: Typed) -> None:
-    typed("models", "upload", "wine", command(**BY_RULE), "--image", "team/wine:3", "--version", "first")
+def test_an_image_is_kept_for_the_cluster(
+    files: str, command: Callable[..., Path], typed: Typed
+) -> None:
+    typed(
+        "models",
+        "upload",
+        "wine",
+        command(**BY_RULE),
+        "--image",
+        "team/wine:3",
+        "--version",
+        "first",
+    )
     assert open_registry(files).model("wine").version("first").metadata["image"] == "team/wine:3"

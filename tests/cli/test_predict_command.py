@@ -98,7 +98,9 @@ def test_the_champion_answers_with_its_own_classes(
     assert "%" in done.stdout
 
 
-def test_without_a_name_the_only_model_answers(predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+def test_without_a_name_the_only_model_answers(
+    predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path
+) -> None:
     done = predict(pictures / "tall.png", "--storage", store(tmp_path, shapes, SHAPES))
     assert done.stdout.split()[1] == "tall", done.stderr
     open_registry(tmp_path / "store").model("other").upload({"model.onnx": shapes}, {}, "first")
@@ -106,7 +108,9 @@ def test_without_a_name_the_only_model_answers(predict: Predict, shapes: bytes, 
     assert (done.returncode, "--model other or shapes" in done.stderr) == (2, True)
 
 
-def test_json_holds_every_probability(predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path) -> None:
+def test_json_holds_every_probability(
+    predict: Predict, shapes: bytes, pictures: Path, tmp_path: Path
+) -> None:
     registry = store(tmp_path, shapes, DIGIT)
     done = predict(pictures / "tall.png", "--model", "shapes", "--storage", registry, "--json")
     value = json.loads(done.stdout)
@@ -121,14 +125,22 @@ def test_json_holds_every_probability(predict: Predict, shapes: bytes, pictures:
 def test_a_model_without_preprocessing_is_refused(
     predict: Predict, preprocessing: Any, shapes: bytes, pictures: Path, tmp_path: Path
 ) -> None:
-    done = predict(pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, preprocessing))
+    done = predict(
+        pictures, "--model", "shapes", "--storage", store(tmp_path, shapes, preprocessing)
+    )
     assert (done.returncode, done.stdout) == (2, "")
-    assert "shapes first does not say how pictures, rows or sentences become its inputs" in done.stderr
+    assert (
+        "shapes first does not say how pictures, rows or sentences become its inputs" in done.stderr
+    )
     assert "--data URI" in done.stderr
 
 
 def test_mistakes_are_named(
-    predict: Predict, shapes: bytes, pictures: Path, tiny_dataset: Path, directory: Callable[[bytes, Any], Path]
+    predict: Predict,
+    shapes: bytes,
+    pictures: Path,
+    tiny_dataset: Path,
+    directory: Callable[[bytes, Any], Path],
 ) -> None:
     trained = directory(shapes, SHAPES)
     nowhere = predict(pictures / "nowhere.png", "--file", trained)
@@ -159,7 +171,9 @@ def test_the_dataset_can_say_how_inputs_are_made(
         preprocessing=DIGIT, source="drawn", split="given",
     )  # fmt: skip
     registry = store(tmp_path, shapes, None)
-    done = predict(pictures, "--model", "shapes", "--storage", registry, "--data", tmp_path / "data")
+    done = predict(
+        pictures, "--model", "shapes", "--storage", registry, "--data", tmp_path / "data"
+    )
     assert [line.split()[1] for line in done.stdout.splitlines()] == ["tall", "wide"], done.stderr
 
 
@@ -190,13 +204,19 @@ def bucket(pictures: Path, new_bucket: Callable[[str], str]) -> str:
 
 
 def test_pictures_in_a_bucket_are_predicted(
-    predict: Predict, shapes: bytes, pictures: Path, bucket: str, directory: Callable[[bytes, Any], Path]
+    predict: Predict,
+    shapes: bytes,
+    pictures: Path,
+    bucket: str,
+    directory: Callable[[bytes, Any], Path],
 ) -> None:
     items = [f"{bucket}/new", pictures / "wide.jpg", f"{bucket}/new/older/wide.jpg"]
     done = predict(*items, "--file", directory(shapes, SHAPES), "--json")
     assert done.returncode == 1
     value = json.loads(done.stdout)
-    assert [(prediction["picture"], prediction["class"]) for prediction in value["predictions"]] == [
+    assert [
+        (prediction["picture"], prediction["class"]) for prediction in value["predictions"]
+    ] == [
         (f"{bucket}/new/tall.png", "tall"),
         (f"{bucket}/new/wide.jpg", "wide"),
         (str(pictures / "wide.jpg"), "wide"),
@@ -214,28 +234,43 @@ def test_pictures_missing_in_a_bucket_are_named(
     assert f"there is no picture at {bucket}/{item}" in done.stderr
 
 
-def test_rows_are_predicted_in_order_into_a_csv_file(predict: Predict, rows: Path, tmp_path: Path) -> None:
-    (tmp_path / "new.csv").write_text("color,x,more\nred,-1,\nred,2\ngreen,,1\nblue,abc,1\nblue,-900,1\n")
+def test_rows_are_predicted_in_order_into_a_csv_file(
+    predict: Predict, rows: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "new.csv").write_text(
+        "color,x,more\nred,-1,\nred,2\ngreen,,1\nblue,abc,1\nblue,-900,1\n"
+    )
     done = predict(tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
     assert done.returncode == 1
-    assert [line.partition("new.csv, ")[2] for line in done.stderr.splitlines() if "new.csv, " in line] == [
+    assert [
+        line.partition("new.csv, ")[2] for line in done.stderr.splitlines() if "new.csv, " in line
+    ] == [
         "row 2: has 2 values, but the header names 3",
         "row 4, column x: 'abc' is not a number that float32 can hold",
     ]
     with (tmp_path / "out.csv").open(newline="") as stream:
         predicted = list(csv.DictReader(stream))
-    assert [(row["row"], row["prediction"]) for row in predicted] == [("1", "low"), ("3", "high"), ("5", "low")]
+    assert [(row["row"], row["prediction"]) for row in predicted] == [
+        ("1", "low"),
+        ("3", "high"),
+        ("5", "low"),
+    ]
     assert float(predicted[0]["probability_low"]) == pytest.approx(1 / (1 + np.exp(-2)))
     assert [file.name for file in tmp_path.glob(".*")] == []
 
 
-def test_values_that_training_did_not_have_are_said(predict: Predict, rows: Path, tmp_path: Path) -> None:
+def test_values_that_training_did_not_have_are_said(
+    predict: Predict, rows: Path, tmp_path: Path
+) -> None:
     colors = ["red", "violet", "pink"] + ["green"] * 27
     (tmp_path / "new.csv").write_text("color,x\n" + "".join(f"{color},1\n" for color in colors))
     words = (tmp_path / "new.csv", "--file", rows, "--output", tmp_path / "out.csv")
     done = predict(*words)
     assert done.returncode == 0
-    assert "warning: column color: 2 of 30 values did not occur in training, which knows 'red', 'green'" in done.stderr
+    assert (
+        "warning: column color: 2 of 30 values did not occur in training, which knows 'red', 'green'"
+        in done.stderr
+    )
     (tmp_path / "out.csv").unlink()
     done = predict(*words, "--strict")
     assert done.returncode == 1
@@ -245,20 +280,28 @@ def test_values_that_training_did_not_have_are_said(predict: Predict, rows: Path
 
 def test_a_new_value_now_and_then_is_no_fault(predict: Predict, rows: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("color,x\n" + "red,1\n" * 99 + "violet,1\n")
-    done = predict(tmp_path / "new.csv", "--file", rows, "--strict", "--output", tmp_path / "out.csv")
+    done = predict(
+        tmp_path / "new.csv", "--file", rows, "--strict", "--output", tmp_path / "out.csv"
+    )
     assert (done.returncode, "did not occur" in done.stderr) == (0, False)
 
 
 def test_rows_are_predicted_one_after_the_other_in_python(rows: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text("color;x\nred;-1\nred;abc\nblue;2\n")
-    first, last, bad = podium.open_model(rows / "model.onnx").stream([tmp_path / "new.csv"], delimiter=";")
+    first, last, bad = podium.open_model(rows / "model.onnx").stream(
+        [tmp_path / "new.csv"], delimiter=";"
+    )
     assert (first.label, last.label) == ("low", "high")
     assert isinstance(bad, Problem)
     assert "'abc' is not a number" in str(bad)
 
 
-@pytest.mark.parametrize("content", ['{"color": "red", "x": 2}\n', "x;color\n2;red\n", "x\tcolor\n2\tred\n"])
-def test_json_lines_and_other_delimiters_are_read(predict: Predict, content: str, rows: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "content", ['{"color": "red", "x": 2}\n', "x;color\n2;red\n", "x\tcolor\n2\tred\n"]
+)
+def test_json_lines_and_other_delimiters_are_read(
+    predict: Predict, content: str, rows: Path, tmp_path: Path
+) -> None:
     file = tmp_path / ("new.jsonl" if content.startswith("{") else "new.csv")
     file.write_text(content)
     done = predict(file, "--file", rows)
@@ -274,7 +317,9 @@ def test_a_table_without_a_column_is_refused(predict: Predict, rows: Path, tmp_p
 
 
 @pytest.mark.parametrize("form", ["arguments", "empty", "lines", "table"])
-def test_sentences_are_predicted_from_anywhere(predict: Predict, form: str, words: Path, tmp_path: Path) -> None:
+def test_sentences_are_predicted_from_anywhere(
+    predict: Predict, form: str, words: Path, tmp_path: Path
+) -> None:
     (tmp_path / "new.txt").write_text("good\n\nso very bad indeed\n")
     (tmp_path / "new.csv").write_text("n,review\n1,good\n2,\n3,so very bad indeed\n")
     given = {"arguments": ["good", " ", "so very bad indeed"], "empty": ["good", "", "so very bad indeed"], "lines": [tmp_path / "new.txt"],

@@ -14,7 +14,9 @@ CRONJOB = Path(__file__).parents[2] / "deploy/retention/cronjob.yaml"
 
 
 @pytest.fixture
-def nightly(typed: Callable[..., Any], new_bucket: Callable[[str], str]) -> tuple[str, Callable[[], None]]:
+def nightly(
+    typed: Callable[..., Any], new_bucket: Callable[[str], str]
+) -> tuple[str, Callable[[], None]]:
     """A bucket's storage, and the CronJob's containers one after the other."""
     bucket = new_bucket("moto")
     pod = yaml.safe_load(CRONJOB.read_text())["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -28,7 +30,9 @@ def nightly(typed: Callable[..., Any], new_bucket: Callable[[str], str]) -> tupl
     return f"{bucket}/podium", run
 
 
-def test_retention_finds_nothing_to_do_in_an_empty_bucket(nightly: tuple[str, Callable[[], None]]) -> None:
+def test_retention_finds_nothing_to_do_in_an_empty_bucket(
+    nightly: tuple[str, Callable[[], None]],
+) -> None:
     nightly[1]()
 
 

@@ -91,14 +91,21 @@ def test_a_stopped_step_ran_until_the_stop(home: Path) -> None:
     assert Runs()["20260101"].seconds == pytest.approx(122, abs=30)
 
 
-def test_a_value_from_a_file_is_shown_by_its_name(home: Path, podium: Callable[..., Result]) -> None:
+def test_a_value_from_a_file_is_shown_by_its_name(
+    home: Path, podium: Callable[..., Result]
+) -> None:
     text = "".join(f"key{number}: value\n" for number in range(38))
-    for name, words in (("20260101-010101-aaaa", []), ("20260110-010101-bbbb", ["experiment=sweep.yaml"])):
+    for name, words in (
+        ("20260101-010101-aaaa", []),
+        ("20260110-010101-bbbb", ["experiment=sweep.yaml"]),
+    ):
         run = Runs()[name].record
         run.parameters["experiment"], run.words = text, words
         run.save()
     assert "\n  experiment=sweep.yaml\n" in podium("show", "latest").stdout
-    (line,) = [line for line in podium("show", "20260101").stdout.splitlines() if "experiment=" in line]
+    (line,) = [
+        line for line in podium("show", "20260101").stdout.splitlines() if "experiment=" in line
+    ]
     assert line.endswith("… (38 lines)")
     assert json.loads(podium("show", "latest", "--json").stdout)["parameters"]["experiment"] == text
 
@@ -126,7 +133,9 @@ def test_an_unknown_step_to_begin_from_names_the_steps(home: Path, words: list[s
 
 def test_a_damaged_record_hides_no_other_run(home: Path, podium: Callable[..., Result]) -> None:
     (home / "runs" / "20260101-010101-aaaa" / "run.json").write_text("{")
-    assert [row["run"] for row in json.loads(podium("list", "--json").stdout)] == ["20260110-010101-bbbb"]
+    assert [row["run"] for row in json.loads(podium("list", "--json").stdout)] == [
+        "20260110-010101-bbbb"
+    ]
     failed: Any = podium("show", "20260101").exception
     assert "run.json" in failed.message
 
@@ -139,7 +148,9 @@ def test_what_a_step_printed_can_be_read_again(podium: Callable[..., Result]) ->
     assert refused.hint == "did you mean prepare-data?"
 
 
-def test_escape_sequences_of_a_step_are_shown_nowhere(home: Path, podium: Callable[..., Result]) -> None:
+def test_escape_sequences_of_a_step_are_shown_nowhere(
+    home: Path, podium: Callable[..., Result]
+) -> None:
     name = "20260101-010101-aaaa"
     (home / "runs" / name / "logs" / "prepare-data.log").write_text(f"a{EVIL}b\n")
     record = Runs()[name].record
@@ -147,7 +158,13 @@ def test_escape_sequences_of_a_step_are_shown_nowhere(home: Path, podium: Callab
     record.save()
     assert podium("logs", name, "prepare-data").output == "ab\n"
     run = Runs()[name]
-    for shown in (repr(run), run._repr_html_(), repr(run.logs()), run.logs()._repr_html_(), Runs()._repr_html_()):
+    for shown in (
+        repr(run),
+        run._repr_html_(),
+        repr(run.logs()),
+        run.logs()._repr_html_(),
+        Runs()._repr_html_(),
+    ):
         assert "\x1b" not in shown
         assert "own.py" in shown or "ab" in shown
 
@@ -155,10 +172,17 @@ def test_escape_sequences_of_a_step_are_shown_nowhere(home: Path, podium: Callab
 def test_compared_runs_show_only_the_parameters_that_differ(podium: Callable[..., Result]) -> None:
     first, second = json.loads(podium("compare", "20260101", "latest", "--json").stdout)
     assert (first["parameters"], second["parameters"]) == ({"lr": 0.1}, {"lr": 0.5})
-    assert podium("compare", "20260101", "latest").stdout.splitlines()[0].split() == ["RUN", "STATE", "lr", "RESULT"]
+    assert podium("compare", "20260101", "latest").stdout.splitlines()[0].split() == [
+        "RUN",
+        "STATE",
+        "lr",
+        "RESULT",
+    ]
 
 
-def test_a_deleted_run_takes_its_candidates_along(home: Path, podium: Callable[..., Result]) -> None:
+def test_a_deleted_run_takes_its_candidates_along(
+    home: Path, podium: Callable[..., Result]
+) -> None:
     run = Runs()["20260101"].record
     run.repeat("train")
     run.save()
@@ -171,7 +195,10 @@ def test_a_deleted_run_takes_its_candidates_along(home: Path, podium: Callable[.
 def test_a_run_that_is_running_is_not_deleted(home: Path, podium: Callable[..., Result]) -> None:
     with locked(home / "runs" / "20260110-010101-bbbb"):
         assert isinstance(podium("delete", "latest").exception, Conflict)
-        assert json.loads(podium("prune", "--keep", "0", "--json").stdout)[0]["run"] == "20260101-010101-aaaa"
+        assert (
+            json.loads(podium("prune", "--keep", "0", "--json").stdout)[0]["run"]
+            == "20260101-010101-aaaa"
+        )
     assert (home / "runs" / "20260110-010101-bbbb").is_dir()
 
 
@@ -192,12 +219,16 @@ def test_a_runs_sweep_is_found_by_the_runs_name(home: Path) -> None:
     store.close()
     done = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--json"])
     assert [row["name"] for row in json.loads(done.stdout)] == ["sweep-1"]
-    two: Any = CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--dir", "x"]).exception
+    two: Any = (
+        CliRunner().invoke(app, ["experiment", "list", "--run", "latest", "--dir", "x"]).exception
+    )
     assert two.message == "--dir and --run name 2 clusters"
 
 
 @pytest.mark.parametrize("began", ["yesterday", "2026-01-10T01:01:01"])
-def test_a_time_that_is_damaged_is_named(home: Path, podium: Callable[..., Result], began: str) -> None:
+def test_a_time_that_is_damaged_is_named(
+    home: Path, podium: Callable[..., Result], began: str
+) -> None:
     record = home / "runs" / "20260110-010101-bbbb" / "run.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "began": began}))
     assert "began must be a time with time zone" in str(podium("show", "latest").exception)
@@ -208,7 +239,9 @@ def test_a_time_that_is_damaged_is_named(home: Path, podium: Callable[..., Resul
         assert "20260110-010101-bbbb" not in listed.stdout
 
 
-def test_a_run_is_its_directory_whatever_its_record_says(home: Path, podium: Callable[..., Result]) -> None:
+def test_a_run_is_its_directory_whatever_its_record_says(
+    home: Path, podium: Callable[..., Result]
+) -> None:
     victim = home / "store/runs/victim"
     victim.mkdir(parents=True)
     record = home / "runs/20260101-010101-aaaa/run.json"
@@ -224,7 +257,9 @@ def test_a_run_is_its_directory_whatever_its_record_says(home: Path, podium: Cal
         assert record.is_file()
 
 
-def test_a_linked_run_is_not_followed(home: Path, podium: Callable[..., Result], tmp_path: Path) -> None:
+def test_a_linked_run_is_not_followed(
+    home: Path, podium: Callable[..., Result], tmp_path: Path
+) -> None:
     (home / "runs/20260101-010101-aaaa").rename(elsewhere := tmp_path / "20260101-010101-aaaa")
     (home / "runs/20260101-010101-aaaa").symlink_to(elsewhere)
     error = podium("delete", "20260101").exception
@@ -285,7 +320,9 @@ def test_a_sweeps_name_shows_its_status(sweep: str, podium: Callable[..., Result
     assert shown == f"{status}its trials: podium experiment trials {sweep}\n"
     assert "parabola: Succeeded, 3 trials" in shown
     shown_as_json = json.loads(podium("show", sweep, "--json").stdout)
-    assert shown_as_json == json.loads(CliRunner().invoke(app, ["experiment", "status", sweep, "--json"]).stdout)
+    assert shown_as_json == json.loads(
+        CliRunner().invoke(app, ["experiment", "status", sweep, "--json"]).stdout
+    )
     refused: Any = podium("show", "parabol").exception
     assert "there is no run 'parabol'" in refused.message
 
@@ -299,31 +336,50 @@ def test_a_sweep_whose_process_died_ended_with_its_trials(
         status = manifest["status"]
         del status["completionTime"]
         status["startTime"] = "2026-01-01T00:00:00Z"
-        status["conditions"] = [{"type": "Running", "status": "True", "reason": "ExperimentRunning", "message": ""}]
+        status["conditions"] = [
+            {"type": "Running", "status": "True", "reason": "ExperimentRunning", "message": ""}
+        ]
 
     store.update("Experiment", sweep, forget_end)
-    ended = max(datetime.fromisoformat(trial["status"]["completionTime"]) for trial in store.list("Trial"))
+    ended = max(
+        datetime.fromisoformat(trial["status"]["completionTime"]) for trial in store.list("Trial")
+    )
     store.close()
     (row,) = [row for row in json.loads(podium("list", "--json").stdout) if row["kind"] == "sweep"]
     assert row["state"] == "failed"
-    assert row["seconds"] == pytest.approx((ended - datetime(2026, 1, 1, tzinfo=UTC)).total_seconds(), abs=0.01)
+    assert row["seconds"] == pytest.approx(
+        (ended - datetime(2026, 1, 1, tzinfo=UTC)).total_seconds(), abs=0.01
+    )
 
 
-def test_a_damaged_sweep_hides_no_run(sweep: str, home: Path, podium: Callable[..., Result]) -> None:
+def test_a_damaged_sweep_hides_no_run(
+    sweep: str, home: Path, podium: Callable[..., Result]
+) -> None:
     (home / "cluster" / "experiments" / sweep / "object.json").write_text("{")
     listed = podium("list", "--json")
-    assert [row["run"] for row in json.loads(listed.stdout)] == ["20260101-010101-aaaa", "20260110-010101-bbbb"]
+    assert [row["run"] for row in json.loads(listed.stdout)] == [
+        "20260101-010101-aaaa",
+        "20260110-010101-bbbb",
+    ]
     assert "warning: sweeps are not listed" in listed.stderr
 
 
 def test_notes_and_tags_are_shown_and_found(home: Path, podium: Callable[..., Result]) -> None:
-    assert "run 20260101-010101-aaaa has a note" in podium("note", "20260101", "warmup was\ntoo short").stderr
-    assert json.loads(podium("tag", "20260101", "baseline", "lr-0.1", "baseline", "--json").stdout)["tags"] == [
+    assert (
+        "run 20260101-010101-aaaa has a note"
+        in podium("note", "20260101", "warmup was\ntoo short").stderr
+    )
+    assert json.loads(podium("tag", "20260101", "baseline", "lr-0.1", "baseline", "--json").stdout)[
+        "tags"
+    ] == [
         "baseline",
         "lr-0.1",
     ]
     podium("tag", "latest", "lr-0.1")
-    assert "\ntags: baseline, lr-0.1\nnote: warmup was\ntoo short\n" in podium("show", "20260101").stdout
+    assert (
+        "\ntags: baseline, lr-0.1\nnote: warmup was\ntoo short\n"
+        in podium("show", "20260101").stdout
+    )
     first, second = json.loads(podium("list", "--json").stdout)
     assert (first["note"], first["tags"], second["note"], second["tags"]) == (
         "warmup was\ntoo short",
@@ -331,7 +387,11 @@ def test_notes_and_tags_are_shown_and_found(home: Path, podium: Callable[..., Re
         "",
         ["lr-0.1"],
     )
-    for words, found in (("--tag lr-0.1", 2), ("--tag lr-0.1 --tag baseline", 1), ("--tag nothing", 0)):
+    for words, found in (
+        ("--tag lr-0.1", 2),
+        ("--tag lr-0.1 --tag baseline", 1),
+        ("--tag nothing", 0),
+    ):
         assert len(json.loads(podium("list", "--json", *words.split()).stdout)) == found, words
     assert podium("list").stdout.splitlines()[0].split()[:3] == ["NAME", "KIND", "TAGS"]
     podium("tag", "20260101", "baseline", "--remove")
@@ -375,13 +435,19 @@ def test_tags_of_many_writers_are_all_kept(home: Path) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(write, range(8)))
-    assert sorted(run.tags) == sorted(f"t{number}-{turn}" for number in range(8) for turn in range(5))
+    assert sorted(run.tags) == sorted(
+        f"t{number}-{turn}" for number in range(8) for turn in range(5)
+    )
 
 
-def test_records_without_notes_and_with_hostile_ones_read(home: Path, podium: Callable[..., Result]) -> None:
+def test_records_without_notes_and_with_hostile_ones_read(
+    home: Path, podium: Callable[..., Result]
+) -> None:
     path = home / "runs" / "20260101-010101-aaaa" / "run.json"
     content = json.loads(path.read_text())
-    path.write_text(json.dumps({name: value for name, value in content.items() if name not in ("note", "tags")}))
+    path.write_text(
+        json.dumps({name: value for name, value in content.items() if name not in ("note", "tags")})
+    )
     assert (Runs()["20260101"].note, Runs()["20260101"].tags) == ("", ())
     path.write_text(json.dumps(content | {"note": f"a{EVIL}b", "tags": [EVIL]}))
     for words in (["list"], ["show", "20260101"]):

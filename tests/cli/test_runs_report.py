@@ -40,7 +40,9 @@ def finished(
     evaluation["winner"]["hyperparameters"] = {"lr": lr}
     evaluation["test"]["metrics"]["accuracy"] = accuracy
     evaluation["dataset"]["test_part"] = test
-    evaluation["candidates"][0]["epochs"] = [{"epoch": at, "accuracy": accuracy * at / 2} for at in (1, 2)]
+    evaluation["candidates"][0]["epochs"] = [
+        {"epoch": at, "accuracy": accuracy * at / 2} for at in (1, 2)
+    ]
     decision = {"model_name": "tiny", "version": name, "outcome": "promoted", "rule": "better", "value": accuracy,
                 "storage": str(home / "store"), "reasons": [], "metric": {"name": "accuracy"}, "compared_with": None}  # fmt: skip
     if champion:
@@ -70,7 +72,9 @@ def evaluation(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> 
     place = tmp_path_factory.mktemp("evaluated")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PODIUM_RUN_ID", FIRST)
-        Judge(tiny_dataset, place, patch).evaluate(fitted(tiny_dataset, place / "model", LogisticRegression(C=1e-4)))
+        Judge(tiny_dataset, place, patch).evaluate(
+            fitted(tiny_dataset, place / "model", LogisticRegression(C=1e-4))
+        )
     return place / "evaluation"
 
 
@@ -95,7 +99,10 @@ def figures(page: str) -> dict[str, Any]:
 def test_runs_are_compared_on_one_page(home: Path, podium: Callable[..., Result]) -> None:
     done = podium(FIRST, SECOND, FAILED, "-o", "compare.html", "--json")
     assert done.exit_code == 0, done.output
-    assert json.loads(done.stdout) == {"compared": [FIRST, SECOND, FAILED], "report": "compare.html"}
+    assert json.loads(done.stdout) == {
+        "compared": [FIRST, SECOND, FAILED],
+        "report": "compare.html",
+    }
     page = (home / "compare.html").read_text()
     assert f"Best accuracy on the test part: {SECOND}" in page
     assert "accuracy 0.8000, promoted" in page
@@ -121,17 +128,25 @@ def test_other_test_items_are_pointed_out(home: Path) -> None:
     ([FIRST, "x"], NotFound, "there is no run 'x'"),
 ])  # fmt: skip
 def test_what_cannot_be_compared_is_refused(
-    names: list[str], error: type[Exception], message: str, home: Path, podium: Callable[..., Result]
+    names: list[str],
+    error: type[Exception],
+    message: str,
+    home: Path,
+    podium: Callable[..., Result],
 ) -> None:
     with pytest.raises(error, match=re.escape(message)):
         raise podium(*names).exception or AssertionError
     assert not (home / "compare.html").exists()
 
 
-def test_versions_are_compared_with_the_steps_of_their_runs(home: Path, podium: Callable[..., Result]) -> None:
+def test_versions_are_compared_with_the_steps_of_their_runs(
+    home: Path, podium: Callable[..., Result]
+) -> None:
     model = open_registry(home / "store").model("tiny")
     for name, lr, accuracy in ((FIRST, 0.1, 0.8), ("elsewhere", 0.2, 0.7)):
-        (home / "metrics.json").write_text(json.dumps({"epochs": [{"epoch": 1, "accuracy": accuracy}]}))
+        (home / "metrics.json").write_text(
+            json.dumps({"epochs": [{"epoch": 1, "accuracy": accuracy}]})
+        )
         metadata = {"run_id": name, "hyperparameters": {"lr": lr}, "metric": {"name": "accuracy", "maximize": True},
                     "metrics": {"accuracy": accuracy}}  # fmt: skip
         model.upload({"metrics.json": home / "metrics.json"}, metadata)
@@ -168,7 +183,9 @@ def test_a_report_links_to_that_of_the_champion(home: Path) -> None:
     assert "podium models show tiny v7" not in page
 
 
-@pytest.mark.parametrize("made", [FAILED, "20250101-010101-dddd", None, "../runs", "..", f"../runs/{FIRST}"])
+@pytest.mark.parametrize(
+    "made", [FAILED, "20250101-010101-dddd", None, "../runs", "..", f"../runs/{FIRST}"]
+)
 def test_a_champion_without_a_report_here_has_a_command(home: Path, made: str | None) -> None:
     report_of(FIRST)
     finished(home, SECOND, "0.2", 0.9, champion=("v7", made))

@@ -33,13 +33,17 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A local cluster with a job that printed escape sequences, and what the terminal got while it ran."""
     folder = tmp_path_factory.mktemp("cluster")
     (folder / "job.yaml").write_text(yaml.safe_dump(job(*PROGRESS)))
-    (folder / "seen").write_text(on_terminal("job", "run", str(folder / "job.yaml"), "--dir", str(folder / "dir")))
+    (folder / "seen").write_text(
+        on_terminal("job", "run", str(folder / "job.yaml"), "--dir", str(folder / "dir"))
+    )
     return folder
 
 
 def test_escape_sequences_and_controls_are_removed_whole() -> None:
     assert harmless(EVIL) == "abcdefghi"
-    assert harmless("tab\tand\nlines\r\nstay, größer ✓ 日本") == "tab\tand\nlines\nstay, größer ✓ 日本"
+    assert (
+        harmless("tab\tand\nlines\r\nstay, größer ✓ 日本") == "tab\tand\nlines\nstay, größer ✓ 日本"
+    )
     assert harmless("file \udcff") == "file \ufffd"
     assert harmless("caf\udcc3\udca9") == "café"
     assert harmless("\udcc2\udc9b2Jx") == "x"
@@ -90,7 +94,10 @@ def test_a_reason_on_a_terminal_is_harmless(tmp_path: Path) -> None:
     seen = on_terminal("job", "status", "job", "--dir", str(place))
     assert "abcdefghi" in seen
     assert "\x1b]" not in seen
-    assert "owned" in json.loads(on_terminal("job", "status", "job", "--dir", str(place), "--json"))["message"]
+    assert (
+        "owned"
+        in json.loads(on_terminal("job", "status", "job", "--dir", str(place), "--json"))["message"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -129,9 +136,19 @@ def prints(tree: ast.AST) -> list[str]:
         if isinstance(node, ast.Call):
             called = ast.unparse(node.func)
             given = [ast.unparse(entry) for entry in node.args]
-            if called in ("print", "Console", "click.echo", "click.secho", "click.style", "logging.StreamHandler"):
+            if called in (
+                "print",
+                "Console",
+                "click.echo",
+                "click.secho",
+                "click.style",
+                "logging.StreamHandler",
+            ):
                 found.append(called)
-            if called in ("sys.stdout.write", "sys.stderr.write") or {"sys.stdout", "sys.stderr"} & set(given):
+            if called in ("sys.stdout.write", "sys.stderr.write") or {
+                "sys.stdout",
+                "sys.stderr",
+            } & set(given):
                 found.append(called)
         if (
             isinstance(node, ast.ImportFrom)
@@ -147,18 +164,26 @@ def test_nothing_prints_but_through_the_terminal_module() -> None:
     files = [*(file for room in rooms for file in room.rglob("*.py")), SRC / "runner/progress.py",
              SRC / "runner/outcome.py", *SRC.glob("*.py")]  # fmt: skip
     past = {
-        file: prints(ast.parse(file.read_text())) for file in files if file.name not in ("terminal.py", "heartbeat.py")
+        file: prints(ast.parse(file.read_text()))
+        for file in files
+        if file.name not in ("terminal.py", "heartbeat.py")
     }
     assert {file: found for file, found in past.items() if found} == {}
-    assert prints(ast.parse((SRC / "terminal.py").read_text())), "the search itself finds what there is"
+    assert prints(ast.parse((SRC / "terminal.py").read_text())), (
+        "the search itself finds what there is"
+    )
 
 
 def test_a_second_interrupt_kills_at_once_and_says_so(tmp_path: Path) -> None:
-    stubborn = job("sh", "-c", f"trap '' TERM; echo ready; while sleep 0.1; do date > {tmp_path}/alive; done")
+    stubborn = job(
+        "sh", "-c", f"trap '' TERM; echo ready; while sleep 0.1; do date > {tmp_path}/alive; done"
+    )
     stubborn["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 60
     (tmp_path / "job.yaml").write_text(yaml.safe_dump(stubborn))
     words = [*PODIUM, "job", "run", str(tmp_path / "job.yaml"), "--dir", str(tmp_path / "dir")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGINT)

@@ -28,7 +28,9 @@ print(f"accuracy={{1 - given.lr - given.batch_size / 1000}} seconds={{given.seed
 
 
 @pytest.fixture
-def podium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., Any]:
+def podium(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Any]:
     """Type a command beside train.py, which ends with a given exit code."""
     monkeypatch.chdir(tmp_path)
     script = tmp_path / "train.py"
@@ -49,28 +51,44 @@ def podium(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captu
     return run
 
 
-def test_a_script_is_tuned_and_its_best_command_runs(podium: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_script_is_tuned_and_its_best_command_runs(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
     said = podium("tune train.py --lr 1e-4..1e-1 --batch-size 32,64 --epochs 2 --trials 3 --seed 1")
     assert "maximize accuracy: lr 0.0001 to 0.1 on a log scale; batch-size 32, 64" in said.err
     assert said.err.count(" Succeeded accuracy=") == 3
     (command,) = [line for line in said.out.splitlines() if line.startswith("train with them: ")]
     words = shlex.split(command.partition(": ")[2])
     assert words[:3] == ["python", "train.py", "--epochs=2"]
-    done = subprocess.run([sys.executable, *words[1:]], capture_output=True, text=True, check=True, timeout=60)
-    (report,) = [line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")]
+    done = subprocess.run(
+        [sys.executable, *words[1:]], capture_output=True, text=True, check=True, timeout=60
+    )
+    (report,) = [
+        line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")
+    ]
     assert shlex.join(words) in (tmp_path / report).read_text()
     best = json.loads(podium("experiment best train --json").out)
     assert float(done.stdout.split()[0].partition("=")[2]) == pytest.approx(best["value"])
 
 
-def test_a_choice_may_have_an_apostrophe_beside_a_dollar(podium: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import sys\nprint(f'accuracy={len(sys.argv[1])}', sys.argv[1])\n")
-    said = podium("""tune train.py --word "it's so,plain,$HOME" --algorithm grid --trials 3 --save sweep.yaml""")
+def test_a_choice_may_have_an_apostrophe_beside_a_dollar(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text(
+        "import sys\nprint(f'accuracy={len(sys.argv[1])}', sys.argv[1])\n"
+    )
+    said = podium(
+        """tune train.py --word "it's so,plain,$HOME" --algorithm grid --trials 3 --save sweep.yaml"""
+    )
     assert "warning" not in said.err
     command = said.out.partition("train with them: ")[2].strip()
     assert shlex.split(command) == ["python", "train.py", "--word=it's so"]
-    (report,) = [line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")]
-    (shown,) = re.findall('<pre tabindex="0">(python train.py .*?)</pre>', (tmp_path / report).read_text())
+    (report,) = [
+        line.partition(": ")[2] for line in said.err.splitlines() if line.startswith("report: ")
+    ]
+    (shown,) = re.findall(
+        '<pre tabindex="0">(python train.py .*?)</pre>', (tmp_path / report).read_text()
+    )
     assert shlex.split(html.unescape(shown)) == ["python", "train.py", "--word=it's so"]
     assert check(Experiment.load(str(tmp_path / "sweep.yaml")), RUNNERS)
 
@@ -85,12 +103,18 @@ def test_a_command_behind_dashes_keeps_its_own_words(podium: Callable[..., Any])
 
 def test_a_program_of_its_own_is_tuned(podium: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "train.py").rename(tmp_path / "train")
-    said = podium("tune train --lr 1,2 --objective min:accuracy --algorithm grid --trials 2 --data .")
+    said = podium(
+        "tune train --lr 1,2 --objective min:accuracy --algorithm grid --trials 2 --data ."
+    )
     assert f"train with them: ./train --data={tmp_path} --lr=2" in said.out
 
 
-def test_the_saved_experiment_is_one_that_katib_takes(podium: Callable[..., Any], tmp_path: Path) -> None:
-    said = podium("tune train.py --lr 1e-4..1e-1 --storage s3://bucket/tuning --save sweep.yaml --no-run")
+def test_the_saved_experiment_is_one_that_katib_takes(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
+    said = podium(
+        "tune train.py --lr 1e-4..1e-1 --storage s3://bucket/tuning --save sweep.yaml --no-run"
+    )
     assert said.err.splitlines()[-1] == "wrote sweep.yaml"
     saved = check(Experiment.load(str(tmp_path / "sweep.yaml")), RUNNERS)
     (container,) = [container for _, container in saved.template.primary_containers()]
@@ -119,7 +143,9 @@ def test_a_failed_sweep_prints_its_best_trial(podium: Callable[..., Any], tmp_pa
 
 
 def test_a_sweep_with_a_failed_trial_warns(podium: Callable[..., Any], tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text("import sys\nvalue = float(sys.argv[1][4:])\nprint(f'accuracy={1 / value}')\n")
+    (tmp_path / "train.py").write_text(
+        "import sys\nvalue = float(sys.argv[1][4:])\nprint(f'accuracy={1 / value}')\n"
+    )
     said = podium("tune train.py --x 0,1,2 --algorithm grid --trials 3")
     assert "warning: 1 of 3 trials failed\ntrial train-" in said.err
     assert "  | ZeroDivisionError: " in said.err
@@ -137,12 +163,17 @@ def test_median_is_an_option(podium: Callable[..., Any], tmp_path: Path) -> None
 
 def test_asha_is_an_option(podium: Callable[..., Any]) -> None:
     said = podium("tune train.py --lr 0..1 --epochs 1..4 --stop asha --trials 6 --parallel 1")
-    assert "all trials begin with epochs 1, and the best third goes on with three times as many, up to 4" in said.err
+    assert (
+        "all trials begin with epochs 1, and the best third goes on with three times as many, up to 4"
+        in said.err
+    )
     assert " epochs=3" in said.err
 
 
 def test_a_budget_ends_the_sweep(podium: Callable[..., Any], tmp_path: Path) -> None:
-    said = podium("tune train.py --lr 0.0..1.0 --trials 300 --max-time 5s --max-cost 9 --price 3600 --save sweep.yaml")
+    said = podium(
+        "tune train.py --lr 0.0..1.0 --trials 300 --max-time 5s --max-cost 9 --price 3600 --save sweep.yaml"
+    )
     assert "forecast: about " in said.err
     assert "no other trial fits into its budget. Budget used: " in said.err
     assert "train with them: python train.py --lr=" in said.out
@@ -157,7 +188,10 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
     job = Experiment.load(str(tmp_path / "sweep.yaml")).template.workload
     assert job.queue == "team"
     assert job.labels["kueue.x-k8s.io/priority-class"] == "urgent"
-    assert "name the local queue" in podium("tune train.py --lr 1,2 --queue-priority urgent", code=2).err
+    assert (
+        "name the local queue"
+        in podium("tune train.py --lr 1,2 --queue-priority urgent", code=2).err
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,11 +208,20 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 --param seed", "--param takes NAME=SPACE, not"),
         ("tune train.py --lr 1..2 --no-run", "--no-run runs nothing"),
         ("tune train.py --lr 1..2 --trials 0", "`trials >= 1` must hold"),
-        ("tune train.py --lr 1..2 --from '${podium.data}'", "names ${podium.data}, but no data is given"),
-        ("tune train.py --lr 1..2 --prints tensorflow", "'tensorflow' is not one of 'huggingface', 'lightning'"),
+        (
+            "tune train.py --lr 1..2 --from '${podium.data}'",
+            "names ${podium.data}, but no data is given",
+        ),
+        (
+            "tune train.py --lr 1..2 --prints tensorflow",
+            "'tensorflow' is not one of 'huggingface', 'lightning'",
+        ),
         ("tune train.py --lr 1..2 --objective a:b", "an objective is the name of a metric"),
         ("tune train.py --lr 1..2 --algorithm oracle", "oracle"),
-        ("tune train.py --lr 1..2 --stop asha", "podium tune train.py --lr 1e-4..1e-1 --epochs 1..27 --stop asha"),
+        (
+            "tune train.py --lr 1..2 --stop asha",
+            "podium tune train.py --lr 1e-4..1e-1 --epochs 1..27 --stop asha",
+        ),
         ("tune train.py --lr 1..2 --epochs 9 --stop asha", "but --epochs is 9 in all trials"),
         ("tune train.py --lr 1..2 --stop hyperband", "'hyperband' is not one of 'median', 'asha'"),
         ("tune train.py --lr 1..2 --max-time soon", "max_time is a duration above 0, not 'soon'"),
@@ -187,7 +230,9 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py --lr 1..2 --cluster kubernetes://team", "name a storage: s3://"),
     ],
 )
-def test_what_makes_no_sense_is_refused(podium: Callable[..., Any], words: str, message: str, tmp_path: Path) -> None:
+def test_what_makes_no_sense_is_refused(
+    podium: Callable[..., Any], words: str, message: str, tmp_path: Path
+) -> None:
     said = podium(words, code=2)
     assert message in said.err
     assert not (tmp_path / "podium-home").exists()
@@ -213,7 +258,9 @@ def test_every_space_of_the_help_is_understood(text: str, shown: str) -> None:
     assert str(from_text("lr", text)) == shown
 
 
-@pytest.mark.parametrize(("text", "value"), [("3", 3), ("0.5", 0.5), ("adam", "adam"), ("../data", "../data")])
+@pytest.mark.parametrize(
+    ("text", "value"), [("3", 3), ("0.5", 0.5), ("adam", "adam"), ("../data", "../data")]
+)
 def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
     from podium.api.space import dimension, from_text
 
@@ -224,10 +271,26 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
 @pytest.mark.parametrize(
     ("printed", "seen", "hint"),
     [
-        ("Accuracy: 0.95", "`Accuracy: 0.95` is not name=value (line 1)", "--prints colon --objective Accuracy"),
-        ("epoch=1 val_acc=0.9", "name=value was found for epoch, val_acc", "--objective val_acc, or print accuracy="),
-        ('{"accuracy": 0.9}', '`"accuracy": 0.9` is a dict', "print accuracy=0.9; or use a File collector"),
-        ("9/9 - 2s - accuracy: 0.95 - loss: 0.2", "Keras prints accuracy, loss", "--prints keras --objective accuracy"),
+        (
+            "Accuracy: 0.95",
+            "`Accuracy: 0.95` is not name=value (line 1)",
+            "--prints colon --objective Accuracy",
+        ),
+        (
+            "epoch=1 val_acc=0.9",
+            "name=value was found for epoch, val_acc",
+            "--objective val_acc, or print accuracy=",
+        ),
+        (
+            '{"accuracy": 0.9}',
+            '`"accuracy": 0.9` is a dict',
+            "print accuracy=0.9; or use a File collector",
+        ),
+        (
+            "9/9 - 2s - accuracy: 0.95 - loss: 0.2",
+            "Keras prints accuracy, loss",
+            "--prints keras --objective accuracy",
+        ),
         ("done", "no line holds name=number at all", "print accuracy=0.9834 on a line"),
     ],
 )
@@ -251,7 +314,9 @@ print(sys.argv[1])
 """
 
 
-def test_the_hint_for_a_library_is_a_command_that_works(podium: Callable[..., Any], tmp_path: Path) -> None:
+def test_the_hint_for_a_library_is_a_command_that_works(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text(XGBOOST)
     words = 'tune train.py --eta 0.1,0.2 --algorithm grid --trials 2 --objective min:logloss --param note="it\'s"'
     hint = podium(words, code=1).err.partition("hint: podium ")[2].partition(";")[0]
@@ -273,7 +338,12 @@ def test_the_hint_for_a_library_is_a_command_that_works(podium: Callable[..., An
     ],
 )
 def test_a_librarys_names_may_have_other_characters(
-    podium: Callable[..., Any], tmp_path: Path, prints: str, objective: str, direction: str, printed: str
+    podium: Callable[..., Any],
+    tmp_path: Path,
+    prints: str,
+    objective: str,
+    direction: str,
+    printed: str,
 ) -> None:
     (tmp_path / "train.py").write_text(f"print({printed!r})")
     chosen = shlex.join(["--prints", prints, "--objective", objective])
@@ -283,14 +353,25 @@ def test_a_librarys_names_may_have_other_characters(
     assert check(Experiment.load(str(tmp_path / "sweep.yaml")), RUNNERS)
 
 
-def test_a_metric_of_training_data_gets_a_warning(podium: Callable[..., Any], tmp_path: Path) -> None:
-    said = podium("tune train.py --lr 1,2 --prints keras --objective accuracy --save sweep.yaml --no-run")
-    assert "warning: Keras measures accuracy on training data; val_accuracy is one of validation data" in said.err
-    said = podium("tune train.py --lr 1,2 --prints keras --objective val_accuracy --save sweep.yaml --no-run")
+def test_a_metric_of_training_data_gets_a_warning(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
+    said = podium(
+        "tune train.py --lr 1,2 --prints keras --objective accuracy --save sweep.yaml --no-run"
+    )
+    assert (
+        "warning: Keras measures accuracy on training data; val_accuracy is one of validation data"
+        in said.err
+    )
+    said = podium(
+        "tune train.py --lr 1,2 --prints keras --objective val_accuracy --save sweep.yaml --no-run"
+    )
     assert "warning" not in said.err
 
 
-def test_a_scripts_own_flag_gets_the_place_of_its_model(podium: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_scripts_own_flag_gets_the_place_of_its_model(
+    podium: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text(
         "import os, pathlib, sys\n"
         "file = pathlib.Path(sys.argv[1].partition('=')[2])\n"
@@ -298,7 +379,9 @@ def test_a_scripts_own_flag_gets_the_place_of_its_model(podium: Callable[..., An
         "file.write_text(sys.argv[2])\n"
         "print('accuracy=0.5')\n"
     )
-    said = podium("tune train.py --lr 1,2 --model '${podium.output}/weights.txt' --algorithm grid --trials 2")
+    said = podium(
+        "tune train.py --lr 1,2 --model '${podium.output}/weights.txt' --algorithm grid --trials 2"
+    )
     assert "train with them: python train.py --model=output/weights.txt --lr=" in said.out
     kept = {file.read_text() for file in tmp_path.glob("podium-home/trials/*/weights.txt")}
     assert kept == {"--lr=1", "--lr=2"}

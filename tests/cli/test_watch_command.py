@@ -52,7 +52,9 @@ def looks(trigger: Trigger, count: int = 1) -> list[tuple[bool, bool]]:
     return seen
 
 
-def test_a_change_is_due_once_it_has_settled(data: tuple[str, Callable[[str], None]], tmp_path: Path) -> None:
+def test_a_change_is_due_once_it_has_settled(
+    data: tuple[str, Callable[[str], None]], tmp_path: Path
+) -> None:
     uri, write = data
     write("1")
     trigger = Trigger(WatchedData(uri), tmp_path / "state", COMMAND)
@@ -63,7 +65,9 @@ def test_a_change_is_due_once_it_has_settled(data: tuple[str, Callable[[str], No
     assert looks(trigger, 3) == [(False, True), (True, False), (False, False)]
 
 
-def test_data_that_appear_later_are_a_change(data: tuple[str, Callable[[str], None]], tmp_path: Path) -> None:
+def test_data_that_appear_later_are_a_change(
+    data: tuple[str, Callable[[str], None]], tmp_path: Path
+) -> None:
     uri, write = data
     trigger = Trigger(WatchedData(uri), tmp_path / "state", COMMAND)
     assert looks(trigger, 2) == [(False, False)] * 2
@@ -92,7 +96,11 @@ def test_now_runs_for_data_that_are_there(tmp_path: Path) -> None:
 
 def test_a_failing_command_is_reported_once_for_its_data(tmp_path: Path) -> None:
     connect(tmp_path / "data").put("a", b"1")
-    trigger, said, runs = Trigger(WatchedData(str(tmp_path / "data")), tmp_path / "s", COMMAND, now=True), [], []
+    trigger, said, runs = (
+        Trigger(WatchedData(str(tmp_path / "data")), tmp_path / "s", COMMAND, now=True),
+        [],
+        [],
+    )
 
     def run() -> None:
         runs.append(1)
@@ -137,7 +145,9 @@ def test_two_watches_of_one_command_are_refused(tmp_path: Path) -> None:
         (["x", "--notify", "ftp://h/", "--", "run"], "begins with http"),
     ],
 )
-def test_what_cannot_be_watched_is_refused_at_once(words: list[str], message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_watched_is_refused_at_once(
+    words: list[str], message: str, tmp_path: Path
+) -> None:
     refused: Any = CliRunner().invoke(app, ["watch", *words]).exception
     assert isinstance(refused, InvalidInput)
     assert message in refused.message
@@ -147,7 +157,17 @@ def test_what_cannot_be_watched_is_refused_at_once(words: list[str], message: st
 @pytest.fixture
 def watching(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """A watch of a directory that lists it whenever it changes."""
-    words = ["watch", str(tmp_path / "in"), "--every", "0.2s", "--", "storage", "list", str(tmp_path / "in"), "--json"]
+    words = [
+        "watch",
+        str(tmp_path / "in"),
+        "--every",
+        "0.2s",
+        "--",
+        "storage",
+        "list",
+        str(tmp_path / "in"),
+        "--json",
+    ]
     process = subprocess.Popen(
         [*PODIUM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
     )
@@ -156,13 +176,19 @@ def watching(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     process.communicate()
 
 
-def test_a_change_starts_the_command_until_a_signal(watching: subprocess.Popen[str], tmp_path: Path) -> None:
+def test_a_change_starts_the_command_until_a_signal(
+    watching: subprocess.Popen[str], tmp_path: Path
+) -> None:
     assert watching.stderr is not None
     assert watching.stdout is not None
     assert "nothing there yet" in watching.stderr.readline()
     connect(tmp_path / "in").put("a.csv", b"123")
     lines = [watching.stderr.readline() for _ in range(3)]
-    assert [line.split("  ")[1].split(":")[0].strip() for line in lines] == [CHANGED, "running", "done"]
+    assert [line.split("  ")[1].split(":")[0].strip() for line in lines] == [
+        CHANGED,
+        "running",
+        "done",
+    ]
     watching.send_signal(signal.SIGTERM)
     out, err = watching.communicate(timeout=30)
     assert [entry["key"] for entry in json.loads(out)] == ["a.csv"]

@@ -16,7 +16,12 @@ from podium.runner.record import RunRecord, StepRecord
 from podium.tables import Row, table
 
 NAME = "sweep-0449dbba0d-a-long-name"
-PARAMETERS = {"lr": "0.09756", "batch-size": "128", "schedule": "onecycle", "weight-decay": "0.0001"}
+PARAMETERS = {
+    "lr": "0.09756",
+    "batch-size": "128",
+    "schedule": "onecycle",
+    "weight-decay": "0.0001",
+}
 
 
 def write_trial(store: Store, name: str, phase: str, accuracy: str) -> None:
@@ -41,9 +46,17 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (directory / "logs").mkdir(parents=True)
     steps = {
         "prepare-data": StepRecord(title="Prepare the data", state="succeeded", seconds=2.0),
-        "train": StepRecord(title="Train with the best hyperparameters of all", state="stopped", seconds=754.2),
+        "train": StepRecord(
+            title="Train with the best hyperparameters of all", state="stopped", seconds=754.2
+        ),
     }
-    RunRecord(id=directory.name, pipeline="tune_and_promote", directory=directory, steps=steps, state="stopped").save()
+    RunRecord(
+        id=directory.name,
+        pipeline="tune_and_promote",
+        directory=directory,
+        steps=steps,
+        state="stopped",
+    ).save()
     store = Store(directory / "cluster")
     store.create({**load("random-job"), "metadata": {"name": NAME}})
     write_trial(store, f"{NAME}-aaaa", "Succeeded", "0.9876")
@@ -52,10 +65,16 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-def shown(home: Path, monkeypatch: pytest.MonkeyPatch, width: int, words: Sequence[str]) -> list[str]:
+def shown(
+    home: Path, monkeypatch: pytest.MonkeyPatch, width: int, words: Sequence[str]
+) -> list[str]:
     """Run podium on a terminal of this width, and check that no row of a table is longer."""
     monkeypatch.setenv("PODIUM_HOME", str(home))
-    lines = [line for line in unstyle(on_terminal(*words, width=width)).replace("\r", "").splitlines() if line]
+    lines = [
+        line
+        for line in unstyle(on_terminal(*words, width=width)).replace("\r", "").splitlines()
+        if line
+    ]
     assert [line for line in lines if line[0] in "✓◂■✗·" and len(line) > width] == []
     return lines
 
@@ -79,7 +98,11 @@ def test_narrow_lists_of_runs_and_steps_keep_marks_and_durations(
     listed = shown(home, monkeypatch, width, ["runs", "list"])
     assert listed[-1].startswith("■  20260101-010101-aaaa")
     assert "12 min 36 s" in listed[-1]
-    steps = [line for line in shown(home, monkeypatch, width, ["runs", "show", "latest"]) if line[0] in "✓■"]
+    steps = [
+        line
+        for line in shown(home, monkeypatch, width, ["runs", "show", "latest"])
+        if line[0] in "✓■"
+    ]
     assert steps[0].startswith("✓  Prepare the data")
     assert steps[1].startswith("■  Train with")
     assert steps[1].endswith("  12 min 34 s")
@@ -97,7 +120,9 @@ def test_narrow_lists_of_experiments_keep_marks_and_names(
 
 def test_a_pipe_gets_every_column_and_no_marks() -> None:
     rows = [Row(phase="Failed", cells=["a" * 50, "b" * 50, "1.0 s"])]
-    head, line = unstyle(table(("NAME", "STATE", ">TOOK"), rows, drop=["STATE"], shorten="NAME")).splitlines()
+    head, line = unstyle(
+        table(("NAME", "STATE", ">TOOK"), rows, drop=["STATE"], shorten="NAME")
+    ).splitlines()
     assert head.split() == ["NAME", "STATE", "TOOK"]
     assert line == f"{'a' * 50}  {'b' * 50}  1.0 s"
 
@@ -124,22 +149,31 @@ def two_runs(tmp_path: Path) -> Path:
                   outputs={"summary": "a result in many words, " * 8}).save()  # fmt: skip
     annotate(
         directory,
-        lambda written: written.noted("a note of many words " * 9).tagged(f"a-long-tag-{n}" for n in range(8)),
+        lambda written: written.noted("a note of many words " * 9).tagged(
+            f"a-long-tag-{n}" for n in range(8)
+        ),
     )
     return tmp_path
 
 
 @pytest.mark.parametrize("width", [80, 60])
-def test_a_shown_run_is_no_wider_than_the_terminal(two_runs: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+def test_a_shown_run_is_no_wider_than_the_terminal(
+    two_runs: Path, monkeypatch: pytest.MonkeyPatch, width: int
+) -> None:
     lines = shown(two_runs, monkeypatch, width, ["runs", "show", "latest"])
     path = f"  run      {two_runs}/runs/20260102-010101-bbbb"
     assert lines[-1] == path, "a path is to be copied, and stays whole"
     assert [line for line in lines[:-1] if len(line) > width] == []
     assert " ".join(" ".join(lines).split()).count("a note of many words") == 9
     assert "a-long-tag-7" in "".join(lines)
-    assert any(line.startswith("  dataset=table:s3://a-bucket/") and line.endswith("…") for line in lines)
+    assert any(
+        line.startswith("  dataset=table:s3://a-bucket/") and line.endswith("…") for line in lines
+    )
     monkeypatch.chdir(two_runs)
-    assert shown(two_runs, monkeypatch, width, ["runs", "show", "latest"])[-1] == "  run      runs/20260102-010101-bbbb"
+    assert (
+        shown(two_runs, monkeypatch, width, ["runs", "show", "latest"])[-1]
+        == "  run      runs/20260102-010101-bbbb"
+    )
 
 
 @pytest.mark.parametrize("width", [80, 60, 40])
@@ -156,15 +190,23 @@ def test_a_narrow_comparison_leaves_no_parameter_out(
 
 def test_a_comparison_with_room_is_a_table(two_runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     head, *rows = shown(two_runs, monkeypatch, 500, ["runs", "compare", "20260101", "20260102"])
-    assert head.split() == ["RUN", "STATE", "data_options", "dataset", "epochs", "network", "RESULT"]
+    assert head.split() == [
+        "RUN",
+        "STATE",
+        "data_options",
+        "dataset",
+        "epochs",
+        "network",
+        "RESULT",
+    ]
     assert len(rows) == 2
 
 
 @pytest.mark.parametrize("width", [80, 40])
-def test_the_verdict_folds_at_the_terminals_width(width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    reason = (
-        "no: better than the champion: accuracy 0.8667 (95 % 0.7032 to 0.9469, n = 30) against 0.8667, McNemar p = 1"
-    )
+def test_the_verdict_folds_at_the_terminals_width(
+    width: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    reason = "no: better than the champion: accuracy 0.8667 (95 % 0.7032 to 0.9469, n = 30) against 0.8667, McNemar p = 1"
     candidate = {
         "kind": "trial",
         "name": "sweep-782c097da7-xpz5nknh",
@@ -185,6 +227,10 @@ def test_the_verdict_folds_at_the_terminals_width(width: int, monkeypatch: pytes
         "-c",
         "import json, sys; from podium.runner.outcome import show; print(show(json.loads(sys.argv[1])))",
     ]
-    lines = unstyle(on_terminal(json.dumps(outcome), width=width, program=program)).replace("\r", "").splitlines()
+    lines = (
+        unstyle(on_terminal(json.dumps(outcome), width=width, program=program))
+        .replace("\r", "")
+        .splitlines()
+    )
     assert [line for line in lines if len(line) > width and "/" not in line] == []
     assert reason in " ".join(" ".join(lines).split())

@@ -25,7 +25,9 @@ def team(world: World) -> KubernetesCluster:
     return KubernetesCluster("kubernetes://team")
 
 
-def test_pods_read_a_copy_of_this_machines_data(bucket: str, team: KubernetesCluster, tiny_dataset: Path) -> None:
+def test_pods_read_a_copy_of_this_machines_data(
+    bucket: str, team: KubernetesCluster, tiny_dataset: Path
+) -> None:
     target = LaunchTarget(storage=bucket)
     copied = target.data_url(str(tiny_dataset), RUN, team)
     assert copied == f"{bucket}/runs/{RUN.id}/data"
@@ -34,8 +36,12 @@ def test_pods_read_a_copy_of_this_machines_data(bucket: str, team: KubernetesClu
     assert target.data_url(copied, RUN, team) == copied
 
 
-def test_pods_cannot_use_a_storage_of_this_machine(team: KubernetesCluster, tiny_dataset: Path, tmp_path: Path) -> None:
-    with pytest.raises(PodiumError, match=r"the pods of kubernetes://team cannot read .* on this machine") as refused:
+def test_pods_cannot_use_a_storage_of_this_machine(
+    team: KubernetesCluster, tiny_dataset: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(
+        PodiumError, match=r"the pods of kubernetes://team cannot read .* on this machine"
+    ) as refused:
         LaunchTarget(storage=f"file://{tmp_path}/store").data_url(str(tiny_dataset), RUN, team)
     assert refused.value.hint.startswith("storage=s3://")
     assert not (tmp_path / "store").exists()

@@ -13,7 +13,9 @@ def deadlines(job: dict) -> list[int | None]:
 
 
 def test_every_replica_ends_a_little_after_its_job() -> None:
-    job = write_pytorchjob(name="x", image="i", command=("c",), workers=2, active_deadline_seconds=60)
+    job = write_pytorchjob(
+        name="x", image="i", command=("c",), workers=2, active_deadline_seconds=60
+    )
     assert deadlines(with_pod_deadlines(Workload.parse(job)).manifest) == [60 + MARGIN, 60 + MARGIN]
     assert deadlines(job) == [None, None]
 
@@ -26,8 +28,12 @@ def test_a_deadline_of_the_pods_own_stays() -> None:
 
 def test_trials_that_are_pytorchjobs_get_a_deadline_on_pods() -> None:
     experiment = load("random")
-    seconds = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["runPolicy"]["activeDeadlineSeconds"]
-    changed = with_pod_deadlines(Experiment.parse(experiment)).manifest["spec"]["trialTemplate"]["trialSpec"]
+    seconds = experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["runPolicy"][
+        "activeDeadlineSeconds"
+    ]
+    changed = with_pod_deadlines(Experiment.parse(experiment)).manifest["spec"]["trialTemplate"][
+        "trialSpec"
+    ]
     assert set(deadlines(changed)) == {seconds + MARGIN}
     job = Workload.parse(write_pytorchjob(name="x", image="i", command=("c",)))
     for other in (Experiment.load("random-job"), job):

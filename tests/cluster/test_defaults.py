@@ -21,16 +21,24 @@ def pod(**changes: Any) -> dict[str, Any]:
     """Build a job of one pod and return its spec with the defaults."""
     spec = write_pytorchjob(name="mnist", image="trainer", command=("python",), **changes)
     job = with_pod_defaults(Workload.parse(spec))
-    pod_spec: dict[str, Any] = job.manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
+    pod_spec: dict[str, Any] = job.manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"][
+        "spec"
+    ]
     return pod_spec
 
 
-def test_launched_pods_get_no_token_and_small_requests(cluster: KubernetesCluster, world: World) -> None:
-    cluster.create(typed(write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1)))
+def test_launched_pods_get_no_token_and_small_requests(
+    cluster: KubernetesCluster, world: World
+) -> None:
+    cluster.create(
+        typed(write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1))
+    )
     for replica in world.objects["pytorchjobs", "mnist"]["spec"]["pytorchReplicaSpecs"].values():
         spec = replica["template"]["spec"]
         assert spec["automountServiceAccountToken"] is False
-        assert spec["containers"][0]["resources"] == {"requests": {"cpu": "250m", "memory": "512Mi"}}
+        assert spec["containers"][0]["resources"] == {
+            "requests": {"cpu": "250m", "memory": "512Mi"}
+        }
 
 
 @pytest.mark.parametrize("name", ["random", "random-job"])
@@ -47,8 +55,13 @@ def test_the_network_policy_selects_every_launched_pod(kind: str) -> None:
     main = {"spec": {"containers": [{"name": "main", "image": "i"}]}}
     spec = {
         "Job": {"template": main},
-        "PyTorchJob": {"pytorchReplicaSpecs": {"Master": {"template": main}, "Worker": {"template": main}}},
-        "TrainJob": {"runtimeRef": {"name": "torch-distributed"}, "trainer": {"image": "i", "command": ["run"]}},
+        "PyTorchJob": {
+            "pytorchReplicaSpecs": {"Master": {"template": main}, "Worker": {"template": main}}
+        },
+        "TrainJob": {
+            "runtimeRef": {"name": "torch-distributed"},
+            "trainer": {"image": "i", "command": ["run"]},
+        },
     }
     policy = yaml.safe_load((DEPLOY / "network" / "policy.yaml").read_text())["spec"]
     (expression,) = policy["podSelector"]["matchExpressions"]
@@ -63,7 +76,11 @@ def test_a_service_account_asked_for_keeps_its_token() -> None:
 
 def test_what_users_ask_for_wins() -> None:
     (container,) = pod(resources={"memory": "4Gi"}, gpus_per_worker=1)["containers"]
-    assert container["resources"]["requests"] == {"cpu": "250m", "memory": "4Gi", "nvidia.com/gpu": "1"}
+    assert container["resources"]["requests"] == {
+        "cpu": "250m",
+        "memory": "4Gi",
+        "nvidia.com/gpu": "1",
+    }
 
 
 def test_a_limit_alone_is_no_reason_to_ask_for_more() -> None:

@@ -31,7 +31,14 @@ from podium.steps.train import _logs_kept
 from podium.storage import connect
 from podium.training import kept_logs
 from podium.training.base import say
-from podium.training.kept_logs import Excerpt, KeptLogs, StepError, hide, keep_replicas, known_secrets
+from podium.training.kept_logs import (
+    Excerpt,
+    KeptLogs,
+    StepError,
+    hide,
+    keep_replicas,
+    known_secrets,
+)
 from podium.training.trial_logs import trial_logs
 
 RUN = "8c1d29f0-93b1-4f7a-9d51-1e5a4d2f7c11"
@@ -39,7 +46,9 @@ IDENTITY = RunIdentity(id=RUN, step="fit")
 
 
 @pytest.fixture(params=["files", "moto", "minio"])
-def storage(request: pytest.FixtureRequest, tmp_path: Path, new_bucket: Callable[[str], str]) -> str:
+def storage(
+    request: pytest.FixtureRequest, tmp_path: Path, new_bucket: Callable[[str], str]
+) -> str:
     """URL of an empty storage: a directory, and a bucket of each server."""
     if request.param == "files":
         return f"file://{tmp_path}/store"
@@ -63,7 +72,11 @@ def in_step(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Wo
 
 def keep_in(storage: str) -> None:
     """Give this process the command line of a step that keeps its models in a storage."""
-    sys.argv[:] = ["step", "--executor_input", json.dumps({"inputs": {"parameterValues": {"storage": storage}}})]
+    sys.argv[:] = [
+        "step",
+        "--executor_input",
+        json.dumps({"inputs": {"parameterValues": {"storage": storage}}}),
+    ]
 
 
 def printing(storage: str, *lines: str, error: BaseException | None = None) -> Callable[[], None]:
@@ -81,7 +94,9 @@ def printing(storage: str, *lines: str, error: BaseException | None = None) -> C
 
 
 def read(storage: str, *words: str) -> str:
-    done = CliRunner().invoke(app, ["runs", "logs", *words, "--storage", storage], catch_exceptions=False)
+    done = CliRunner().invoke(
+        app, ["runs", "logs", *words, "--storage", storage], catch_exceptions=False
+    )
     return done.stdout
 
 
@@ -106,7 +121,11 @@ def test_a_failed_step_keeps_its_error_and_earlier_attempts(in_step: World, tmp_
         printing(storage, "second", error=ZeroDivisionError("by zero"))()
     assert left.error("steps/train") == StepError()
     kept = read(storage, RUN, "train")
-    assert kept.index("podium | first") < kept.index("error: the job failed") < kept.index("[another attempt]")
+    assert (
+        kept.index("podium | first")
+        < kept.index("error: the job failed")
+        < kept.index("[another attempt]")
+    )
     assert kept.index("podium | second") < kept.index("ZeroDivisionError: by zero")
 
 
@@ -129,7 +148,9 @@ def test_a_running_step_is_written_now_and_then(
 
 def test_a_stopped_step_keeps_what_it_printed(in_step: World, tmp_path: Path) -> None:
     keep_in(str(tmp_path))
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)  # a trainer that ran in this process has its own handler
+    signal.signal(
+        signal.SIGTERM, signal.SIG_DFL
+    )  # a trainer that ran in this process has its own handler
 
     @step
     def run() -> None:
@@ -139,16 +160,30 @@ def test_a_stopped_step_keeps_what_it_printed(in_step: World, tmp_path: Path) ->
 
     with pytest.raises(SystemExit):
         run()
-    assert read(str(tmp_path), RUN, "train") == "podium | launched\nthe step was stopped: signal 15\n"
+    assert (
+        read(str(tmp_path), RUN, "train") == "podium | launched\nthe step was stopped: signal 15\n"
+    )
 
 
 def executor(tmp_path: Path, step_name: str, **given: object) -> subprocess.CompletedProcess[str]:
     """Run a step of the compiled pipeline as its pod does."""
     golden = Path(__file__).parents[1] / "golden" / "pipelines" / "train_and_promote.yaml"
     compiled = next(yaml.safe_load_all(golden.read_text()))["deploymentSpec"]["executors"]
-    (tmp_path / "component.py").write_text(compiled[f"exec-{step_name}"]["container"]["command"][-1])
-    artifact = [{"name": "data", "type": {"schemaTitle": "system.Dataset"}, "uri": f"{tmp_path}/data", "metadata": {}}]
-    outputs = {"outputFile": f"{tmp_path}/output.json", "artifacts": {"metrics": {"artifacts": artifact}}}
+    (tmp_path / "component.py").write_text(
+        compiled[f"exec-{step_name}"]["container"]["command"][-1]
+    )
+    artifact = [
+        {
+            "name": "data",
+            "type": {"schemaTitle": "system.Dataset"},
+            "uri": f"{tmp_path}/data",
+            "metadata": {},
+        }
+    ]
+    outputs = {
+        "outputFile": f"{tmp_path}/output.json",
+        "artifacts": {"metrics": {"artifacts": artifact}},
+    }
     inputs = {"artifacts": {"data": {"artifacts": artifact}}, "parameterValues": given}
     program = (
         f"import pathlib, runpy; from podium import pod; pod.SERVICE_ACCOUNT = pathlib.Path({str(tmp_path)!r}); "
@@ -183,29 +218,44 @@ def test_a_refusal_is_readable_where_the_store_is_not(in_step: World, tmp_path: 
 
 @pytest.mark.parametrize(
     ("given", "artifact", "storage"),
-    [({"storage": "s3://a/b/"}, "minio://c/d", "s3://a/b"), ({}, "minio://c/d", "minio://c/podium")],
+    [
+        ({"storage": "s3://a/b/"}, "minio://c/d", "s3://a/b"),
+        ({}, "minio://c/d", "minio://c/podium"),
+    ],
 )
 def test_the_executor_input_tells_where_a_step_keeps(
     given: dict[str, str], artifact: str, storage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outputs = {"artifacts": {"report": {"artifacts": [{"uri": artifact}]}}}
-    words = ["step", "--executor_input", json.dumps({"inputs": {"parameterValues": given}, "outputs": outputs})]
+    words = [
+        "step",
+        "--executor_input",
+        json.dumps({"inputs": {"parameterValues": given}, "outputs": outputs}),
+    ]
     monkeypatch.setattr(sys, "argv", words)
     assert storage_of_step() == storage
 
 
-def test_a_storage_that_refuses_fails_no_step(in_step: World, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_storage_that_refuses_fails_no_step(
+    in_step: World, capsys: pytest.CaptureFixture[str]
+) -> None:
     printing("s3://No_Bucket", "done")()
     assert "warning: what this step prints is not kept: " in capsys.readouterr().err
 
 
-def test_no_secret_gets_into_a_kept_log(in_step: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_secret_gets_into_a_kept_log(
+    in_step: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789abcdef")
     monkeypatch.setenv("PODIUM_S3_SECRET", "the-secrets-name")
     storage = f"file://{tmp_path}/store"
-    printing(storage, "key wJalrXUtnFEMI 0123456789abcdef the-secrets-name http://me:hunter22@host/x")()
-    assert read(storage, RUN, "train").startswith("podium | key ******** ******** the-secrets-name http://me:********@")
+    printing(
+        storage, "key wJalrXUtnFEMI 0123456789abcdef the-secrets-name http://me:hunter22@host/x"
+    )()
+    assert read(storage, RUN, "train").startswith(
+        "podium | key ******** ******** the-secrets-name http://me:********@"
+    )
 
 
 def test_credentials_of_the_storage_count_as_secrets(
@@ -238,24 +288,36 @@ def replica(world: World, job: str, role: str, *lines: str) -> None:
 
 
 def trained(world: World, cluster: KubernetesCluster, name: str) -> Workload:
-    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": name}, "spec": {}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": name},
+        "spec": {},
+    }
     cluster.create(typed(job))
     replica(world, name, "master", f"accuracy of {name}", "done")
     replica(world, name, "worker", f"worker of {name}")
     return Workload.parse(job)
 
 
-def test_every_replica_of_a_training_keeps_its_log(cluster: KubernetesCluster, world: World, storage: str) -> None:
+def test_every_replica_of_a_training_keeps_its_log(
+    cluster: KubernetesCluster, world: World, storage: str
+) -> None:
     job = trained(world, cluster, "train-1")
     with _logs_kept(cluster, job, storage, IDENTITY):
         pass
     world.remove("pods", "train-1-master-0")
     assert KeptLogs(storage, RUN).names() == ["train/fit/master-0", "train/fit/worker-0"]
     assert read(storage, RUN, "train/fit/worker-0") == "worker of train-1\n"
-    assert read(storage, RUN, "train").splitlines()[:2] == ["== train/fit/master-0", "accuracy of train-1"]
+    assert read(storage, RUN, "train").splitlines()[:2] == [
+        "== train/fit/master-0",
+        "accuracy of train-1",
+    ]
 
 
-def test_two_trainings_of_a_run_keep_both_logs(cluster: KubernetesCluster, world: World, tmp_path: Path) -> None:
+def test_two_trainings_of_a_run_keep_both_logs(
+    cluster: KubernetesCluster, world: World, tmp_path: Path
+) -> None:
     for job, step_name in (("train-1", "fit"), ("train-2", "fit-2"), ("train-3", "")):
         launched = trained(world, cluster, job)
         with _logs_kept(cluster, launched, str(tmp_path), RunIdentity(id=RUN, step=step_name)):
@@ -264,11 +326,15 @@ def test_two_trainings_of_a_run_keep_both_logs(cluster: KubernetesCluster, world
     assert read(str(tmp_path), RUN, "train").count("accuracy of") == 3
     assert read(str(tmp_path), RUN, "train/fit/master-0").splitlines()[0] == "accuracy of train-1"
     assert read(str(tmp_path), RUN, "fit-2").splitlines()[1] == "accuracy of train-2"
-    assert read(str(tmp_path), RUN, "train-3").splitlines()[1] == "accuracy of train-3"  # of a run on a laptop
+    assert (
+        read(str(tmp_path), RUN, "train-3").splitlines()[1] == "accuracy of train-3"
+    )  # of a run on a laptop
     assert read(str(tmp_path), RUN, "fit") == "of the step itself\n"
 
 
-def test_a_failed_training_keeps_its_logs_too(cluster: KubernetesCluster, world: World, tmp_path: Path) -> None:
+def test_a_failed_training_keeps_its_logs_too(
+    cluster: KubernetesCluster, world: World, tmp_path: Path
+) -> None:
     job = trained(world, cluster, "train-1")
     with pytest.raises(Failed), _logs_kept(cluster, job, str(tmp_path), IDENTITY):
         raise Failed("out of memory")
@@ -284,8 +350,15 @@ def trial_of(world: World, cluster: KubernetesCluster, name: str, phase: str) ->
     return Trial.parse(manifest)
 
 
-def test_trials_keep_their_logs_before_their_jobs_go(cluster: KubernetesCluster, world: World, tmp_path: Path) -> None:
-    phases = {"sweep-a": "Succeeded", "sweep-b": "Failed", "sweep-c": "MetricsUnavailable", "sweep-d": "Running"}
+def test_trials_keep_their_logs_before_their_jobs_go(
+    cluster: KubernetesCluster, world: World, tmp_path: Path
+) -> None:
+    phases = {
+        "sweep-a": "Succeeded",
+        "sweep-b": "Failed",
+        "sweep-c": "MetricsUnavailable",
+        "sweep-d": "Running",
+    }
     trials = [trial_of(world, cluster, name, phase) for name, phase in phases.items()]
     experiment = Experiment.parse(load("random"))
     with trial_logs(cluster, str(tmp_path), RUN, experiment) as logs:
@@ -293,7 +366,11 @@ def test_trials_keep_their_logs_before_their_jobs_go(cluster: KubernetesCluster,
         logs.update(trials)
         logs.update(trials)
         left = [job.name for job in cluster.list("PyTorchJob")]
-        assert left == ["sweep-b", "sweep-c", "sweep-d"]  # the failed one's pod still says why it failed
+        assert left == [
+            "sweep-b",
+            "sweep-c",
+            "sweep-d",
+        ]  # the failed one's pod still says why it failed
     # Katib would start the job of a trial without metrics again.
     assert [job.name for job in cluster.list("PyTorchJob")] == ["sweep-c", "sweep-d"]
     assert read(str(tmp_path), RUN, "sweep-b").splitlines()[:3] == [
@@ -302,7 +379,9 @@ def test_trials_keep_their_logs_before_their_jobs_go(cluster: KubernetesCluster,
     assert len(KeptLogs(str(tmp_path), RUN).names()) == 6
 
 
-def test_jobs_that_the_author_retains_are_left_alone(cluster: KubernetesCluster, world: World, tmp_path: Path) -> None:
+def test_jobs_that_the_author_retains_are_left_alone(
+    cluster: KubernetesCluster, world: World, tmp_path: Path
+) -> None:
     experiment = with_pods_retained(Experiment.parse(load("random")))
     assert experiment.template.retain
     with trial_logs(cluster, str(tmp_path), RUN, experiment) as logs:
@@ -353,13 +432,19 @@ def test_pruning_a_storage_takes_logs_and_candidates(tmp_path: Path) -> None:
     assert list(connect(tmp_path).children("runs")) == ["young"]
 
 
-def test_a_run_here_with_jobs_elsewhere_shows_their_logs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_here_with_jobs_elsewhere_shows_their_logs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
     directory, storage = tmp_path / "runs" / "20260101-010101-aaaa", f"file://{tmp_path}/store"
     directory.mkdir(parents=True)
     parameters = {"cluster": "kubernetes://team", "storage": storage}
     run = RunRecord(
-        id=directory.name, pipeline="train_and_promote", directory=directory, parameters=parameters, state="failed"
+        id=directory.name,
+        pipeline="train_and_promote",
+        directory=directory,
+        parameters=parameters,
+        state="failed",
     )
     run.save()
     KeptLogs(storage, run.id).keep("trials/sweep-a/master-0", "accuracy=0.5\n")

@@ -15,7 +15,16 @@ from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes.api import Waits
 from podium.cluster.kubernetes.cluster import KubernetesCluster
-from podium.errors import Conflict, Denied, Failed, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
+from podium.errors import (
+    Conflict,
+    Denied,
+    Failed,
+    InvalidInput,
+    NotFound,
+    PodiumError,
+    Unavailable,
+    UnknownKind,
+)
 from podium.manifests.experiment import Experiment
 from podium.manifests.resource import Resource
 from podium.manifests.typed import typed
@@ -23,8 +32,18 @@ from podium.manifests.workload import Workload
 from podium.training.follow import show_log
 from podium.training.launch import launched
 
-JOB = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"name": "mnist"}, "spec": {}}
-EXPERIMENT = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "sweep"}, "spec": {}}
+JOB = {
+    "apiVersion": "kubeflow.org/v1",
+    "kind": "PyTorchJob",
+    "metadata": {"name": "mnist"},
+    "spec": {},
+}
+EXPERIMENT = {
+    "apiVersion": "kubeflow.org/v1beta1",
+    "kind": "Experiment",
+    "metadata": {"name": "sweep"},
+    "spec": {},
+}
 MASTER = {
     "training.kubeflow.org/job-name": "mnist",
     "training.kubeflow.org/replica-type": "master",
@@ -57,15 +76,21 @@ def states(changes: Iterator[Resource]) -> list[list[str]]:
     return [[condition.type for condition in change.conditions] for change in changes]
 
 
-def test_what_was_created_is_found_in_its_namespace(cluster: KubernetesCluster, world: World) -> None:
+def test_what_was_created_is_found_in_its_namespace(
+    cluster: KubernetesCluster, world: World
+) -> None:
     assert cluster.url == "kubernetes://team"
     assert cluster.create(typed(JOB)).manifest["metadata"]["namespace"] == "team"
     assert cluster.get("PyTorchJob", "mnist").manifest["metadata"]["uid"]
-    assert "fieldValidation=Strict" in next(request for request in world.requests if request.startswith("POST"))
+    assert "fieldValidation=Strict" in next(
+        request for request in world.requests if request.startswith("POST")
+    )
 
 
 @pytest.mark.parametrize("kind", ["TFJob", "XGBoostJob", "JAXJob"])
-def test_every_kind_of_the_operator_is_created_and_stopped(cluster: KubernetesCluster, world: World, kind: str) -> None:
+def test_every_kind_of_the_operator_is_created_and_stopped(
+    cluster: KubernetesCluster, world: World, kind: str
+) -> None:
     world.plurals.add(f"{kind.lower()}s")
     cluster.create(typed({**JOB, "kind": kind}))
     cluster.stop(kind, "mnist")
@@ -94,7 +119,9 @@ def test_a_missing_right_is_no_bad_input(cluster: KubernetesCluster, world: Worl
     assert not isinstance(caught.value, InvalidInput)
 
 
-def test_an_unknown_credential_is_no_missing_right(cluster: KubernetesCluster, world: World) -> None:
+def test_an_unknown_credential_is_no_missing_right(
+    cluster: KubernetesCluster, world: World
+) -> None:
     world.refusals = [(401, {"kind": "Status", "message": "Unauthorized"})]
     with pytest.raises(Denied, match="Unauthorized") as caught:
         cluster.create(typed(JOB))
@@ -102,7 +129,9 @@ def test_an_unknown_credential_is_no_missing_right(cluster: KubernetesCluster, w
     assert "lacks a right" not in str(caught.value.hint)
 
 
-def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: KubernetesCluster, world: World) -> None:
+def test_a_cluster_without_katib_says_so_before_anything_is_made(
+    cluster: KubernetesCluster, world: World
+) -> None:
     world.plurals = {"pytorchjobs", "pods"}
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     with pytest.raises(PodiumError, match="does not know the kind Experiment") as caught:
@@ -111,7 +140,9 @@ def test_a_cluster_without_katib_says_so_before_anything_is_made(cluster: Kubern
     assert not world.objects
 
 
-def test_what_failed_is_reported_not_what_hindered_the_clean_up(cluster: KubernetesCluster, world: World) -> None:
+def test_what_failed_is_reported_not_what_hindered_the_clean_up(
+    cluster: KubernetesCluster, world: World
+) -> None:
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     world.plurals.discard("experiments")
     with (
@@ -121,7 +152,9 @@ def test_what_failed_is_reported_not_what_hindered_the_clean_up(cluster: Kuberne
         raise AssertionError("it did not start")
 
 
-def test_a_namespace_where_katib_collects_nothing_is_refused(cluster: KubernetesCluster, world: World) -> None:
+def test_a_namespace_where_katib_collects_nothing_is_refused(
+    cluster: KubernetesCluster, world: World
+) -> None:
     with pytest.raises(InvalidInput, match="collects no metrics in namespace team") as caught:
         cluster.create(typed(EXPERIMENT))
     label = "kubectl label namespace team katib.kubeflow.org/metrics-collector-injection=enabled"
@@ -136,7 +169,9 @@ def test_a_missing_object_is_distinguished_from_a_missing_kind(cluster: Kubernet
         cluster.get("MPIJob", "nothing")
 
 
-def test_a_cluster_without_trainer_is_named_with_what_to_install(cluster: KubernetesCluster, world: World) -> None:
+def test_a_cluster_without_trainer_is_named_with_what_to_install(
+    cluster: KubernetesCluster, world: World
+) -> None:
     assert cluster.admits("TrainJob")
     world.plurals.discard("trainjobs")
     assert not cluster.admits("TrainJob")
@@ -146,7 +181,9 @@ def test_a_cluster_without_trainer_is_named_with_what_to_install(cluster: Kubern
     assert "Trainer 2.2" in (raised.value.hint or "")
 
 
-def test_nobody_at_the_address_is_said_in_seconds(server: ApiServer, cluster: KubernetesCluster) -> None:
+def test_nobody_at_the_address_is_said_in_seconds(
+    server: ApiServer, cluster: KubernetesCluster
+) -> None:
     server.stop()
     started = time.monotonic()
     with pytest.raises(PodiumError, match=r"http://127.0.0.1:\d+ does not answer"):
@@ -155,13 +192,17 @@ def test_nobody_at_the_address_is_said_in_seconds(server: ApiServer, cluster: Ku
     server.start()
 
 
-def test_no_kubeconfig_is_an_error_with_a_way_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_kubeconfig_is_an_error_with_a_way_out(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     with pytest.raises(PodiumError, match="no cluster is configured"):
         KubernetesCluster("kubernetes://team")
 
 
-@pytest.mark.parametrize("url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon"])
+@pytest.mark.parametrize(
+    "url", ["kubernetes://team/more", "kubernetes://team?wait=3", "kubernetes://team?grace=soon"]
+)
 def test_a_url_with_parts_that_mean_nothing_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match=r"not the URL of a cluster|grace is not a number"):
         KubernetesCluster(url)
@@ -177,9 +218,7 @@ def test_a_request_to_slow_down_is_followed(cluster: KubernetesCluster, world: W
 def test_errors_of_the_server_itself_are_waited_out(
     cluster: KubernetesCluster, world: World, verb: str, code: int
 ) -> None:
-    said = (
-        'Internal error occurred: failed calling webhook "v.x": Post "https://x.svc:443": connect: connection refused'
-    )
+    said = 'Internal error occurred: failed calling webhook "v.x": Post "https://x.svc:443": connect: connection refused'
     if verb != "create":
         cluster.create(typed(JOB))
     world.refusals = [(code, {"kind": "Status", "reason": "InternalError", "message": said})]
@@ -194,7 +233,9 @@ def test_errors_of_the_server_itself_are_waited_out(
     assert (("pytorchjobs", "mnist") in world.objects) == (verb != "delete")
 
 
-def test_a_missing_webhook_is_reported_in_the_servers_words(cluster: KubernetesCluster, world: World) -> None:
+def test_a_missing_webhook_is_reported_in_the_servers_words(
+    cluster: KubernetesCluster, world: World
+) -> None:
     cluster.api.waits = Waits(patience=0.5)
     said = 'Internal error occurred: failed calling webhook "v.x"'
     world.refusals = [(500, {"kind": "Status", "reason": "InternalError", "message": said})] * 9
@@ -210,14 +251,20 @@ def test_a_creation_whose_answer_was_lost_is_ours(cluster: KubernetesCluster, wo
 
 
 def test_only_objects_with_all_labels_are_listed_oldest_first(cluster: KubernetesCluster) -> None:
-    for name, labels in (("b", {"run": "1", "x": "y"}), ("a", {"run": "1", "x": "y"}), ("c", {"run": "1"})):
+    for name, labels in (
+        ("b", {"run": "1", "x": "y"}),
+        ("a", {"run": "1", "x": "y"}),
+        ("c", {"run": "1"}),
+    ):
         cluster.create(typed({**JOB, "metadata": {"name": name, "labels": labels}}))
     found = [stored.manifest for stored in cluster.list("PyTorchJob", {"run": "1", "x": "y"})]
     assert [manifest["metadata"]["name"] for manifest in found] == ["b", "a"]
     assert {launched["kind"] for launched in found} == {"PyTorchJob"}
 
 
-def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesCluster, world: World) -> None:
+def test_a_watch_ends_within_a_second_of_the_last_state(
+    cluster: KubernetesCluster, world: World
+) -> None:
     cluster.create(typed(JOB))
     done: list[float] = []
 
@@ -239,15 +286,23 @@ def test_a_watch_ends_within_a_second_of_the_last_state(cluster: KubernetesClust
     thread.join()
 
 
-def test_a_change_outside_the_status_is_not_reported(cluster: KubernetesCluster, world: World) -> None:
+def test_a_change_outside_the_status_is_not_reported(
+    cluster: KubernetesCluster, world: World
+) -> None:
     cluster.create(typed(JOB))
     touch = {**JOB, "metadata": {"name": "mnist", "labels": {"touched": "yes"}}}
-    thread = later(0.2, lambda: world.put("pytorchjobs", touch), lambda: world.status("pytorchjobs", "mnist", "Failed"))
+    thread = later(
+        0.2,
+        lambda: world.put("pytorchjobs", touch),
+        lambda: world.status("pytorchjobs", "mnist", "Failed"),
+    )
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Failed"]]
     thread.join()
 
 
-def test_a_watch_outlives_an_expired_version(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_watch_outlives_an_expired_version(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.create(typed(JOB))
     thread = later(0.2, world.forget_history)
     other = later(0.8, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
@@ -294,7 +349,9 @@ def test_a_watch_keeps_its_timeout_while_nobody_answers(
     server.start()
 
 
-def test_a_look_at_pods_never_waits_for_the_server(server: ApiServer, cluster: KubernetesCluster) -> None:
+def test_a_look_at_pods_never_waits_for_the_server(
+    server: ApiServer, cluster: KubernetesCluster
+) -> None:
     job = cluster.create(Workload.parse(JOB))
     watchman = kubernetes_pods.Watchman(cluster.api)
     watchman.look(job)
@@ -305,7 +362,9 @@ def test_a_look_at_pods_never_waits_for_the_server(server: ApiServer, cluster: K
     assert time.monotonic() - started < 10
 
 
-def test_an_outage_is_no_reason_to_delete_a_job(server: ApiServer, cluster: KubernetesCluster, world: World) -> None:
+def test_an_outage_is_no_reason_to_delete_a_job(
+    server: ApiServer, cluster: KubernetesCluster, world: World
+) -> None:
     cluster.api.waits = Waits(outage=0.5, patience=0.5)
 
     def lose_the_server_for_good() -> None:
@@ -326,12 +385,16 @@ def test_a_watch_outlives_a_restart_of_the_server(
     server: ApiServer, cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(typed(JOB))
-    thread = later(0.3, server.stop, lambda: world.status("pytorchjobs", "mnist", "Succeeded"), server.start)
+    thread = later(
+        0.3, server.stop, lambda: world.status("pytorchjobs", "mnist", "Succeeded"), server.start
+    )
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=30)) == [[], ["Succeeded"]]
     thread.join()
 
 
-def test_a_watch_outlives_429_and_a_cut_connection(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_watch_outlives_429_and_a_cut_connection(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.create(typed(JOB))
     busy = (429, {"kind": "Status", "message": "slow down"})
     thread = later(0.2, world.cut, lambda: world.refusals.extend([busy] * 3))
@@ -345,7 +408,11 @@ def test_a_server_that_knows_no_roles_yet_ends_no_watch(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(typed(JOB))
-    said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
+    said = {
+        "kind": "Status",
+        "reason": "Forbidden",
+        "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"',
+    }
     thread = later(0.2, lambda: world.refusals.extend([(403, said)] * 3), world.cut)
     other = later(1.5, lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
     assert states(cluster.watch("PyTorchJob", "mnist", timeout=20)) == [[], ["Succeeded"]]
@@ -354,9 +421,15 @@ def test_a_server_that_knows_no_roles_yet_ends_no_watch(
     other.join()
 
 
-def test_rights_that_stay_away_delete_no_job(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_rights_that_stay_away_delete_no_job(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.api.waits = replace(SHORT, patience=0.5)
-    said = {"kind": "Status", "reason": "Forbidden", "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"'}
+    said = {
+        "kind": "Status",
+        "reason": "Forbidden",
+        "message": 'pytorchjobs.kubeflow.org is forbidden: User "x"',
+    }
 
     def lose_all_rights() -> None:
         with launched(cluster, Workload.parse(JOB)):
@@ -386,7 +459,14 @@ def test_a_watch_has_its_timeout(cluster: KubernetesCluster, impatient: None) ->
 
 def waiting(reason: str, message: str) -> dict[str, Any]:
     state = {"waiting": {"reason": reason, "message": message}}
-    one = {"name": "pytorch", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    one = {
+        "name": "pytorch",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": state,
+    }
     return {"phase": "Pending", "containerStatuses": [one]}
 
 
@@ -394,7 +474,11 @@ def test_an_unpullable_image_ends_the_watch_before_the_timeout(
     cluster: KubernetesCluster, world: World, impatient: None
 ) -> None:
     cluster.create(typed(JOB))
-    world.pod("mnist-master-0", MASTER, **waiting("ImagePullBackOff", 'Back-off pulling image "nowhere/x:1"'))
+    world.pod(
+        "mnist-master-0",
+        MASTER,
+        **waiting("ImagePullBackOff", 'Back-off pulling image "nowhere/x:1"'),
+    )
     started = time.monotonic()
     with pytest.raises(Failed, match=r"mnist-master-0: ImagePullBackOff .*nowhere/x:1") as caught:
         list(cluster.watch("PyTorchJob", "mnist", timeout=60))
@@ -416,13 +500,24 @@ def test_a_root_image_names_the_settings_that_help(
     world.pod("mnist-master-0", MASTER, **waiting("CreateContainerConfigError", message))
     with pytest.raises(Failed, match="runAsNonRoot") as caught:
         list(cluster.watch("PyTorchJob", "mnist", timeout=60))
-    for setting in ('pods={"run_as_user": 1000}', 'pods={"security": "baseline"}', "securityContext.runAsUser"):
+    for setting in (
+        'pods={"run_as_user": 1000}',
+        'pods={"security": "baseline"}',
+        "securityContext.runAsUser",
+    ):
         assert setting in str(caught.value.hint)
 
 
-def test_an_unschedulable_pod_ends_the_watch_after_its_grace(server: ApiServer, impatient: None) -> None:
+def test_an_unschedulable_pod_ends_the_watch_after_its_grace(
+    server: ApiServer, impatient: None
+) -> None:
     message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
-    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": message,
+    }
     with KubernetesCluster("kubernetes://team?grace=0.5") as cluster:
         cluster.create(typed(JOB))
         server.world.pod("mnist-master-0", MASTER, phase="Pending", conditions=[condition])
@@ -441,12 +536,16 @@ def test_refused_pods_end_the_watch_with_the_quotas_words(
     cluster.create(typed({**JOB, "spec": TWO}))
     world.pod("mnist-master-0", MASTER, phase="Running")
     world.event("pytorchjobs", "mnist", reason, QUOTA)
-    with pytest.raises(Failed, match=r"mnist cannot start: .*exceeded quota: team, requested: pods=1") as caught:
+    with pytest.raises(
+        Failed, match=r"mnist cannot start: .*exceeded quota: team, requested: pods=1"
+    ) as caught:
         list(cluster.watch("PyTorchJob", "mnist", timeout=20))
     assert "quota" in str(caught.value.hint)
 
 
-def test_refused_nodes_of_a_trainjob_end_the_watch(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_refused_nodes_of_a_trainjob_end_the_watch(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.create(typed(program("pass", 2, "mnist")))
     world.put("jobs", {"kind": "Job", "metadata": {"name": "mnist-node-0"}})
     world.event("jobs", "mnist-node-0", "FailedCreate", QUOTA)
@@ -473,7 +572,10 @@ def test_refused_pods_of_a_trial_end_the_sweeps_watch(
 ) -> None:
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     cluster.create(typed({**EXPERIMENT, "spec": {"trialTemplate": {"trialSpec": {"spec": TWO}}}}))
-    trial = {"kind": "Trial", "metadata": {"name": "sweep-1", "labels": {"katib.kubeflow.org/experiment": "sweep"}}}
+    trial = {
+        "kind": "Trial",
+        "metadata": {"name": "sweep-1", "labels": {"katib.kubeflow.org/experiment": "sweep"}},
+    }
     world.put("trials", {**trial, "spec": {}})
     world.put("pytorchjobs", {**JOB, "metadata": {"name": "sweep-1"}})
     world.event("pytorchjobs", "sweep-1", "FailedCreatePod", QUOTA)
@@ -492,7 +594,9 @@ def test_an_experiment_that_nobody_takes_up_ends_its_watch(
     assert "?engine=here" in str(caught.value.hint)
 
 
-def test_an_experiment_taken_up_late_is_followed(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_an_experiment_taken_up_late_is_followed(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     world.katib = False
     cluster.api.waits = replace(SHORT, taken_up_grace=2.0)
     cluster.create(typed(EXPERIMENT))
@@ -507,13 +611,19 @@ def test_a_refused_suggestion_service_ends_the_sweeps_watch(
 ) -> None:
     world.labels = {"katib.kubeflow.org/metrics-collector-injection": "enabled"}
     replicas = {"metadata": {"name": "sweep-random-66d49ff798"}, "kind": "ReplicaSet"}
-    refusal = (
-        'pods "sweep-random-66d4-x" is forbidden: violates PodSecurity "restricted:latest": (container "suggestion")'
-    )
+    refusal = 'pods "sweep-random-66d4-x" is forbidden: violates PodSecurity "restricted:latest": (container "suggestion")'
     world.put("replicasets", replicas)
-    world.event("replicasets", "sweep-random-66d49ff798", "FailedCreate", "of an earlier one of the same name")
+    world.event(
+        "replicasets",
+        "sweep-random-66d49ff798",
+        "FailedCreate",
+        "of an earlier one of the same name",
+    )
     cluster.create(typed(EXPERIMENT))
-    assert next(stored.manifest for stored in cluster.watch("Experiment", "sweep", timeout=20))["kind"] == "Experiment"
+    assert (
+        next(stored.manifest for stored in cluster.watch("Experiment", "sweep", timeout=20))["kind"]
+        == "Experiment"
+    )
     with pytest.raises(Failed, match="within"):
         list(cluster.watch("Experiment", "sweep", timeout=0.5))
     world.event("replicasets", "sweep-random-66d49ff798", "FailedCreate", refusal)
@@ -522,7 +632,9 @@ def test_a_refused_suggestion_service_ends_the_sweeps_watch(
     assert "katib-config" in str(caught.value.hint)
 
 
-def test_a_webhook_briefly_away_refuses_no_pod(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_webhook_briefly_away_refuses_no_pod(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.create(typed(JOB))
     said = 'Error creating: Internal error occurred: failed calling webhook "x": connect: connection refused'
     world.event("pytorchjobs", "mnist", "FailedCreatePod", said)
@@ -531,7 +643,9 @@ def test_a_webhook_briefly_away_refuses_no_pod(cluster: KubernetesCluster, world
     thread.join()
 
 
-def test_a_refusal_long_overcome_ends_no_watch(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_refusal_long_overcome_ends_no_watch(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.create(typed(JOB))
     world.event("pytorchjobs", "mnist", "FailedCreatePod", QUOTA)
     world.pod("mnist-master-0", MASTER, phase="Running")
@@ -555,16 +669,28 @@ def test_events_that_may_not_be_read_end_no_watch(
 
 def terminated(code: int, reason: str, finished: str = "2026-01-01T00:00:09Z") -> dict[str, Any]:
     state = {"terminated": {"exitCode": code, "reason": reason, "finishedAt": finished}}
-    one = {"name": "pytorch", "image": "i", "imageID": "", "ready": False, "restartCount": 0, "state": state}
+    one = {
+        "name": "pytorch",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": 0,
+        "state": state,
+    }
     return {"phase": "Failed", "containerStatuses": [one]}
 
 
-def test_a_failed_job_names_the_pod_that_failed_first(cluster: KubernetesCluster, world: World) -> None:
+def test_a_failed_job_names_the_pod_that_failed_first(
+    cluster: KubernetesCluster, world: World
+) -> None:
     cluster.create(typed(JOB))
     worker = {**MASTER, "training.kubeflow.org/replica-type": "worker"}
     world.pod("mnist-master-0", MASTER, **terminated(1, "Error", "2026-01-01T00:00:12Z"))
     world.pod("mnist-worker-0", worker, **terminated(137, "OOMKilled"))
-    world.logs = {"mnist-worker-0": [f"line {n}" for n in range(40)], "mnist-master-0": ["connection closed by peer"]}
+    world.logs = {
+        "mnist-worker-0": [f"line {n}" for n in range(40)],
+        "mnist-master-0": ["connection closed by peer"],
+    }
     world.status("pytorchjobs", "mnist", "Failed")
     error = cluster.failure("PyTorchJob", "mnist")
     assert "pod mnist-worker-0: OOMKilled (container pytorch, exit code 137)" in error.message
@@ -572,7 +698,9 @@ def test_a_failed_job_names_the_pod_that_failed_first(cluster: KubernetesCluster
     assert "memory limit" in str(error.hint)
 
 
-def test_the_log_is_followed_to_its_end(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_the_log_is_followed_to_its_end(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.create(typed(JOB))
     running = terminated(0, "Completed") | {"phase": "Running"}
     steps = [
@@ -603,7 +731,9 @@ def test_a_worker_starting_after_the_jobs_end_is_followed(
     assert list(cluster.logs("PyTorchJob", "mnist", "worker-0", follow=True)) == []
 
 
-def test_a_cut_connection_loses_and_repeats_no_line(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_cut_connection_loses_and_repeats_no_line(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     cluster.create(typed(JOB))
     running = terminated(0, "Completed") | {"phase": "Running"}
     world.logs = {"mnist-master-0": ["one", "two"]}
@@ -653,7 +783,9 @@ def test_pace_and_epochs_of_a_log_become_progress(
     cluster: KubernetesCluster, world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.create(typed(JOB))
-    world.logs = {"mnist-master-0": ["pace: 90 items/s, epoch 1 of 2, about 9 s left", "loss", "accuracy=0.5"]}
+    world.logs = {
+        "mnist-master-0": ["pace: 90 items/s, epoch 1 of 2, about 9 s left", "loss", "accuracy=0.5"]
+    }
     world.pod("mnist-master-0", MASTER, **terminated(0, "Completed") | {"phase": "Succeeded"})
     show_log(cluster, "PyTorchJob", "mnist", ("accuracy",), (), [], whose="trial a, ")
     assert capsys.readouterr().out.splitlines() == [
@@ -690,7 +822,9 @@ def test_abandon_is_one_request(cluster: KubernetesCluster, world: World) -> Non
     assert ("pytorchjobs", "mnist") not in world.objects
 
 
-def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: KubernetesCluster) -> None:
+def test_a_restart_during_a_call_is_waited_out(
+    server: ApiServer, cluster: KubernetesCluster
+) -> None:
     cluster.create(typed(JOB))
     server.stop()
     thread = later(0.4, server.start)
@@ -699,7 +833,9 @@ def test_a_restart_during_a_call_is_waited_out(server: ApiServer, cluster: Kuber
     assert Waits().patience > 10
 
 
-def test_a_pod_in_place_of_another_begins_anew(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_pod_in_place_of_another_begins_anew(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     world.put("jobs", {"kind": "Job", "metadata": {"name": "trial"}, "spec": {}})
     for number, (phase, rate) in enumerate((("Failed", "0.9"), ("Succeeded", "0.1"))):
         ended = {
@@ -714,7 +850,9 @@ def test_a_pod_in_place_of_another_begins_anew(cluster: KubernetesCluster, world
         world.pod(f"trial-{number}", {"job-name": "trial"}, phase=phase, containerStatuses=[ended])
         if number == 0:
             read: list[str] = []
-            lines = kubernetes_logs.logs(cluster.api, "Job", "trial", None, True, lambda: False, read.clear)
+            lines = kubernetes_logs.logs(
+                cluster.api, "Job", "trial", None, True, lambda: False, read.clear
+            )
             read.append(next(lines))
     for line in lines:
         read.append(line)

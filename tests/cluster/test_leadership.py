@@ -36,7 +36,8 @@ def test_one_of_many_that_race_leads(candidate: Callable[[str], Leadership]) -> 
     everybody = [candidate(f"pod-{number}") for number in range(8)]
     won: list[bool] = []
     threads = [
-        threading.Thread(target=lambda lease=lease: won.append(lease.acquire(timeout=0.5))) for lease in everybody
+        threading.Thread(target=lambda lease=lease: won.append(lease.acquire(timeout=0.5)))
+        for lease in everybody
     ]
     for thread in threads:
         thread.start()
@@ -46,7 +47,9 @@ def test_one_of_many_that_race_leads(candidate: Callable[[str], Leadership]) -> 
     assert sum(lease.is_held for lease in everybody) == 1
 
 
-def test_a_leader_that_releases_is_followed_at_once(candidate: Callable[[str], Leadership], world: World) -> None:
+def test_a_leader_that_releases_is_followed_at_once(
+    candidate: Callable[[str], Leadership], world: World
+) -> None:
     first, second = candidate("pod-a"), candidate("pod-b")
     assert first.acquire(0)
     first.release()
@@ -75,7 +78,9 @@ def test_a_leader_that_died_is_followed_after_its_lease(
     assert time.monotonic() - began > SECONDS / 2
 
 
-def test_a_leader_cut_off_stops_before_others_begin(candidate: Callable[[str], Leadership], server: ApiServer) -> None:
+def test_a_leader_cut_off_stops_before_others_begin(
+    candidate: Callable[[str], Leadership], server: ApiServer
+) -> None:
     first = candidate("pod-a")
     assert first.acquire(0)
     server.stop()

@@ -53,7 +53,9 @@ def workflow(world: World, name: str, phase: str, hours: float = 1, **labels: st
     began = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - hours * 3600))
     if phase:
         labels["workflows.argoproj.io/phase"] = phase
-    world.put("workflows", {"metadata": {"name": name, "creationTimestamp": began, "labels": labels}})
+    world.put(
+        "workflows", {"metadata": {"name": name, "creationTimestamp": began, "labels": labels}}
+    )
 
 
 @pytest.fixture
@@ -87,11 +89,17 @@ def test_a_cluster_without_a_run_is_counted_too(cluster: KubernetesCluster) -> N
     assert set(round_of(Reaper(cluster, 10, print))["podium_runs"].values()) == {0}
 
 
-def test_runs_are_counted_once_a_minute_without_their_steps(cluster: KubernetesCluster, world: World) -> None:
+def test_runs_are_counted_once_a_minute_without_their_steps(
+    cluster: KubernetesCluster, world: World
+) -> None:
     reaper = Reaper(cluster, 10, print)
     for _ in range(3):
         reaper._round()
-    counts = [request for request in world.requests if "workflows?labelSelector=pipeline%2Frunid" in request]
+    counts = [
+        request
+        for request in world.requests
+        if "workflows?labelSelector=pipeline%2Frunid" in request
+    ]
     assert len([request for request in counts if request.endswith("runid")]) == 1
     assert any("PartialObjectMetadataList" in accept for accept in world.accepted)
 
@@ -138,7 +146,15 @@ def test_the_command_prints_the_page(typed: Callable[..., Any], registry: str) -
 
 
 def test_the_command_answers_on_a_port(registry: str) -> None:
-    words = [Path(sys.executable).with_name("podium"), "models", "metrics", "--storage", registry, "--port", "0"]
+    words = [
+        Path(sys.executable).with_name("podium"),
+        "models",
+        "metrics",
+        "--storage",
+        registry,
+        "--port",
+        "0",
+    ]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         port = int(process.stdout.readline().removeprefix("listening on port "))
@@ -164,7 +180,9 @@ def test_a_storage_that_is_away_answers_with_503(registry: str) -> None:
     assert read(port, "healthz") == "ok\n"
 
 
-def test_alerts_and_dashboard_name_metrics_there_are(cluster: KubernetesCluster, registry: str) -> None:
+def test_alerts_and_dashboard_name_metrics_there_are(
+    cluster: KubernetesCluster, registry: str
+) -> None:
     served = {**round_of(Reaper(cluster, 10, print)), **samples(champions(open_registry(registry)))}
     texts = list(queries())
     asked = {name for text in texts for name in re.findall(r"podium_\w+", text)}
@@ -206,18 +224,26 @@ def test_kustomize_is_given_every_file_and_the_label_of_grafana() -> None:
     assert dashboard["options"]["labels"] == {"grafana_dashboard": "1"}
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)")
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="needs promtool (Debian's package prometheus)"
+)
 def test_alerts_fire_when_they_should(tmp_path: Path) -> None:
-    (tmp_path / "rules.yaml").write_text(yaml.safe_dump(yaml.safe_load((MONITORING / "rule.yaml").read_text())["spec"]))
+    (tmp_path / "rules.yaml").write_text(
+        yaml.safe_dump(yaml.safe_load((MONITORING / "rule.yaml").read_text())["spec"])
+    )
     asked = [text.replace("$__rate_interval", "5m") for text in queries()]
     recorded = [{"record": f"query:{number}", "expr": text} for number, text in enumerate(asked)]
-    dashboard = {"groups": [{"name": "dashboard", "rules": recorded}]}  # of its own: a month of it takes minutes
+    dashboard = {
+        "groups": [{"name": "dashboard", "rules": recorded}]
+    }  # of its own: a month of it takes minutes
     (tmp_path / "dashboard.yaml").write_text(yaml.safe_dump(dashboard))
     shutil.copy(CASES, tmp_path)
     for words in (["check", "rules", "dashboard.yaml"], ["test", "rules", CASES.name]):
         done = subprocess.run(["promtool", *words], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 0, done.stdout + done.stderr
     tested = {
-        case["alertname"] for test in yaml.safe_load(CASES.read_text())["tests"] for case in test["alert_rule_test"]
+        case["alertname"]
+        for test in yaml.safe_load(CASES.read_text())["tests"]
+        for case in test["alert_rule_test"]
     }
     assert tested == {rule["alert"] for rule in rules()}

@@ -33,7 +33,11 @@ def queued(world: World, kind: str = "PyTorchJob", name: str = "mnist") -> None:
 
 
 def entry(
-    world: World, job: str, *conditions: tuple[str, str, str, str], plural: str = "pytorchjobs", **spec: Any
+    world: World,
+    job: str,
+    *conditions: tuple[str, str, str, str],
+    plural: str = "pytorchjobs",
+    **spec: Any,
 ) -> None:
     """Store Kueue's Workload of a job."""
     world.plurals.add("workloads")
@@ -41,13 +45,18 @@ def entry(
     names = ("type", "status", "reason", "message")
     status = {"conditions": [dict(zip(names, condition, strict=True)) for condition in conditions]}
     metadata = {"name": f"job-{job}", "labels": {"kueue.x-k8s.io/job-uid": uid}}
-    world.put("workloads", {"metadata": metadata, "spec": {"queueName": "team", **spec}, "status": status})
+    world.put(
+        "workloads", {"metadata": metadata, "spec": {"queueName": "team", **spec}, "status": status}
+    )
 
 
 def admit(world: World, name: str = "mnist") -> None:
     """Let a PyTorchJob begin."""
     item, running = world.objects["pytorchjobs", name], {"type": "Running", "status": "True"}
-    world.put("pytorchjobs", {**item, "spec": {"runPolicy": {"suspend": False}}, "status": {"conditions": [running]}})
+    world.put(
+        "pytorchjobs",
+        {**item, "spec": {"runPolicy": {"suspend": False}}, "status": {"conditions": [running]}},
+    )
 
 
 def later(seconds: float, *actions: Callable[[], Any]) -> threading.Thread:
@@ -68,11 +77,17 @@ def impatient(world: World) -> None:
 
 
 @pytest.mark.parametrize("kind", ["PyTorchJob", "Job"])
-def test_a_job_without_quota_waits_and_says_why(cluster: KubernetesCluster, world: World, kind: str) -> None:
+def test_a_job_without_quota_waits_and_says_why(
+    cluster: KubernetesCluster, world: World, kind: str
+) -> None:
     queued(world, kind)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA), plural=PLURAL[kind])
     state = cluster.workload(kind, "mnist").state
-    assert (state.phase, state.reason, state.message) == ("Waiting", "Pending", f"Queue team: {QUOTA}")
+    assert (state.phase, state.reason, state.message) == (
+        "Waiting",
+        "Pending",
+        f"Queue team: {QUOTA}",
+    )
     assert not state.finished
     (listed,) = [stored.manifest for stored in cluster.list(kind)]
     assert Resource.parse(listed).state == state
@@ -106,7 +121,9 @@ def test_an_older_kueue_is_understood(cluster: KubernetesCluster, world: World) 
     assert any("/apis/kueue.x-k8s.io/v1beta1/" in request for request in world.requests)
 
 
-def test_without_the_right_to_look_the_jobs_own_condition_speaks(cluster: KubernetesCluster, world: World) -> None:
+def test_without_the_right_to_look_the_jobs_own_condition_speaks(
+    cluster: KubernetesCluster, world: World
+) -> None:
     queued(world)
     world.status("pytorchjobs", "mnist", "Created", "Suspended")
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
@@ -117,16 +134,25 @@ def test_without_the_right_to_look_the_jobs_own_condition_speaks(cluster: Kubern
     assert "deploy/" in state.message
 
 
-def test_a_job_that_somebody_suspended_is_no_waiting_one(cluster: KubernetesCluster, world: World) -> None:
+def test_a_job_that_somebody_suspended_is_no_waiting_one(
+    cluster: KubernetesCluster, world: World
+) -> None:
     world.put(
-        "pytorchjobs", {"kind": "PyTorchJob", "metadata": {"name": "mnist"}, "spec": {"runPolicy": {"suspend": True}}}
+        "pytorchjobs",
+        {
+            "kind": "PyTorchJob",
+            "metadata": {"name": "mnist"},
+            "spec": {"runPolicy": {"suspend": True}},
+        },
     )
     world.status("pytorchjobs", "mnist", "Created", "Suspended")
     assert cluster.workload("PyTorchJob", "mnist").state.phase == "Suspended"
     assert not [request for request in world.requests if "kueue" in request]
 
 
-def test_a_job_that_kueue_gave_up_is_suspended_not_waiting(cluster: KubernetesCluster, world: World) -> None:
+def test_a_job_that_kueue_gave_up_is_suspended_not_waiting(
+    cluster: KubernetesCluster, world: World
+) -> None:
     queued(world)
     gave_up = "The workload is deactivated: it was evicted too often"
     entry(world, "mnist", ("Evicted", "True", "Deactivated", gave_up), active=False)
@@ -136,10 +162,16 @@ def test_a_job_that_kueue_gave_up_is_suspended_not_waiting(cluster: KubernetesCl
 
 
 @pytest.mark.parametrize("kind", PLURAL)
-def test_an_admitted_job_is_suspended_no_longer(cluster: KubernetesCluster, world: World, kind: str) -> None:
+def test_an_admitted_job_is_suspended_no_longer(
+    cluster: KubernetesCluster, world: World, kind: str
+) -> None:
     spec = {"suspend": False} if kind in ("Job", "TrainJob") else {"runPolicy": {"suspend": False}}
-    world.put(PLURAL[kind], {"kind": kind, "metadata": {"name": "mnist", "labels": QUEUED}, "spec": spec})
-    world.status(PLURAL[kind], "mnist", "Suspended")  # as long as the controller has not looked at it
+    world.put(
+        PLURAL[kind], {"kind": kind, "metadata": {"name": "mnist", "labels": QUEUED}, "spec": spec}
+    )
+    world.status(
+        PLURAL[kind], "mnist", "Suspended"
+    )  # as long as the controller has not looked at it
     state = cluster.workload(kind, "mnist").state
     assert (state.phase, state.message) == ("Created", "about to start")
 
@@ -151,7 +183,9 @@ def test_a_running_job_in_a_queue_costs_no_look(cluster: KubernetesCluster, worl
     assert not [request for request in world.requests if "kueue" in request]
 
 
-def test_waiting_does_not_count_against_a_timeout(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_waiting_does_not_count_against_a_timeout(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
     done = later(1.0, lambda: admit(world))
@@ -171,7 +205,9 @@ def test_a_job_that_somebody_stopped_uses_up_its_timeout(
         list(cluster.watch("PyTorchJob", "mnist", timeout=0.5))
 
 
-def test_a_watch_reports_each_new_reason(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_watch_reports_each_new_reason(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
     other = ("QuotaReserved", "False", "Pending", "Preempted to accommodate a workload")
@@ -184,10 +220,19 @@ def test_a_watch_reports_each_new_reason(cluster: KubernetesCluster, world: Worl
     assert all(state.phase == "Waiting" for state in states[:-2])
 
 
-def test_a_waiting_job_has_no_refused_pods(cluster: KubernetesCluster, world: World, impatient: None) -> None:
+def test_a_waiting_job_has_no_refused_pods(
+    cluster: KubernetesCluster, world: World, impatient: None
+) -> None:
     queued(world)
-    world.event("pytorchjobs", "mnist", "FailedCreatePod", "exceeded quota: of the time before it was evicted")
-    finish = later(0.3, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    world.event(
+        "pytorchjobs",
+        "mnist",
+        "FailedCreatePod",
+        "exceeded quota: of the time before it was evicted",
+    )
+    finish = later(
+        0.3, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded")
+    )
     changes = list(cluster.watch("PyTorchJob", "mnist", timeout=20))
     finish.join()
     assert changes[-1].state.succeeded
@@ -198,7 +243,9 @@ def test_a_step_says_that_its_job_waits(
 ) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
-    thread = later(0.4, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded"))
+    thread = later(
+        0.4, lambda: admit(world), lambda: world.status("pytorchjobs", "mnist", "Succeeded")
+    )
     follow(cluster, "PyTorchJob", "mnist")
     thread.join()
     said = capsys.readouterr().out
@@ -213,7 +260,10 @@ def test_status_and_list_show_a_waiting_job(
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
 
-    assert podium("job", "status", "mnist").stdout.splitlines()[0] == f"PyTorchJob mnist: Waiting. Queue team: {QUOTA}"
+    assert (
+        podium("job", "status", "mnist").stdout.splitlines()[0]
+        == f"PyTorchJob mnist: Waiting. Queue team: {QUOTA}"
+    )
     assert json.loads(podium("job", "status", "mnist", "--json").stdout)["state"] == "Waiting"
     assert "Waiting" in podium("job", "list").stdout
 
@@ -221,10 +271,25 @@ def test_status_and_list_show_a_waiting_job(
 @pytest.fixture
 def waiting_sweep(world: World) -> World:
     """An Experiment with one trial that runs and one whose job waits."""
-    job = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "metadata": {"labels": QUEUED}, "spec": {}}
-    spec = {"trialTemplate": {"trialSpec": job}, "objective": {"objectiveMetricName": "accuracy", "type": "maximize"}}
+    job = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"labels": QUEUED},
+        "spec": {},
+    }
+    spec = {
+        "trialTemplate": {"trialSpec": job},
+        "objective": {"objectiveMetricName": "accuracy", "type": "maximize"},
+    }
     world.put("experiments", {"kind": "Experiment", "metadata": {"name": "sweep"}, "spec": spec})
-    world.status("experiments", "sweep", "Running", trials=2, trialsRunning=2, runningTrialList=["one", "two"])
+    world.status(
+        "experiments",
+        "sweep",
+        "Running",
+        trials=2,
+        trialsRunning=2,
+        runningTrialList=["one", "two"],
+    )
     for name in ("one", "two"):
         named = {"name": name, "labels": {EXPERIMENT: "sweep"}}
         world.put("trials", {"kind": "Trial", "metadata": named, "spec": {"runSpec": job}})
@@ -235,7 +300,9 @@ def waiting_sweep(world: World) -> World:
     return world
 
 
-def test_a_trial_whose_job_waits_is_waiting(cluster: KubernetesCluster, waiting_sweep: World) -> None:
+def test_a_trial_whose_job_waits_is_waiting(
+    cluster: KubernetesCluster, waiting_sweep: World
+) -> None:
     assert [trial.phase for trial in cluster.trials("sweep")] == ["Running", "Waiting"]
     assert cluster.trial("two").message == f"Queue team: {QUOTA}"
     assert cluster.experiment("sweep").trials == {"Running": ("one",), "Waiting": ("two",)}
@@ -260,13 +327,19 @@ def test_a_step_says_which_trial_waits(
     admit(waiting_sweep, "two")
     sweep._say_news(cluster.trials("sweep"), seen, None)
     lines = [line.split("podium | ")[1] for line in capsys.readouterr().out.splitlines()]
-    assert lines == ["trial one started: ", f"trial two waits. Queue team: {QUOTA}", "trial two started: "]
+    assert lines == [
+        "trial one started: ",
+        f"trial two waits. Queue team: {QUOTA}",
+        "trial two started: ",
+    ]
 
 
 def test_a_sweep_whose_trials_all_wait_uses_no_time(
     cluster: KubernetesCluster, waiting_sweep: World, impatient: None
 ) -> None:
-    waiting_sweep.status("experiments", "sweep", "Running", trials=1, trialsRunning=1, runningTrialList=["two"])
+    waiting_sweep.status(
+        "experiments", "sweep", "Running", trials=1, trialsRunning=1, runningTrialList=["two"]
+    )
     waiting_sweep.status("trials", "one", "Succeeded")
     thread = later(1.0, lambda: admit(waiting_sweep, "two"))
     started = time.monotonic()
@@ -276,7 +349,9 @@ def test_a_sweep_whose_trials_all_wait_uses_no_time(
     thread.join()
 
 
-def test_stopping_a_queued_job_takes_it_out_of_its_queue(cluster: KubernetesCluster, world: World) -> None:
+def test_stopping_a_queued_job_takes_it_out_of_its_queue(
+    cluster: KubernetesCluster, world: World
+) -> None:
     # Kueue would start an admitted job again whose suspend is set by somebody else.
     queued(world)
     admit(world)
@@ -289,7 +364,9 @@ def test_stopping_a_queued_job_takes_it_out_of_its_queue(cluster: KubernetesClus
     assert world.objects["workloads", "job-mnist"]["spec"]["active"] is True
 
 
-def test_a_waiting_job_is_not_resumed_past_its_queue(cluster: KubernetesCluster, world: World) -> None:
+def test_a_waiting_job_is_not_resumed_past_its_queue(
+    cluster: KubernetesCluster, world: World
+) -> None:
     queued(world)
     entry(world, "mnist", ("QuotaReserved", "False", "Pending", QUOTA))
     with pytest.raises(InvalidInput, match="PyTorchJob mnist waits in queue team"):
@@ -307,7 +384,9 @@ def test_a_queue_that_nobody_serves_is_reported(
     assert "nothing holds PyTorchJob mnist back for queue team" in caplog.text
 
 
-def test_a_queue_given_by_an_option_is_on_the_job(world: World, tmp_path: Any, podium: Callable[..., Result]) -> None:
+def test_a_queue_given_by_an_option_is_on_the_job(
+    world: World, tmp_path: Any, podium: Callable[..., Result]
+) -> None:
 
     def refuse(body: dict[str, Any]) -> None:
         world.put("seen", body)
@@ -328,10 +407,17 @@ def test_a_trainjob_that_lost_its_patches_is_given_up(
     cluster.api.waits = Waits(refused_grace=0.1)
     world.plurals.add("trainjobs")
     world.put(
-        "trainjobs", {"kind": "TrainJob", "metadata": {"name": "tj", "labels": QUEUED}, "spec": {"suspend": False}}
+        "trainjobs",
+        {
+            "kind": "TrainJob",
+            "metadata": {"name": "tj", "labels": QUEUED},
+            "spec": {"suspend": False},
+        },
     )
     said = 'JobSet.jobset.x-k8s.io "tj" is invalid: spec.replicatedJobs: Invalid value: [{"name":"node"'
     world.event("trainjobs", "tj", "TrainJobResourcesCreationFailed", said)
-    with pytest.raises(Failed, match=r"tj cannot start: .*replicatedJobs: Invalid value\)") as caught:
+    with pytest.raises(
+        Failed, match=r"tj cannot start: .*replicatedJobs: Invalid value\)"
+    ) as caught:
         list(cluster.watch("TrainJob", "tj", timeout=20))
     assert "drops runtimePatches" in str(caught.value.hint)

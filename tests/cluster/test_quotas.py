@@ -14,14 +14,19 @@ from podium.manifests.workload import Workload
 
 
 def training(**pods: Any) -> Workload:
-    job = Workload.parse(write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=2))
+    job = Workload.parse(
+        write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=2)
+    )
     return place(job, Pods.read(pods))
 
 
-def put_quota(world: World, name: str = "podium", used: dict[str, str] | None = None, **spec: Any) -> None:
+def put_quota(
+    world: World, name: str = "podium", used: dict[str, str] | None = None, **spec: Any
+) -> None:
     world.plurals.add("resourcequotas")
     world.put(
-        "resourcequotas", {"metadata": {"name": name}, "spec": spec, "status": {"hard": spec["hard"], "used": used}}
+        "resourcequotas",
+        {"metadata": {"name": name}, "spec": spec, "status": {"hard": spec["hard"], "used": used}},
     )
 
 
@@ -56,7 +61,9 @@ def test_trials_count_as_often_as_they_run_at_once() -> None:
         ({"requests.cpu": "1500m", "requests.nvidia.com/gpu": "0"}, {}, []),
     ],
 )  # fmt: skip
-def test_what_does_not_fit_is_said(world: World, hard: dict[str, str], used: dict[str, str], said: list[str]) -> None:
+def test_what_does_not_fit_is_said(
+    world: World, hard: dict[str, str], used: dict[str, str], said: list[str]
+) -> None:
     put_quota(world, hard=hard, used=used)
     with KubernetesCluster("kubernetes://team") as team:
         assert list(beyond_quotas(team.api, training(cpu="500m", memory="1Gi"))) == said

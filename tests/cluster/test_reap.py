@@ -27,7 +27,10 @@ COMMAND = ("reap",)
 def runs(world: World) -> None:
     """Jobs of four runs: one goes on, one was cancelled, one's workflow is gone, others are none of ours."""
     for run, phase in (("going", "Running"), ("cancelled", "Failed")):
-        workflow = {"metadata": {"name": f"wf-{run}", "labels": {"pipeline/runid": run}}, "status": {"phase": phase}}
+        workflow = {
+            "metadata": {"name": f"wf-{run}", "labels": {"pipeline/runid": run}},
+            "status": {"phase": phase},
+        }
         world.put("workflows", workflow)
     for run in ("going", "cancelled", "gone"):
         job(world, f"train-{run}", {"podium/run-id": run})
@@ -37,9 +40,15 @@ def runs(world: World) -> None:
     job(world, "of-a-notebook", {"podium/run-id": "20260102-030405-1a2b"}, home="")
 
 
-def job(world: World, name: str, labels: dict[str, str], phase: str = "Running", home: str = "team") -> None:
+def job(
+    world: World, name: str, labels: dict[str, str], phase: str = "Running", home: str = "team"
+) -> None:
     """Put a job there; a step launched it if it names the namespace of its run."""
-    metadata = {"name": name, "labels": labels, "annotations": {RUN_NAMESPACE: home} if home else {}}
+    metadata = {
+        "name": name,
+        "labels": labels,
+        "annotations": {RUN_NAMESPACE: home} if home else {},
+    }
     world.put("pytorchjobs", {"kind": "PyTorchJob", "metadata": metadata, "spec": {}})
     world.status("pytorchjobs", name, phase)
 
@@ -57,9 +66,15 @@ def test_jobs_of_runs_that_are_over_or_gone_are_orphans(cluster: KubernetesClust
     }
 
 
-def test_what_is_being_deleted_is_not_reaped_again(cluster: KubernetesCluster, world: World) -> None:
+def test_what_is_being_deleted_is_not_reaped_again(
+    cluster: KubernetesCluster, world: World
+) -> None:
     leaving = world.objects["pytorchjobs", "train-gone"]
-    metadata = {**leaving["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z", "finalizers": ["example.com/x"]}
+    metadata = {
+        **leaving["metadata"],
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+        "finalizers": ["example.com/x"],
+    }
     world.put("pytorchjobs", {**leaving, "metadata": metadata})
     assert [orphan.name for orphan in orphans(cluster)] == ["train-cancelled"]
 
@@ -70,12 +85,16 @@ def test_a_trainjob_of_a_finished_run_is_an_orphan(
     for run in ("going", "cancelled"):
         metadata = {"labels": {"podium/run-id": run}, "annotations": {RUN_NAMESPACE: "team"}}
         world.put("trainjobs", {"metadata": {"name": f"nodes-{run}", **metadata}, "spec": {}})
-    assert [orphan.name for orphan in orphans(cluster) if orphan.kind == "TrainJob"] == ["nodes-cancelled"]
+    assert [orphan.name for orphan in orphans(cluster) if orphan.kind == "TrainJob"] == [
+        "nodes-cancelled"
+    ]
     assert podium("--delete").exit_code == 0
     assert {name for plural, name in world.objects if plural == "trainjobs"} == {"nodes-going"}
 
 
-def test_runs_of_another_namespace_are_looked_for_there(cluster: KubernetesCluster, world: World) -> None:
+def test_runs_of_another_namespace_are_looked_for_there(
+    cluster: KubernetesCluster, world: World
+) -> None:
     job(world, "from-elsewhere", {"podium/run-id": "going-elsewhere"}, home="pipelines")
     orphans(cluster)
     asked = [request for request in world.requests if "/workflows" in request]
@@ -83,7 +102,9 @@ def test_runs_of_another_namespace_are_looked_for_there(cluster: KubernetesClust
     assert len(asked) == 4
 
 
-def test_nothing_is_deleted_unasked(cluster: KubernetesCluster, world: World, podium: Callable[..., Result]) -> None:
+def test_nothing_is_deleted_unasked(
+    cluster: KubernetesCluster, world: World, podium: Callable[..., Result]
+) -> None:
     before = set(world.objects)
     assert "train-gone" in podium().stdout
     assert set(world.objects) == before
@@ -109,7 +130,9 @@ def test_the_reaper_goes_on_through_an_outage(server: ApiServer, world: World) -
         world.status("workflows", "wf-going", phase="Succeeded")
         server.start()
         lines = iter(reaper.stdout.readline, "")
-        assert next(line for line in lines if line.startswith("deleted")).split()[2] == "train-going:"
+        assert (
+            next(line for line in lines if line.startswith("deleted")).split()[2] == "train-going:"
+        )
         reaper.terminate()
         assert reaper.wait(20) == 143
 
@@ -120,20 +143,28 @@ def test_a_reaper_that_deletes_nothing_makes_no_sense(podium: Callable[..., Resu
     assert "--every goes with --delete" in error.message
 
 
-def test_without_katib_there_is_still_something_to_reap(cluster: KubernetesCluster, world: World) -> None:
+def test_without_katib_there_is_still_something_to_reap(
+    cluster: KubernetesCluster, world: World
+) -> None:
     world.plurals -= {"experiments", "trials"}
     assert len(orphans(cluster)) == 2
 
 
-def test_without_the_workflows_nothing_is_called_an_orphan(cluster: KubernetesCluster, world: World) -> None:
+def test_without_the_workflows_nothing_is_called_an_orphan(
+    cluster: KubernetesCluster, world: World
+) -> None:
     world.plurals -= {"workflows"}
     found = look(cluster)
     assert found.orphans == []
     assert found.seen == 3
-    assert {str(error)[:31] for error in found.errors.values()} == {"cannot read the workflow of run"}
+    assert {str(error)[:31] for error in found.errors.values()} == {
+        "cannot read the workflow of run"
+    }
 
 
-def test_one_object_out_of_reach_does_not_shield_the_others(cluster: KubernetesCluster, world: World) -> None:
+def test_one_object_out_of_reach_does_not_shield_the_others(
+    cluster: KubernetesCluster, world: World
+) -> None:
     job(world, "from-elsewhere", {"podium/run-id": "foreign"}, home="not-ours")
     world.forbidden.add("not-ours")
     found = look(cluster)
@@ -161,8 +192,14 @@ def test_the_reaper_shows_what_it_does(cluster: KubernetesCluster, world: World)
     assert read(port, "healthz") == "ok\n"
     errors = [line for line in lines if line.startswith("error: ")]
     assert len(errors) == 1, "an error that stays is said once"
-    assert errors[0].startswith("error: PyTorchJob from-elsewhere: cannot read the workflow of run foreign")
-    events = {item["involvedObject"]["name"]: item for (kind, _), item in world.objects.items() if kind == "events"}
+    assert errors[0].startswith(
+        "error: PyTorchJob from-elsewhere: cannot read the workflow of run foreign"
+    )
+    events = {
+        item["involvedObject"]["name"]: item
+        for (kind, _), item in world.objects.items()
+        if kind == "events"
+    }
     assert events.keys() == {"train-cancelled", "train-gone"}
     assert events["train-gone"]["reason"] == "Reaped"
     assert "run gone is over: its workflow is gone" in events["train-gone"]["message"]

@@ -17,11 +17,15 @@ TARGET = LaunchTarget(storage="s3://models")
 
 def training(cluster: KubernetesCluster, workers: int, job_kind: str = "auto") -> Workload:
     settings = TrainSettings(workers=workers, job_kind=job_kind)
-    return plan("s3://data", "train-1", settings=settings, target=TARGET, run=RUN, admits=cluster.admits).job
+    return plan(
+        "s3://data", "train-1", settings=settings, target=TARGET, run=RUN, admits=cluster.admits
+    ).job
 
 
 def trials(cluster: KubernetesCluster, workers: int) -> Workload:
-    settings = SweepSettings(experiment="random", max_trials=2, parallel_trials=1, trial_workers=workers)
+    settings = SweepSettings(
+        experiment="random", max_trials=2, parallel_trials=1, trial_workers=workers
+    )
     return settings.adapt(TARGET, name="sweep-1", run=RUN, admits=cluster.admits).template.workload
 
 
@@ -31,7 +35,9 @@ def restricted(world: World) -> World:
     return world
 
 
-def test_workers_train_in_a_trainjob_where_restricted(restricted: World, cluster: KubernetesCluster) -> None:
+def test_workers_train_in_a_trainjob_where_restricted(
+    restricted: World, cluster: KubernetesCluster
+) -> None:
     job = training(cluster, workers=1)
     assert (job.kind, job.nodes) == ("TrainJob", 2)
     assert trials(cluster, workers=1).kind == "TrainJob"
@@ -39,14 +45,20 @@ def test_workers_train_in_a_trainjob_where_restricted(restricted: World, cluster
     assert ("trainjobs", "train-1") in restricted.objects
 
 
-def test_a_master_alone_stays_a_pytorchjob_where_restricted(restricted: World, cluster: KubernetesCluster) -> None:
+def test_a_master_alone_stays_a_pytorchjob_where_restricted(
+    restricted: World, cluster: KubernetesCluster
+) -> None:
     assert training(cluster, workers=0).kind == "PyTorchJob"
     assert trials(cluster, workers=0).kind == "PyTorchJob"
 
 
-def test_workers_that_no_kind_may_have_are_refused(restricted: World, cluster: KubernetesCluster) -> None:
+def test_workers_that_no_kind_may_have_are_refused(
+    restricted: World, cluster: KubernetesCluster
+) -> None:
     restricted.plurals.remove("trainjobs")
-    with pytest.raises(InvalidInput, match=r'Pod Security "restricted" refuses .* workers=1') as refused:
+    with pytest.raises(
+        InvalidInput, match=r'Pod Security "restricted" refuses .* workers=1'
+    ) as refused:
         training(cluster, workers=1)
     assert "install Kubeflow Trainer" in str(refused.value.hint)
     assert "job_kind=pytorchjob" in str(refused.value.hint)
@@ -55,16 +67,22 @@ def test_workers_that_no_kind_may_have_are_refused(restricted: World, cluster: K
     assert not restricted.objects
 
 
-def test_a_kind_that_is_asked_for_is_launched(restricted: World, cluster: KubernetesCluster) -> None:
+def test_a_kind_that_is_asked_for_is_launched(
+    restricted: World, cluster: KubernetesCluster
+) -> None:
     assert training(cluster, workers=1, job_kind="pytorchjob").kind == "PyTorchJob"
 
 
 @pytest.mark.parametrize("level", ["baseline", "privileged"])
-def test_other_levels_take_a_pytorchjobs_workers(level: str, world: World, cluster: KubernetesCluster) -> None:
+def test_other_levels_take_a_pytorchjobs_workers(
+    level: str, world: World, cluster: KubernetesCluster
+) -> None:
     world.labels[ENFORCE] = level
     assert training(cluster, workers=1).kind == "PyTorchJob"
 
 
-def test_a_namespace_that_may_not_be_read_takes_workers(restricted: World, cluster: KubernetesCluster) -> None:
+def test_a_namespace_that_may_not_be_read_takes_workers(
+    restricted: World, cluster: KubernetesCluster
+) -> None:
     restricted.forbidden.add("namespaces")
     assert training(cluster, workers=1).kind == "PyTorchJob"

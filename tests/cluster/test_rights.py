@@ -30,11 +30,17 @@ def test_secrets_and_config_maps_are_read_by_name() -> None:
         for resource in rule["resources"]
         if resource in ("secrets", "configmaps") and "resourceNames" not in rule
     }
-    assert open_to_all == {("podium-engine", "configmaps")}, "trial templates lie in ConfigMaps of any name"
+    assert open_to_all == {("podium-engine", "configmaps")}, (
+        "trial templates lie in ConfigMaps of any name"
+    )
 
 
 def test_whoever_writes_leases_is_held_to_their_names() -> None:
-    unnamed = {name for name, rule in rules() if "leases" in rule["resources"] and "resourceNames" not in rule}
+    unnamed = {
+        name
+        for name, rule in rules()
+        if "leases" in rule["resources"] and "resourceNames" not in rule
+    }
     assert unnamed == {"podium-steps"}
     policy = (DEPLOY / "policies/accounts.yaml").read_text()
     assert "podium-steps(-.+)?" in policy

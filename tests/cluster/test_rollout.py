@@ -60,7 +60,14 @@ def status(world: World, **counts: Any) -> None:
 
 
 def pod(world: World, state: dict[str, Any], restarts: int = 0, **more: Any) -> None:
-    container = {"name": "serve", "image": "i", "imageID": "", "ready": False, "restartCount": restarts, "state": state}
+    container = {
+        "name": "serve",
+        "image": "i",
+        "imageID": "",
+        "ready": False,
+        "restartCount": restarts,
+        "state": state,
+    }
     world.pod("mnist-1", LABELS, phase="Pending", containerStatuses=[{**container, **more}])
 
 
@@ -81,7 +88,9 @@ def test_the_command_prints_what_python_writes(model: Model, typed: Callable[...
 
 def test_an_alias_is_followed_in_place_of_the_champion(model: Model) -> None:
     model.alias("staging", "v2")
-    (deployment,) = (item for item in podium.deploy(model, "staging").manifests if item["kind"] == "Deployment")
+    (deployment,) = (
+        item for item in podium.deploy(model, "staging").manifests if item["kind"] == "Deployment"
+    )
     assert "mnist@staging" in deployment["spec"]["template"]["spec"]["containers"][0]["command"]
 
 
@@ -142,19 +151,32 @@ def test_with_a_public_key_only_a_signed_version_is_deployed(model: Model, tmp_p
         podium.deploy("mnist", key=private)
 
 
-def test_apply_returns_the_address_once_pods_answer(model: Model, there: World, typed: Callable[..., Any]) -> None:
+def test_apply_returns_the_address_once_pods_answer(
+    model: Model, there: World, typed: Callable[..., Any]
+) -> None:
     status(there, replicas=2, updatedReplicas=2, availableReplicas=2)
     done = typed("models", "deploy", "mnist", "--to", "kubernetes", "--apply")
     assert re.fullmatch(r"http://mnist\.[\w-]+\.svc/v2/models/mnist\n", done.stdout), done.stderr
     kinds = {kind for kind, _ in there.objects}
     assert kinds == {"services", "deployments", "poddisruptionbudgets"}
     applied = [request for request in there.requests if request.startswith("PATCH")]
-    assert all("fieldManager=podium" in request and "fieldValidation=Strict" in request for request in applied)
+    assert all(
+        "fieldManager=podium" in request and "fieldValidation=Strict" in request
+        for request in applied
+    )
     assert any(request.startswith("PATCH /api/v1/namespaces/") for request in applied)
 
 
 def test_an_image_that_is_not_there_is_named(model: Model, there: World) -> None:
-    pod(there, {"waiting": {"reason": "ImagePullBackOff", "message": 'Back-off pulling image "podium-serve:9"'}})
+    pod(
+        there,
+        {
+            "waiting": {
+                "reason": "ImagePullBackOff",
+                "message": 'Back-off pulling image "podium-serve:9"',
+            }
+        },
+    )
     error = refusal()
     assert error.message.startswith("Deployment mnist is not ready: pod mnist-1: ImagePullBackOff")
     assert "check the image's name" in str(error.hint)
@@ -166,7 +188,9 @@ def test_a_server_that_ends_again_and_again_shows_its_log(model: Model, there: W
     there.logs["mnist-1"] = ["error: there is no bucket models", "hint: check the address"]
     error = refusal()
     assert "pod mnist-1: Error (container serve, exit code 1)" in error.message
-    assert error.message.endswith("  | error: there is no bucket models\n  | hint: check the address")
+    assert error.message.endswith(
+        "  | error: there is no bucket models\n  | hint: check the address"
+    )
 
 
 def test_a_secret_that_is_not_there_is_named(model: Model, there: World) -> None:
@@ -179,7 +203,12 @@ def test_a_secret_that_is_not_there_is_named(model: Model, there: World) -> None
 
 def test_a_quota_that_refuses_pods_is_quoted(model: Model, there: World) -> None:
     message = 'pods "mnist-1" is forbidden: exceeded quota: small'
-    failure = {"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": message}
+    failure = {
+        "type": "ReplicaFailure",
+        "status": "True",
+        "reason": "FailedCreate",
+        "message": message,
+    }
     status(there, conditions=[failure])
     error = refusal()
     assert message in error.message
@@ -187,7 +216,12 @@ def test_a_quota_that_refuses_pods_is_quoted(model: Model, there: World) -> None
 
 
 def test_waiting_ends_with_what_the_controller_says(model: Model, there: World) -> None:
-    slow = {"type": "Available", "status": "False", "reason": "MinimumReplicasUnavailable", "message": "no minimum"}
+    slow = {
+        "type": "Available",
+        "status": "False",
+        "reason": "MinimumReplicasUnavailable",
+        "message": "no minimum",
+    }
     status(there, conditions=[slow], replicas=2)
     error = refusal(timeout=0.5)
     assert error.message == "Deployment mnist is not ready after 0.5 s; Available: no minimum"

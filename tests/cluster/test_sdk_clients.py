@@ -34,7 +34,12 @@ def pytorchjob() -> dict[str, Any]:
         secret_env={"KEY": ("minio", "secretkey")},
         resources={"cpu": "2"},
         gpus_per_worker=1,
-        owner={"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "run", "uid": "u-1"},
+        owner={
+            "apiVersion": "argoproj.io/v1alpha1",
+            "kind": "Workflow",
+            "name": "run",
+            "uid": "u-1",
+        },
         active_deadline_seconds=60,
         service_account="trainer",
         image_pull_policy="Always",
@@ -44,7 +49,9 @@ def pytorchjob() -> dict[str, Any]:
 def stored(manifest: dict[str, Any]) -> dict[str, Any]:
     """Drop what the server adds."""
     added = {"uid", "creationTimestamp", "resourceVersion"}
-    return manifest | {"metadata": {key: value for key, value in manifest["metadata"].items() if key not in added}}
+    return manifest | {
+        "metadata": {key: value for key, value in manifest["metadata"].items() if key not in added}
+    }
 
 
 def test_the_katib_client_creates_and_reads_an_experiment(server: ApiServer) -> None:
@@ -110,7 +117,10 @@ def test_every_file_in_experiments_survives_the_sdk(name: str) -> None:
 def test_fields_that_the_sdk_would_drop_are_reported() -> None:
     job = pytorchjob()
     job["spec"]["pytorchReplicaSpecs"]["Worker"]["template"]["spec"]["containers"][0]["gpu"] = 1
-    with pytest.raises(InvalidInput, match=r"spec\.pytorchReplicaSpecs\.Worker\.template\.spec\.containers\[0\]\.gpu"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"spec\.pytorchReplicaSpecs\.Worker\.template\.spec\.containers\[0\]\.gpu",
+    ):
         to_sdk(job)
 
 

@@ -23,7 +23,12 @@ def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
 def job(script: str, restart: str = "Never", **spec: Any) -> Manifest:
     containers = [{"name": "main", "image": "any", "command": ["sh", "-c", script]}]
     template = {"spec": {"restartPolicy": restart, "containers": containers}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "job"}, "spec": {"template": template} | spec}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "job"},
+        "spec": {"template": template} | spec,
+    }
 
 
 def run(cluster: LocalSweeps, manifest: Manifest) -> Manifest:
@@ -34,7 +39,8 @@ def run(cluster: LocalSweeps, manifest: Manifest) -> Manifest:
 
 def reasons(last: Manifest) -> list[tuple[str, str, str]]:
     return [
-        (condition["type"], condition["reason"], condition["message"]) for condition in last["status"]["conditions"]
+        (condition["type"], condition["reason"], condition["message"])
+        for condition in last["status"]["conditions"]
     ]
 
 
@@ -49,7 +55,9 @@ def test_another_process_deletes_an_ended_job_at_once(cluster: LocalSweeps) -> N
 
 
 def logs(cluster: LocalSweeps, count: int) -> list[str]:
-    return [line for n in range(count) for line in cluster.logs("Job", "job", f"pod-{n}", follow=True)]
+    return [
+        line for n in range(count) for line in cluster.logs("Job", "job", f"pod-{n}", follow=True)
+    ]
 
 
 def test_a_completed_job_says_it_in_two_conditions(cluster: LocalSweeps) -> None:
@@ -91,7 +99,11 @@ def test_a_second_try_may_succeed(cluster: LocalSweeps) -> None:
 
 def test_a_deadline_fails_the_job_and_stops_its_pod(cluster: LocalSweeps) -> None:
     last = run(cluster, job("sleep 60", activeDeadlineSeconds=1))
-    assert reasons(last)[-1] == ("Failed", "DeadlineExceeded", "Job was active longer than specified deadline")
+    assert reasons(last)[-1] == (
+        "Failed",
+        "DeadlineExceeded",
+        "Job was active longer than specified deadline",
+    )
     assert last["status"]["failed"] == 1
 
 
@@ -104,7 +116,12 @@ def test_indexed_completions_each_run_once_with_their_index(cluster: LocalSweeps
 
 def test_no_more_pods_run_at_once_than_parallelism_says(cluster: LocalSweeps) -> None:
     script = "mkdir ../../one || exit 3; sleep 0.1; rmdir ../../one"
-    assert run(cluster, job(script, completions=3, parallelism=1, backoffLimit=0))["status"]["succeeded"] == 3
+    assert (
+        run(cluster, job(script, completions=3, parallelism=1, backoffLimit=0))["status"][
+            "succeeded"
+        ]
+        == 3
+    )
 
 
 def test_without_completions_the_first_success_ends_the_queue(cluster: LocalSweeps) -> None:
@@ -118,10 +135,15 @@ def test_without_completions_the_first_success_ends_the_queue(cluster: LocalSwee
         ({"backoffLimit": -1}, "backoffLimit >= 0"),
         ({"backoffLimit": "two"}, "an integer"),
         ({"completionMode": "Indexed", "parallelism": 2}, "spec.completions: must be given"),
-        ({"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {}}]}}, r"rules\[0\]: .* cannot honor it"),
+        (
+            {"podFailurePolicy": {"rules": [{"action": "Ignore", "onExitCodes": {}}]}},
+            r"rules\[0\]: .* cannot honor it",
+        ),
     ],
 )
-def test_what_breaks_a_rule_or_cannot_be_honored_is_refused(cluster: LocalSweeps, change: Any, words: str) -> None:
+def test_what_breaks_a_rule_or_cannot_be_honored_is_refused(
+    cluster: LocalSweeps, change: Any, words: str
+) -> None:
     with pytest.raises(InvalidInput, match=words):
         cluster.create(typed(job("true", **change)))
     assert not cluster.list("Job")

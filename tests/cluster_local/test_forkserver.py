@@ -14,7 +14,9 @@ import pytest
 from podium.cluster.local.processes.client import Command, Process
 from podium.cluster.local.processes.launcher_pool import LauncherPool, find_module, find_preload
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="fork servers are used on Linux only"
+)
 
 PROGRAM = """
 import sys
@@ -50,7 +52,9 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines()
 
 
-def test_a_forked_module_runs_as_in_a_new_interpreter(run: Callable[..., Process], tmp_path: Path) -> None:
+def test_a_forked_module_runs_as_in_a_new_interpreter(
+    run: Callable[..., Process], tmp_path: Path
+) -> None:
     assert run("python", "-m", "program", "--lr", "a b").wait(60) == 0
     first, second, error = lines(tmp_path / "log")
     assert first == "True __main__ ['--lr', 'a b'] True me False"
@@ -109,7 +113,11 @@ def test_it_can_be_switched_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         ("import click; raise ValueError('bad lr')", 1, "ValueError: bad lr"),
         ("import click, os; os.abort()", 134, ""),
         ("import atexit, click, threading\natexit.register(print, 'bye')\n", 0, "bye"),
-        ("import click, weakref\nclass A: pass\na = A()\nweakref.finalize(a, print, 'finalized')", 0, "finalized"),
+        (
+            "import click, weakref\nclass A: pass\na = A()\nweakref.finalize(a, print, 'finalized')",
+            0,
+            "finalized",
+        ),
         (
             "import click, concurrent.futures as f\npool = f.ThreadPoolExecutor(1)\npool.submit(print, 'worked')",
             0,
@@ -153,7 +161,9 @@ def test_imports_that_start_threads_are_not_forked(
     (site / "threaded").mkdir(parents=True)
     thread = "threading.Thread(target=time.sleep, args=(60,), daemon=True).start()"
     (site / "threaded" / "__init__.py").write_text(f"import threading, time\n{thread}\n")
-    (tmp_path / "uses.py").write_text("import sys\nprint('threaded' in sys.modules)\nimport threaded\n")
+    (tmp_path / "uses.py").write_text(
+        "import sys\nprint('threaded' in sys.modules)\nimport threaded\n"
+    )
     monkeypatch.syspath_prepend(str(site))
     assert run("python", "-m", "uses", PYTHONPATH=str(site)).wait(60) == 0
     assert lines(tmp_path / "log") == ["False"]
@@ -162,7 +172,16 @@ def test_imports_that_start_threads_are_not_forked(
 def test_our_trainer_trains_in_a_fork(
     run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path, tiny_dataset: Path
 ) -> None:
-    words = ["--data", str(tiny_dataset), "--output", str(tmp_path / "model"), "--epochs", "1", "--threads", "1"]
+    words = [
+        "--data",
+        str(tiny_dataset),
+        "--output",
+        str(tmp_path / "model"),
+        "--epochs",
+        "1",
+        "--threads",
+        "1",
+    ]
     assert run("python", "-m", "podium.trainer", *words, "--no-cuda").wait(120) == 0
     (server,) = launchers._servers.values()
     assert (server.unfit, server.alive) == (None, True)
@@ -173,7 +192,9 @@ def test_our_trainer_trains_in_a_fork(
 def test_a_killed_server_is_replaced_by_processes(
     run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path
 ) -> None:
-    (tmp_path / "slow.py").write_text("import click, os, random, sys\nopen('ready', 'w')\n__import__('time').sleep(60)")
+    (tmp_path / "slow.py").write_text(
+        "import click, os, random, sys\nopen('ready', 'w')\n__import__('time').sleep(60)"
+    )
     process = run("python", "-m", "slow")
     while not (tmp_path / "ready").exists():
         time.sleep(0.02)
@@ -184,7 +205,9 @@ def test_a_killed_server_is_replaced_by_processes(
     assert lines(tmp_path / "log")[0].startswith("False __main__")
 
 
-def test_a_variable_read_at_import_gets_its_own_server(run: Callable[..., Process], launchers: LauncherPool) -> None:
+def test_a_variable_read_at_import_gets_its_own_server(
+    run: Callable[..., Process], launchers: LauncherPool
+) -> None:
     for threads in ("1", "2", "1"):
         assert run("python", "-m", "program", OMP_NUM_THREADS=threads, WHO=threads).wait(60) == 0
     assert len(launchers._servers) == 2
@@ -201,7 +224,9 @@ def test_a_variable_read_at_import_gets_its_own_server(run: Callable[..., Proces
         (("sh", "-c", "python -m x $LR"), None),
     ],
 )
-def test_which_commands_qualify(argv: tuple[str, ...], module: tuple[str, ...] | None, tmp_path: Path) -> None:
+def test_which_commands_qualify(
+    argv: tuple[str, ...], module: tuple[str, ...] | None, tmp_path: Path
+) -> None:
     env = {"PATH": str(Path(sys.executable).parent)}
     assert find_module(Command(argv=argv, env=env, cwd=tmp_path, log=tmp_path / "log")) == module
 
@@ -210,7 +235,10 @@ def test_which_commands_qualify(argv: tuple[str, ...], module: tuple[str, ...] |
     ("source", "packages"),
     [
         ("import os.path, json", ("runpy", "json", "os")),
-        ("import click.testing, no_such\nfrom yaml import safe_load\nfrom . import x", ("runpy", "click", "yaml")),
+        (
+            "import click.testing, no_such\nfrom yaml import safe_load\nfrom . import x",
+            ("runpy", "click", "yaml"),
+        ),
         ("import this", ("runpy",)),
         ("def broken(:", None),
     ],
@@ -239,7 +267,9 @@ def test_a_file_that_hides_a_preloaded_module_is_imported(
 def test_a_program_of_the_standard_library_alone_is_forked_too(
     run: Callable[..., Process], launchers: LauncherPool, tmp_path: Path
 ) -> None:
-    (tmp_path / "plain.py").write_text("import sys\nforked = 'csv' in sys.modules\nimport csv\nprint(forked)")
+    (tmp_path / "plain.py").write_text(
+        "import sys\nforked = 'csv' in sys.modules\nimport csv\nprint(forked)"
+    )
     assert run("python", "-m", "plain").wait(60) == 0
     assert lines(tmp_path / "log") == ["True"]
     assert launchers._plain is None

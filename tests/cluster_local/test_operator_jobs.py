@@ -23,11 +23,23 @@ SHOW = f"import json, os; print(json.dumps({{n: os.environ[n] for n in '{SHOWN}'
 
 def job(kind: str, script: str = SHOW, *, policy: str = "Never", **counts: int) -> dict[str, Any]:
     operator = OPERATOR_KINDS[kind]
-    container = {"name": operator.container, "image": "any", "command": ["python", "-S", "-c", script]}
+    container = {
+        "name": operator.container,
+        "image": "any",
+        "command": ["python", "-S", "-c", script],
+    }
     pod = {"spec": {"containers": [container]}}
-    replicas = {role: {"replicas": n, "restartPolicy": policy, "template": pod} for role, n in counts.items()}
+    replicas = {
+        role: {"replicas": n, "restartPolicy": policy, "template": pod}
+        for role, n in counts.items()
+    }
     spec = {operator.replica_specs: replicas}
-    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "job"}, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": "job"},
+        "spec": spec,
+    }
 
 
 @pytest.fixture
@@ -42,9 +54,14 @@ def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> State:
     return status_of(last)
 
 
-def environments(cluster: LocalSweeps, manifest: dict[str, Any], *replicas: str) -> list[dict[str, str]]:
+def environments(
+    cluster: LocalSweeps, manifest: dict[str, Any], *replicas: str
+) -> list[dict[str, str]]:
     run(cluster, manifest)
-    return [json.loads(*cluster.logs(manifest["kind"], "job", replica, follow=True)) for replica in replicas]
+    return [
+        json.loads(*cluster.logs(manifest["kind"], "job", replica, follow=True))
+        for replica in replicas
+    ]
 
 
 def test_processes_of_a_tfjob_know_the_whole_cluster(cluster: LocalSweeps) -> None:
@@ -52,7 +69,11 @@ def test_processes_of_a_tfjob_know_the_whole_cluster(cluster: LocalSweeps) -> No
     worker, server = environments(cluster, manifest, "worker-1", "ps-0")
     config = json.loads(worker["TF_CONFIG"])
     assert config["task"] == {"type": "worker", "index": 1}
-    assert {role: len(there) for role, there in config["cluster"].items()} == {"chief": 1, "ps": 1, "worker": 2}
+    assert {role: len(there) for role, there in config["cluster"].items()} == {
+        "chief": 1,
+        "ps": 1,
+        "worker": 2,
+    }
     addresses = [address for there in config["cluster"].values() for address in there]
     assert len(set(addresses)) == 4
     assert all(address.startswith("127.0.0.1:") for address in addresses)
@@ -73,7 +94,9 @@ def test_dynamic_workers_know_themselves_and_the_servers_only(cluster: LocalSwee
 
 
 def test_processes_of_an_xgboostjob_find_their_master(cluster: LocalSweeps) -> None:
-    master, worker = environments(cluster, job("XGBoostJob", Master=1, Worker=2), "master-0", "worker-1")
+    master, worker = environments(
+        cluster, job("XGBoostJob", Master=1, Worker=2), "master-0", "worker-1"
+    )
     assert (master["RANK"], worker["RANK"]) == ("0", "2")
     assert (worker["WORLD_SIZE"], worker["MASTER_ADDR"]) == ("3", "127.0.0.1")
     assert master["MASTER_PORT"] == worker["MASTER_PORT"]
@@ -105,7 +128,9 @@ def test_all_workers_of_a_tfjob_decide_if_asked(cluster: LocalSweeps) -> None:
 
 
 def test_a_failed_worker_fails_a_jaxjob(cluster: LocalSweeps) -> None:
-    state = run(cluster, job("JAXJob", "import os, sys; sys.exit(int(os.environ['PROCESS_ID']))", Worker=2))
+    state = run(
+        cluster, job("JAXJob", "import os, sys; sys.exit(int(os.environ['PROCESS_ID']))", Worker=2)
+    )
     assert (state.phase, state.reason) == ("Failed", "JAXJobFailed")
     assert "1 Worker replica(s) failed" in state.message
 
@@ -122,7 +147,10 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (job("JAXJob", Worker=1, Master=1), "spec.jaxReplicaSpecs.Master: must be a Worker"),
     (job("JAXJob"), "spec.jaxReplicaSpecs: must have a Worker"),
     (job("TFJob", Chief=1, Master=1), "must have one of Chief and Master only"),
-    ({**job("TFJob", Worker=1), "apiVersion": "kubeflow.org/v1alpha1"}, "apiVersion: must be kubeflow.org/v1"),
+    (
+        {**job("TFJob", Worker=1), "apiVersion": "kubeflow.org/v1alpha1"},
+        "apiVersion: must be kubeflow.org/v1",
+    ),
     (
         {**job("JAXJob", Worker=1), "kind": "MPIJob"},
         "kind must be Job, PyTorchJob, TFJob, XGBoostJob, JAXJob, TrainJob or Experiment",
@@ -131,7 +159,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("manifest", "words"), REFUSED)
-def test_what_the_operator_refuses_is_refused(cluster: LocalSweeps, manifest: dict[str, Any], words: str) -> None:
+def test_what_the_operator_refuses_is_refused(
+    cluster: LocalSweeps, manifest: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidInput) as refused:
         cluster.create(typed(manifest))
     assert words in refused.value.message
@@ -147,7 +177,11 @@ def sweep(manifest: dict[str, Any], **template: Any) -> dict[str, Any]:
     container = OPERATOR_KINDS[manifest["kind"]].container
     one = [space("x", min="1", max="2")]
     return write_experiment(
-        {**manifest, "metadata": {}}, container=container, maxTrialCount=1, parameters=one, template=template
+        {**manifest, "metadata": {}},
+        container=container,
+        maxTrialCount=1,
+        parameters=one,
+        template=template,
     )
 
 
@@ -164,13 +198,19 @@ def command(manifest: dict[str, Any], *words: str) -> None:
     replica["template"]["spec"]["containers"][0]["command"] = list(words)
 
 
-@pytest.mark.parametrize("words", [("sh", "-c", "echo loss=$PROCESS_ID ${trialParameters.x}"), ("python", "rank.py")])
+@pytest.mark.parametrize(
+    "words", [("sh", "-c", "echo loss=$PROCESS_ID ${trialParameters.x}"), ("python", "rank.py")]
+)
 def test_the_first_worker_alone_reports_for_a_trial(
     words: tuple[str, ...], cluster: LocalSweeps, tmp_path: Path
 ) -> None:
     (tmp_path / "rank.py").write_text("import os; print('loss=' + os.environ['PROCESS_ID'])")
     manifest = job("JAXJob", Worker=2)
-    command(manifest, *(word.replace("rank.py", str(tmp_path / "rank.py")) for word in words), "${trialParameters.x}")
+    command(
+        manifest,
+        *(word.replace("rank.py", str(tmp_path / "rank.py")) for word in words),
+        "${trialParameters.x}",
+    )
     assert metrics(cluster, sweep(manifest)) == {"min": "0", "max": "0", "latest": "0"}
 
 
@@ -185,7 +225,9 @@ def test_every_pod_with_the_labels_reports_for_a_trial(cluster: LocalSweeps) -> 
 
 def test_workers_share_a_file_collectors_file(cluster: LocalSweeps) -> None:
     manifest = job("TFJob", Worker=2)
-    command(manifest, "sh", "-c", "echo loss=${HOSTNAME##*-} ${trialParameters.x} >> /metrics/log.txt")
+    command(
+        manifest, "sh", "-c", "echo loss=${HOSTNAME##*-} ${trialParameters.x} >> /metrics/log.txt"
+    )
     manifest["spec"]["successPolicy"] = "AllWorkers"
     experiment = sweep(manifest)
     source = {"fileSystemPath": {"kind": "File", "path": "/metrics/log.txt"}}
@@ -206,7 +248,9 @@ def test_a_worker_writes_the_collectors_file_unread(cluster: LocalSweeps) -> Non
     assert metrics(cluster, experiment)["max"] == "0"
 
 
-def test_pods_that_report_may_differ_in_needing_a_shell(cluster: LocalSweeps, tmp_path: Path) -> None:
+def test_pods_that_report_may_differ_in_needing_a_shell(
+    cluster: LocalSweeps, tmp_path: Path
+) -> None:
     (tmp_path / "rank.py").write_text("import os; print('loss=' + os.environ['RANK'])")
     manifest = job("XGBoostJob", Master=1, Worker=1)
     commands = {
@@ -215,6 +259,9 @@ def test_pods_that_report_may_differ_in_needing_a_shell(cluster: LocalSweeps, tm
     }
     for role, words in commands.items():
         pod = {"spec": {"containers": [{"name": "xgboost", "image": "any", "command": words}]}}
-        manifest["spec"]["xgbReplicaSpecs"][role]["template"] = {"metadata": {"labels": {"reports": "yes"}}, **pod}
+        manifest["spec"]["xgbReplicaSpecs"][role]["template"] = {
+            "metadata": {"labels": {"reports": "yes"}},
+            **pod,
+        }
     values = metrics(cluster, sweep(manifest, primaryPodLabels={"reports": "yes"}))
     assert (values["min"], values["max"]) == ("0", "1")

@@ -21,11 +21,15 @@ PATH = "spec.pytorchReplicaSpecs.Master.template.spec"
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[LocalSweeps]:
     entrypoints = {"packed": ("echo", "the entrypoint got")}
-    with LocalSweeps(tmp_path / "cluster", images={"mapped": tmp_path}, entrypoints=entrypoints) as there:
+    with LocalSweeps(
+        tmp_path / "cluster", images={"mapped": tmp_path}, entrypoints=entrypoints
+    ) as there:
         yield there
 
 
-def manifest(pod: dict[str, Any] | None = None, container: dict[str, Any] | None = None, **changes: Any) -> Manifest:
+def manifest(
+    pod: dict[str, Any] | None = None, container: dict[str, Any] | None = None, **changes: Any
+) -> Manifest:
     given = {"name": "job", "image": "any", "command": ("sh", "-c"), "restart_policy": "Never"}
     job = write_pytorchjob(**(given | changes))
     spec = job["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]
@@ -44,8 +48,14 @@ def say(text: str, **container: Any) -> dict[str, Any]:
 
 
 def test_references_expand_in_command_args_and_later_variables(cluster: LocalSweeps) -> None:
-    env = [{"name": "A", "value": "1"}, {"name": "B", "value": "$(A)2 $(LATER) $$(A)"}, {"name": "LATER", "value": "x"}]
-    job = manifest(container={"env": env, "command": ["echo"], "args": ["$(B)", "$(RANK)", "$(NONE)", "$$(A)"]})
+    env = [
+        {"name": "A", "value": "1"},
+        {"name": "B", "value": "$(A)2 $(LATER) $$(A)"},
+        {"name": "LATER", "value": "x"},
+    ]
+    job = manifest(
+        container={"env": env, "command": ["echo"], "args": ["$(B)", "$(RANK)", "$(NONE)", "$$(A)"]}
+    )
     assert output(cluster, job) == ["12 $(LATER) $(A) 0 $(NONE) $(A)"]
 
 
@@ -64,12 +74,14 @@ def test_the_operators_values_win_over_the_manifests(cluster: LocalSweeps) -> No
     assert output(cluster, manifest(container=say("$RANK $PYTHONUNBUFFERED", env=env))) == ["0 1"]
 
 
-def test_the_callers_environment_is_inherited_but_not_its_rank(cluster: LocalSweeps, monkeypatch: Any) -> None:
+def test_the_callers_environment_is_inherited_but_not_its_rank(
+    cluster: LocalSweeps, monkeypatch: Any
+) -> None:
     for name in ("WORLD_SIZE", "TORCHELASTIC_RUN_ID", "PET_RDZV_ID", "MY_PROXY"):
         monkeypatch.setenv(name, "callers")
-    assert output(cluster, manifest(container=say("$WORLD_SIZE,$TORCHELASTIC_RUN_ID,$PET_RDZV_ID,$MY_PROXY"))) == [
-        "1,,,callers"
-    ]
+    assert output(
+        cluster, manifest(container=say("$WORLD_SIZE,$TORCHELASTIC_RUN_ID,$PET_RDZV_ID,$MY_PROXY"))
+    ) == ["1,,,callers"]
 
 
 def test_the_pod_knows_its_name_and_labels(cluster: LocalSweeps) -> None:
@@ -79,15 +91,22 @@ def test_the_pod_knows_its_name_and_labels(cluster: LocalSweeps) -> None:
         "metadata.labels['training.kubeflow.org/job-role']",
         "status.podIP",
     ]
-    env = [{"name": f"F{n}", "valueFrom": {"fieldRef": {"fieldPath": path}}} for n, path in enumerate(fields)]
+    env = [
+        {"name": f"F{n}", "valueFrom": {"fieldRef": {"fieldPath": path}}}
+        for n, path in enumerate(fields)
+    ]
     job = manifest(container=say("$F0 $F1 $F2 $F3", env=env))
     assert output(cluster, job) == ["job-master-0 default master 127.0.0.1"]
 
 
-def test_a_secret_comes_from_the_callers_environment(cluster: LocalSweeps, monkeypatch: Any) -> None:
+def test_a_secret_comes_from_the_callers_environment(
+    cluster: LocalSweeps, monkeypatch: Any
+) -> None:
     job = manifest(container={"args": ["echo $KEY"]}, secret_env={"KEY": ("minio", "secretkey")})
     monkeypatch.delenv("KEY", raising=False)
-    with pytest.raises(InvalidInput, match=r"env\[0\].valueFrom: minio/secretkey .* KEY is not set"):
+    with pytest.raises(
+        InvalidInput, match=r"env\[0\].valueFrom: minio/secretkey .* KEY is not set"
+    ):
         cluster.create(typed(job))
     monkeypatch.setenv("KEY", "s3cret")
     assert output(cluster, job) == ["s3cret"]
@@ -96,7 +115,9 @@ def test_a_secret_comes_from_the_callers_environment(cluster: LocalSweeps, monke
 
 def test_cores_are_divided_between_the_processes_of_a_job(cluster: LocalSweeps) -> None:
     share = {"podium.dev/cpu-share": "6"}
-    assert output(cluster, manifest(container=say("$OMP_NUM_THREADS"), workers=1, annotations=share)) == ["3"]
+    assert output(
+        cluster, manifest(container=say("$OMP_NUM_THREADS"), workers=1, annotations=share)
+    ) == ["3"]
 
 
 def test_the_manifests_own_thread_count_is_kept(cluster: LocalSweeps) -> None:
@@ -105,17 +126,27 @@ def test_the_manifests_own_thread_count_is_kept(cluster: LocalSweeps) -> None:
 
 
 @pytest.mark.parametrize("share", ["0", "nan", "inf", "many"])
-def test_a_core_share_that_is_no_positive_number_is_refused(cluster: LocalSweeps, share: str) -> None:
+def test_a_core_share_that_is_no_positive_number_is_refused(
+    cluster: LocalSweeps, share: str
+) -> None:
     with pytest.raises(InvalidInput, match="a number of cores above 0"):
-        cluster.create(typed(manifest(container=say("x"), annotations={"podium.dev/cpu-share": share})))
+        cluster.create(
+            typed(manifest(container=say("x"), annotations={"podium.dev/cpu-share": share}))
+        )
 
 
 def test_init_containers_run_first_and_share_an_empty_dir(cluster: LocalSweeps) -> None:
     mount = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-    init = {"name": "fetch", "image": "any", "command": ["sh", "-c", "echo 42 > /data/n; echo fetched"]} | mount
+    init = {
+        "name": "fetch",
+        "image": "any",
+        "command": ["sh", "-c", "echo 42 > /data/n; echo fetched"],
+    } | mount
     pod = {"initContainers": [init], "volumes": [{"name": "data", "emptyDir": {}}]}
     assert output(cluster, manifest(pod, {"command": ["cat", "/data/n"]} | mount)) == ["42"]
-    assert (cluster.store.path("PyTorchJob", "job") / "logs/master-0.fetch.log").read_text() == "fetched\n"
+    assert (
+        cluster.store.path("PyTorchJob", "job") / "logs/master-0.fetch.log"
+    ).read_text() == "fetched\n"
 
 
 def test_a_failing_init_container_fails_the_pod(cluster: LocalSweeps) -> None:
@@ -123,7 +154,9 @@ def test_a_failing_init_container_fails_the_pod(cluster: LocalSweeps) -> None:
     assert output(cluster, manifest({"initContainers": [init]}, say("never"))) == []
 
 
-def test_a_host_path_is_read_where_the_manifest_mounts_it(cluster: LocalSweeps, tmp_path: Path) -> None:
+def test_a_host_path_is_read_where_the_manifest_mounts_it(
+    cluster: LocalSweeps, tmp_path: Path
+) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "x").write_text("from the host")
     pod = {"volumes": [{"name": "v", "hostPath": {"path": str(tmp_path)}}]}
@@ -135,7 +168,9 @@ def test_a_host_path_is_read_where_the_manifest_mounts_it(cluster: LocalSweeps, 
 
 
 def test_a_working_directory_is_entered(cluster: LocalSweeps, tmp_path: Path) -> None:
-    assert output(cluster, manifest(container={"command": ["pwd"], "workingDir": str(tmp_path)})) == [str(tmp_path)]
+    assert output(
+        cluster, manifest(container={"command": ["pwd"], "workingDir": str(tmp_path)})
+    ) == [str(tmp_path)]
 
 
 def test_python_and_torchrun_are_those_of_this_interpreter(cluster: LocalSweeps) -> None:
@@ -148,15 +183,22 @@ def test_a_mapped_image_is_root_and_working_directory(cluster: LocalSweeps, tmp_
     (tmp_path / "bin" / "greet").write_text("#!/bin/sh\necho hello; cat config; echo new > made\n")
     (tmp_path / "bin" / "greet").chmod(0o755)
     (tmp_path / "config").write_text("from the root\n")
-    assert output(cluster, manifest(image="mapped:v1", command=("greet",))) == ["hello", "from the root"]
+    assert output(cluster, manifest(image="mapped:v1", command=("greet",))) == [
+        "hello",
+        "from the root",
+    ]
     assert not (tmp_path / "made").exists()
     cluster.delete("PyTorchJob", "job")
     assert output(cluster, manifest(image="mapped", command=("/bin/greet",)))[0] == "hello"
 
 
-def test_any_other_image_works_where_the_caller_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_image_works_where_the_caller_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "train.py").write_text("import helper; print(open('data').read()); open('model', 'w')")
+    (tmp_path / "code" / "train.py").write_text(
+        "import helper; print(open('data').read()); open('model', 'w')"
+    )
     (tmp_path / "code" / "helper.py").write_text("print('helped')")
     (tmp_path / "data").write_text("7")
     monkeypatch.chdir(tmp_path)
@@ -173,7 +215,10 @@ def test_any_other_image_works_where_the_caller_is(tmp_path: Path, monkeypatch: 
         ("python -u -W ignore train.py --epochs 2", "train.py"),
         ("/usr/bin/python3.11 -m torch.distributed.run --nproc_per_node=2 train.py", "train.py"),
         ("python -um torch.distributed.launch --use-env --node_rank 0 train.py -m", "train.py"),
-        ("torchrun --standalone --nproc-per-node 2 --rdzv_backend=c10d train.py train2.py", "train.py"),
+        (
+            "torchrun --standalone --nproc-per-node 2 --rdzv_backend=c10d train.py train2.py",
+            "train.py",
+        ),
         ("torchrun --nproc-per-node 2 -m package.train", None),
         ("torchrun --no-python sh run.sh", None),
         ("torchrun", None),
@@ -181,13 +226,18 @@ def test_any_other_image_works_where_the_caller_is(tmp_path: Path, monkeypatch: 
         ("python -c pass train.py", None),
         ("python", None),
         ("sh train.py", None),
-        ("accelerate launch --num_processes 2 --mixed_precision=bf16 train.py --lr 0.1", "train.py"),
+        (
+            "accelerate launch --num_processes 2 --mixed_precision=bf16 train.py --lr 0.1",
+            "train.py",
+        ),
         ("python -m accelerate.commands.launch --config_file a.yaml src/train.py", "src/train.py"),
         ("accelerate launch -m package.train train.py", None),
         ("accelerate config train.py", None),
     ],
 )
-def test_the_script_behind_python_and_its_launchers_is_found(command: str, script: str | None) -> None:
+def test_the_script_behind_python_and_its_launchers_is_found(
+    command: str, script: str | None
+) -> None:
     assert script_of(command.split()) == script
 
 
@@ -220,7 +270,9 @@ def test_the_script_of_a_shells_first_command_is_found(text: str, script: str | 
         ("sh", "-c", "exec accelerate launch missing.py"),
     ],
 )
-def test_a_missing_script_is_refused_before_it_restarts_forever(cluster: LocalSweeps, command: tuple[str, ...]) -> None:
+def test_a_missing_script_is_refused_before_it_restarts_forever(
+    cluster: LocalSweeps, command: tuple[str, ...]
+) -> None:
     with pytest.raises(InvalidInput, match="a script of the local environment, not missing"):
         cluster.create(typed(manifest(command=command, restart_policy="OnFailure")))
 
@@ -237,12 +289,26 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
             f"{PATH}.containers[0].command: this machine needs a command, or the entrypoint of image any",
         ),
         ({}, {"command": ["no-such-program"]}, "command: this machine needs a program"),
-        ({}, {"command": ["python", "no-such.py"]}, "a script of the local environment, not no-such.py"),
-        ({}, {"command": ["torchrun", "/app/train.py", "--x"]}, "a script of the local environment, not /app/train.py"),
+        (
+            {},
+            {"command": ["python", "no-such.py"]},
+            "a script of the local environment, not no-such.py",
+        ),
+        (
+            {},
+            {"command": ["torchrun", "/app/train.py", "--x"]},
+            "a script of the local environment, not /app/train.py",
+        ),
         (
             {"volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}]},
             {
-                "command": ["python", "-m", "torch.distributed.run", "/workspace/imagenet.py", "--epochs=1"],
+                "command": [
+                    "python",
+                    "-m",
+                    "torch.distributed.run",
+                    "/workspace/imagenet.py",
+                    "--epochs=1",
+                ],
                 "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],
             },
             "a script of the local environment, not /workspace/imagenet.py",
@@ -253,11 +319,23 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
         ({}, {"comand": ["x"]}, "not comand"),
         ({}, {"workingDir": "/no/such"}, f"{PATH}.containers[0].workingDir"),
         ({}, {"env": [{"name": "X", "valueFrom": {"resourceFieldRef": {}}}]}, "env[0].valueFrom"),
-        ({}, {"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]}, "fieldRef.fieldPath"),
-        ({}, {"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]}, "c/k"),
+        (
+            {},
+            {"env": [{"name": "X", "valueFrom": {"fieldRef": {"fieldPath": "spec.x"}}}]},
+            "fieldRef.fieldPath",
+        ),
+        (
+            {},
+            {"env": [{"name": "X", "valueFrom": {"configMapKeyRef": {"name": "c", "key": "k"}}}]},
+            "c/k",
+        ),
         ({}, {"env": [{"name": "X", "value": 1}]}, "in quotes"),
         ({}, {"volumeMounts": [{"name": "v", "mountPath": "/v"}]}, "volumeMounts[0].name"),
-        ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, {}, "volumes[0]"),
+        (
+            {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]},
+            {},
+            "volumes[0]",
+        ),
         ({"volumes": [{"name": "v", "secret": {"secretName": "c"}}]}, {}, "not secret"),
         ({"volumes": [{"name": "v", "hostPath": {"path": "/no/such"}}]}, {}, "hostPath.path"),
         (
@@ -265,7 +343,11 @@ SIDE = {"name": "side", "image": "any", "command": ["true"]}
             {"volumeMounts": [{"name": "v", "mountPath": "/cache"}]},
             "a path that command, args or env name, not /cache",
         ),
-        ({"containers": [{"name": "pytorch", "image": "any", "command": ["true"]}, SIDE]}, {}, "there is also side"),
+        (
+            {"containers": [{"name": "pytorch", "image": "any", "command": ["true"]}, SIDE]},
+            {},
+            "there is also side",
+        ),
         ({"activeDeadlineSeconds": 5}, {}, f"{PATH}.activeDeadlineSeconds"),
         ({"containers": "none"}, None, "containers: must be a list"),
         ({"containers": [3]}, None, "an object"),

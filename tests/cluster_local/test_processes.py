@@ -27,7 +27,10 @@ def alive(pid: int) -> bool:
     """Return whether a process runs (a zombie does not)."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):  # the second if it ends between opening and reading
+    except (
+        FileNotFoundError,
+        ProcessLookupError,
+    ):  # the second if it ends between opening and reading
         if not Path("/proc/self").exists():
             return subprocess.run(["ps", "-p", str(pid)], capture_output=True).returncode == 0
         return False
@@ -57,7 +60,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., object]]:
     launcher.close()
 
 
-def test_a_process_gets_its_own_environment_directory_session_and_log(start, tmp_path: Path) -> None:
+def test_a_process_gets_its_own_environment_directory_session_and_log(
+    start, tmp_path: Path
+) -> None:
     code = "import os; print(os.environ['A'], os.getcwd(), os.getsid(0) == os.getpid(), os.environ.get('HOME'))"
     assert start(sys.executable, "-c", code, A="b c").wait(20) == 0
     assert (tmp_path / "log").read_text() == f"b c {tmp_path} True None\n"
@@ -71,13 +76,17 @@ def test_the_exit_code_is_what_a_shell_would_say(start, code: str, exit_code: in
 
 
 @pytest.mark.parametrize(("program", "exit_code"), [("no-such-program", 127), ("/etc/passwd", 126)])
-def test_what_cannot_be_executed_says_so_in_its_log(start, tmp_path: Path, program: str, exit_code: int) -> None:
+def test_what_cannot_be_executed_says_so_in_its_log(
+    start, tmp_path: Path, program: str, exit_code: int
+) -> None:
     assert start(program).wait(20) == exit_code
     assert f"cannot start {program}" in (tmp_path / "log").read_text()
 
 
 def test_sigterm_lets_a_process_end_in_its_own_way(start, tmp_path: Path) -> None:
-    process = start("sh", "-c", "trap 'echo bye; exit 7' TERM; touch ready; while :; do sleep 0.05; done")
+    process = start(
+        "sh", "-c", "trap 'echo bye; exit 7' TERM; touch ready; while :; do sleep 0.05; done"
+    )
     assert until((tmp_path / "ready").exists)
     process.stop()
     assert process.wait(20) == 7
@@ -102,7 +111,9 @@ def test_a_late_sigterm_does_not_reach_the_next_process(start) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_few_idle_supervisors_wait_for_more_processes(start, tmp_path: Path) -> None:
-    children = Path(f"/proc/{start.launcher._program.pid}/task/{start.launcher._program.pid}/children")
+    children = Path(
+        f"/proc/{start.launcher._program.pid}/task/{start.launcher._program.pid}/children"
+    )
     processes = [start("sh", "-c", "until [ -e go ]; do sleep 0.05; done") for _ in range(IDLE + 3)]
     assert len(children.read_text().split()) == IDLE + 3
     (tmp_path / "go").touch()
@@ -143,7 +154,9 @@ def test_close_stops_everything(start, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("victim", ["caller", "launcher"])
-def test_nothing_survives_when_the_caller_or_the_launcher_is_killed(tmp_path: Path, victim: str) -> None:
+def test_nothing_survives_when_the_caller_or_the_launcher_is_killed(
+    tmp_path: Path, victim: str
+) -> None:
     source = (
         "import os, sys, time; from pathlib import Path; from podium.cluster.local.processes.client import *\n"
         "here = Path(os.environ['OUT']); one = Launcher(); print(one._program.pid, flush=True)\n"
@@ -151,7 +164,9 @@ def test_nothing_survives_when_the_caller_or_the_launcher_is_killed(tmp_path: Pa
         "one.start(Command(argv=argv, env=dict(os.environ), cwd=here, log=here / 'log')); time.sleep(60)"
     )
     env = os.environ | {"OUT": str(tmp_path)}
-    with subprocess.Popen([sys.executable, "-c", source, FAMILY], env=env, stdout=subprocess.PIPE) as caller:
+    with subprocess.Popen(
+        [sys.executable, "-c", source, FAMILY], env=env, stdout=subprocess.PIPE
+    ) as caller:
         assert caller.stdout
         launcher = int(caller.stdout.readline())
         assert until(lambda: len(pids(tmp_path)) == 3)

@@ -96,7 +96,11 @@ def test_a_killed_replica_restarts_alone(cluster: LocalSweeps, tmp_path: Path) -
 
 
 def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps, tmp_path: Path) -> None:
-    cluster.create(typed(manifest(first_worker_hangs(tmp_path / "again"), workers=1, restart_policy="ExitCode")))
+    cluster.create(
+        typed(
+            manifest(first_worker_hangs(tmp_path / "again"), workers=1, restart_policy="ExitCode")
+        )
+    )
     until(lambda: list(cluster.logs("PyTorchJob", "job", "worker-0")))
     os.kill(until(lambda: pods(cluster).get("worker-0", {}).get("pid")), signal.SIGKILL)
     seen = [update.state for update in cluster.watch("PyTorchJob", "job", timeout=60)]
@@ -107,13 +111,17 @@ def test_a_killed_replica_is_replaced_under_exit_code(cluster: LocalSweeps, tmp_
 
 
 def test_the_backoff_limit_sums_the_restarts_of_all_replicas(cluster: LocalSweeps) -> None:
-    state = run(cluster, manifest(COUNT + "time.sleep(0.05); sys.exit(1)", workers=1, backoff_limit=2))
+    state = run(
+        cluster, manifest(COUNT + "time.sleep(0.05); sys.exit(1)", workers=1, backoff_limit=2)
+    )
     assert state.message == "Job job has failed because it has reached the specified backoff limit"
     assert sum(pod["restarts"] for pod in pods(cluster).values()) == 2
 
 
 def test_a_backoff_limit_of_zero_allows_no_restart(cluster: LocalSweeps) -> None:
-    state = run(cluster, manifest("import sys; sys.exit(1)", backoff_limit=0, restart_policy="Never"))
+    state = run(
+        cluster, manifest("import sys; sys.exit(1)", backoff_limit=0, restart_policy="Never")
+    )
     assert state.phase == "Failed"
 
 
@@ -128,9 +136,16 @@ def test_always_restarts_even_what_succeeded(cluster: LocalSweeps) -> None:
 
 def test_workers_are_stopped_when_the_master_has_succeeded(cluster: LocalSweeps) -> None:
     script = "import os, time; time.sleep(0.5 if os.environ['RANK'] == '0' else 60)"
-    assert run(cluster, manifest(script, workers=2, clean_pod_policy="Running")).phase == "Succeeded"
+    assert (
+        run(cluster, manifest(script, workers=2, clean_pod_policy="Running")).phase == "Succeeded"
+    )
     until(lambda: all(pod["phase"] != "Running" for pod in pods(cluster).values()))
-    assert cluster.get("PyTorchJob", "job").manifest["status"]["replicaStatuses"]["Worker"]["succeeded"] == 2
+    assert (
+        cluster.get("PyTorchJob", "job").manifest["status"]["replicaStatuses"]["Worker"][
+            "succeeded"
+        ]
+        == 2
+    )
 
 
 def test_clean_pod_policy_none_lets_them_run(cluster: LocalSweeps) -> None:
@@ -160,8 +175,12 @@ def test_a_suspended_job_starts_nothing(cluster: LocalSweeps) -> None:
 
 
 def test_sigterm_comes_before_sigkill_and_the_grace_period_is_kept(cluster: LocalSweeps) -> None:
-    body = "import os, signal, time; signal.signal(signal.SIGTERM, {}); print('ready'); time.sleep(60)"
-    polite = manifest(body.format("lambda *_: (print('saved'), os._exit(0))"), active_deadline_seconds=1)
+    body = (
+        "import os, signal, time; signal.signal(signal.SIGTERM, {}); print('ready'); time.sleep(60)"
+    )
+    polite = manifest(
+        body.format("lambda *_: (print('saved'), os._exit(0))"), active_deadline_seconds=1
+    )
     stubborn = manifest(body.format("signal.SIG_IGN"), name="stubborn", active_deadline_seconds=1)
     for spec in stubborn["spec"]["pytorchReplicaSpecs"].values():
         spec["template"]["spec"]["terminationGracePeriodSeconds"] = 1
@@ -175,13 +194,18 @@ def test_sigterm_comes_before_sigkill_and_the_grace_period_is_kept(cluster: Loca
 
 
 def test_close_ends_every_process_and_says_why_the_job_failed(tmp_path: Path) -> None:
-    child = (
-        "import subprocess, sys, time; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"
-    )
+    child = "import subprocess, sys, time; print(subprocess.Popen(['sleep', '60'], start_new_session=True).pid, flush=True)"
     with LocalSweeps(tmp_path) as cluster:
         cluster.create(typed(manifest(child + "; time.sleep(60)", workers=1)))
-        until(lambda: all(list(cluster.logs("PyTorchJob", "job", replica)) for replica in ("master-0", "worker-0")))
-        pids = [int(*cluster.logs("PyTorchJob", "job", replica)) for replica in ("master-0", "worker-0")]
+        until(
+            lambda: all(
+                list(cluster.logs("PyTorchJob", "job", replica))
+                for replica in ("master-0", "worker-0")
+            )
+        )
+        pids = [
+            int(*cluster.logs("PyTorchJob", "job", replica)) for replica in ("master-0", "worker-0")
+        ]
         pids += [pod["pid"] for pod in pods(cluster).values()]
     assert len(pids) == 4
     assert not [pid for pid in pids if alive(pid)]
@@ -238,7 +262,9 @@ def test_two_jobs_at_once_have_two_ports(cluster: LocalSweeps) -> None:
 
 
 def test_fields_without_a_meaning_here_are_named(cluster: LocalSweeps) -> None:
-    job = manifest("pass", resources={"cpu": "1"}, service_account="runner", image_pull_policy="Always")
+    job = manifest(
+        "pass", resources={"cpu": "1"}, service_account="runner", image_pull_policy="Always"
+    )
     stored = cluster.create(typed(job))
     named = stored.annotations["podium.dev/ignored-fields"]
     assert named == "containers.imagePullPolicy, containers.resources, serviceAccountName"

@@ -16,7 +16,12 @@ from podium.manifests.conditions import Conditions, status_of
 
 
 def job(name: str, **labels: str) -> dict:
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name, "labels": labels}, "spec": {}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {},
+    }
 
 
 @pytest.fixture
@@ -41,9 +46,20 @@ with LocalSweeps(Path(sys.argv[1]), fork_server=False) as cluster:
 
 def test_values_of_a_manifest_are_readable_by_their_owner_alone(tmp_path: Path) -> None:
     tests = Path(__file__).parents[1]
-    argv = [sys.executable, "-c", SECRET, str(tmp_path / "cluster"), str(tests), str(tests / "sweeps")]
+    argv = [
+        sys.executable,
+        "-c",
+        SECRET,
+        str(tmp_path / "cluster"),
+        str(tests),
+        str(tests / "sweeps"),
+    ]
     subprocess.run(argv, check=True, timeout=120)
-    holding = [file for file in tmp_path.rglob("*") if file.is_file() and b"plain-secret" in file.read_bytes()]
+    holding = [
+        file
+        for file in tmp_path.rglob("*")
+        if file.is_file() and b"plain-secret" in file.read_bytes()
+    ]
     assert {file.parents[1].name for file in holding} >= {"experiments", "trials", "jobs"}
     for file in holding:
         below = [folder for folder in file.parents if folder.is_relative_to(tmp_path / "cluster")]
@@ -84,7 +100,12 @@ def test_objects_are_listed_oldest_first_and_by_label(store: Store) -> None:
 def test_an_update_that_changes_nothing_is_not_written(store: Store) -> None:
     store.create(job("a"))
     assert store.update("Job", "a", lambda job: None)["metadata"]["resourceVersion"] == "1"
-    assert store.update("Job", "a", lambda job: job.update(status={"active": 1}))["metadata"]["resourceVersion"] == "2"
+    assert (
+        store.update("Job", "a", lambda job: job.update(status={"active": 1}))["metadata"][
+            "resourceVersion"
+        ]
+        == "2"
+    )
 
 
 def test_updates_from_many_threads_are_all_kept(store: Store) -> None:
@@ -93,7 +114,10 @@ def test_updates_from_many_threads_are_all_kept(store: Store) -> None:
     def bump(one: dict) -> None:
         one["status"]["n"] += 1
 
-    threads = [threading.Thread(target=lambda: [store.update("Job", "a", bump) for _ in range(20)]) for _ in range(4)]
+    threads = [
+        threading.Thread(target=lambda: [store.update("Job", "a", bump) for _ in range(20)])
+        for _ in range(4)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -115,7 +139,9 @@ def test_a_watcher_sees_another_stores_changes_and_the_end(store: Store, tmp_pat
 
 
 def test_deleting_a_missing_object_does_not_end_its_successor(store: Store) -> None:
-    store.path("Job", "a").mkdir(parents=True)  # as a process leaves it that is killed before it writes the object
+    store.path("Job", "a").mkdir(
+        parents=True
+    )  # as a process leaves it that is killed before it writes the object
     store.ask_to_delete("Job", "a")
     store.create(job("a"))
     assert not store.is_deletion_asked("Job", "a")
@@ -220,7 +246,11 @@ def test_the_next_supervisor_clears_away_what_a_kill_left(store: Store, tmp_path
         store.remove("Job", "a")
     """
     subprocess.run([sys.executable, "-c", killed, str(tmp_path)], check=False)
-    assert len(list((tmp_path / "jobs").iterdir())) == len(list((tmp_path / "supervisors").iterdir())) == 2
+    assert (
+        len(list((tmp_path / "jobs").iterdir()))
+        == len(list((tmp_path / "supervisors").iterdir()))
+        == 2
+    )
     store.create(job("b"))
     assert sorted(path.name for path in (tmp_path / "jobs").iterdir()) == ["alive", "b"]
     assert len(list((tmp_path / "supervisors").iterdir())) == 2

@@ -55,12 +55,16 @@ def counts(cluster: LocalSweeps) -> dict[str, int]:
 
 def test_nodes_get_what_trainer_sets_and_nothing_else(cluster: LocalSweeps) -> None:
     assert run(cluster, program(SHOW, nodes=2)).phase == "Succeeded"
-    seen = [json.loads(*cluster.logs("TrainJob", "job", replica)) for replica in ("node-0", "node-1")]
+    seen = [
+        json.loads(*cluster.logs("TrainJob", "job", replica)) for replica in ("node-0", "node-1")
+    ]
     port = seen[0].pop("PET_MASTER_PORT")
     assert int(port) > 1024
     assert seen[1].pop("PET_MASTER_PORT") == port
     common = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": "127.0.0.1"}
-    assert seen == [common | {"PET_NODE_RANK": rank, "JOB_COMPLETION_INDEX": rank} for rank in ("0", "1")]
+    assert seen == [
+        common | {"PET_NODE_RANK": rank, "JOB_COMPLETION_INDEX": rank} for rank in ("0", "1")
+    ]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +87,10 @@ def test_processes_of_a_node_follow_its_resources(
 
 
 def test_a_trainjob_completes_when_all_nodes_have(cluster: LocalSweeps) -> None:
-    state = run(cluster, program("import os, time; time.sleep(0.3 * int(os.environ['PET_NODE_RANK']))", nodes=2))
+    state = run(
+        cluster,
+        program("import os, time; time.sleep(0.3 * int(os.environ['PET_NODE_RANK']))", nodes=2),
+    )
     assert state == ("Succeeded", "AllJobsCompleted", "jobset completed successfully")
     assert conditions(cluster) == [("Complete", "True", "AllJobsCompleted")]
     assert counts(cluster) == {"succeeded": 1}
@@ -103,7 +110,12 @@ def test_a_running_trainjob_has_no_condition_but_an_active_job(cluster: LocalSwe
 def test_a_killed_node_restarts_in_place(cluster: LocalSweeps) -> None:
     script = COUNT + "import time; print('try', n, flush=True); time.sleep(0.1 if n else 60)"
     cluster.create(typed(program(script, nodes=2)))
-    until(lambda: [replica.phase for replica in cluster.replicas("TrainJob", "job")] == ["Running", "Running"])
+    until(
+        lambda: (
+            [replica.phase for replica in cluster.replicas("TrainJob", "job")]
+            == ["Running", "Running"]
+        )
+    )
     until(lambda: all(list(cluster.logs("TrainJob", "job", node)) for node in ("node-0", "node-1")))
     pids = [replica.pid or 0 for replica in cluster.replicas("TrainJob", "job")]
     for pid in pids:
@@ -126,7 +138,13 @@ def test_six_restarts_of_all_nodes_fail_the_job(cluster: LocalSweeps) -> None:
 
 
 def test_a_stopped_node_shows_the_failure_that_restarted_it(cluster: LocalSweeps) -> None:
-    cluster.create(typed(program(COUNT + "import time; print('try', n, flush=True); n or sys.exit(3); time.sleep(60)")))
+    cluster.create(
+        typed(
+            program(
+                COUNT + "import time; print('try', n, flush=True); n or sys.exit(3); time.sleep(60)"
+            )
+        )
+    )
     until(lambda: list(cluster.logs("TrainJob", "job")) == ["try 0", "try 1"])
     cluster.stop("TrainJob", "job")
     assert cluster.join("TrainJob", "job", 10)
@@ -151,10 +169,10 @@ def test_a_suspended_trainjob_starts_nothing(cluster: LocalSweeps) -> None:
 def test_nodes_run_with_the_volumes_of_runtime_patches(cluster: LocalSweeps) -> None:
     pod = {"volumes": [{"name": "v", "emptyDir": {}}], "nodeSelector": {"disk": "fast"},
            "containers": [{"name": "node", "volumeMounts": [{"name": "v", "mountPath": "/scratch"}]}]}  # fmt: skip
-    script = (
-        "import pathlib, sys; pathlib.Path('/scratch/a').write_text('b'); print(pathlib.Path('/scratch/a').read_text())"
+    script = "import pathlib, sys; pathlib.Path('/scratch/a').write_text('b'); print(pathlib.Path('/scratch/a').read_text())"
+    job = trainjob(
+        patch("acme.com/x", pod), name="job", numNodes=1, command=["python3", "-c", script], args=[]
     )
-    job = trainjob(patch("acme.com/x", pod), name="job", numNodes=1, command=["python3", "-c", script], args=[])
     stored = cluster.create(typed(job))
     *_, last = (stored.manifest for stored in cluster.watch("TrainJob", "job", timeout=30))
     assert status_of(last).phase == "Succeeded"
@@ -175,7 +193,9 @@ def test_a_runtime_of_the_users_own_runs_as_torch_distributed(cluster: LocalSwee
         ({"managedBy": "kueue.x-k8s.io/multikueue"}, "managedBy"),
     ],
 )
-def test_what_needs_a_cluster_is_refused(cluster: LocalSweeps, change: dict[str, Any], words: str) -> None:
+def test_what_needs_a_cluster_is_refused(
+    cluster: LocalSweeps, change: dict[str, Any], words: str
+) -> None:
     with pytest.raises(InvalidInput, match=words):
         cluster.create(typed(program("pass", **change)))
     assert cluster.list("TrainJob") == []
@@ -206,7 +226,9 @@ def sweep(command: list[str]) -> dict[str, Any]:
     ],
     ids=["plain", "shell"],
 )
-def test_trainjob_trials_report_what_their_first_node_prints(cluster: LocalSweeps, command: list[str]) -> None:
+def test_trainjob_trials_report_what_their_first_node_prints(
+    cluster: LocalSweeps, command: list[str]
+) -> None:
     if command[0] == "python3":  # the collector's shell splits words
         command[2] = f"'{command[2].replace(chr(39), chr(34))}'"
     cluster.create(typed(sweep(command)))

@@ -79,7 +79,9 @@ def test_what_git_ignores_is_left_out(project: Path) -> None:
     git(project, "add", "run.sh", "lib")
     (project / "lib/net.py").unlink()
     expected = [".gitignore", "größe.py", "new.py", "run.sh", "train.py"]
-    assert sorted(entries(pack(project).content)) == sorted(expected), "a deleted file is no longer there"
+    assert sorted(entries(pack(project).content)) == sorted(expected), (
+        "a deleted file is no longer there"
+    )
     git(project, "init", "-q", "part")
     (project / "part/inner.py").write_text("x")
     assert "part/inner.py" in entries(pack(project).content)
@@ -111,7 +113,9 @@ def test_links_out_of_the_directory_are_refused(project: Path, target: str) -> N
         pack(project)
 
 
-def test_too_much_is_refused_by_the_largest_files(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_much_is_refused_by_the_largest_files(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(bundle, "MOST_BYTES", 1 << 20)
     (project / "data.bin").write_bytes(b"x" * (1 << 20))
     with pytest.raises(InvalidInput, match=r"the largest files: data\.bin \(1\.0 MB\), ") as caught:
@@ -144,7 +148,9 @@ def test_the_same_code_is_stored_once(project: Path, tmp_path: Path) -> None:
     assert connect(store(packed, url).storage).get(code.key) == packed.content
 
 
-@pytest.mark.parametrize("uri", ["s3://a/code/abc.tar.gz", "src", f"{'0' * 64}.tar.gz", f"s3://a/{'0' * 64}.tar.gz"])
+@pytest.mark.parametrize(
+    "uri", ["s3://a/code/abc.tar.gz", "src", f"{'0' * 64}.tar.gz", f"s3://a/{'0' * 64}.tar.gz"]
+)
 def test_another_uri_is_refused(uri: str) -> None:
     with pytest.raises(InvalidInput, match="code is <storage>/code/<sha256>"):
         Code.parse(uri)

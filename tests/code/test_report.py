@@ -14,7 +14,10 @@ def test_a_report_is_one_line_that_katib_reads(capsys: pytest.CaptureFixture[str
     report(loss=1e-9)
     first, second = capsys.readouterr().out.splitlines()
     read = parse_line(first, ["val-loss", "accuracy"], [STRICT_FORMAT])
-    assert [(reading.name, reading.value) for reading in read] == [("val-loss", "0.25"), ("accuracy", "1.0")]
+    assert [(reading.name, reading.value) for reading in read] == [
+        ("val-loss", "0.25"),
+        ("accuracy", "1.0"),
+    ]
     assert read[0].time.year > 2000
     assert first.endswith(" step=3")
     assert [reading.value for reading in parse_line(second, ["loss"], [STRICT_FORMAT])] == ["1e-09"]

@@ -49,13 +49,31 @@ def code(project: Path, tmp_path: Path) -> Code:
 
 
 def command(code: Code, *words: str, options: tuple[str, ...] = ()) -> list[str]:
-    return [sys.executable, "-P", "-m", "podium.code", code.uri, "--digest", code.digest, *options, "--", *words]
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        "podium.code",
+        code.uri,
+        "--digest",
+        code.digest,
+        *options,
+        "--",
+        *words,
+    ]
 
 
-def run(code: Code, *words: str, cwd: Path, options: tuple[str, ...] = ()) -> subprocess.CompletedProcess[str]:
+def run(
+    code: Code, *words: str, cwd: Path, options: tuple[str, ...] = ()
+) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     return subprocess.run(
-        command(code, *words, options=options), cwd=cwd, env=env, capture_output=True, text=True, timeout=60
+        command(code, *words, options=options),
+        cwd=cwd,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
 
 
@@ -81,7 +99,9 @@ def test_signals_reach_the_command_itself(code: Code, tmp_path: Path) -> None:
         assert process.wait(timeout=20) == 7
 
 
-def test_code_comes_from_a_bucket(project: Path, new_bucket: Callable[[str], str], tmp_path: Path) -> None:
+def test_code_comes_from_a_bucket(
+    project: Path, new_bucket: Callable[[str], str], tmp_path: Path
+) -> None:
     team = f"{new_bucket('moto')}/team"
     stored = store(pack(project), team)
     assert stored.uri.startswith(f"{team}/code/")
@@ -101,7 +121,10 @@ def test_other_bytes_are_refused(code: Code, tmp_path: Path) -> None:
 
 def test_a_missing_program_is_named(code: Code, tmp_path: Path) -> None:
     done = run(code, "./nothing.sh", cwd=tmp_path)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: there is no program ./nothing.sh")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "error: there is no program ./nothing.sh",
+    )
 
 
 def archive(*entries: tarfile.TarInfo) -> bytes:
@@ -112,7 +135,9 @@ def archive(*entries: tarfile.TarInfo) -> bytes:
     return raw.getvalue()
 
 
-def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 1) -> tarfile.TarInfo:
+def entry(
+    name: str, kind: bytes = tarfile.REGTYPE, link: str = "", size: int = 1
+) -> tarfile.TarInfo:
     made = tarfile.TarInfo(name)
     made.type, made.linkname, made.size = kind, link, size if kind == tarfile.REGTYPE else 0
     return made
@@ -151,7 +176,9 @@ def test_nothing_is_written_outside(tmp_path: Path, entries: list[tarfile.TarInf
     ],
     ids=["up", "through a link", "through a later link", "circle"],
 )  # fmt: skip
-def test_a_link_is_followed_before_the_code_runs(tmp_path: Path, entries: list[tarfile.TarInfo], expected: str) -> None:
+def test_a_link_is_followed_before_the_code_runs(
+    tmp_path: Path, entries: list[tarfile.TarInfo], expected: str
+) -> None:
     folder = tmp_path / "in"
     folder.mkdir()
     with pytest.raises(Damaged, match=expected):
@@ -195,7 +222,9 @@ def wheel(folder: Path) -> None:
     """Write a package that pip installs without any index."""
     with zipfile.ZipFile(folder / "tinylib-1.0-py3-none-any.whl", "w") as file:
         file.writestr("tinylib.py", "VALUE = 41\n")
-        file.writestr("tinylib-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tinylib\nVersion: 1.0\n")
+        file.writestr(
+            "tinylib-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: tinylib\nVersion: 1.0\n"
+        )
         file.writestr(
             "tinylib-1.0.dist-info/WHEEL",
             "Wheel-Version: 1.0\nGenerator: t\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -206,7 +235,9 @@ def wheel(folder: Path) -> None:
 def test_requirements_are_installed_beside_the_code(project: Path, tmp_path: Path) -> None:
     wheel(project)
     (project / "requirements.txt").write_text("./tinylib-1.0-py3-none-any.whl\nnumpy\n")
-    (project / "main.py").write_text("import numpy, podium.metrics, tinylib\nprint(tinylib.VALUE, numpy.__file__)\n")
+    (project / "main.py").write_text(
+        "import numpy, podium.metrics, tinylib\nprint(tinylib.VALUE, numpy.__file__)\n"
+    )
     stored = store(pack(project), str(tmp_path / "store"))
     assert "tinylib" in run(stored, "python", "main.py", cwd=tmp_path).stderr
     done = run(stored, "python", "main.py", cwd=tmp_path, options=("--install-requirements",))
@@ -215,9 +246,14 @@ def test_requirements_are_installed_beside_the_code(project: Path, tmp_path: Pat
     assert str(tmp_path) not in done.stdout, "numpy is the one that was there"
 
 
-def test_requirements_that_cannot_be_had_fail_with_a_sentence(project: Path, code: Code, tmp_path: Path) -> None:
+def test_requirements_that_cannot_be_had_fail_with_a_sentence(
+    project: Path, code: Code, tmp_path: Path
+) -> None:
     done = run(code, "python", "train.py", "0", cwd=tmp_path, options=("--install-requirements",))
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: the code has no requirements.txt")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "error: the code has no requirements.txt",
+    )
     (project / "requirements.txt").write_text("./nothing-1.0-py3-none-any.whl\n")
     stored = store(pack(project), str(tmp_path / "store"))
     done = run(stored, "python", "train.py", "0", cwd=tmp_path, options=("--install-requirements",))

@@ -47,7 +47,10 @@ def test_files_that_hold_credentials_are_left_out_and_named(
         git(project, "add", "--all")
     assert sorted(entries(pack(project).content)) == ["train.py"]
     (line,) = [record.getMessage() for record in caplog.records]
-    assert "left out of the code, as files that hold credentials: .aws/credentials, .bash_history, .env, " in line
+    assert (
+        "left out of the code, as files that hold credentials: .aws/credentials, .bash_history, .env, "
+        in line
+    )
     assert "and 6 more" in line
 
 
@@ -64,7 +67,9 @@ def test_names_of_code_are_no_secrets() -> None:
         assert not is_secret(name)
 
 
-def test_what_the_line_says_packs_the_files(project: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_the_line_says_packs_the_files(
+    project: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     pack(project)
     command = caplog.messages[0].partition("to pack them: ")[2]
     show = "from pathlib import Path; from podium.code.bundle import pack; print(pack(Path('.')).files)"
@@ -74,10 +79,14 @@ def test_what_the_line_says_packs_the_files(project: Path, caplog: pytest.LogCap
 
 
 @pytest.mark.parametrize(("what", "token"), TOKENS.items(), ids=TOKENS)
-def test_a_file_with_a_token_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, token: str) -> None:
+def test_a_file_with_a_token_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, token: str
+) -> None:
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib/settings.py").write_text(f"WIDTH = 8\nKEY = '{token}'\n")
-    with pytest.raises(InvalidInput, match=rf"lib/settings\.py holds what looks like {what} \(line 2\)") as caught:
+    with pytest.raises(
+        InvalidInput, match=rf"lib/settings\.py holds what looks like {what} \(line 2\)"
+    ) as caught:
         pack(tmp_path)
     assert token not in str(caught.value)
     assert str(caught.value.hint).endswith("export PODIUM_CODE_ALLOW=lib/settings.py")

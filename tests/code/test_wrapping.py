@@ -17,11 +17,15 @@ PREFIX = ["python", "-m", "podium.code", URI, "--digest", "ab" * 32]
 def job(**container: Any) -> Workload:
     containers = [{"name": "main", "image": "any", **container}, {"name": "side", "command": ["x"]}]
     spec = {"template": {"spec": {"containers": containers}}}
-    return Workload.parse({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": spec})
+    return Workload.parse(
+        {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": spec}
+    )
 
 
 def words(wrapped: Workload, name: str = "main") -> list[str]:
-    return next(list(container.words) for _, container in wrapped.containers() if container.name == name)
+    return next(
+        list(container.words) for _, container in wrapped.containers() if container.name == name
+    )
 
 
 def test_the_command_follows_the_wrapper() -> None:
@@ -32,7 +36,9 @@ def test_the_command_follows_the_wrapper() -> None:
     asked = with_code(plain, URI, install_requirements=True)
     assert words(asked)[:8] == [*PREFIX, "--install-requirements", "--"]
     assert words(asked, "side")[-1] == "x"
-    assert words(plain) == ["python", "train.py", "--lr=${trialParameters.lr}"], "the given job stays"
+    assert words(plain) == ["python", "train.py", "--lr=${trialParameters.lr}"], (
+        "the given job stays"
+    )
 
 
 def test_a_shell_stays_in_front_of_its_script() -> None:

@@ -33,7 +33,9 @@ def loaded(tmp_path: Path) -> dict[str, Any]:
     """Every component, compiled to a file of its own and loaded from there as another project would."""
     for name in NAMES:
         Compiler().compile(component(name), str(tmp_path / f"{name}.yaml"))
-    return {name: components.load_component_from_file(str(tmp_path / f"{name}.yaml")) for name in NAMES}
+    return {
+        name: components.load_component_from_file(str(tmp_path / f"{name}.yaml")) for name in NAMES
+    }
 
 
 def test_every_file_holds_one_component_of_its_own_name() -> None:
@@ -41,7 +43,9 @@ def test_every_file_holds_one_component_of_its_own_name() -> None:
     assert files == set(NAMES)
 
 
-def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any], tmp_path: Path) -> None:
+def test_another_pipeline_can_load_and_wire_each_component(
+    loaded: dict[str, Any], tmp_path: Path
+) -> None:
     @dsl.component(base_image="other/image")
     def rate(model: str) -> float:
         return 1.0
@@ -49,7 +53,9 @@ def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any
     @dsl.pipeline(name="somebody-elses")
     def theirs(image: str = "their/trainer:1", target: str = "s3://bucket/models") -> None:
         found = loaded["fingerprint_data"](dataset="fashion-mnist")
-        prepared = loaded["prepare_data"](dataset="fashion-mnist", fingerprint=found.outputs["Output"])
+        prepared = loaded["prepare_data"](
+            dataset="fashion-mnist", fingerprint=found.outputs["Output"]
+        )
         data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
         swept = loaded["katib_sweep"](data=data, image=image, max_trials=20, storage=target)
         trained = loaded["train_distributed"](
@@ -57,14 +63,21 @@ def test_another_pipeline_can_load_and_wire_each_component(loaded: dict[str, Any
         )
         rate(model=trained.outputs["model"])
         chosen = loaded["evaluate"](
-            data=data, test=test, trained=trained.outputs["model"], best_model=swept.outputs["best_model"]
+            data=data,
+            test=test,
+            trained=trained.outputs["model"],
+            best_model=swept.outputs["best_model"],
         )
         kept = loaded["upload_model"](
             model=chosen.outputs["winner"], predictions=chosen.outputs["predictions"],
             evaluation=chosen.outputs["evaluation"], storage=target,
         )  # fmt: skip
         loaded["promote_best"](
-            test=test, evaluation=chosen.outputs["evaluation"], version=kept.output, rule="likely", storage=target
+            test=test,
+            evaluation=chosen.outputs["evaluation"],
+            version=kept.output,
+            rule="likely",
+            storage=target,
         )
 
     Compiler().compile(theirs, str(tmp_path / "theirs.yaml"))
@@ -86,11 +99,19 @@ def test_a_component_is_a_signature_one_import_and_one_call(name: str) -> None:
     assert isinstance(function, ast.FunctionDef)
     body = function.body[1:]
     imports = [node for node in body if isinstance(node, ast.ImportFrom | ast.Import)]
-    calls = [node for node in ast.walk(function) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]
+    calls = [
+        node
+        for node in ast.walk(function)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+    ]
     assert len(imports) == 1
-    assert [call.func.id for call in calls if call.func.id in {alias.name for alias in imports[0].names}]
+    assert [
+        call.func.id for call in calls if call.func.id in {alias.name for alias in imports[0].names}
+    ]
     assert body[-1].end_lineno - body[0].lineno < 10
-    assert not any(isinstance(node, ast.If | ast.For | ast.While | ast.Try) for node in ast.walk(function))
+    assert not any(
+        isinstance(node, ast.If | ast.For | ast.While | ast.Try) for node in ast.walk(function)
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -102,8 +123,16 @@ def test_a_step_gets_inputs_from_a_server_without_types(name: str, tmp_path: Pat
         for key, described in step.component_spec.inputs.items()
         if "@" in str(described.type)
     }
-    given = {key: {"artifacts": [{"type": {}, "uri": f"minio://bucket/{key}", "metadata": {"n": 1}}]} for key in wanted}
-    message = {"inputs": {"artifacts": given}, "outputs": {"outputFile": str(tmp_path / "output.json")}}
+    given = {
+        key: {"artifacts": [{"type": {}, "uri": f"minio://bucket/{key}", "metadata": {"n": 1}}]}
+        for key in wanted
+    }
+    message = {
+        "inputs": {"artifacts": given},
+        "outputs": {"outputFile": str(tmp_path / "output.json")},
+    }
     there = Executor(message, step).input_artifacts
     assert {key: artifact.schema_title for key, artifact in there.items()} == wanted
-    assert {artifact.uri for artifact in there.values()} == {f"minio://bucket/{key}" for key in wanted}
+    assert {artifact.uri for artifact in there.values()} == {
+        f"minio://bucket/{key}" for key in wanted
+    }

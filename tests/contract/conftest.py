@@ -20,7 +20,9 @@ def storage(
     if request.param == "files":
         return connect(tmp_path / "a store")
     bucket = new_bucket(request.param)
-    return connect(f"{bucket.replace('s3:', 'minio:')}/team/a" if request.param == "minio" else bucket)
+    return connect(
+        f"{bucket.replace('s3:', 'minio:')}/team/a" if request.param == "minio" else bucket
+    )
 
 
 @pytest.fixture

@@ -41,7 +41,9 @@ def in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     server.stop()
 
 
-@pytest.fixture(params=["local", "in-memory", pytest.param("kubernetes", marks=pytest.mark.cluster)])
+@pytest.fixture(
+    params=["local", "in-memory", pytest.param("kubernetes", marks=pytest.mark.cluster)]
+)
 def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
     """An implementation; what a test created is deleted."""
     url = {"local": f"local://{tmp_path}/cluster", "kubernetes": "kubernetes://"}.get(request.param)
@@ -74,9 +76,16 @@ def name() -> str:
 
 def training(script: str, **changes: Any) -> Manifest:
     """Write a PyTorchJob that runs a line of Python."""
-    given = {"name": name(), "image": IMAGE, "command": ("python3", "-u", "-c", script), "restart_policy": "Never"}
+    given = {
+        "name": name(),
+        "image": IMAGE,
+        "command": ("python3", "-u", "-c", script),
+        "restart_policy": "Never",
+    }
     labels = {"podium.dev/test": RUN}
-    return write_pytorchjob(**({"labels": labels, "active_deadline_seconds": 300} | given | changes))
+    return write_pytorchjob(
+        **({"labels": labels, "active_deadline_seconds": 300} | given | changes)
+    )
 
 
 def job(script: str, **changes: Any) -> Manifest:
@@ -122,7 +131,9 @@ def test_ranks_have_the_operators_environment_and_a_log_each(cluster: Cluster) -
     last = end(cluster, *where)
     assert status_of(last).phase == "Succeeded"
     assert list(cluster.logs(*where)) == ["0 3 1 3 auto 0 True True"]
-    assert list(cluster.logs(*where, replica="worker-1", follow=True)) == ["2 3 1 3 auto 2 True True"]
+    assert list(cluster.logs(*where, replica="worker-1", follow=True)) == [
+        "2 3 1 3 auto 2 True True"
+    ]
 
 
 def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None:
@@ -132,7 +143,10 @@ def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None
     phases = [update.state.phase for update in cluster.watch(*where, timeout=WAIT)]
     assert list(dict.fromkeys(phases)) == ["Created", "Running", "Succeeded"]
     status = cluster.get(*where).manifest["status"]
-    assert [(condition["type"], condition["status"], condition["reason"]) for condition in status["conditions"]] == [
+    assert [
+        (condition["type"], condition["status"], condition["reason"])
+        for condition in status["conditions"]
+    ] == [
         ("Created", "True", "PyTorchJobCreated"),
         ("Running", "False", "PyTorchJobRunning"),
         ("Succeeded", "True", "PyTorchJobSucceeded"),
@@ -142,7 +156,9 @@ def test_a_job_is_created_then_runs_then_has_succeeded(cluster: Cluster) -> None
 
 
 def test_a_rank_that_fails_for_good_fails_the_job(cluster: Cluster) -> None:
-    manifest = training("import os, sys, time; os.environ['RANK'] == '1' and sys.exit(3); time.sleep(60)", workers=1)
+    manifest = training(
+        "import os, sys, time; os.environ['RANK'] == '1' and sys.exit(3); time.sleep(60)", workers=1
+    )
     where = launch(cluster, manifest)
     state = status_of(end(cluster, *where))
     assert (state.phase, state.reason) == ("Failed", "PyTorchJobFailed")
@@ -161,7 +177,10 @@ def test_a_deadline_ends_a_job_that_does_nothing_any_more(cluster: Cluster) -> N
     state = status_of(end(cluster, *where))
     assert time.monotonic() - started < 60
     assert state.phase == "Failed"
-    assert state.message == f"Job {where[1]} has failed because it was active longer than specified deadline"
+    assert (
+        state.message
+        == f"Job {where[1]} has failed because it was active longer than specified deadline"
+    )
 
 
 def test_exit_codes_of_128_and_more_are_tried_again(cluster: Cluster) -> None:
@@ -199,13 +218,19 @@ def test_a_batch_job_fails_after_its_last_try(cluster: Cluster) -> None:
 
 
 def test_a_log_is_followed_to_its_end(cluster: Cluster) -> None:
-    where = launch(cluster, training("import time\nfor i in range(5): print('line', i); time.sleep(0.1)"))
+    where = launch(
+        cluster, training("import time\nfor i in range(5): print('line', i); time.sleep(0.1)")
+    )
     assert list(cluster.logs(*where, follow=True)) == [f"line {i}" for i in range(5)]
 
 
 def test_objects_are_found_by_label(cluster: Cluster) -> None:
-    one, other = (launch(cluster, training("pass", labels={"podium.dev/test": RUN, "n": n})) for n in "12")
-    assert [found.name for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN, "n": "1"})] == [one[1]]
+    one, other = (
+        launch(cluster, training("pass", labels={"podium.dev/test": RUN, "n": n})) for n in "12"
+    )
+    assert [
+        found.name for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN, "n": "1"})
+    ] == [one[1]]
     names = [found.name for found in cluster.list("PyTorchJob", {"podium.dev/test": RUN})]
     assert {one[1], other[1]} <= set(names)
 
@@ -220,7 +245,9 @@ def test_a_name_can_be_taken_once(cluster: Cluster) -> None:
 def test_a_deleted_job_is_gone_and_its_name_free_again(cluster: Cluster) -> None:
     manifest = training("import time; time.sleep(120)")
     where = launch(cluster, manifest)
-    next(update for update in cluster.watch(*where, timeout=WAIT) if update.state.phase == "Running")
+    next(
+        update for update in cluster.watch(*where, timeout=WAIT) if update.state.phase == "Running"
+    )
     cluster.delete(*where)
     with pytest.raises(NotFound):
         cluster.get(*where)
@@ -263,7 +290,10 @@ def test_the_replicas_of_a_running_job_are_named_and_dated(cluster: Cluster) -> 
     assert [replica.name for replica in replicas] == ["master-0", "worker-0"]
     assert [(replica.restarts, replica.exit_code) for replica in replicas] == [(0, None), (0, None)]
     assert all(replica.started >= cluster.get(*where).created for replica in replicas)
-    assert all(bool(replica.node) == (replica.pid is None) == cluster.traits.outlives_client for replica in replicas)
+    assert all(
+        bool(replica.node) == (replica.pid is None) == cluster.traits.outlives_client
+        for replica in replicas
+    )
 
 
 def test_a_replica_that_ended_has_its_exit_code(cluster: Cluster) -> None:
@@ -275,13 +305,22 @@ def test_a_replica_that_ended_has_its_exit_code(cluster: Cluster) -> None:
     assert not any(list(cluster.logs(*where, replica="pod-0")))
 
 
-@pytest.mark.parametrize("write", [job, lambda _: training("import time; time.sleep(120)", workers=1)])
-def test_a_stopped_job_stays_without_processes(cluster: Cluster, write: Callable[[str], Manifest]) -> None:
+@pytest.mark.parametrize(
+    "write", [job, lambda _: training("import time; time.sleep(120)", workers=1)]
+)
+def test_a_stopped_job_stays_without_processes(
+    cluster: Cluster, write: Callable[[str], Manifest]
+) -> None:
     where = launch(cluster, write("sleep 120"))
     wait_for(lambda: "Running" in phases(cluster, where))
     cluster.stop(*where)
     wait_for(lambda: not {"Running", "Pending"} & set(phases(cluster, where)))
-    wait_for(lambda: cluster.get(*where).state.phase == ("Suspended" if cluster.traits.outlives_client else "Failed"))
+    wait_for(
+        lambda: (
+            cluster.get(*where).state.phase
+            == ("Suspended" if cluster.traits.outlives_client else "Failed")
+        )
+    )
 
 
 def test_a_stopped_job_goes_on_or_says_that_it_cannot(cluster: Cluster) -> None:
@@ -342,14 +381,19 @@ def test_nodes_have_the_trainers_environment_and_a_log_each(with_trainer: Cluste
     last = end(with_trainer, *where)
     assert status_of(last)[:2] == ("Succeeded", "AllJobsCompleted")
     assert list(with_trainer.logs(*where)) == ["2 1 0 0 True True False False"]
-    assert list(with_trainer.logs(*where, replica="node-1", follow=True)) == ["2 1 1 1 True True False False"]
+    assert list(with_trainer.logs(*where, replica="node-1", follow=True)) == [
+        "2 1 1 1 True True False False"
+    ]
 
 
 def test_a_trainjob_runs_then_has_succeeded(with_trainer: Cluster) -> None:
     seconds = 0.5 if is_quick(with_trainer) else 5
     where = launch(with_trainer, nodes(f"import time; time.sleep({seconds})"))
     phases = [update.state.phase for update in with_trainer.watch(*where, timeout=WAIT)]
-    assert [phase for phase in dict.fromkeys(phases) if phase != "Created"] == ["Running", "Succeeded"]
+    assert [phase for phase in dict.fromkeys(phases) if phase != "Created"] == [
+        "Running",
+        "Succeeded",
+    ]
 
 
 def test_a_deadline_ends_a_trainjob(with_trainer: Cluster) -> None:

@@ -18,7 +18,9 @@ VERSION = "models/mnist/versions/v"
 class Sleepy:
     """A storage whose user falls asleep after a listing, or before a deletion, of the version; others work meanwhile."""
 
-    def __init__(self, storage: Storage, at: str, meanwhile: Callable[[], object], listing: int = 1) -> None:
+    def __init__(
+        self, storage: Storage, at: str, meanwhile: Callable[[], object], listing: int = 1
+    ) -> None:
         self._storage, self._at, self._meanwhile, self._left = storage, at, meanwhile, listing
 
     def __getattr__(self, name: str) -> Any:
@@ -63,7 +65,9 @@ def intact(model: Model) -> None:
 
 # gc lists a version to judge it, again under its tombstone to see that nobody writes, and last what it deletes.
 @pytest.mark.parametrize("listing", [2, 3])
-def test_a_version_uploaded_again_survives_a_sleeping_collector(storage: Storage, listing: int) -> None:
+def test_a_version_uploaded_again_survives_a_sleeping_collector(
+    storage: Storage, listing: int
+) -> None:
     model = Registry(storage).model("mnist")
     leave_half(storage)
     tick(storage)

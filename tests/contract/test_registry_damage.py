@@ -18,7 +18,13 @@ CHAMPION = "models/mnist/aliases/champion.json"
 # A registry knows no storage but the contract, which test_storage.py tries on each: S3 adds a hundred requests a test.
 pytestmark = pytest.mark.parametrize(
     "storage",
-    ["files", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("moto", "moto-without-conditions", "minio"))],
+    [
+        "files",
+        *(
+            pytest.param(kind, marks=pytest.mark.slow)
+            for kind in ("moto", "moto-without-conditions", "minio")
+        ),
+    ],
     indirect=True,
 )
 
@@ -100,7 +106,10 @@ def test_with_both_copies_gone_repair_refuses_and_promotion_goes_on(model: Model
     key = last_move(model)
     flip(model.storage, CHAMPION)
     flip(model.storage, key)
-    assert {(repair.where, repair.restored) for repair in model.repair()} == {(CHAMPION, False), (key, False)}
+    assert {(repair.where, repair.restored) for repair in model.repair()} == {
+        (CHAMPION, False),
+        (key, False),
+    }
     for read in (
         lambda: model.version(),
         lambda: model.rollback(),
@@ -111,7 +120,10 @@ def test_with_both_copies_gone_repair_refuses_and_promotion_goes_on(model: Model
     assert model.aliases() == {}
     assert model.set_champion("c", {}, expect=None).sequence == 3
     assert model.version().version == "c"
-    assert {finding.where: finding.what for finding in model.verify()}.keys() == {key, "models/mnist/history"}
+    assert {finding.where: finding.what for finding in model.verify()}.keys() == {
+        key,
+        "models/mnist/history",
+    }
     assert "moves of champion are missing: [2]" in [finding.what for finding in model.verify()]
 
 
@@ -150,7 +162,9 @@ def test_moves_of_the_same_number_are_named(model: Model) -> None:
 
 
 @pytest.mark.parametrize("damage", [lose, flip])
-def test_a_damaged_version_is_not_promoted(model: Model, damage: Callable[[Storage, str], None]) -> None:
+def test_a_damaged_version_is_not_promoted(
+    model: Model, damage: Callable[[Storage, str], None]
+) -> None:
     damage(model.storage, "models/mnist/versions/c/x.json")
     with pytest.raises(Damaged, match=r"c/x\.json"):
         model.set_champion("c", {}, expect="b")
@@ -245,9 +259,9 @@ def test_a_bad_object_costs_one_line_and_nothing_else(
     for _ in range(2):
         assert [version.version for version in model.versions] == ["a", "b"]
         assert [event.version for event in model.records()] == ["a", "b"]
-    assert sorted(record.getMessage().split(" ")[0].removesuffix(":") for record in caplog.records) == sorted(
-        storage.join(key) for key in bad
-    )
+    assert sorted(
+        record.getMessage().split(" ")[0].removesuffix(":") for record in caplog.records
+    ) == sorted(storage.join(key) for key in bad)
     assert {finding.where for finding in model.verify()} == bad
     with pytest.raises(Damaged, match="c/metadata"):
         model.version("c")

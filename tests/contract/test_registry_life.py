@@ -33,7 +33,12 @@ def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> No
     sleep_into_the_next_second()
     assert [removed.version for removed in model.gc(grace=now, delete=True)] == ["half"]
     model.delete("c", "unused")
-    assert [event.event for event in model.records()] == ["promotion", "promotion", "rollback", "deletion"]
+    assert [event.event for event in model.records()] == [
+        "promotion",
+        "promotion",
+        "rollback",
+        "deletion",
+    ]
     assert list(model.verify()) == []
     assert list(storage.list("models/mnist/versions/c")) == []
 
@@ -41,7 +46,11 @@ def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> No
 def test_a_backup_put_elsewhere_is_the_same_registry(
     storage: Storage, typed: Callable[..., Any], tmp_path: Path
 ) -> None:
-    model, backup, restored = Registry(storage).model("mnist"), tmp_path / "backup", f"{storage.url}/restored"
+    model, backup, restored = (
+        Registry(storage).model("mnist"),
+        tmp_path / "backup",
+        f"{storage.url}/restored",
+    )
     for version in "abc":
         model.upload({"model.onnx": version.encode() * 100}, {"run_id": version})
     model.set_champion("a", {}, expect=None)
@@ -56,16 +65,22 @@ def test_a_backup_put_elsewhere_is_the_same_registry(
     assert list(again.verify()) == []
 
 
-def test_a_backup_made_during_a_promotion_is_repaired(storage: Storage, typed: Callable[..., Any]) -> None:
+def test_a_backup_made_during_a_promotion_is_repaired(
+    storage: Storage, typed: Callable[..., Any]
+) -> None:
     model = Registry(storage).model("mnist")
     for version in "ab":
         model.upload({"model.onnx": version.encode() * 100}, {"run_id": version})
     model.set_champion("a", {}, expect=None)
     older = storage.get("models/mnist/aliases/champion.json")
     model.set_champion("b", {}, expect="a")
-    storage.put("models/mnist/aliases/champion.json", older)  # was read before the promotion, its history after it
+    storage.put(
+        "models/mnist/aliases/champion.json", older
+    )  # was read before the promotion, its history after it
     (found,) = model.verify()
-    assert found.what.startswith("is of move 1, but the history knows move 2, to b: an older copy was put back")
+    assert found.what.startswith(
+        "is of move 1, but the history knows move 2, to b: an older copy was put back"
+    )
     assert typed("models", "repair", "mnist", "--storage", storage.url)[0] == 0
     assert (model.version().version, list(model.verify())) == ("b", [])
 
@@ -93,7 +108,9 @@ def _upload_and_die(url: str, environ: dict[str, str], weights: Path) -> None:
 
 def _die_uploading(storage: Storage, weights: Path) -> None:
     arguments = (storage.url, dict(os.environ), weights)
-    process = multiprocessing.get_context("forkserver").Process(target=_upload_and_die, args=arguments)
+    process = multiprocessing.get_context("forkserver").Process(
+        target=_upload_and_die, args=arguments
+    )
     process.start()
     process.join(60)
     assert process.exitcode == -signal.SIGKILL
@@ -124,7 +141,9 @@ def test_an_upload_killed_half_way_is_nothing_but_garbage(storage: Storage, tmp_
 def test_an_upload_killed_half_way_can_be_repeated(
     storage: Storage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3lock, "LEASE", 2.0)  # where conditions are ignored the lock of the dead must run out
+    monkeypatch.setattr(
+        s3lock, "LEASE", 2.0
+    )  # where conditions are ignored the lock of the dead must run out
     weights = tmp_path / "weights"
     weights.write_bytes(b"w" * (9 << 20))
     _die_uploading(storage, weights)

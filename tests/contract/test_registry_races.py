@@ -45,7 +45,8 @@ def race(storage: Storage, runners: int) -> Model:
     reader = spawn.Process(target=look_on, args=(storage.url, dict(os.environ), stop, seen))
     reader.start()
     processes = [
-        spawn.Process(target=run, args=(storage.url, dict(os.environ), number, barrier)) for number in range(runners)
+        spawn.Process(target=run, args=(storage.url, dict(os.environ), number, barrier))
+        for number in range(runners)
     ]
     for process in processes:
         process.start()

@@ -58,7 +58,9 @@ def test_a_file_of_many_parts_travels_there_and_back(storage: Storage, tmp_path:
     assert target.read_bytes() == source.read_bytes()
 
 
-def test_fetching_replaces_an_older_file_and_leaves_nothing_beside_it(storage: Storage, tmp_path: Path) -> None:
+def test_fetching_replaces_an_older_file_and_leaves_nothing_beside_it(
+    storage: Storage, tmp_path: Path
+) -> None:
     (tmp_path / "out").write_bytes(b"older and longer")
     storage.put("key", b"new")
     storage.fetch("key", tmp_path / "out")
@@ -68,8 +70,12 @@ def test_fetching_replaces_an_older_file_and_leaves_nothing_beside_it(storage: S
 
 def test_an_object_that_stands_for_a_folder_is_not_listed(storage: Storage) -> None:
     storage.put("a/b", b"1")
-    if isinstance(storage, S3Storage):  # as consoles make it; a directory of the file store is one already
-        storage.bucket.client.put_object(storage.bucket.name, storage.bucket._full("a/c/"), io.BytesIO(), 0)
+    if isinstance(
+        storage, S3Storage
+    ):  # as consoles make it; a directory of the file store is one already
+        storage.bucket.client.put_object(
+            storage.bucket.name, storage.bucket._full("a/c/"), io.BytesIO(), 0
+        )
     assert [entry.key for entry in storage.list("a/")] == ["a/b"]
 
 
@@ -117,7 +123,9 @@ def test_listing_goes_by_string_prefix_in_key_order(storage: Storage) -> None:
             storage.put(key, key.encode())
     expected = sorted(key for key in keys if key != "b/c")
     assert [entry.key for entry in storage.list()] == expected
-    assert [entry.key for entry in storage.list("b")] == [key for key in expected if key.startswith("b")]
+    assert [entry.key for entry in storage.list("b")] == [
+        key for key in expected if key.startswith("b")
+    ]
     assert [entry.key for entry in storage.list("b/c")] == ["b/c-d", "b/c.d/e"]
     assert list(storage.list("zzz")) == []
 
@@ -143,12 +151,16 @@ def test_deleting_is_final_and_can_be_repeated(storage: Storage) -> None:
 @pytest.mark.parametrize(
     "key", ["", "/a", "a//b", "a/", "../a", "a/../b", "./a", "a\nb", "a\\b", ".podium-x", "k" * 901]
 )
-def test_a_key_that_one_storage_cannot_hold_is_refused_everywhere(storage: Storage, key: str) -> None:
+def test_a_key_that_one_storage_cannot_hold_is_refused_everywhere(
+    storage: Storage, key: str
+) -> None:
     with pytest.raises(InvalidInput, match="a key is a relative path"):
         storage.put(key, b"")
 
 
-@pytest.mark.parametrize("key", ["with space", "a+b", "50%", "q?x=1&y", "#hash", "ünï/кот", "a=b,c;d", "~t(1)'!*"])
+@pytest.mark.parametrize(
+    "key", ["with space", "a+b", "50%", "q?x=1&y", "#hash", "ünï/кот", "a=b,c;d", "~t(1)'!*"]
+)
 def test_unusual_characters_survive(storage: Storage, key: str) -> None:
     storage.put(key, b"1")
     assert storage.get(key) == b"1"
@@ -245,7 +257,9 @@ def _count(url: str, environ: dict[str, str], times: int) -> None:
 def test_processes_counting_with_if_match_lose_no_step(storage: Storage) -> None:
     storage.put("counter", b"0")
     spawn = multiprocessing.get_context("forkserver")
-    processes = [spawn.Process(target=_count, args=(storage.url, dict(os.environ), 4)) for _ in range(3)]
+    processes = [
+        spawn.Process(target=_count, args=(storage.url, dict(os.environ), 4)) for _ in range(3)
+    ]
     for process in processes:
         process.start()
     for process in processes:
@@ -294,11 +308,15 @@ def _uploads(storage: Storage, key: str) -> list[str]:
     if not isinstance(storage, S3Storage):
         return []
     name = f"{storage.bucket.prefix}/{key}".lstrip("/")
-    listed = storage.bucket.client._list_multipart_uploads(bucket_name=storage.bucket.name, prefix=name)
+    listed = storage.bucket.client._list_multipart_uploads(
+        bucket_name=storage.bucket.name, prefix=name
+    )
     return [upload.upload_id for upload in listed.uploads if upload.upload_id]
 
 
-def test_a_killed_writer_leaves_no_object_and_sweep_cleans_up(storage: Storage, tmp_path: Path) -> None:
+def test_a_killed_writer_leaves_no_object_and_sweep_cleans_up(
+    storage: Storage, tmp_path: Path
+) -> None:
     source = tmp_path / "big"
     source.write_bytes(b"x" * (9 << 20))
     storage.put("deep/key", b"before")
@@ -319,7 +337,9 @@ def test_a_killed_writer_leaves_no_object_and_sweep_cleans_up(storage: Storage, 
     assert storage.get("deep/key") == b"before"
 
 
-def test_a_prefix_is_a_storage_of_its_own(storage: Storage, reopen: Callable[[str], Storage]) -> None:
+def test_a_prefix_is_a_storage_of_its_own(
+    storage: Storage, reopen: Callable[[str], Storage]
+) -> None:
     storage.put("runs/1/model", b"m")
     inner = reopen(storage.join("runs/1"))
     assert inner.get("model") == b"m"
@@ -363,7 +383,9 @@ def test_a_copy_has_the_bytes_of_its_source(
 ) -> None:
     source = storage.put("from/a b", content)
     assert storage.copy("to/ü", storage, "from/a b").size == len(content)
-    copied = reopen(storage.join("deep/er")).copy("c", reopen(storage.join("from")), "a b", source_etag=source.etag)
+    copied = reopen(storage.join("deep/er")).copy(
+        "c", reopen(storage.join("from")), "a b", source_etag=source.etag
+    )
     assert storage.head("deep/er/c").etag == copied.etag  # type: ignore[union-attr]
     other = connect(tmp_path / "another")
     other.copy("out", storage, "from/a b", source_etag=source.etag)

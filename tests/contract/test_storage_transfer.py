@@ -22,8 +22,14 @@ def folder(tmp_path: Path) -> Path:
 
 def test_a_directory_travels_there_and_back(storage: Storage, folder: Path, tmp_path: Path) -> None:
     copied = put(folder, storage)
-    assert [entry.key for entry in copied] == ["deep/train.npy", "dataset.json"]  # what makes it a dataset is last
-    assert {entry.key for entry in get(storage, tmp_path / "out")} == {"dataset.json", "deep/train.npy"}
+    assert [entry.key for entry in copied] == [
+        "deep/train.npy",
+        "dataset.json",
+    ]  # what makes it a dataset is last
+    assert {entry.key for entry in get(storage, tmp_path / "out")} == {
+        "dataset.json",
+        "deep/train.npy",
+    }
     assert (tmp_path / "out" / "deep" / "train.npy").read_bytes() == b"1234"
 
 
@@ -33,9 +39,12 @@ def test_a_file_keeps_its_name(storage: Storage, folder: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "key"), [("raw", "raw/b.csv"), ("raw/", "raw/b.csv"), ("raw/b.csv", "raw/b.csv"), ("c.CSV", "c.CSV")]
+    ("url", "key"),
+    [("raw", "raw/b.csv"), ("raw/", "raw/b.csv"), ("raw/b.csv", "raw/b.csv"), ("c.CSV", "c.CSV")],
 )
-def test_a_url_that_ends_like_the_file_is_its_copy(storage: Storage, tmp_path: Path, url: str, key: str) -> None:
+def test_a_url_that_ends_like_the_file_is_its_copy(
+    storage: Storage, tmp_path: Path, url: str, key: str
+) -> None:
     (tmp_path / "b.csv").write_text("x\n1\n")
     done = CliRunner().invoke(app, ["storage", "put", str(tmp_path / "b.csv"), storage.join(url)])
     assert [entry.key for entry in storage.list()] == [key]
@@ -51,7 +60,9 @@ def test_what_is_there_is_replaced_only_on_request(storage: Storage, folder: Pat
     assert storage.get("deep/train.npy") == b"1234"
 
 
-def test_files_on_this_machine_are_never_replaced(storage: Storage, folder: Path, tmp_path: Path) -> None:
+def test_files_on_this_machine_are_never_replaced(
+    storage: Storage, folder: Path, tmp_path: Path
+) -> None:
     put(folder, storage)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "dataset.json").write_text("mine")

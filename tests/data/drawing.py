@@ -57,4 +57,6 @@ def as_jpeg(picture: Image.Image, quality: int = 40) -> Image.Image:
 
 def tight(picture: Image.Image) -> Image.Image:
     """Cut away everything around a dark digit on light paper."""
-    return picture.crop(Image.eval(picture.convert("L"), lambda value: 255 * (value < 225)).getbbox())
+    return picture.crop(
+        Image.eval(picture.convert("L"), lambda value: 255 * (value < 225)).getbbox()
+    )

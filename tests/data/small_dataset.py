@@ -22,7 +22,10 @@ def make_files() -> dict[str, bytes]:
     rng = np.random.default_rng(5)
     arrays = []
     for count in (200, 50):
-        arrays += [rng.integers(0, 256, (count, 28, 28), np.uint8), (np.arange(count) % 10).astype(np.uint8)]
+        arrays += [
+            rng.integers(0, 256, (count, 28, 28), np.uint8),
+            (np.arange(count) % 10).astype(np.uint8),
+        ]
     return {name: idx(array) for name, array in zip(FILES, arrays, strict=True)}
 
 

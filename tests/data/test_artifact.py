@@ -29,7 +29,8 @@ def change_a_pixel(part: artifact.Split) -> None:
 
 def cut(part: artifact.Split, count: int) -> artifact.Split:
     return artifact.Split(
-        inputs={name: array[:count] for name, array in part.inputs.items()}, target=part.target[:count]
+        inputs={name: array[:count] for name, array in part.inputs.items()},
+        target=part.target[:count],
     )
 
 
@@ -48,7 +49,9 @@ def test_what_is_written_is_read_back(tmp_path: Path, parts: dict[str, artifact.
         assert isinstance(again.inputs["images"], np.memmap)
 
 
-def test_the_info_says_what_the_arrays_hold(tiny_dataset: Path, parts: dict[str, artifact.Split]) -> None:
+def test_the_info_says_what_the_arrays_hold(
+    tiny_dataset: Path, parts: dict[str, artifact.Split]
+) -> None:
     info = artifact.describe(tiny_dataset)
     scaled = parts["train"].inputs["images"] / 255
     assert (info.inputs["images"].mean[0], info.inputs["images"].std[0]) == (
@@ -69,18 +72,24 @@ def test_equal_data_has_an_equal_digest_and_other_data_another(
 
 
 @pytest.mark.parametrize("harm", ["flip a bit", "cut the end", "add a byte"])
-def test_a_damaged_file_is_refused_by_name(tmp_path: Path, parts: dict[str, artifact.Split], harm: str) -> None:
+def test_a_damaged_file_is_refused_by_name(
+    tmp_path: Path, parts: dict[str, artifact.Split], harm: str
+) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "train-images.npy"
     data = bytearray(file.read_bytes())
     data[5000] ^= 1 if harm == "flip a bit" else 0
-    file.write_bytes({"flip a bit": data, "cut the end": data[:-1], "add a byte": data + b"\0"}[harm])
+    file.write_bytes(
+        {"flip a bit": data, "cut the end": data[:-1], "add a byte": data + b"\0"}[harm]
+    )
     with pytest.raises(Damaged, match=r"train-images\.npy does not match its checksum"):
         artifact.load(tmp_path / "d", "train")
     assert len(artifact.load(tmp_path / "d", "validation")) == 100
 
 
-def test_an_edited_dataset_json_is_refused(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
+def test_an_edited_dataset_json_is_refused(
+    tmp_path: Path, parts: dict[str, artifact.Split]
+) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "dataset.json"
     known = json.loads(file.read_text())
@@ -163,8 +172,20 @@ except PodiumError as error:
 
 def test_reading_a_dataset_imports_numpy_and_nothing_heavy() -> None:
     program = "import sys, podium.data.artifact; print(*sorted({name.split('.')[0] for name in sys.modules}))"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
-    heavy = {"torch", "torchvision", "PIL", "kfp", "minio", "click", "onnxruntime", "requests", "urllib3"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+    )
+    heavy = {
+        "torch",
+        "torchvision",
+        "PIL",
+        "kfp",
+        "minio",
+        "click",
+        "onnxruntime",
+        "requests",
+        "urllib3",
+    }
     assert not heavy & set(done.stdout.split())
 
 
@@ -179,7 +200,9 @@ def test_a_bucket_holds_a_dataset_and_never_replaces_it(
     info = write(uri, parts)
     assert artifact.describe(uri) == info == write(uri, parts)
     monkeypatch.setenv("PODIUM_CACHE", str(tmp_path / "cache"))
-    np.testing.assert_array_equal(artifact.load(uri, "train").inputs["images"], parts["train"].inputs["images"])
+    np.testing.assert_array_equal(
+        artifact.load(uri, "train").inputs["images"], parts["train"].inputs["images"]
+    )
     change_a_pixel(parts["test"])
     with pytest.raises(Conflict, match="another dataset already"):
         write(uri, parts)
@@ -191,7 +214,13 @@ def test_a_bucket_holds_a_dataset_and_never_replaces_it(
 def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     """Yield the path of every value in a document; of a list only the first."""
     yield path
-    items = value.items() if isinstance(value, dict) else enumerate(value[:1]) if isinstance(value, list) else ()
+    items = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value[:1])
+        if isinstance(value, list)
+        else ()
+    )
     for name, member in items:
         yield from fields_of(member, (*path, name))
 
@@ -199,7 +228,9 @@ def fields_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...
 ALIKE = {str: (str,), int: (int,), float: (int, float), list: (), dict: ()}
 
 
-def test_any_field_of_another_type_is_named(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
+def test_any_field_of_another_type_is_named(
+    tmp_path: Path, parts: dict[str, artifact.Split]
+) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "dataset.json"
     whole = json.loads(file.read_text())
@@ -214,18 +245,28 @@ def test_any_field_of_another_type_is_named(tmp_path: Path, parts: dict[str, art
             file.write_text(json.dumps(value))
             with contextlib.suppress(Damaged, InvalidInput):
                 artifact.describe(tmp_path / "d")
-                assert before in (None, {}) or type(other) in ALIKE[type(before)], (above, last, other)
+                assert before in (None, {}) or type(other) in ALIKE[type(before)], (
+                    above,
+                    last,
+                    other,
+                )
     whole["parts"]["train"]["count"] = "400"
     file.write_text(json.dumps(whole))
-    with pytest.raises(Damaged, match=r"dataset\.json: parts\.train\.count must be a whole number, but is '400'"):
+    with pytest.raises(
+        Damaged, match=r"dataset\.json: parts\.train\.count must be a whole number, but is '400'"
+    ):
         artifact.describe(tmp_path / "d")
 
 
-def test_a_file_outside_the_dataset_is_not_read(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
+def test_a_file_outside_the_dataset_is_not_read(
+    tmp_path: Path, parts: dict[str, artifact.Split]
+) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d" / "dataset.json"
     file.write_text(file.read_text().replace("test-target.npy", "../secret.npy"))
-    with pytest.raises(Damaged, match=r"'\.\./secret\.npy' is not the name of a file beside dataset\.json"):
+    with pytest.raises(
+        Damaged, match=r"'\.\./secret\.npy' is not the name of a file beside dataset\.json"
+    ):
         artifact.load(tmp_path / "d", "test")
 
 
@@ -239,12 +280,17 @@ class Trap:
         return Path.touch, (self.made,)
 
 
-def test_a_pickle_in_a_dataset_is_not_opened(tmp_path: Path, parts: dict[str, artifact.Split]) -> None:
+def test_a_pickle_in_a_dataset_is_not_opened(
+    tmp_path: Path, parts: dict[str, artifact.Split]
+) -> None:
     write(tmp_path / "d", parts)
     file = tmp_path / "d_test" / "test-target.npy"
     np.save(file, np.array([Trap(tmp_path / "made")] * 100, object), allow_pickle=True)
     whole = json.loads((tmp_path / "d" / "dataset.json").read_text())
-    whole["parts"]["test"]["target"] |= {"sha256": sha256(file.read_bytes()).hexdigest(), "bytes": file.stat().st_size}
+    whole["parts"]["test"]["target"] |= {
+        "sha256": sha256(file.read_bytes()).hexdigest(),
+        "bytes": file.stat().st_size,
+    }
     sums = [
         file["sha256"]
         for part in artifact.PARTS

@@ -27,7 +27,10 @@ def total(url: str, environ: dict[str, str]) -> int:
 
 @pytest.fixture
 def remote(
-    tiny_dataset: Path, tmp_path: Path, new_bucket: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+    tiny_dataset: Path,
+    tmp_path: Path,
+    new_bucket: Callable[[str], str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> str:
     """A dataset in a bucket, and an empty cache."""
     monkeypatch.setenv("PODIUM_CACHE", str(tmp_path / "cache"))
@@ -37,7 +40,11 @@ def remote(
 
 
 def cached(tmp_path: Path) -> list[Path]:
-    return sorted(path for path in (tmp_path / "cache" / "objects").iterdir() if not path.name.endswith(".lock"))
+    return sorted(
+        path
+        for path in (tmp_path / "cache" / "objects").iterdir()
+        if not path.name.endswith(".lock")
+    )
 
 
 def test_a_second_load_needs_no_download(remote: str, tiny_dataset: Path, tmp_path: Path) -> None:
@@ -48,7 +55,9 @@ def test_a_second_load_needs_no_download(remote: str, tiny_dataset: Path, tmp_pa
     np.testing.assert_array_equal(again, artifact.load(tiny_dataset, "train").inputs["images"])
 
 
-def test_a_damaged_file_in_the_cache_is_fetched_again(remote: str, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_damaged_file_in_the_cache_is_fetched_again(
+    remote: str, tiny_dataset: Path, tmp_path: Path
+) -> None:
     artifact.load(remote, "train")
     for file in cached(tmp_path):
         file.write_bytes(file.read_bytes()[:-1] + b"?")
@@ -64,7 +73,9 @@ def test_a_damaged_object_does_not_enter_the_cache(remote: str, tmp_path: Path) 
     assert cached(tmp_path) == []
 
 
-def test_readers_at_the_same_time_all_get_the_data(remote: str, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_readers_at_the_same_time_all_get_the_data(
+    remote: str, tiny_dataset: Path, tmp_path: Path
+) -> None:
     forks = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(4, forks) as readers:
         answers = list(readers.map(total, [remote] * 4, [dict(os.environ)] * 4, timeout=60))
@@ -101,7 +112,9 @@ def files_of(remote: str, part: str) -> dict[str, int]:
     return {file.sha256: file.bytes for file in artifact.describe(remote).parts[part].files}
 
 
-def test_what_was_not_used_for_longest_makes_room(remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_was_not_used_for_longest_makes_room(
+    remote: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     objects = tmp_path / "cache" / "objects"
     objects.mkdir(parents=True)
     for age, name in enumerate(("newest", "middle", "oldest")):
@@ -110,9 +123,16 @@ def test_what_was_not_used_for_longest_makes_room(remote: str, tmp_path: Path, m
     needed = sum(files_of(remote, "test").values())
     monkeypatch.setenv("PODIUM_CACHE_GB", f"{(needed + 2000) / 1e9:.9f}")
     artifact.load(remote, "test")
-    assert {file.name for file in cached(tmp_path)} == {"newest", "middle", *files_of(remote, "test")}
+    assert {file.name for file in cached(tmp_path)} == {
+        "newest",
+        "middle",
+        *files_of(remote, "test"),
+    }
     artifact.load(remote, "validation")
-    assert {file.name for file in cached(tmp_path)} == {*files_of(remote, "test"), *files_of(remote, "validation")}
+    assert {file.name for file in cached(tmp_path)} == {
+        *files_of(remote, "test"),
+        *files_of(remote, "validation"),
+    }
 
 
 def test_what_a_running_process_uses_stays(remote: str, tiny_dataset: Path, tmp_path: Path) -> None:
@@ -135,7 +155,11 @@ def test_the_rest_of_a_killed_download_is_removed(tmp_path: Path) -> None:
 def test_a_download_in_progress_stays(remote: str, tmp_path: Path) -> None:
     objects = tmp_path / "cache" / "objects"
     cache, removed = ObjectCache(directory=objects, limit=0), []
-    connect(remote).fetch("train-images.npy", objects / ".abc.draft", progress=lambda _: removed.extend(cache.evict(0)))
+    connect(remote).fetch(
+        "train-images.npy",
+        objects / ".abc.draft",
+        progress=lambda _: removed.extend(cache.evict(0)),
+    )
     assert removed == []
     (left,) = cached(tmp_path)
     left.rename(objects / ".podium-of-a-killed-download.tmp")

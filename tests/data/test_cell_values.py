@@ -19,7 +19,10 @@ TYPES: dict[str, tuple[Any, str]] = {
     "dates": (["2026-01-31", "2026-02-01T12:00:00", "2026-02-01T12:00:00Z"], "date"),
     "words": (["1", "2", "two"], "text"),
     "nothing": (["", "NA", "null"], "empty"),
-    "dates of spreadsheets": (["2026/01/31", "2026/2/1 9:30", "1-Feb-2026", "2026-02-01 9:30 PM"], "date"),
+    "dates of spreadsheets": (
+        ["2026/01/31", "2026/2/1 9:30", "1-Feb-2026", "2026-02-01 9:30 PM"],
+        "date",
+    ),
     "typed integers": ([1, None], "integer"),
     "typed numbers": ([1.5, math.nan], "number"),
     "typed truth": ([True, None], "boolean"),
@@ -54,7 +57,9 @@ def test_row_numbers_and_constants_are_noticed() -> None:
     assert (constant.counting, constant.constant, constant.missing) == (False, True, 2)
 
 
-@pytest.mark.parametrize("values", [["1", "2.5", "NaN", "-1e3"], [1, 2.5, None, -1000], [1.0, 2.5, math.nan, -1e3]])
+@pytest.mark.parametrize(
+    "values", [["1", "2.5", "NaN", "-1e3"], [1, 2.5, None, -1000], [1.0, 2.5, math.nan, -1e3]]
+)
 def test_numbers_are_equal_in_every_format(values: list[Any]) -> None:
     numbers, bad = to_numbers(pa.array(values))
     np.testing.assert_array_equal(numbers, [1, 2.5, np.nan, -1000])
@@ -69,7 +74,10 @@ def test_what_is_not_a_finite_number_is_reported(values: list[Any]) -> None:
 
 
 def test_marks_of_missing_numbers_are_missing() -> None:
-    for values in (["1", "-", "n/a", ".", "NaN", "inf", "-Infinity", "#DIV/0!"], [1.0, math.nan, math.inf, None]):
+    for values in (
+        ["1", "-", "n/a", ".", "NaN", "inf", "-Infinity", "#DIV/0!"],
+        [1.0, math.nan, math.inf, None],
+    ):
         numbers, bad = to_numbers(pa.array(values))
         assert np.isnan(numbers).tolist() == [False] + [True] * (len(values) - 1)
         assert bad.null_count == len(values)
@@ -128,7 +136,16 @@ def test_a_value_has_one_normal_form(values: list[Any]) -> None:
 
 @pytest.mark.parametrize(
     "values",
-    [[True, False], ["true", "FALSE"], ["Yes", "no"], ["T", "F"], ["WAHR", "falsch"], ["1", "0"], [1, 0], [1.0, 0.0]],
+    [
+        [True, False],
+        ["true", "FALSE"],
+        ["Yes", "no"],
+        ["T", "F"],
+        ["WAHR", "falsch"],
+        ["1", "0"],
+        [1, 0],
+        [1.0, 0.0],
+    ],
 )
 def test_truth_values_of_a_boolean_column_have_one_meaning(values: list[Any]) -> None:
     assert to_flags(pa.array(values)).to_pylist() == ["true", "false"]
@@ -162,7 +179,9 @@ def test_dates_are_days_in_utc() -> None:
     np.testing.assert_allclose(typed, [0.5, np.nan])
 
 
-@pytest.mark.parametrize("values", [pa.array([[1], [2]]), pa.array([b"a"]), pa.array([1], pa.duration("s"))])
+@pytest.mark.parametrize(
+    "values", [pa.array([[1], [2]]), pa.array([b"a"]), pa.array([1], pa.duration("s"))]
+)
 def test_lists_bytes_and_durations_are_refused(values: pa.Array) -> None:
     with pytest.raises(InvalidInput, match="a table holds numbers, texts, dates and truth values"):
         to_text(values)
@@ -184,14 +203,22 @@ def test_slashed_dates_tell_their_order_or_are_text() -> None:
         for date in dates:
             guess.add(pa.array([date]))
         assert (guess.type, guess.slashed) == (kind, True)
-    days, bad = to_days(pa.array(["31/1/2026", "1/2/2026 12:00", "2026-02-01"]), kind="day/month/year")
+    days, bad = to_days(
+        pa.array(["31/1/2026", "1/2/2026 12:00", "2026-02-01"]), kind="day/month/year"
+    )
     np.testing.assert_array_equal(days, [20484, 20485.5, 20485])
     assert bad.null_count == 3
 
 
 @pytest.mark.parametrize(
     ("numbers", "expected"),
-    [([7, 5, 6, 4], True), ([-1, 0, 1], True), ([1, 1, 3, 3], False), ([1, 2, 4], False), ([2**62, 1, 2, 3], False)],
+    [
+        ([7, 5, 6, 4], True),
+        ([-1, 0, 1], True),
+        ([1, 1, 3, 3], False),
+        ([1, 2, 4], False),
+        ([2**62, 1, 2, 3], False),
+    ],
 )
 def test_row_numbers_are_noticed_in_any_order(numbers: list[int], expected: bool) -> None:
     guess = Guess("id")

@@ -66,8 +66,12 @@ def test_a_broken_contract_is_refused_in_a_line(case: str, first: Path, tmp_path
     change, expected = BROKEN[case]
     change(rows(1)).to_csv(tmp_path / "second.csv", index=False)
     contract = podium.load_dataset(first).contract
-    with pytest.raises(InvalidInput, match=r"second\.csv breaks the data contract:\n  column ") as refused:
-        podium.prepare_data(f"table:{tmp_path}/second.csv", tmp_path / "out", target="label", contract=contract)
+    with pytest.raises(
+        InvalidInput, match=r"second\.csv breaks the data contract:\n  column "
+    ) as refused:
+        podium.prepare_data(
+            f"table:{tmp_path}/second.csv", tmp_path / "out", target="label", contract=contract
+        )
     assert expected in refused.value.message
     warned = podium.prepare_data(f"table:{tmp_path}/second.csv", tmp_path / "out", target="label",
                                  contract={**contract, "on_violation": "warn"})  # fmt: skip
@@ -78,8 +82,13 @@ def test_a_broken_contract_is_refused_in_a_line(case: str, first: Path, tmp_path
 def test_other_rows_of_the_same_kind_keep_it(seed: int, first: Path, tmp_path: Path) -> None:
     rows(seed).to_csv(tmp_path / "second.csv", index=False)
     contract = podium.load_dataset(first).contract
-    second = podium.prepare_data(f"table:{tmp_path}/second.csv", tmp_path / "out", target="label", contract=contract)
-    kinds = [[column["type"] for column in artifact.describe(of).preprocessing["columns"]] for of in (first, second)]
+    second = podium.prepare_data(
+        f"table:{tmp_path}/second.csv", tmp_path / "out", target="label", contract=contract
+    )
+    kinds = [
+        [column["type"] for column in artifact.describe(of).preprocessing["columns"]]
+        for of in (first, second)
+    ]
     assert kinds[0] == kinds[1]
 
 
@@ -90,12 +99,16 @@ def test_a_contract_says_how_a_column_is_read(first: Path, tmp_path: Path) -> No
     table.loc[:30, "income"] = "7.5"
     table.to_csv(tmp_path / "second.csv", index=False)
     contract = podium.load_dataset(first).contract | {"on_violation": "warn"}
-    second = podium.prepare_data(f"table:{tmp_path}/second.csv", tmp_path / "out", target="label", contract=contract)
+    second = podium.prepare_data(
+        f"table:{tmp_path}/second.csv", tmp_path / "out", target="label", contract=contract
+    )
     found = {column["name"]: column["kind"] for column in second.info.preprocessing["columns"]}
     assert (found["age"], found["income"], found["city"]) == ("number", "number", "category")
 
 
-def test_what_the_command_prints_goes_into_podium_yaml(first: Path, typed: Callable[..., Any]) -> None:
+def test_what_the_command_prints_goes_into_podium_yaml(
+    first: Path, typed: Callable[..., Any]
+) -> None:
     printed = yaml.safe_load(typed("data", "contract", str(first)).stdout)["data_options"]
     assert printed["contract"] == podium.load_dataset(first).contract
     assert DataOptions.read("label", printed).contract is not None
@@ -104,7 +117,10 @@ def test_what_the_command_prints_goes_into_podium_yaml(first: Path, typed: Calla
 @pytest.mark.parametrize(
     ("contract", "message"),
     [
-        ({"columns": {"age": {"type": "integer", "rnage": [0, 1]}}}, "contract.columns.age has no 'rnage'"),
+        (
+            {"columns": {"age": {"type": "integer", "rnage": [0, 1]}}},
+            "contract.columns.age has no 'rnage'",
+        ),
         ({"columns": {"age": {"type": "int"}}}, "no column holds 'int'"),
         ({"columns": {"age": {"type": "text", "range": [0, 1]}}}, r"range cannot be \[0.0, 1.0\]"),
         ({"columns": {}, "on_violation": "ask"}, "on_violation cannot be 'ask'"),
@@ -117,7 +133,10 @@ def test_a_contract_that_makes_no_sense_is_refused(contract: Any, message: str) 
 
 
 def test_without_a_contract_the_champion_is_compared(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, clean_environment: None
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    clean_environment: None,
 ) -> None:
     nights = Nights(tmp_path, monkeypatch)
     rows(0).to_csv(tmp_path / "first.csv", index=False)

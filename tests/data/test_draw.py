@@ -14,7 +14,9 @@ RNG = np.random.default_rng(0)
 
 def made(tmp_path: Path, **arrays: Any) -> tuple[Path, artifact.DatasetInfo]:
     np.savez(tmp_path / "made.npz", **arrays)
-    return tmp_path / "d", prepare_data(DataSettings(dataset=f"npz:{tmp_path}/made.npz"), tmp_path / "d")
+    return tmp_path / "d", prepare_data(
+        DataSettings(dataset=f"npz:{tmp_path}/made.npz"), tmp_path / "d"
+    )
 
 
 def sheet_of(data: Path, tmp_path: Path) -> np.ndarray:
@@ -42,7 +44,9 @@ def test_a_color_picture_of_any_size_keeps_its_colors(tmp_path: Path) -> None:
     sheet = sheet_of(data, tmp_path)
     left = sheet.shape[1] - draw.ACROSS * (draw.CELL + draw.GAP)
     assert sheet[draw.GAP + 20, left + 30].tolist() == [200, 0, 0]
-    assert sheet[draw.GAP + 50, left + 30].tolist() == [255, 255, 255], "the picture is wider than high"
+    assert sheet[draw.GAP + 50, left + 30].tolist() == [255, 255, 255], (
+        "the picture is wider than high"
+    )
 
 
 def test_pictures_of_a_regression_are_sorted_by_target(tmp_path: Path) -> None:
@@ -87,6 +91,10 @@ def test_the_terminal_view_fits_eighty_columns(tiny_dataset: Path) -> None:
 
 
 @pytest.mark.parametrize(("shape", "lines"), [((90, 120, 3), 6), ((5, 7), 2)])
-def test_the_terminal_view_takes_any_size(tmp_path: Path, shape: tuple[int, ...], lines: int) -> None:
-    data, info = made(tmp_path, picture=RNG.integers(0, 256, (40, *shape), np.uint8), y=np.arange(40) / 3)
+def test_the_terminal_view_takes_any_size(
+    tmp_path: Path, shape: tuple[int, ...], lines: int
+) -> None:
+    data, info = made(
+        tmp_path, picture=RNG.integers(0, 256, (40, *shape), np.uint8), y=np.arange(40) / 3
+    )
     assert len(draw.terminal_view(artifact.load(data, "train"), info).splitlines()) == 2 * lines

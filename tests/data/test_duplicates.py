@@ -11,7 +11,9 @@ from podium.training.dataset import _check_overlaps
 
 def selections(table: np.ndarray, words: np.ndarray, **index: list[int]) -> dict[str, Selection]:
     items = Split(inputs={"table": table, "words": words}, target=np.arange(len(table)))
-    return {part: Selection(part=items, index=np.array(positions)) for part, positions in index.items()}
+    return {
+        part: Selection(part=items, index=np.array(positions)) for part, positions in index.items()
+    }
 
 
 def overlaps(parts: dict[str, Selection]) -> list[Overlap]:
@@ -24,7 +26,9 @@ def distinct(count: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_parts_without_common_items_do_not_overlap() -> None:
-    assert overlaps(selections(*distinct(9), train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])) == []
+    assert (
+        overlaps(selections(*distinct(9), train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])) == []
+    )
 
 
 def test_items_in_two_parts_are_found_and_named() -> None:
@@ -35,7 +39,8 @@ def test_items_in_two_parts_are_found_and_named() -> None:
     assert found[0].examples == ((5, 1),)
     parts = selections(table, words, train=[0, 1, 2], validation=[3, 4], test=[5, 6, 7])
     with pytest.raises(
-        InvalidInput, match="2 of the test items are among the train items too, for example items 6 and 2"
+        InvalidInput,
+        match="2 of the test items are among the train items too, for example items 6 and 2",
     ) as error:
         _check_overlaps(parts, hash_parts(parts), accepted=False, by_hash=False)
     assert "allow_duplicates" in str(error.value)

@@ -25,7 +25,9 @@ def picture(seed: int, size: tuple[int, int] = (12, 10), mode: str = "RGB") -> I
     return Image.fromarray(pixels).convert(mode)
 
 
-def fill(folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 3, **options: Any) -> Path:
+def fill(
+    folder: Path, classes: tuple[str, ...] = ("cat", "dog"), count: int = 3, **options: Any
+) -> Path:
     for at, name in enumerate(classes):
         (folder / name).mkdir(parents=True)
         for number in range(count):
@@ -42,7 +44,12 @@ def read(folder: Path | str, tmp_path: Path, **options: Any) -> Raw:
 
 def test_a_folder_for_each_class_is_a_dataset(tmp_path: Path) -> None:
     raw = read(fill(tmp_path / "pets"), tmp_path)
-    assert (raw.name, raw.kind, raw.classes, raw.test) == ("pets", "classification", ("cat", "dog"), None)
+    assert (raw.name, raw.kind, raw.classes, raw.test) == (
+        "pets",
+        "classification",
+        ("cat", "dog"),
+        None,
+    )
     assert raw.items.target.tolist() == [0, 0, 0, 1, 1, 1]
     array = raw.items.inputs["images"]
     assert (array.shape, array.dtype) == ((6, 10, 12, 3), np.uint8)
@@ -64,7 +71,12 @@ def test_gray_pictures_have_no_channel_axis(mode: str, tmp_path: Path) -> None:
     for file in (tmp_path / "pets").rglob("*.png"):
         Image.open(file).convert("L").convert(mode).save(file)
     assert read(tmp_path / "pets", tmp_path).items.inputs["images"].shape == (6, 10, 12)
-    assert read(tmp_path / "pets", tmp_path, channels=3).items.inputs["images"].shape == (6, 10, 12, 3)
+    assert read(tmp_path / "pets", tmp_path, channels=3).items.inputs["images"].shape == (
+        6,
+        10,
+        12,
+        3,
+    )
 
 
 def test_one_picture_in_color_makes_all_colored(tmp_path: Path) -> None:
@@ -77,7 +89,9 @@ def test_one_picture_in_color_makes_all_colored(tmp_path: Path) -> None:
 def test_the_odd_size_is_named_and_resize_proposed(tmp_path: Path) -> None:
     fill(tmp_path / "pets")
     picture(1, (30, 20)).save(tmp_path / "pets/dog/odd.jpg")
-    with pytest.raises(InvalidInput, match=r"dog/odd\.jpg has 30x20 pixels, but most pictures have 12x10 \(1 of 7"):
+    with pytest.raises(
+        InvalidInput, match=r"dog/odd\.jpg has 30x20 pixels, but most pictures have 12x10 \(1 of 7"
+    ):
         read(tmp_path / "pets", tmp_path)
     raw = read(tmp_path / "pets", tmp_path, resize=[8, 16])
     assert raw.items.inputs["images"].shape == (7, 8, 16, 3)
@@ -96,7 +110,8 @@ def test_folders_of_parts_are_taken_as_given(tmp_path: Path) -> None:
         read(tmp_path / "pets", tmp_path)
     fill(tmp_path / "pets/more")
     with pytest.raises(
-        InvalidInput, match=r"pets/train looks like a part of the data, but .*pets/more is not another part"
+        InvalidInput,
+        match=r"pets/train looks like a part of the data, but .*pets/more is not another part",
     ):
         read(tmp_path / "pets", tmp_path)
 
@@ -118,7 +133,10 @@ def test_prediction_makes_the_bytes_of_preparation(tmp_path: Path) -> None:
     again = preprocessing.read(raw.preprocessing, "preprocessing.json")
     assert isinstance(again, preprocessing.ImagePreprocessing)
     files = sorted((tmp_path / "pets").rglob("*.*"))
-    assert again.apply(files).check().inputs["images"].tobytes() == raw.items.inputs["images"].tobytes()
+    assert (
+        again.apply(files).check().inputs["images"].tobytes()
+        == raw.items.inputs["images"].tobytes()
+    )
 
 
 def test_pictures_are_fetched_from_a_storage(tmp_path: Path, bucket: str) -> None:
@@ -133,9 +151,13 @@ def test_pictures_are_fetched_from_a_storage(tmp_path: Path, bucket: str) -> Non
 
 def bomb() -> bytes:
     """Return a PNG that says it has 20,000 x 20,000 pixels."""
-    chunks = [b"IHDR" + struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0), b"IDAT" + zlib.compress(b"")]
+    chunks = [
+        b"IHDR" + struct.pack(">IIBBBBB", 20_000, 20_000, 8, 2, 0, 0, 0),
+        b"IDAT" + zlib.compress(b""),
+    ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(
-        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks
+        struct.pack(">I", len(chunk) - 4) + chunk + struct.pack(">I", zlib.crc32(chunk))
+        for chunk in chunks
     )
 
 
@@ -155,11 +177,15 @@ def cut() -> bytes:
     ],
     ids=["text", "cut", "bomb", "empty"],
 )
-def test_files_that_cannot_be_decoded_are_named(content: bytes, reason: str, tmp_path: Path) -> None:
+def test_files_that_cannot_be_decoded_are_named(
+    content: bytes, reason: str, tmp_path: Path
+) -> None:
     fill(tmp_path / "pets")
     for name in ("cat/bad.png", "dog/bad.jpg"):
         (tmp_path / "pets" / name).write_bytes(content)
-    with pytest.raises(InvalidInput, match=rf"(?s)cat/bad\.png: .*{reason}.*dog/bad\.jpg: .*{reason}"):
+    with pytest.raises(
+        InvalidInput, match=rf"(?s)cat/bad\.png: .*{reason}.*dog/bad\.jpg: .*{reason}"
+    ):
         read(tmp_path / "pets", tmp_path)
 
 
@@ -230,7 +256,8 @@ def test_a_pattern_that_names_no_group_is_refused(group: str, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    "names", [("training", "testing"), ("Train", "Test", "VAL"), ("train", "valid"), ("train", "dev")]
+    "names",
+    [("training", "testing"), ("Train", "Test", "VAL"), ("train", "valid"), ("train", "dev")],
 )
 def test_folders_that_look_like_parts_are_parts(names: tuple[str, ...], tmp_path: Path) -> None:
     for name in names:
@@ -243,11 +270,15 @@ def test_folders_that_look_like_parts_are_parts(names: tuple[str, ...], tmp_path
     )
 
 
-@pytest.mark.parametrize("names", [("cat", "dog", "test"), ("train", "test", "extra"), ("Train", "training")])
+@pytest.mark.parametrize(
+    "names", [("cat", "dog", "test"), ("train", "test", "extra"), ("Train", "training")]
+)
 def test_a_mixture_of_parts_and_classes_is_refused(names: tuple[str, ...], tmp_path: Path) -> None:
     for name in names:
         fill(tmp_path / "pets" / name)
-    with pytest.raises(InvalidInput, match=r"looks like a part of the data, but .*/pets/.* is not another part"):
+    with pytest.raises(
+        InvalidInput, match=r"looks like a part of the data, but .*/pets/.* is not another part"
+    ):
         read(tmp_path / "pets", tmp_path)
 
 
@@ -267,7 +298,9 @@ def test_hidden_folders_do_not_count(tmp_path: Path) -> None:
     assert (raw.classes, len(raw.items)) == (("cat", "dog"), 6)
 
 
-def test_other_files_are_left_out_with_a_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_other_files_are_left_out_with_a_count(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     fill(tmp_path / "pets")
     for name in ("a.psd", "b.psd", "notes.txt"):
         (tmp_path / "pets/cat" / name).write_bytes(b"x")
@@ -286,7 +319,9 @@ def test_pictures_of_every_common_ending_are_read(ending: str, tmp_path: Path) -
 def test_a_phone_picture_names_the_package_it_needs(tmp_path: Path) -> None:
     fill(tmp_path / "pets")
     (tmp_path / "pets/cat/photo.HEIC").write_bytes(b"\0\0\0\x18ftypheic")
-    with pytest.raises(InvalidInput, match=r"photo\.HEIC: a picture in \.HEIC cannot be read") as refused:
+    with pytest.raises(
+        InvalidInput, match=r"photo\.HEIC: a picture in \.HEIC cannot be read"
+    ) as refused:
         read(tmp_path / "pets", tmp_path)
     assert refused.value.hint == "pip install pillow-heif"
 
@@ -298,13 +333,17 @@ def test_twelve_bits_in_a_sixteen_bit_file_keep_their_grays(tmp_path: Path) -> N
     Image.fromarray(deep).save(tmp_path / "pets/cat/deep.png")
     raw = read(tmp_path / "pets", tmp_path)
     assert raw.preprocessing["bits"] == 12
-    np.testing.assert_array_equal(raw.items.inputs["images"][3], np.round(deep * (255 / 4095)).astype(np.uint8))
+    np.testing.assert_array_equal(
+        raw.items.inputs["images"][3], np.round(deep * (255 / 4095)).astype(np.uint8)
+    )
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "CMYK", "P", "LA", "1", "YCbCr"])
 def test_pixels_are_those_that_pillow_shows(mode: str, tmp_path: Path) -> None:
     fill(tmp_path / "pets")
-    original = picture(7).convert("L").convert(mode) if mode in ("LA", "1") else picture(7).convert(mode)
+    original = (
+        picture(7).convert("L").convert(mode) if mode in ("LA", "1") else picture(7).convert(mode)
+    )
     name = tmp_path / f"pets/cat/new.{'jpg' if mode in ('CMYK', 'YCbCr') else 'png'}"
     original.save(name, **({"quality": 100} if name.suffix == ".jpg" else {}))
     shown = read(tmp_path / "pets", tmp_path).items.inputs["images"][3]

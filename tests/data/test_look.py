@@ -39,7 +39,11 @@ def measure(array: np.ndarray, described: InputInfo, blocks: int = 3) -> dict[st
 
 def test_columns_are_measured_one_by_one() -> None:
     rng = np.random.default_rng(0)
-    table = np.stack([rng.normal(5, 2, 1000), rng.integers(1, 7, 1000), rng.integers(0, 3, 1000)], 1, dtype=np.float32)
+    table = np.stack(
+        [rng.normal(5, 2, 1000), rng.integers(1, 7, 1000), rng.integers(0, 3, 1000)],
+        1,
+        dtype=np.float32,
+    )
     columns = (Column(name="a", kind="number"), Column(name="b", kind="number"),
                Column(name="c", kind="category", categories=("x", "y", "z", "never")))  # fmt: skip
     found = measure(table, InputInfo(meaning="table", dtype="float32", shape=(3,), columns=columns, mean=(0.0,) * 3,
@@ -55,13 +59,16 @@ def test_columns_are_measured_one_by_one() -> None:
 
 def test_the_length_of_an_item_is_its_words() -> None:
     tokens = np.array([[5, 6, 0, 0], [7, 0, 0, 0], [1, 2, 3, 4]])
-    found = measure(tokens, InputInfo(meaning="tokens", dtype="int64", shape=(4,), mean=(0.0,), std=(1.0,)))
+    found = measure(
+        tokens, InputInfo(meaning="tokens", dtype="int64", shape=(4,), mean=(0.0,), std=(1.0,))
+    )
     assert (found["lengths"]["min"], found["lengths"]["max"]) == ([1], [4])
     assert found["lengths"]["histograms"] == [[1, 1, 0, 1]]
 
 
 def test_a_constant_is_measured_too() -> None:
     found = measure(
-        np.full((10, 2), 3.5), InputInfo(meaning="array", dtype="float64", shape=(2,), mean=(0.0,), std=(1.0,))
+        np.full((10, 2), 3.5),
+        InputInfo(meaning="array", dtype="float64", shape=(2,), mean=(0.0,), std=(1.0,)),
     )
     assert (found["mean"], found["std"], sum(found["histograms"][0])) == ((3.5,), (0.0,), 20)

@@ -27,7 +27,12 @@ def test_arrays_become_inputs_and_target(tmp_path: Path, save: Any) -> None:
     given = arrays(words=RNG.integers(0, 9, (60, 7)))
     save(tmp_path / "made.npz", **given)
     info = prepare(tmp_path)
-    assert (info.name, info.kind, info.classes, info.split) == ("made", "classification", ("0", "1", "2"), "stratified")
+    assert (info.name, info.kind, info.classes, info.split) == (
+        "made",
+        "classification",
+        ("0", "1", "2"),
+        "stratified",
+    )
     assert {name: (described.dtype, described.shape) for name, described in info.inputs.items()} == {
         "x": ("float32", (4,)), "words": ("int64", (7,)),
     }  # fmt: skip
@@ -54,12 +59,18 @@ def test_arrays_called_train_and_test_are_the_parts(tmp_path: Path) -> None:
         "validation": 5,
         "test": 10,
     }
-    assert (info.inputs["x"].meaning, info.inputs["x"].shape, len(info.inputs["x"].mean)) == ("image", (5, 6, 3), 3)
+    assert (info.inputs["x"].meaning, info.inputs["x"].shape, len(info.inputs["x"].mean)) == (
+        "image",
+        (5, 6, 3),
+        3,
+    )
     np.testing.assert_array_equal(artifact.load(tmp_path / "d", "test").inputs["x"], pictures[50:])
 
 
 def test_classes_may_have_names_of_their_own(tmp_path: Path) -> None:
-    np.savez(tmp_path / "made.npz", **arrays(classes=np.array(["low", "middle", "high", "never seen"])))
+    np.savez(
+        tmp_path / "made.npz", **arrays(classes=np.array(["low", "middle", "high", "never seen"]))
+    )
     assert prepare(tmp_path).classes == ("low", "middle", "high", "never seen")
     np.savez(tmp_path / "made.npz", **{**arrays(), "y": np.array(["b", "a", "c"] * 20)})
     info = prepare(tmp_path)
@@ -70,8 +81,15 @@ def test_classes_may_have_names_of_their_own(tmp_path: Path) -> None:
 def test_floats_are_numbers_to_predict(tmp_path: Path) -> None:
     np.savez(tmp_path / "made.npz", **{**arrays(), "y": RNG.random((60, 2))})
     info = prepare(tmp_path)
-    assert (info.kind, info.classes, info.target.shape, info.split) == ("regression", (), (2,), "random")
-    assert info.target.mean == pytest.approx(tuple(artifact.load(tmp_path / "d", "train").target.mean(0)))
+    assert (info.kind, info.classes, info.target.shape, info.split) == (
+        "regression",
+        (),
+        (2,),
+        "random",
+    )
+    assert info.target.mean == pytest.approx(
+        tuple(artifact.load(tmp_path / "d", "train").target.mean(0))
+    )
     np.savez(tmp_path / "made.npz", **arrays())
     assert prepare(tmp_path, kind="regression").target.dtype == "float64"
 
@@ -84,9 +102,13 @@ def test_groups_stay_together_and_are_no_input(tmp_path: Path) -> None:
 
 def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> None:
     doubled = arrays()
-    doubled = {f"{name}_{part}": array for name, array in doubled.items() for part in ("train", "test")}
+    doubled = {
+        f"{name}_{part}": array for name, array in doubled.items() for part in ("train", "test")
+    }
     np.savez(tmp_path / "made.npz", **doubled)
-    with pytest.raises(InvalidInput, match="items are among the train items too, for example items") as error:
+    with pytest.raises(
+        InvalidInput, match="items are among the train items too, for example items"
+    ) as error:
         prepare(tmp_path)
     assert "allow_duplicates=true" in str(error.value)
     assert [path.name for path in tmp_path.iterdir()] == ["made.npz"]
@@ -100,7 +122,11 @@ def test_items_in_two_given_parts_are_refused_unless_allowed(tmp_path: Path) -> 
         ({"y": np.arange(59)}, {}, "x has 60 items, but there are 59 targets"),
         ({"x": np.array([["a"]] * 60)}, {}, "x holds <U1, but inputs and targets are numbers"),
         ({"x": np.array([{}] * 60)}, {}, r"x\.npy is not an array of numbers or text"),
-        ({"x": np.full((60, 2), np.nan)}, {"allow_duplicates": True}, "x holds nan in item 1, column 1"),
+        (
+            {"x": np.full((60, 2), np.nan)},
+            {"allow_duplicates": True},
+            "x holds nan in item 1, column 1",
+        ),
         (
             {"x": np.where(np.eye(60, 2), np.nan, np.arange(120).reshape(60, 2) / 7)},
             {},

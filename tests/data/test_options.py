@@ -12,7 +12,9 @@ DOCS = Path(__file__).parent.parent.parent / "docs" / "data.md"
 
 
 def test_every_option_is_in_the_docs() -> None:
-    rows = re.findall(r"^\| (`[\w`, ]+`) \| [\w, ]+ \|", DOCS.read_text().partition("## Options")[2], re.MULTILINE)
+    rows = re.findall(
+        r"^\| (`[\w`, ]+`) \| [\w, ]+ \|", DOCS.read_text().partition("## Options")[2], re.MULTILINE
+    )
     named = [name for row in rows for name in re.findall(r"\w+", row)]
     assert sorted(named) == sorted({field.name for field in fields(DataOptions)} - {"target"})
 
@@ -27,7 +29,9 @@ def test_whole_numbers_may_arrive_as_floats() -> None:
 
 
 def test_mnist_takes_only_options_that_mean_something() -> None:
-    assert DataSettings(data_options={"validation": 0.2, "split": "random"}).options.validation == 0.2
+    assert (
+        DataSettings(data_options={"validation": 0.2, "split": "random"}).options.validation == 0.2
+    )
     with pytest.raises(InvalidInput, match="mnist has no option test"):
         DataSettings(data_options={"test": 0.2})
     with pytest.raises(InvalidInput, match="mnist has no option target"):
@@ -39,4 +43,7 @@ def test_options_are_written_as_a_pipeline_takes_them() -> None:
         "drop=[id]", "'drop=[\"my id\"]'", "kind=regression")  # fmt: skip
     with of_pipeline({"drop": "name", "test": 0.2}):
         assert written("drop", "id") == """data_options='{"drop": ["name", "id"], "test": 0.2}'"""
-        assert written("kind", "regression") == """data_options='{"drop": "name", "test": 0.2, "kind": "regression"}'"""
+        assert (
+            written("kind", "regression")
+            == """data_options='{"drop": "name", "test": 0.2, "kind": "regression"}'"""
+        )

@@ -20,25 +20,40 @@ from podium.errors import InvalidInput, NotFound
 Drawing = Callable[[int, str], Image.Image]
 WAYS: dict[str, Drawing] = {
     "white on black": lambda digit, font: draw(digit, font, ink=(255, 255, 255), paper=(0, 0, 0)),
-    "blue on yellow": lambda digit, font: draw(digit, font, ink=(40, 60, 200), paper=(240, 220, 90)),
-    "red on a green as bright": lambda digit, font: draw(digit, font, ink=(200, 60, 60), paper=(60, 128, 60)),
-    "gray pencil in a JPEG": lambda digit, font: as_jpeg(draw(digit, font, ink=(150,) * 3, paper=(210,) * 3)),
+    "blue on yellow": lambda digit, font: draw(
+        digit, font, ink=(40, 60, 200), paper=(240, 220, 90)
+    ),
+    "red on a green as bright": lambda digit, font: draw(
+        digit, font, ink=(200, 60, 60), paper=(60, 128, 60)
+    ),
+    "gray pencil in a JPEG": lambda digit, font: as_jpeg(
+        draw(digit, font, ink=(150,) * 3, paper=(210,) * 3)
+    ),
     "in a corner": lambda digit, font: draw(digit, font, size=(300, 300), at=(230, 60)),
     "large": lambda digit, font: draw(digit, font, size=(700, 900), height=500),
     "in uneven light": lambda digit, font: in_uneven_light(draw(digit, font)),
     "cut tight": lambda digit, font: tight(draw(digit, font)),
-    "black on nothing": lambda digit, font: draw(digit, font, ink=(0, 0, 0, 255), paper=(0, 0, 0, 0)),
-    "white on nothing": lambda digit, font: draw(digit, font, ink=(255,) * 4, paper=(255, 255, 255, 0)),
+    "black on nothing": lambda digit, font: draw(
+        digit, font, ink=(0, 0, 0, 255), paper=(0, 0, 0, 0)
+    ),
+    "white on nothing": lambda digit, font: draw(
+        digit, font, ink=(255,) * 4, paper=(255, 255, 255, 0)
+    ),
     "gray with alpha": lambda digit, font: draw(digit, font).convert("LA"),
     "few colours": lambda digit, font: draw(digit, font).quantize(16),
-    "16 bits": lambda digit, font: Image.fromarray(np.asarray(draw(digit, font).convert("L")).astype(np.uint16) * 257),
+    "16 bits": lambda digit, font: Image.fromarray(
+        np.asarray(draw(digit, font).convert("L")).astype(np.uint16) * 257
+    ),
 }
 
 
 def correlation(first: np.ndarray, second: np.ndarray) -> float:
     """Correlate two images; the recipe rounds the centre to whole pixels, so one pixel of shift is no difference."""
     moved = [np.roll(second, (down, right), (0, 1)) for down in (-1, 0, 1) for right in (-1, 0, 1)]
-    return max(float(np.corrcoef(first.ravel().astype(float), image.ravel().astype(float))[0, 1]) for image in moved)
+    return max(
+        float(np.corrcoef(first.ravel().astype(float), image.ravel().astype(float))[0, 1])
+        for image in moved
+    )
 
 
 @functools.cache
@@ -50,7 +65,9 @@ def plain(digit: int, font: str) -> np.ndarray:
 @pytest.mark.parametrize("way", WAYS)
 def test_a_digit_becomes_the_same_image_however_it_is_drawn(way: str) -> None:
     for font, digit in zip(FONTS, (2, 3, 4, 5, 6, 8, 9), strict=True):
-        assert correlation(plain(digit, font), prepare_picture(WAYS[way](digit, font))) > 0.93, f"{digit} in {font}"
+        assert correlation(plain(digit, font), prepare_picture(WAYS[way](digit, font))) > 0.93, (
+            f"{digit} in {font}"
+        )
 
 
 @pytest.mark.parametrize("digit", range(10))
@@ -89,7 +106,9 @@ def test_regions_are_those_of_scipy(share: float) -> None:
         ours, count = label_regions(mask)
         theirs, wanted = ndimage.label(mask, np.ones((3, 3)))
         assert count == wanted
-        assert len({*zip(ours.ravel().tolist(), theirs.ravel().tolist(), strict=True)}) == len(np.unique(theirs))
+        assert len({*zip(ours.ravel().tolist(), theirs.ravel().tolist(), strict=True)}) == len(
+            np.unique(theirs)
+        )
         assert (dilate(mask) == ndimage.binary_dilation(mask, np.ones((3, 3)))).all()
 
 
@@ -141,7 +160,9 @@ def test_clothing_fills_the_image_whichever_way_its_background_is() -> None:
         large = background.resize((280, 280), Image.Resampling.BICUBIC)
         found = prepare_picture(large, "garment")
         assert correlation(found, garment) > 0.95
-        assert abs(float(found.mean()) - garment.mean()) < 10, "grey levels are kept: fabric is not ink"
+        assert abs(float(found.mean()) - garment.mean()) < 10, (
+            "grey levels are kept: fabric is not ink"
+        )
     with pytest.raises(InvalidInput, match="stand out"):
         prepare_picture(Image.new("L", (50, 50), 200), "garment")
 
@@ -151,7 +172,8 @@ def png_of_size(width: int, height: int) -> bytes:
     header = b"IHDR" + struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     data = b"IDAT" + zlib.compress(b"")
     chunks = [
-        struct.pack(">I", len(block) - 4) + block + struct.pack(">I", zlib.crc32(block)) for block in (header, data)
+        struct.pack(">I", len(block) - 4) + block + struct.pack(">I", zlib.crc32(block))
+        for block in (header, data)
     ]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
 
@@ -176,7 +198,10 @@ def test_fifty_million_pixels_need_less_than_a_gigabyte(tmp_path: Path) -> None:
         print(image.max(), int(re.search(r"VmHWM:\\s+(\\d+)", own)[1]) // 1024)
     """
     done = subprocess.run(
-        [sys.executable, "-c", script, str(tmp_path / "p.png")], capture_output=True, text=True, timeout=200
+        [sys.executable, "-c", script, str(tmp_path / "p.png")],
+        capture_output=True,
+        text=True,
+        timeout=200,
     )
     highest, megabytes = map(int, done.stdout.split())
     assert highest == 255
@@ -189,7 +214,9 @@ def test_a_large_picture_gives_the_same_image(tmp_path: Path) -> None:
     assert correlation(prepare_picture(small), prepare_picture(tmp_path / "large.png")) > 0.98
 
 
-def test_a_folder_above_the_pictures_may_be_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_above_the_pictures_may_be_hidden(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for folder in (".cache/photos", "work"):
         (tmp_path / folder).mkdir(parents=True)
     (tmp_path / ".cache/photos/a.png").touch()
@@ -200,7 +227,11 @@ def test_a_folder_above_the_pictures_may_be_hidden(tmp_path: Path, monkeypatch: 
 
 def test_a_picture_much_whiter_than_training_is_refused() -> None:
     deep = np.full((8, 8), 60_000, np.uint16)
-    with pytest.raises(InvalidInput, match="pixels up to 60000, but 4095 was white in the training data"):
+    with pytest.raises(
+        InvalidInput, match="pixels up to 60000, but 4095 was white in the training data"
+    ):
         as_colors(Image.fromarray(deep), 1, bits=12)
     deep[:] = 2000
-    assert np.asarray(as_colors(Image.fromarray(deep), 1, bits=12)).max() == round(2000 * 255 / 4095)
+    assert np.asarray(as_colors(Image.fromarray(deep), 1, bits=12)).max() == round(
+        2000 * 255 / 4095
+    )

@@ -22,14 +22,20 @@ def copy_dataset(source: Path, target: Path) -> None:
     shutil.copytree(artifact.test_uri(source), artifact.test_uri(target))
 
 
-def prepare(target: Path, folder: Path, *, limit: int = 0, **options: float) -> artifact.DatasetInfo:
+def prepare(
+    target: Path, folder: Path, *, limit: int = 0, **options: float
+) -> artifact.DatasetInfo:
     settings = DataSettings(dataset="small", source=str(folder), limit=limit, data_options=options)
     return prepare_data(settings, target)
 
 
 def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> None:
     info = prepare(tmp_path / "d", folder)
-    assert {name: part.count for name, part in info.parts.items()} == {"train": 180, "validation": 20, "test": 50}
+    assert {name: part.count for name, part in info.parts.items()} == {
+        "train": 180,
+        "validation": 20,
+        "test": 50,
+    }
     parts = [artifact.load(tmp_path / "d", part) for part in ("train", "validation")]
     found = sorted(
         image.tobytes() + bytes([label])
@@ -37,20 +43,31 @@ def test_every_image_lands_in_exactly_one_part(tmp_path: Path, folder: Path) -> 
         for image, label in zip(part.inputs["images"], part.target, strict=True)
     )
     images, labels = (np.frombuffer(CONTENT[FILES[0]][16:], np.uint8), CONTENT[FILES[1]][8:])
-    assert found == sorted(image.tobytes() + bytes([labels[i]]) for i, image in enumerate(images.reshape(-1, 784)))
-    assert artifact.load(tmp_path / "d", "test").inputs["images"].tobytes() == CONTENT[FILES[2]][16:]
+    assert found == sorted(
+        image.tobytes() + bytes([labels[i]]) for i, image in enumerate(images.reshape(-1, 784))
+    )
+    assert (
+        artifact.load(tmp_path / "d", "test").inputs["images"].tobytes() == CONTENT[FILES[2]][16:]
+    )
     assert info.parts["validation"].class_counts == (2,) * 10
 
 
 def test_equal_seeds_split_equally_and_others_do_not(tmp_path: Path, folder: Path) -> None:
-    first, again = prepare(tmp_path / "a", folder, split_seed=7), prepare(tmp_path / "b", folder, split_seed=7)
+    first, again = (
+        prepare(tmp_path / "a", folder, split_seed=7),
+        prepare(tmp_path / "b", folder, split_seed=7),
+    )
     assert first == again
     assert first.digest != prepare(tmp_path / "c", folder, split_seed=8).digest
 
 
 def test_a_limit_shrinks_train_and_validation_only(tmp_path: Path, folder: Path) -> None:
     info = prepare(tmp_path / "d", folder, limit=40, validation=0.25)
-    assert {name: part.count for name, part in info.parts.items()} == {"train": 30, "validation": 10, "test": 50}
+    assert {name: part.count for name, part in info.parts.items()} == {
+        "train": 30,
+        "validation": 10,
+        "test": 50,
+    }
     assert info.parts["train"].class_counts == (3,) * 10
     assert info.limit == 40
 
@@ -64,7 +81,9 @@ def test_a_limit_shrinks_train_and_validation_only(tmp_path: Path, folder: Path)
         ({"split_seed": -1}, "0 <= split_seed"),
     ],
 )
-def test_arguments_that_break_a_rule_are_refused(tmp_path: Path, options: dict[str, float], rule: str) -> None:
+def test_arguments_that_break_a_rule_are_refused(
+    tmp_path: Path, options: dict[str, float], rule: str
+) -> None:
     with pytest.raises(InvalidInput, match=rule):
         prepare(tmp_path / "d", tmp_path / "never read", **options)
     assert not list(tmp_path.iterdir())
@@ -78,7 +97,9 @@ def test_a_truncated_download_leaves_nothing_behind(
     with pytest.raises(Failed, match="500 of 9000 bytes arrived"):
         prepare_data(DataSettings(dataset="small"), tmp_path / "d", cache=tmp_path / "cache")
     with pytest.raises(Damaged, match="500 of 9000 bytes arrived"):
-        prepare_data(DataSettings(dataset="small", source=url), tmp_path / "d", cache=tmp_path / "cache")
+        prepare_data(
+            DataSettings(dataset="small", source=url), tmp_path / "d", cache=tmp_path / "cache"
+        )
     assert list(tmp_path.iterdir()) == []
 
 
@@ -103,7 +124,12 @@ except PodiumError as error:
 """
     environment = {"PYTHONPATH": str(Path(__file__).parent)}
     done = subprocess.run(
-        [sys.executable, "-B", "-c", program], capture_output=True, text=True, timeout=60, cwd=tmp_path, env=environment
+        [sys.executable, "-B", "-c", program],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        cwd=tmp_path,
+        env=environment,
     )
     assert "the dataset could not be written to" in done.stdout, done.stderr
     assert "hint: free some space" in done.stdout

@@ -10,7 +10,12 @@ import pytest
 from PIL import Image
 
 from podium.data import preprocessing
-from podium.data.preprocessing import ImagePreprocessing, Preprocessing, TablePreprocessing, TextPreprocessing
+from podium.data.preprocessing import (
+    ImagePreprocessing,
+    Preprocessing,
+    TablePreprocessing,
+    TextPreprocessing,
+)
 from podium.data.preprocessing.table import Field
 from podium.data.rows import Rows
 from podium.errors import InvalidInput
@@ -70,7 +75,11 @@ def test_an_unseen_category_is_the_last_one() -> None:
 
 def test_bad_values_leave_out_their_rows_only() -> None:
     fitted = TablePreprocessing.fit(FIELDS[:3], [rows(TRAIN)])
-    new = {"age": ["1", "old", "3", "1e39"], "born": ["", "", "soon", "1970-01-02"], "city": ["Bonn"] * 4}
+    new = {
+        "age": ["1", "old", "3", "1e39"],
+        "born": ["", "", "soon", "1970-01-02"],
+        "city": ["Bonn"] * 4,
+    }
     applied = fitted.apply(rows(new, first=11))
     assert applied.kept.tolist() == [0]
     assert applied.inputs["table"].tolist() == [[1, 2, 0]]
@@ -105,10 +114,26 @@ def test_a_table_without_a_needed_column_is_refused() -> None:
 @pytest.mark.parametrize(
     ("field", "values", "message"),
     [
-        (Field(name="age", kind="number", type="integer"), ["1", "x"], r"row 2, column age: 'x' is not a number"),
-        (Field(name="age", kind="number", type="number"), [1e300], r"row 1, column age: '1e\+300' is not a number"),
-        (Field(name="age", kind="number", type="integer"), ["", None], r"column age has no value in the training part"),
-        (Field(name="name", kind="category", type="text"), list("abcdef"), r"column name: more than 5 categories"),
+        (
+            Field(name="age", kind="number", type="integer"),
+            ["1", "x"],
+            r"row 2, column age: 'x' is not a number",
+        ),
+        (
+            Field(name="age", kind="number", type="number"),
+            [1e300],
+            r"row 1, column age: '1e\+300' is not a number",
+        ),
+        (
+            Field(name="age", kind="number", type="integer"),
+            ["", None],
+            r"column age has no value in the training part",
+        ),
+        (
+            Field(name="name", kind="category", type="text"),
+            list("abcdef"),
+            r"column name: more than 5 categories",
+        ),
     ],
 )
 def test_what_cannot_be_fitted_is_named(field: Field, values: list[Any], message: str) -> None:
@@ -119,7 +144,9 @@ def test_what_cannot_be_fitted_is_named(field: Field, values: list[Any], message
 def test_an_indicator_may_not_take_the_name_of_a_column() -> None:
     fields = [Field(name=name, kind="number", type="number") for name in ("age", "age_missing")]
     with pytest.raises(InvalidInput, match="age_missing"):
-        TablePreprocessing.fit(fields, [rows({"age": ["", "1"], "age_missing": ["1", "0"]})], missing="indicator")
+        TablePreprocessing.fit(
+            fields, [rows({"age": ["", "1"], "age_missing": ["1", "0"]})], missing="indicator"
+        )
 
 
 def test_text_becomes_words_and_a_mask() -> None:
@@ -152,11 +179,17 @@ def test_pictures_of_any_kind_become_one_shape(tmp_path: Path) -> None:
     assert isinstance(fitted, ImagePreprocessing)
     applied = fitted.apply(sorted(tmp_path.iterdir()))
     images = applied.inputs["images"]
-    assert (images.shape, images.dtype, applied.kept.tolist()) == ((4, 6, 8, 3), np.uint8, [0, 1, 2, 3])
+    assert (images.shape, images.dtype, applied.kept.tolist()) == (
+        (4, 6, 8, 3),
+        np.uint8,
+        [0, 1, 2, 3],
+    )
     assert images[0].tolist() == np.full((6, 8, 3), (255, 0, 0)).tolist()
     assert images[1].min() == images[2].min() == 255, "nothing and full 16 bits are white"
     assert images[3].mean((0, 1)) == pytest.approx([254, 0, 0], abs=3)
-    assert [(problem.row, problem.reason) for problem in applied.problems] == [(5, "this is not a picture")]
+    assert [(problem.row, problem.reason) for problem in applied.problems] == [
+        (5, "this is not a picture")
+    ]
 
 
 def test_pixels_that_are_fractions_are_refused_by_name(tmp_path: Path) -> None:
@@ -183,7 +216,10 @@ def test_gray_and_turned_pictures_are_as_they_are_seen(tmp_path: Path) -> None:
         ([], "kind None is not known"),
         ({"kind": "image", "size": [28, 28]}, "p.json has no channels"),
         ({"kind": "image", "size": [28], "channels": 1}, r"not a size of pictures: \[28\]"),
-        ({"kind": "image", "size": [28, 28], "channels": 3, "recipe": "digit"}, "recipe digit makes"),
+        (
+            {"kind": "image", "size": [28, 28], "channels": 3, "recipe": "digit"},
+            "recipe digit makes",
+        ),
         ({"kind": "text", "vocabulary": ["a"], "length": 3}, "a vocabulary begins with"),
         ({"kind": "table", "columns": []}, "no column besides its target"),
     ],
@@ -219,7 +255,9 @@ def test_different_numbers_stay_different_inputs(type_: str, values: list[Any]) 
     assert table.dtype == np.float32
     assert len(np.unique(table)) == len(values)
     read = fitted.columns[0].read(pa.array(values), fitted.missing_values)[0]
-    np.testing.assert_allclose(table[:, 0].astype(float) + fitted.columns[0].center, read, rtol=0, atol=1e-3)
+    np.testing.assert_allclose(
+        table[:, 0].astype(float) + fitted.columns[0].center, read, rtol=0, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize(
@@ -237,7 +275,9 @@ def test_ordinary_numbers_are_their_own_inputs(type_: str, values: list[Any]) ->
 
 def test_a_date_with_a_time_is_days_and_seconds() -> None:
     moments = [
-        f"{year}-11-27 01:{second // 60:02d}:{second % 60:02d}" for year in (1926, 2026) for second in range(3600)
+        f"{year}-11-27 01:{second // 60:02d}:{second % 60:02d}"
+        for year in (1926, 2026)
+        for second in range(3600)
     ]
     fitted = one_number("date", moments, missing="indicator")
     assert fitted.columns[0].names == ("x", "x_seconds")

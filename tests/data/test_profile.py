@@ -26,7 +26,13 @@ def test_a_number_has_ten_bins_of_equal_size() -> None:
 
 def test_what_training_did_not_have_falls_outside() -> None:
     bins = Bins.of_numbers("age", np.linspace(10, 90, 500))
-    counted = dict(zip(bins.labels, bins.count(np.array([9.9, 10, 90, 90.1, np.nan, np.inf, -np.inf])), strict=True))
+    counted = dict(
+        zip(
+            bins.labels,
+            bins.count(np.array([9.9, 10, 90, 90.1, np.nan, np.inf, -np.inf])),
+            strict=True,
+        )
+    )
     assert {name: count for name, count in counted.items() if count} == {
         "below 10": 2, "from 10": 1, "from 81.98": 1, "above 90": 2, "(missing)": 1,
     }  # fmt: skip
@@ -51,19 +57,36 @@ def test_rare_categories_share_a_bin() -> None:
     assert len(bins.labels) == 50 + 2 + 1
     assert dict(zip(bins.labels, bins.counts, strict=True))["(other)"] == 240 - 2 * 40 - 10
     seen = bins.count(np.array([5.0, 199, 200, 201, 999, -1, np.nan]))
-    assert dict(zip(bins.labels, seen, strict=True)) | {"c5": 1, "(missing)": 1, "(unknown)": 1, "(other)": 4} == dict(
-        zip(bins.labels, seen, strict=True)
-    )
+    assert dict(zip(bins.labels, seen, strict=True)) | {
+        "c5": 1,
+        "(missing)": 1,
+        "(unknown)": 1,
+        "(other)": 4,
+    } == dict(zip(bins.labels, seen, strict=True))
 
 
 def test_pictures_and_tokens_are_measured_as_wholes() -> None:
-    pictures = np.stack([np.zeros((4, 4), np.uint8), np.full((4, 4), 255, np.uint8), np.eye(4, dtype=np.uint8) * 255])
-    assert measured("image", pictures).tolist() == [[0, 0], [1, 0], [0.25, pytest.approx(3**0.5 / 4)]]
+    pictures = np.stack(
+        [
+            np.zeros((4, 4), np.uint8),
+            np.full((4, 4), 255, np.uint8),
+            np.eye(4, dtype=np.uint8) * 255,
+        ]
+    )
+    assert measured("image", pictures).tolist() == [
+        [0, 0],
+        [1, 0],
+        [0.25, pytest.approx(3**0.5 / 4)],
+    ]
     assert measured("tokens", np.array([[5, 1, 0], [2, 0, 0]])).tolist() == [[2], [1]]
 
 
 def test_a_dataset_has_the_profile_of_its_training_part(tmp_path: Path) -> None:
-    parts = {"train": synthetic_part(1, 300), "validation": synthetic_part(2, 20), "test": synthetic_part(3, 20)}
+    parts = {
+        "train": synthetic_part(1, 300),
+        "validation": synthetic_part(2, 20),
+        "test": synthetic_part(3, 20),
+    }
     write_pictures(tmp_path / "data", parts)
     profile = artifact.describe(tmp_path / "data").profile
     brightness, contrast = profile.inputs["images"].bins
@@ -75,24 +98,39 @@ def test_a_dataset_has_the_profile_of_its_training_part(tmp_path: Path) -> None:
 
 
 def test_a_dataset_of_an_earlier_podium_has_no_profile(tmp_path: Path) -> None:
-    write_pictures(tmp_path / "data", {name: synthetic_part(1, 20) for name in ("train", "validation", "test")})
+    write_pictures(
+        tmp_path / "data", {name: synthetic_part(1, 20) for name in ("train", "validation", "test")}
+    )
     file = tmp_path / "data/dataset.json"
     file.write_text(
-        json.dumps({name: value for name, value in json.loads(file.read_text()).items() if name != "profile"})
+        json.dumps(
+            {
+                name: value
+                for name, value in json.loads(file.read_text()).items()
+                if name != "profile"
+            }
+        )
     )
     assert artifact.describe(tmp_path / "data").profile.inputs == {}
 
 
 def table(count: int, mean: float = 0.0) -> np.ndarray:
-    return np.stack([DRAWN.normal(mean, 1, count), DRAWN.integers(0, 2, count)], 1).astype(np.float32)
+    return np.stack([DRAWN.normal(mean, 1, count), DRAWN.integers(0, 2, count)], 1).astype(
+        np.float32
+    )
 
 
 def test_a_watch_counts_every_item_once() -> None:
     from podium.data.schema import Column
 
-    columns = (Column(name="x", kind="number"), Column(name="color", kind="category", categories=("red", "green")))
+    columns = (
+        Column(name="x", kind="number"),
+        Column(name="color", kind="category", categories=("red", "green")),
+    )
     whole = table(1000)
-    profile = Profile.of([("table", "table", columns, [whole])]).with_predictions(whole[:, 0] * 2, ())
+    profile = Profile.of([("table", "table", columns, [whole])]).with_predictions(
+        whole[:, 0] * 2, ()
+    )
     assert parse(Profile, json.loads(json.dumps(asdict(profile))), "profile.json") == profile
     watch = Watch(profile)
     for row in whole:
@@ -103,14 +141,18 @@ def test_a_watch_counts_every_item_once() -> None:
         key: bins.counts for key, bins in profile.bins().items()
     }
     watch.note({"other": whole}, whole[:, 0])
-    assert [watch.counts()[key].sum() for key in counts] == [1000, 1000, 2000], "the model may leave an input unused"
+    assert [watch.counts()[key].sum() for key in counts] == [1000, 1000, 2000], (
+        "the model may leave an input unused"
+    )
     watch.note({"table": whole[:, :1]}, whole[:, 0])
     watch.counts()
     assert (watch.items, watch.failures) == (2000, 1)
 
 
 def test_a_sample_counts_its_share_of_the_calls() -> None:
-    profile = Profile.of([("x", "array", (), [np.arange(9.0)])]).with_predictions(np.arange(9.0), ())
+    profile = Profile.of([("x", "array", (), [np.arange(9.0)])]).with_predictions(
+        np.arange(9.0), ()
+    )
     watch = Watch(profile, 0.25)
     for _ in range(4000):
         watch.note({"x": np.zeros((1, 1))}, np.zeros(1))
@@ -125,4 +167,7 @@ def test_columns_of_one_name_in_two_tables_are_told_apart() -> None:
     low, high = np.zeros((9, 1)), np.ones((9, 1))
     profile = Profile.of([("his", "table", age, [low]), ("hers", "table", age, [high])])
     counts = profile.count({"his": low, "hers": high[:4]}, np.zeros(9))
-    assert {name: int(count.sum()) for (_, name), count in counts.items()} == {"age": 9, "hers.age": 4}
+    assert {name: int(count.sum()) for (_, name), count in counts.items()} == {
+        "age": 9,
+        "hers.age": 4,
+    }

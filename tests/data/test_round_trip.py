@@ -32,7 +32,9 @@ def save_onnx(model: Any, input_name: str, type_: Any, target: Path, data: Path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         options = {id(model): {"zipmap": False}} if hasattr(model, "classes_") else None
-        made = convert_sklearn(model, initial_types=[(input_name, type_)], options=options, target_opset=18)
+        made = convert_sklearn(
+            model, initial_types=[(input_name, type_)], options=options, target_opset=18
+        )
     target.mkdir()
     (target / "model.onnx").write_bytes(made.SerializeToString())
     info = artifact.describe(data)
@@ -40,7 +42,9 @@ def save_onnx(model: Any, input_name: str, type_: Any, target: Path, data: Path)
 
 
 def prepare(tmp_path: Path, dataset: str, target: str = "", **options: Any) -> Path:
-    prepare_data(DataSettings(dataset=dataset, target=target, data_options=options), tmp_path / "data")
+    prepare_data(
+        DataSettings(dataset=dataset, target=target, data_options=options), tmp_path / "data"
+    )
     return tmp_path / "data"
 
 
@@ -55,7 +59,13 @@ def with_holes(count: int = 3000) -> pa.Table:
     rng = np.random.default_rng(7)
     age, months = rng.integers(18, 80, count), rng.exponential(20, count).round(4)
     plan, member = rng.choice(["basic", "family", "business"], count), rng.random(count) < 0.4
-    risk = 0.04 * (50 - age) - 0.05 * months + 1.5 * (plan == "basic") - 1.2 * member + rng.normal(0, 0.5, count)
+    risk = (
+        0.04 * (50 - age)
+        - 0.05 * months
+        + 1.5 * (plan == "basic")
+        - 1.2 * member
+        + rng.normal(0, 0.5, count)
+    )
     holes = {name: rng.random(count) < 0.1 for name in ("age", "plan", "member")}
     return pa.table({
         "age": pa.array(age, mask=holes["age"]), "months": months, "plan": pa.array(plan, mask=holes["plan"]),
@@ -73,8 +83,16 @@ def bundled(name: str, **options: Any) -> pa.Table:
 def with_large_numbers(count: int = 1000) -> pa.Table:
     """Make machines that fail by their code, their time of day, and milliseconds."""
     rng = np.random.default_rng(8)
-    code, second, stamp = rng.integers(1, 6, count), rng.integers(0, 86_400, count), rng.integers(0, 5000, count)
-    made = np.datetime64("2026-01-01") + rng.integers(0, 300, count) * np.timedelta64(86_400, "s") + second
+    code, second, stamp = (
+        rng.integers(1, 6, count),
+        rng.integers(0, 86_400, count),
+        rng.integers(0, 5000, count),
+    )
+    made = (
+        np.datetime64("2026-01-01")
+        + rng.integers(0, 300, count) * np.timedelta64(86_400, "s")
+        + second
+    )
     fails = (code == 3) | (second < 20_000) | (stamp > 4000)
     return pa.table({"code": 100_000_000 + code, "made": made, "stamp": 1_764_000_000_000 + stamp,
                      "fails": np.where(fails, "yes", "no")})  # fmt: skip
@@ -88,18 +106,32 @@ def test_classes_of_rows_are_those_of_scikit_learn(name: str, tmp_path: Path) ->
     table, target = (own[name][0](), own[name][1]) if name in own else (bundled(name), "target")
     csv.write_csv(table, tmp_path / "raw.csv")
     data = prepare(tmp_path, f"table:{tmp_path}/raw.csv", target)
-    info, train, test = artifact.describe(data), artifact.load(data, "train"), artifact.load(data, "test")
+    info, train, test = (
+        artifact.describe(data),
+        artifact.load(data, "train"),
+        artifact.load(data, "test"),
+    )
     model = RandomForestClassifier(30, random_state=1).fit(train.inputs["table"], train.target)
     assert model.score(test.inputs["table"], test.target) > 0.8
-    save_onnx(model, "table", FloatTensorType([None, train.inputs["table"].shape[1]]), tmp_path / "model", data)
+    save_onnx(
+        model,
+        "table",
+        FloatTensorType([None, train.inputs["table"].shape[1]]),
+        tmp_path / "model",
+        data,
+    )
 
     parquet.write_table(table.drop_columns([target]), tmp_path / "new.parquet")
     outcomes = predicted(tmp_path / "model", tmp_path / "new.parquet")
     raw = table_source.read(f"{tmp_path}/raw.csv", DataOptions(target=target), tmp_path)
     assert raw.fit is not None
-    everything = raw.fit(divide(raw, DataOptions(target=target)).index["train"]).items.inputs["table"]
+    everything = raw.fit(divide(raw, DataOptions(target=target)).index["train"]).items.inputs[
+        "table"
+    ]
     expected = model.predict_proba(everything)
-    assert [outcome.label for outcome in outcomes] == [info.classes[at] for at in expected.argmax(1)]
+    assert [outcome.label for outcome in outcomes] == [
+        info.classes[at] for at in expected.argmax(1)
+    ]
     given = [list((outcome.probabilities or {}).values()) for outcome in outcomes]
     np.testing.assert_allclose(given, expected, atol=1e-5)
 
@@ -135,7 +167,9 @@ def test_classes_of_pictures_are_those_of_scikit_learn(tmp_path: Path) -> None:
     outcomes = predicted(tmp_path / "model", tmp_path / "raw/3")
     files = [int(Path(str(outcome.name["picture"])).stem) for outcome in outcomes]
     pixels = (digits.images[files].reshape(-1, 64) * 15).astype(np.uint8) / 255
-    assert [outcome.label for outcome in outcomes] == [str(label) for label in model.predict(pixels)]
+    assert [outcome.label for outcome in outcomes] == [
+        str(label) for label in model.predict(pixels)
+    ]
 
 
 def save_pictures(model: LogisticRegression, target: Path, data: Path) -> None:
@@ -156,6 +190,9 @@ def save_pictures(model: LogisticRegression, target: Path, data: Path) -> None:
     )  # fmt: skip
     target.mkdir()
     onnx.save(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10), target / "model.onnx"
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10),
+        target / "model.onnx",
     )
-    (target / "preprocessing.json").write_text(json.dumps(describe_preprocessing(artifact.describe(data))))
+    (target / "preprocessing.json").write_text(
+        json.dumps(describe_preprocessing(artifact.describe(data)))
+    )

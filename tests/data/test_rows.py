@@ -41,11 +41,16 @@ def values(path: Path, **options: str) -> dict[str, list[str | None]]:
     ids=["comma", "windows", "semicolon", "tab", "gzip", "json"],
 )
 def test_text_formats_give_equal_rows(name: str, content: str | bytes, tmp_path: Path) -> None:
-    assert values(write(tmp_path / name, content)) == {"age": ["31", "40"], "city": ["Bonn", "Köln"]}
+    assert values(write(tmp_path / name, content)) == {
+        "age": ["31", "40"],
+        "city": ["Bonn", "Köln"],
+    }
 
 
 def test_parquet_keeps_its_types(tmp_path: Path) -> None:
-    parquet.write_table(pa.table({"age": [31, None], "city": ["Bonn", "Köln"]}), tmp_path / "a.parquet")
+    parquet.write_table(
+        pa.table({"age": [31, None], "city": ["Bonn", "Köln"]}), tmp_path / "a.parquet"
+    )
     assert values(tmp_path / "a.parquet") == {"age": [31, None], "city": ["Bonn", "Köln"]}
 
 
@@ -69,7 +74,11 @@ BAD: dict[str, tuple[str, str | bytes, str]] = {
     "header again": ("a.csv", "a,b\n1,2\na,b\n3,4\n", "a.csv, row 2: is the header again"),
     "empty": ("a.csv", "", "a.csv is empty"),
     "blank": ("a.csv", "\n \n", "a.csv is empty"),
-    "latin-1": ("a.csv", "a,b\n1,x\n2,Köln\n".encode("latin-1"), r"a.csv, row 2, column b: this is not utf-8"),
+    "latin-1": (
+        "a.csv",
+        "a,b\n1,x\n2,Köln\n".encode("latin-1"),
+        r"a.csv, row 2, column b: this is not utf-8",
+    ),
     "not json": ("a.jsonl", '{"a": 1}\n{"a": \n', "a.jsonl, row 2: this is not a JSON object"),
     "nested json": ("a.jsonl", '{"a": [1]}\n{"a": 1}\n', r"a.jsonl, row 1: .*a is \[1\]"),
     "no json": ("a.jsonl", "\n", "a.jsonl is empty"),
@@ -102,7 +111,9 @@ def test_a_row_in_a_late_block_keeps_its_number(tmp_path: Path) -> None:
         values(path)
     problems: list[Problem] = []
     for rows in open_rows(path).batches(problems.append):
-        assert rows.numbers.tolist() == [int(number) for number in rows.columns["number"].to_pylist()]
+        assert rows.numbers.tolist() == [
+            int(number) for number in rows.columns["number"].to_pylist()
+        ]
     assert [problem.row for problem in problems] == [11, 150_001]
 
 
@@ -120,9 +131,15 @@ def test_bad_json_lines_do_not_stop_the_others(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     file = open_rows(write(tmp_path / "a.csv", "a;b\n1;2\n"), delimiter=",")
-    with pytest.raises(InvalidInput, match=r"no column 'b', which is the target\n.*separated by a comma\): a;b"):
+    with pytest.raises(
+        InvalidInput, match=r"no column 'b', which is the target\n.*separated by a comma\): a;b"
+    ):
         file.require("b", role="the target")
-    wide = open_rows(write(tmp_path / "wide.csv", ",".join(f"x{n}" for n in range(32)) + "\n" + "1," * 31 + "1\n"))
+    wide = open_rows(
+        write(
+            tmp_path / "wide.csv", ",".join(f"x{n}" for n in range(32)) + "\n" + "1," * 31 + "1\n"
+        )
+    )
     with pytest.raises(InvalidInput, match=r"x18, x19, … 32 in all$"):
         wide.require("b", role="the target")
 
@@ -132,7 +149,9 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path: Path) -> None:
     [("1,5", "1.5"), ("-1,5e-05", "-1.5e-05"), (",5", ".5"), ("1.234,5", "1234.5"), ("1.234.567", "1234567"), ("7", "7"),
      ("31.12.2026", "31.12.2026"), ("a,b", "a,b"), ("1,2,3", "1,2,3")],
 )  # fmt: skip
-def test_decimal_commas_become_points_in_numbers_only(cell: str, number: str, tmp_path: Path) -> None:
+def test_decimal_commas_become_points_in_numbers_only(
+    cell: str, number: str, tmp_path: Path
+) -> None:
     path = write(tmp_path / "a.csv", f"x;y\n2,75;{cell}\n")
     assert values(path) == {"x": ["2.75"], "y": [number]}
 
@@ -150,7 +169,9 @@ def test_wide_files_are_read_or_named(tmp_path: Path) -> None:
     assert values(write(tmp_path / "a.csv.gz", gzip.compress(text.encode("utf-16")))) == read
     for encoding in ("utf-16-le", "utf-16-be"):
         path = write(tmp_path / "a.csv", text.encode(encoding))
-        with pytest.raises(InvalidInput, match=r"a\.csv is not utf-8, but probably UTF-16") as error:
+        with pytest.raises(
+            InvalidInput, match=r"a\.csv is not utf-8, but probably UTF-16"
+        ) as error:
             values(path)
         assert error.value.hint == f"encoding={encoding}"
         assert values(path, encoding=encoding) == read
@@ -182,7 +203,9 @@ def test_files_joined_with_their_headers_lose_no_row(tmp_path: Path) -> None:
 
 def test_money_with_decimal_commas_is_a_number(tmp_path: Path) -> None:
     cells = ["1.234,50 €", "-5,25 EUR", "12,5 %", "(3,5)", "\u22120,5", "€ 7,75"]
-    (rows,) = open_rows(write(tmp_path / "a.csv", "a;b\n" + "".join(f"{cell};x\n" for cell in cells)))
+    (rows,) = open_rows(
+        write(tmp_path / "a.csv", "a;b\n" + "".join(f"{cell};x\n" for cell in cells))
+    )
     assert to_numbers(rows.columns["a"])[0].tolist() == [1234.5, -5.25, 0.125, -3.5, -0.5, 7.75]
 
 

@@ -17,7 +17,9 @@ from podium.data.sources.known import DATASETS, FILES, Known, known_dataset
 from podium.errors import Damaged, Failed, InvalidInput, NotFound
 
 
-def test_a_given_directory_is_used_in_every_layout(known: Known, folder: Path, tmp_path: Path) -> None:
+def test_a_given_directory_is_used_in_every_layout(
+    known: Known, folder: Path, tmp_path: Path
+) -> None:
     assert mnist.fetch(known, cache=tmp_path / "cache", source=str(folder)).files == CONTENT
     raw = tmp_path / "root" / "MNIST" / "raw"
     raw.mkdir(parents=True)
@@ -29,7 +31,9 @@ def test_a_given_directory_is_used_in_every_layout(known: Known, folder: Path, t
 
 
 def test_a_given_source_is_the_only_one_asked(known: Known, folder: Path, tmp_path: Path) -> None:
-    mnist._fill(tmp_path / "cache" / "datasets" / "small", mnist.Fetched(files=CONTENT, source="before"))
+    mnist._fill(
+        tmp_path / "cache" / "datasets" / "small", mnist.Fetched(files=CONTENT, source="before")
+    )
     (folder / f"{FILES[2]}.gz").unlink()
     with pytest.raises(NotFound) as caught:
         mnist.fetch(known, cache=tmp_path / "cache", source=str(folder))
@@ -45,14 +49,18 @@ def test_a_wrong_checksum_is_refused(known: Known, folder: Path, tmp_path: Path)
         mnist.fetch(known, cache=tmp_path / "cache", source=str(folder))
 
 
-def test_a_mirror_fills_the_cache_and_is_not_asked_again(known: Known, serve: Serve, tmp_path: Path) -> None:
+def test_a_mirror_fills_the_cache_and_is_not_asked_again(
+    known: Known, serve: Serve, tmp_path: Path
+) -> None:
     asked: list[str] = []
     url = serve(lambda request: (asked.append(request.path), send(request, packed(request)))[1])  # type: ignore[func-returns-value]
     known = replace(known, mirrors=(url,))
     assert mnist.fetch(known, cache=tmp_path).source == url
     assert mnist.fetch(known, cache=tmp_path) == mnist.Fetched(files=CONTENT, source="the cache")
     assert asked == [f"/data/{name}.gz" for name in FILES]
-    assert sorted(path.name for path in (tmp_path / "datasets" / "small").iterdir()) == sorted(FILES)
+    assert sorted(path.name for path in (tmp_path / "datasets" / "small").iterdir()) == sorted(
+        FILES
+    )
 
 
 def test_a_damaged_cache_is_fetched_again_and_said(
@@ -69,17 +77,25 @@ def test_a_damaged_cache_is_fetched_again_and_said(
     assert mnist.fetch(known, cache=tmp_path).source == "the cache"
 
 
-def test_the_next_mirror_is_asked_when_one_truncates(known: Known, serve: Serve, tmp_path: Path) -> None:
+def test_the_next_mirror_is_asked_when_one_truncates(
+    known: Known, serve: Serve, tmp_path: Path
+) -> None:
     bad = serve(lambda request: send(request, packed(request)[:1000], announced=99999))
     good = serve(lambda request: send(request, packed(request)))
     known = replace(known, mirrors=(bad, good))
     assert mnist.fetch(known, cache=tmp_path).source == good
 
 
-def test_when_nothing_works_every_source_is_named_with_its_reason(known: Known, serve: Serve, tmp_path: Path) -> None:
+def test_when_nothing_works_every_source_is_named_with_its_reason(
+    known: Known, serve: Serve, tmp_path: Path
+) -> None:
     mirrors = {
-        "1000 of 99999 bytes arrived": serve(lambda request: send(request, packed(request)[:1000], announced=99999)),
-        "bad idx header": serve(lambda request: send(request, b"<html>Welcome to this hotel's WiFi</html>")),
+        "1000 of 99999 bytes arrived": serve(
+            lambda request: send(request, packed(request)[:1000], announced=99999)
+        ),
+        "bad idx header": serve(
+            lambda request: send(request, b"<html>Welcome to this hotel's WiFi</html>")
+        ),
         "answers 403 Forbidden": serve(lambda request: request.send_error(403)),
         "cannot be reached": "http://127.0.0.1:9/data",
     }
@@ -95,7 +111,9 @@ def test_when_nothing_works_every_source_is_named_with_its_reason(known: Known, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_silent_mirror_costs_seconds(known: Known, serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_mirror_costs_seconds(
+    known: Known, serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
     over = threading.Event()
 
     def keep_silent(_: BaseHTTPRequestHandler) -> None:
@@ -103,7 +121,9 @@ def test_a_silent_mirror_costs_seconds(known: Known, serve: Serve, monkeypatch: 
 
     url = serve(keep_silent)
     monkeypatch.setattr(origins, "CONNECT_SECONDS", 0.2)
-    with pytest.raises(Failed, match=r"cannot be reached: (timed out|The read operation timed out)"):
+    with pytest.raises(
+        Failed, match=r"cannot be reached: (timed out|The read operation timed out)"
+    ):
         origins.named(url).fetch(FILES[0], Path())
     over.set()
 
@@ -126,19 +146,29 @@ def test_the_mirrors_are_those_of_torchvision(dataset: str) -> None:
     assert spec.origin is not None
     tree = ast.parse(Path(spec.origin).with_name("datasets").joinpath("mnist.py").read_text())
     name = {"mnist": "MNIST", "fashion-mnist": "FashionMNIST"}[dataset]
-    (body,) = [node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name]
-    (mirrors,) = [ast.literal_eval(line.value) for line in body if ast.unparse(line).startswith("mirrors = ")]  # type: ignore[attr-defined]
+    (body,) = [
+        node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == name
+    ]
+    (mirrors,) = [
+        ast.literal_eval(line.value) for line in body if ast.unparse(line).startswith("mirrors = ")
+    ]  # type: ignore[attr-defined]
     assert known_dataset(dataset).mirrors == tuple(mirrors)
 
 
 def test_an_unknown_dataset_is_refused_with_a_suggestion() -> None:
-    with pytest.raises(InvalidInput, match=r"one of mnist, fashion-mnist.*\n.*did you mean fashion-mnist"):
+    with pytest.raises(
+        InvalidInput, match=r"one of mnist, fashion-mnist.*\n.*did you mean fashion-mnist"
+    ):
         known_dataset("fashon-mnist")
 
 
 @pytest.mark.parametrize("announced", [None, 10**12])
 def test_a_download_beyond_the_limit_is_cut_off(
-    announced: int | None, known: Known, serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    announced: int | None,
+    known: Known,
+    serve: Serve,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def endless(request: BaseHTTPRequestHandler) -> None:
         request.send_response(200)

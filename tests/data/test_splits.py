@@ -30,7 +30,9 @@ def assert_every_item_is_in_one_part(division: Division, count: int) -> None:
     assert sorted(np.concatenate(list(division.index.values())).tolist()) == list(range(count))
 
 
-CLASSES = np.random.default_rng(0).permutation(np.repeat(np.arange(3), [1000, 501, 7])).astype(np.uint8)
+CLASSES = (
+    np.random.default_rng(0).permutation(np.repeat(np.arange(3), [1000, 501, 7])).astype(np.uint8)
+)
 
 
 def test_the_split_keeps_the_proportions_of_the_classes() -> None:
@@ -63,7 +65,9 @@ def test_a_source_without_a_test_part_gets_one_in_proportion() -> None:
 def test_a_limit_leaves_the_test_part_whole() -> None:
     limited = divide(raw_of(CLASSES), DataOptions(), limit=100)
     assert counts(limited) == {"test": 151, "train": 90, "validation": 10}
-    np.testing.assert_array_equal(limited.index["test"], divide(raw_of(CLASSES), DataOptions()).index["test"])
+    np.testing.assert_array_equal(
+        limited.index["test"], divide(raw_of(CLASSES), DataOptions()).index["test"]
+    )
 
 
 def test_numbers_are_divided_at_random_and_by_the_seed() -> None:
@@ -72,7 +76,9 @@ def test_numbers_are_divided_at_random_and_by_the_seed() -> None:
     assert first.how == "random"
     assert_every_item_is_in_one_part(first, 100)
     assert counts(first) == {"test": 10, "train": 81, "validation": 9}
-    assert first.index["test"].tolist() == again.index["test"].tolist() != other.index["test"].tolist()
+    assert (
+        first.index["test"].tolist() == again.index["test"].tolist() != other.index["test"].tolist()
+    )
     with pytest.raises(InvalidInput, match="only classes can be divided in proportion"):
         divide(raw, DataOptions(split="stratified"))
 
@@ -90,7 +96,9 @@ def test_a_group_is_never_divided() -> None:
 def test_one_large_group_does_not_fill_the_test_part() -> None:
     groups = np.array(["large"] * 90 + [f"small {number}" for number in range(10)])
     for seed in range(5):
-        division = divide(raw_of(np.arange(100) % 2, groups=groups), DataOptions(group="g", split_seed=seed))
+        division = divide(
+            raw_of(np.arange(100) % 2, groups=groups), DataOptions(group="g", split_seed=seed)
+        )
         assert "large" in groups[division.index["train"]]
 
 
@@ -100,9 +108,13 @@ def test_two_groups_cannot_fill_three_parts() -> None:
 
 
 def test_the_oldest_train_and_the_newest_test() -> None:
-    times = np.random.default_rng(0).permutation(np.arange("2024-01-01", "2024-07-19", dtype="datetime64[D]"))
+    times = np.random.default_rng(0).permutation(
+        np.arange("2024-01-01", "2024-07-19", dtype="datetime64[D]")
+    )
     division = divide(raw_of(np.arange(200) % 2, times=times), DataOptions(time="day"))
-    train, validation, test = (times[division.index[part]] for part in ("train", "validation", "test"))
+    train, validation, test = (
+        times[division.index[part]] for part in ("train", "validation", "test")
+    )
     assert train.max() < validation.min() <= validation.max() < test.min()
     assert counts(division) == {"test": 20, "train": 162, "validation": 18}
     assert division.how == "by day"
@@ -124,7 +136,9 @@ def test_a_limit_by_time_leaves_out_the_oldest() -> None:
     assert division.index["train"].min() == 130
 
 
-@pytest.mark.parametrize("times", [np.array([1.0, np.nan] * 20), np.array(["2024-01-01", "NaT"] * 20, "datetime64[D]")])
+@pytest.mark.parametrize(
+    "times", [np.array([1.0, np.nan] * 20), np.array(["2024-01-01", "NaT"] * 20, "datetime64[D]")]
+)
 def test_an_item_without_a_time_is_named(times: np.ndarray) -> None:
     with pytest.raises(InvalidInput, match="day of item 2 is missing"):
         divide(raw_of(np.arange(40) % 2, times=times), DataOptions(time="day"))
@@ -143,12 +157,19 @@ def test_a_column_may_name_the_part_of_each_item() -> None:
 
 def test_a_part_nobody_names_is_taken_from_the_training_items() -> None:
     given = np.array(["train"] * 30 + ["test"] * 10)
-    division = divide(raw_of(np.arange(40) % 2, given=given), DataOptions(part="fold", validation=0.2))
+    division = divide(
+        raw_of(np.arange(40) % 2, given=given), DataOptions(part="fold", validation=0.2)
+    )
     assert_every_item_is_in_one_part(division, 40)
     assert division.index["test"].tolist() == list(range(30, 40))
     assert counts(division)["validation"] == 6
-    with pytest.raises(InvalidInput, match="fold gives no item to train, only to test and validation"):
-        divide(raw_of(np.arange(40) % 2, given=np.array(["val", "test"] * 20)), DataOptions(part="fold"))
+    with pytest.raises(
+        InvalidInput, match="fold gives no item to train, only to test and validation"
+    ):
+        divide(
+            raw_of(np.arange(40) % 2, given=np.array(["val", "test"] * 20)),
+            DataOptions(part="fold"),
+        )
 
 
 def test_two_ways_to_divide_are_refused() -> None:
@@ -177,7 +198,9 @@ def test_groups_that_grow_keep_their_part() -> None:
     for seed in range(40):
         groups = np.random.default_rng(seed).integers(40, size=900) + 1000 * seed
         index = [
-            divide(raw_of(np.zeros(rows), groups=groups[:rows]), DataOptions(group="patient", test=0.1)).index
+            divide(
+                raw_of(np.zeros(rows), groups=groups[:rows]), DataOptions(group="patient", test=0.1)
+            ).index
             for rows in (800, 900)
         ]
         learned = np.concatenate([index[0]["train"], index[0]["validation"]])

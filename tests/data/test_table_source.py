@@ -47,7 +47,12 @@ def fitted(raw: Raw, *train: int) -> Raw:
 
 def test_a_table_becomes_numbers_and_categories(people: Path, tmp_path: Path) -> None:
     raw = read(people, tmp_path)
-    assert (raw.name, raw.kind, raw.classes, raw.target_name) == ("people", "classification", ("no", "yes"), "label")
+    assert (raw.name, raw.kind, raw.classes, raw.target_name) == (
+        "people",
+        "classification",
+        ("no", "yes"),
+        "label",
+    )
     assert raw.items.target.tolist() == [1, 0, 1, 0]
     raw = fitted(raw)
     columns = raw.descriptions["table"].columns
@@ -55,12 +60,22 @@ def test_a_table_becomes_numbers_and_categories(people: Path, tmp_path: Path) ->
         ("age", "number", 1), ("city", "category", 1), ("member", "category", 1), ("born", "number", 1),
     ]  # fmt: skip
     assert columns[1].categories == ("Bonn", "Köln", "Ulm", "(missing)", "(unknown)")
-    assert raw.items.inputs["table"].tolist() == [[30, 1, 1, 1], [41, 0, 0, 2], [50, 3, 1, 3], [41, 2, 2, 2]]
+    assert raw.items.inputs["table"].tolist() == [
+        [30, 1, 1, 1],
+        [41, 0, 0, 2],
+        [50, 3, 1, 3],
+        [41, 2, 2, 2],
+    ]
 
 
 def test_medians_and_categories_are_of_the_training_part(people: Path, tmp_path: Path) -> None:
     raw = fitted(read(people, tmp_path), 0, 1)
-    assert raw.descriptions["table"].columns[1].categories == ("Bonn", "Köln", "(missing)", "(unknown)")
+    assert raw.descriptions["table"].columns[1].categories == (
+        "Bonn",
+        "Köln",
+        "(missing)",
+        "(unknown)",
+    )
     assert raw.items.inputs["table"][:, :2].tolist() == [[30, 1], [30, 0], [50, 2], [41, 3]]
 
 
@@ -78,7 +93,10 @@ def test_other_formats_give_the_same_bytes(form: str, people: Path, tmp_path: Pa
         other.write_text("\n".join(lines))
     first, second = fitted(read(people, tmp_path)), fitted(read(other, tmp_path))
     np.testing.assert_array_equal(first.items.inputs["table"], second.items.inputs["table"])
-    assert (first.classes, first.preprocessing["columns"][0]) == (second.classes, second.preprocessing["columns"][0])
+    assert (first.classes, first.preprocessing["columns"][0]) == (
+        second.classes,
+        second.preprocessing["columns"][0],
+    )
 
 
 def test_prediction_makes_the_bytes_of_preparation(people: Path, tmp_path: Path) -> None:
@@ -86,7 +104,9 @@ def test_prediction_makes_the_bytes_of_preparation(people: Path, tmp_path: Path)
     again = preprocessing.read(raw.preprocessing, "preprocessing.json")
     assert isinstance(again, preprocessing.TablePreprocessing)
     (rows,) = open_rows(people)
-    assert again.apply(rows).check().inputs["table"].tobytes() == raw.items.inputs["table"].tobytes()
+    assert (
+        again.apply(rows).check().inputs["table"].tobytes() == raw.items.inputs["table"].tobytes()
+    )
 
 
 def test_a_table_is_fetched_from_a_storage(people: Path, tmp_path: Path, bucket: str) -> None:
@@ -102,14 +122,22 @@ TARGETS: dict[str, tuple[list[str], dict[str, str], str, tuple[str, ...], list[f
     "truth": (["True", "false", "TRUE"], {}, "classification", ("false", "True"), [1, 0, 1]),
     "floats": (["1.5", "2", "-1"], {}, "regression", (), [1.5, 2, -1]),
     "numbers as quantity": (["1", "2", "3"], {"kind": "regression"}, "regression", (), [1, 2, 3]),
-    "floats as classes": (["0.5", "1", "0.5"], {"kind": "classification"}, "classification", ("0.5", "1"), [0, 1, 0]),
+    "floats as classes": (
+        ["0.5", "1", "0.5"],
+        {"kind": "classification"},
+        "classification",
+        ("0.5", "1"),
+        [0, 1, 0],
+    ),
 }
 
 
 @pytest.mark.parametrize("case", TARGETS)
 def test_the_kind_follows_from_the_target(case: str, tmp_path: Path) -> None:
     values, options, kind, classes, target = TARGETS[case]
-    (tmp_path / "a.csv").write_text("\n".join(["x,y", *(f"{at},{value}" for at, value in enumerate(values))]))
+    (tmp_path / "a.csv").write_text(
+        "\n".join(["x,y", *(f"{at},{value}" for at, value in enumerate(values))])
+    )
     raw = read(tmp_path / "a.csv", tmp_path, target="y", **options)
     assert (raw.kind, raw.classes, raw.items.target.tolist()) == (kind, classes, target)
 
@@ -142,7 +170,9 @@ def test_one_column_needs_no_list(people: Path, tmp_path: Path) -> None:
     assert [column.kind for column in raw.descriptions["table"].columns] == ["category"] * 3
 
 
-def test_ids_constants_and_empty_columns_are_reported(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_ids_constants_and_empty_columns_are_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO)
     (tmp_path / "a.csv").write_text("id,land,empty,x,label\n1,DE,,5,0\n2,DE,NA,7,1\n3,DE,,,1\n")
     raw = fitted(read(tmp_path / "a.csv", tmp_path))
@@ -154,7 +184,9 @@ def test_ids_constants_and_empty_columns_are_reported(tmp_path: Path, caplog: py
 
 
 @pytest.mark.parametrize("source", [table.TABLE, text.TEXT], ids=["table", "text"])
-def test_a_missing_file_is_named_before_a_missing_column(source: Source, people: Path, tmp_path: Path) -> None:
+def test_a_missing_file_is_named_before_a_missing_column(
+    source: Source, people: Path, tmp_path: Path
+) -> None:
     for target, test in (("", 0.1), ("nowhere", 0.1), ("", str(people))):
         with pytest.raises(NotFound, match=r"there is no file .*nowhere\.csv"):
             source.read(f"{tmp_path}/nowhere.csv", DataOptions(target=target, test=test), tmp_path)
@@ -232,19 +264,27 @@ def test_an_empty_list_of_missing_values_means_none(given: Any, tmp_path: Path) 
     """Through YAML and the shell, and as a pipeline hands it on."""
     (tmp_path / "marks.csv").write_text("a,label\nNA,x\nNone,y\nb,x\nNA,y\n")
     options = {"missing_values": load_yaml(given, "")[0] if isinstance(given, str) else given}
-    column = fitted(read(tmp_path / "marks.csv", tmp_path, **options)).descriptions["table"].columns[0]
+    column = (
+        fitted(read(tmp_path / "marks.csv", tmp_path, **options)).descriptions["table"].columns[0]
+    )
     marks = ("b",) if given is None else ("NA", "None", "b")
     assert column.categories == (*marks, "(missing)", "(unknown)")
     assert column.missing == (3 if given is None else 0)
 
 
 @pytest.mark.parametrize(
-    ("values", "classes"), [(("0.0", "1.0"), ("0", "1")), (("10.0", "2.0", "1.0"), ("1", "2", "10"))]
+    ("values", "classes"),
+    [(("0.0", "1.0"), ("0", "1")), (("10.0", "2.0", "1.0"), ("1", "2", "10"))],
 )
 def test_few_whole_numbers_with_a_point_are_classes(
-    values: tuple[str, ...], classes: tuple[str, ...], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    values: tuple[str, ...],
+    classes: tuple[str, ...],
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    (tmp_path / "t.csv").write_text("x,y\n" + "".join(f"{at}.5,{values[at % len(values)]}\n" for at in range(60)))
+    (tmp_path / "t.csv").write_text(
+        "x,y\n" + "".join(f"{at}.5,{values[at % len(values)]}\n" for at in range(60))
+    )
     raw = read(tmp_path / "t.csv", tmp_path, target="y")
     assert (raw.kind, raw.classes) == ("classification", classes)
     assert "so these are classes; if it is a quantity: kind=regression" in caplog.text

@@ -39,9 +39,16 @@ def read(path: Path, tmp_path: Path, *train: int, target: str = "label", **optio
 
 def test_sentences_become_tokens_and_a_mask(reviews: Path, tmp_path: Path) -> None:
     raw = read(reviews, tmp_path, 0, 1, 2)
-    assert (raw.kind, raw.classes, raw.items.target.tolist()) == ("classification", ("bad", "good"), [1, 0, 0])
+    assert (raw.kind, raw.classes, raw.items.target.tolist()) == (
+        "classification",
+        ("bad", "good"),
+        [1, 0, 0],
+    )
     assert raw.items.inputs["tokens"].shape == raw.items.inputs["mask"].shape == (3, 5)
-    assert (raw.items.inputs["tokens"].dtype, raw.items.inputs["mask"].dtype) == (np.int64, np.float32)
+    assert (raw.items.inputs["tokens"].dtype, raw.items.inputs["mask"].dtype) == (
+        np.int64,
+        np.float32,
+    )
     assert raw.items.inputs["mask"].sum(1).tolist() == [5, 3, 2]
     assert raw.descriptions["tokens"].meaning == "tokens"
 
@@ -80,7 +87,9 @@ def test_sentences_can_be_regressed(reviews: Path, tmp_path: Path) -> None:
         ("text,label\ngood,1\nbad,0\n", {"length": -1}, "length >= 0"),
     ],
 )  # fmt: skip
-def test_bad_text_is_refused_with_its_place(content: str, options: Any, message: str, tmp_path: Path) -> None:
+def test_bad_text_is_refused_with_its_place(
+    content: str, options: Any, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "a.csv").write_text(content)
     with pytest.raises(PodiumError, match=message):
         read(tmp_path / "a.csv", tmp_path, 0, 1, **options)
@@ -115,4 +124,7 @@ def test_scripts_without_blanks_are_split_into_characters(text: str, expected: l
 
 def test_sentences_that_are_cut_are_counted(caplog: pytest.LogCaptureFixture) -> None:
     TextPreprocessing.fit(["a b c", "a", "a b c d"], length=2)
-    assert "2 of the 3 training sentences are cut, the longest from 4 words to 2: length=4 takes all" in caplog.text
+    assert (
+        "2 of the 3 training sentences are cut, the longest from 4 words to 2: length=4 takes all"
+        in caplog.text
+    )

@@ -29,7 +29,9 @@ def reports(doctor: Doctor) -> Callable[..., tuple[int, list[dict[str, Any]]]]:
 
 
 def test_a_compiled_pipeline_is_refused_by_name(doctor: Doctor, tmp_path: Path) -> None:
-    (tmp_path / "pipeline.yaml").write_text("# PIPELINE DEFINITION\npipelineInfo:\n  name: mine\nroot: {}\n")
+    (tmp_path / "pipeline.yaml").write_text(
+        "# PIPELINE DEFINITION\npipelineInfo:\n  name: mine\nroot: {}\n"
+    )
     done = doctor(str(tmp_path / "pipeline.yaml"))
     assert done.returncode == 2
     assert "pipeline.yaml is a compiled pipeline, which the doctor has no rules for" in done.stderr
@@ -53,19 +55,25 @@ def test_a_log_from_stdin_that_is_well_exits_with_0(reports: Callable[..., Any])
     assert (report["verdict"], report["lines"], report["type"]) == ("pass", 1, "minimize")
 
 
-def test_an_experiment_says_how_the_log_is_read(reports: Callable[..., Any], tmp_path: Path) -> None:
+def test_an_experiment_says_how_the_log_is_read(
+    reports: Callable[..., Any], tmp_path: Path
+) -> None:
     (tmp_path / "sweep.yaml").write_text(GOOD)
     line = "2026-01-02T03:04:05Z accuracy=0.5 loss=nan\n"
     code, (report,) = reports("-", "--experiment", str(tmp_path / "sweep.yaml"), given=line)
     assert code == 0
     assert [row["strategy"] for row in report["stored"]] == ["max", "min"]
-    assert [row["latest"] for row in report["stored"]] == ["0.5", "unavailable"], "its pattern asks for a digit"
+    assert [row["latest"] for row in report["stored"]] == ["0.5", "unavailable"], (
+        "its pattern asks for a digit"
+    )
 
 
 def test_options_overrule_the_experiment(reports: Callable[..., Any], tmp_path: Path) -> None:
     (tmp_path / "sweep.yaml").write_text(GOOD)
     options = ["--metric", "f1", "--strategy", "latest", "--pattern", r"(\w+): ([\d.]+)"]
-    _, (report,) = reports("-", "--experiment", str(tmp_path / "sweep.yaml"), *options, given="f1: 0.5\n")
+    _, (report,) = reports(
+        "-", "--experiment", str(tmp_path / "sweep.yaml"), *options, given="f1: 0.5\n"
+    )
     assert (report["objective"], report["stored"][0]["value"]) == ("f1", 0.5)
     assert report["stored"][0]["strategy"] == "latest"
 
@@ -97,7 +105,11 @@ def test_a_command_after_two_dashes_is_run(doctor: Doctor) -> None:
     done = doctor("--metric", "loss", "--json", "--", "echo", "--metric", "accuracy=1")
     (report,) = json.loads(done.stdout)["reports"]
     assert done.returncode == 1
-    assert (report["kind"], report["subject"], report["exit"]) == ("command", "echo --metric accuracy=1", 0)
+    assert (report["kind"], report["subject"], report["exit"]) == (
+        "command",
+        "echo --metric accuracy=1",
+        0,
+    )
     assert "objective-missing" in [finding["rule"] for finding in report["findings"]]
     assert "running" in done.stderr
 
@@ -112,7 +124,9 @@ def test_a_command_after_two_dashes_is_run(doctor: Doctor) -> None:
         (("--seconds", "0", "--", "true"), "seconds > 0"),
     ],
 )
-def test_a_mistake_is_reported_without_a_traceback(doctor: Doctor, arguments: tuple[str, ...], said: str) -> None:
+def test_a_mistake_is_reported_without_a_traceback(
+    doctor: Doctor, arguments: tuple[str, ...], said: str
+) -> None:
     done = doctor(*arguments, given="loss=1\n")
     assert done.returncode in (1, 2)
     assert said in done.stderr

@@ -53,7 +53,10 @@ def report_of(*arguments: str) -> dict[str, Any]:
     done = CliRunner().invoke(doctor, ["--json", *arguments])
     assert not done.exception or isinstance(done.exception, SystemExit), done.exception
     (report,) = json.loads(done.stdout[done.stdout.index("{") :])["reports"]
-    return {**report, "findings": {finding["rule"]: finding for finding in reversed(report["findings"])}}
+    return {
+        **report,
+        "findings": {finding["rule"]: finding for finding in reversed(report["findings"])},
+    }
 
 
 def value(report: dict[str, Any]) -> Any:
@@ -84,7 +87,12 @@ def test_the_file_a_command_writes_is_read(tmp_path: Path) -> None:
 def test_a_file_at_its_real_path_is_read(tmp_path: Path) -> None:
     path = tmp_path / "metrics.log"
     experiment = sweep(tmp_path, "File", path=str(path), kind="File", format="TEXT")
-    assert value(run_with(experiment, program(tmp_path, WRITES.replace("sys.argv[1]", repr(str(path)))))) == 0.9
+    assert (
+        value(
+            run_with(experiment, program(tmp_path, WRITES.replace("sys.argv[1]", repr(str(path)))))
+        )
+        == 0.9
+    )
 
 
 def test_json_in_the_file_of_a_command_is_read(tmp_path: Path) -> None:
@@ -93,7 +101,9 @@ def test_json_in_the_file_of_a_command_is_read(tmp_path: Path) -> None:
     assert value(run_with(experiment, program(tmp_path, text), "/out/m.json")) == 0.9
 
 
-@pytest.mark.parametrize(("name", "rules"), [("train.log", {"another-file-collected"}), ("metrics.log", set())])
+@pytest.mark.parametrize(
+    ("name", "rules"), [("train.log", {"another-file-collected"}), ("metrics.log", set())]
+)
 def test_a_log_must_be_the_file_katib_reads(name: str, rules: set[str], tmp_path: Path) -> None:
     experiment = sweep(tmp_path, "File", path="/out/metrics.log", kind="File", format="TEXT")
     (tmp_path / name).write_text("2026-01-02T03:04:05Z accuracy=0.9 loss=0.1\n")
@@ -111,7 +121,10 @@ def test_event_files_are_read_as_katib_reads_them(tmp_path: Path) -> None:
     experiment = sweep(tmp_path, "TensorFlowEvent", path="/out/events", kind="Directory")
     report = run_with(experiment, program(tmp_path, EVENTS), "/out/events")
     assert (value(report), report["verdict"]) == (0.75, "pass"), report
-    assert report["findings"]["scalar-missing"]["what"] == "no event file holds loss; they hold accuracy"
+    assert (
+        report["findings"]["scalar-missing"]["what"]
+        == "no event file holds loss; they hold accuracy"
+    )
 
 
 def test_printed_metrics_fail_a_collector_of_events(tmp_path: Path) -> None:
@@ -132,10 +145,14 @@ def test_a_directory_without_events_fails(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     assert report_of(str(tmp_path / "empty"), "--experiment", experiment)["verdict"] == "fail"
     with pytest.raises(InvalidInput, match="path of event files"):
-        CliRunner().invoke(doctor, [str(tmp_path / "none"), "--experiment", experiment], catch_exceptions=False)
+        CliRunner().invoke(
+            doctor, [str(tmp_path / "none"), "--experiment", experiment], catch_exceptions=False
+        )
 
 
-def test_event_files_are_examined_beside_a_namespace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_event_files_are_examined_beside_a_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("tensorboard")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "none"))
     experiment = sweep(tmp_path, "TensorFlowEvent", path="/out/events", kind="Directory")

@@ -41,12 +41,16 @@ def test_a_good_command_passes_and_shows_what_katib_would_see(tmp_path: Path) ->
 
 
 def test_standard_error_is_collected_too(tmp_path: Path) -> None:
-    report = run(*program(tmp_path, "import sys, time; print('loss=0.5', file=sys.stderr); time.sleep(1)"))
+    report = run(
+        *program(tmp_path, "import sys, time; print('loss=0.5', file=sys.stderr); time.sleep(1)")
+    )
     assert report.details["stored"][0]["value"] == 0.5
 
 
 def test_a_command_that_fails_fails_with_its_last_line(tmp_path: Path) -> None:
-    finding = by_rule(run(*program(tmp_path, "print('loss=0.5'); raise SystemExit('out of luck')")))["command-failed"]
+    finding = by_rule(
+        run(*program(tmp_path, "print('loss=0.5'); raise SystemExit('out of luck')"))
+    )["command-failed"]
     assert finding.level == "fail"
     assert "exit code 1: out of luck" in finding.what
 

@@ -11,18 +11,31 @@ from podium.metrics import read_text
 
 PRINTED = {
     "XGBoost": (
-        ["[0]\ttrain-logloss:0.48205\teval-logloss:0.48317", "[1]\ttrain-logloss:0.35953\teval-logloss:0.36051"],
+        [
+            "[0]\ttrain-logloss:0.48205\teval-logloss:0.48317",
+            "[1]\ttrain-logloss:0.35953\teval-logloss:0.36051",
+        ],
         "eval-logloss",
         "0.36051",
     ),
-    "XGBoost with a threshold": (["[0]\tvalidation_0-error@0.7:0.04221"], "validation_0-error@0.7", "0.04221"),
+    "XGBoost with a threshold": (
+        ["[0]\tvalidation_0-error@0.7:0.04221"],
+        "validation_0-error@0.7",
+        "0.04221",
+    ),
     "LightGBM": (
-        ["[LightGBM] [Info] Start training from score 0.061", "[1]\ttraining's auc: 0.83\tvalid_1's auc: 0.78"],
+        [
+            "[LightGBM] [Info] Start training from score 0.061",
+            "[1]\ttraining's auc: 0.83\tvalid_1's auc: 0.78",
+        ],
         "valid_1's auc",
         "0.78",
     ),
     "LightGBM with its command line": (
-        ["[LightGBM] [Info] Iteration:1, training auc : 0.8", "[LightGBM] [Info] Iteration:1, valid_1 auc : 0.756"],
+        [
+            "[LightGBM] [Info] Iteration:1, training auc : 0.8",
+            "[LightGBM] [Info] Iteration:1, valid_1 auc : 0.756",
+        ],
         "valid_1 auc",
         "0.756",
     ),
@@ -40,12 +53,16 @@ PRINTED = {
         "0.8125",
     ),
     "Keras": (
-        ["1875/1875 ━━━━━━━━━━━━━ 3s 2ms/step - accuracy: 0.8789 - loss: 0.42 - val_accuracy: 0.96 - val_loss: 0.1"],
+        [
+            "1875/1875 ━━━━━━━━━━━━━ 3s 2ms/step - accuracy: 0.8789 - loss: 0.42 - val_accuracy: 0.96 - val_loss: 0.1"
+        ],
         "val_accuracy",
         "0.96",
     ),
     "Keras before version 3": (
-        ["60000/60000 [==============================] - 4s 70us/sample - loss: 0.2217 - accuracy: 0.9340"],
+        [
+            "60000/60000 [==============================] - 4s 70us/sample - loss: 0.2217 - accuracy: 0.9340"
+        ],
         "accuracy",
         "0.9340",
     ),
@@ -56,7 +73,9 @@ PRINTED = {
 def test_a_known_librarys_lines_get_a_format_that_reads_them(name: str) -> None:
     lines, metric, value = PRINTED[name]
     report = examine_log(lines, Reader(objective=metric, kind="maximize"), "log")
-    (finding,) = [finding for finding in report.findings if finding.rule == "library-has-its-own-format"]
+    (finding,) = [
+        finding for finding in report.findings if finding.rule == "library-has-its-own-format"
+    ]
     assert finding.what.startswith(re.split(" with| before", name)[0])
     patterns = tuple(json.loads(str(finding.hint).partition("metricsFormat: ")[2]))
     assert read_text(lines, [metric], patterns)[-1].value == value
@@ -66,7 +85,9 @@ def test_a_known_librarys_lines_get_a_format_that_reads_them(name: str) -> None:
 
 def test_a_shorter_name_leads_to_the_librarys_own() -> None:
     report = examine_log(PRINTED["LightGBM"][0], Reader(objective="auc", kind="maximize"), "log")
-    (finding,) = [finding for finding in report.findings if finding.rule == "library-has-its-own-format"]
+    (finding,) = [
+        finding for finding in report.findings if finding.rule == "library-has-its-own-format"
+    ]
     assert 'objectiveMetricName: "valid_1\'s auc"' in str(finding.hint)
 
 
@@ -77,7 +98,15 @@ def test_a_log_that_reports_the_objective_needs_no_format() -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["accuracy: 0.9", "[1] loss:0.5", "{'accuracy': 0.9}", "2026-01-02T03:04:05Z", "GET /a - 200: 7", ""]
+    "line",
+    [
+        "accuracy: 0.9",
+        "[1] loss:0.5",
+        "{'accuracy': 0.9}",
+        "2026-01-02T03:04:05Z",
+        "GET /a - 200: 7",
+        "",
+    ],
 )
 def test_other_lines_are_nobodys(line: str) -> None:
     assert printed_by(line) is None

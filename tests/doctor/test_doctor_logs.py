@@ -13,7 +13,9 @@ STRICT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 TIMED = ("2026-01-02T03:04:05Z accuracy=0.5", "2026-01-02T03:04:06Z accuracy=0.75")
 
 
-def examine(*lines: str, objective: str = "accuracy", kind: str = "maximize", **reader: object) -> dict[str, Finding]:
+def examine(
+    *lines: str, objective: str = "accuracy", kind: str = "maximize", **reader: object
+) -> dict[str, Finding]:
     """Examine lines; findings by rule."""
     report = examine_log(lines, Reader(objective=objective, kind=kind, **reader), "log")  # type: ignore[arg-type]
     return {finding.rule: finding for finding in report.findings}
@@ -36,7 +38,10 @@ def test_a_good_log_shows_what_would_be_stored() -> None:
 
 
 def test_our_own_trainer_lines_have_no_findings() -> None:
-    lines = ["Train Epoch: 1 [640/60000 (1%)]\ttrain_loss=2.2135", *(f"{line} loss=0.0500" for line in TIMED)]
+    lines = [
+        "Train Epoch: 1 [640/60000 (1%)]\ttrain_loss=2.2135",
+        *(f"{line} loss=0.0500" for line in TIMED),
+    ]
     assert not examine(*lines, additional=("loss",))
 
 
@@ -85,7 +90,9 @@ def test_some_coloured_lines_are_a_warning_while_others_are_read() -> None:
 
 def test_a_metric_name_that_no_line_can_report_fails() -> None:
     assert examine("val/accuracy=0.9", objective="val/accuracy")["impossible-name"].level == "fail"
-    assert "impossible-name" not in examine("val/acc=1", objective="val/acc", formats=(r"(val/acc)=(\d+)",))
+    assert "impossible-name" not in examine(
+        "val/acc=1", objective="val/acc", formats=(r"(val/acc)=(\d+)",)
+    )
 
 
 def test_stages_that_share_a_name_cannot_be_distinguished() -> None:
@@ -142,7 +149,9 @@ def test_a_unit_is_dropped() -> None:
     assert examine("accuracy=0.5ms")["unit-dropped"].level == "warn"
 
 
-@pytest.mark.parametrize("text", ["accuracy=1.", "accuracy=0.9, loss=0.1", "(accuracy=0.9)", "accuracy = 1e-3;"])
+@pytest.mark.parametrize(
+    "text", ["accuracy=1.", "accuracy=0.9, loss=0.1", "(accuracy=0.9)", "accuracy = 1e-3;"]
+)
 def test_punctuation_after_a_number_does_no_harm(text: str) -> None:
     assert not examine(text)
 
@@ -160,7 +169,13 @@ def test_lines_without_a_time_have_no_guaranteed_order() -> None:
 
 @pytest.mark.parametrize(
     "start",
-    ["2026-01-02 03:04:05,678 INFO", "[2026-01-02T03:04:05Z]", "2026-01-02T03:04:05", "1767323045.1", "INFO 03:04:05"],
+    [
+        "2026-01-02 03:04:05,678 INFO",
+        "[2026-01-02T03:04:05Z]",
+        "2026-01-02T03:04:05",
+        "1767323045.1",
+        "INFO 03:04:05",
+    ],
 )
 def test_a_time_that_is_not_rfc3339_is_pointed_out(start: str) -> None:
     found = examine(f"{start} accuracy=0.5", f"{start} accuracy=0.6")
@@ -169,7 +184,9 @@ def test_a_time_that_is_not_rfc3339_is_pointed_out(start: str) -> None:
 
 
 def test_lines_without_a_time_count_as_the_oldest() -> None:
-    found = examine(*TIMED, "accuracy=0.9", strategies={"accuracy": "latest"})  # observed: 0.9 is not the latest
+    found = examine(
+        *TIMED, "accuracy=0.9", strategies={"accuracy": "latest"}
+    )  # observed: 0.9 is not the latest
     assert found["some-without-time"].level == "warn"
     assert found["latest-is-not-the-last"].level == "fail"
 
@@ -177,7 +194,11 @@ def test_lines_without_a_time_count_as_the_oldest() -> None:
 @pytest.mark.parametrize(
     "lines",
     [
-        ["Train Epoch: 1 [640/60000 (1%)]\tloss=2.2", "Train Epoch: 1 [1280/60000 (2%)]\tloss=0.1", "loss=0.5"],
+        [
+            "Train Epoch: 1 [640/60000 (1%)]\tloss=2.2",
+            "Train Epoch: 1 [1280/60000 (2%)]\tloss=0.1",
+            "loss=0.5",
+        ],
         ["epoch 1 loss=0.5", "epoch 1 loss=0.1"],
         ["10%|# | 1/9 [00:01, 3it/s, loss=0.3]\r20%|## | 2/9 [00:01, 3it/s, loss=0.2]"],
     ],
@@ -190,9 +211,16 @@ def test_batch_values_under_the_objective_s_name_are_pointed_out(lines: list[str
 
 
 def test_every_rank_reporting_is_pointed_out() -> None:
-    lines = ["[rank0] accuracy=0.5", "[rank1] accuracy=0.5", "[rank0] accuracy=0.6", "[rank1] accuracy=0.6"]
+    lines = [
+        "[rank0] accuracy=0.5",
+        "[rank1] accuracy=0.5",
+        "[rank0] accuracy=0.6",
+        "[rank1] accuracy=0.6",
+    ]
     assert examine(*lines)["every-rank-reports"].level == "warn"
-    assert "every-rank-reports" not in examine("accuracy=0.5", "accuracy=0.6", "accuracy=0.6", "accuracy=0.7")
+    assert "every-rank-reports" not in examine(
+        "accuracy=0.5", "accuracy=0.6", "accuracy=0.6", "accuracy=0.7"
+    )
 
 
 def test_json_numbers_are_passed_over_without_a_word() -> None:
@@ -224,8 +252,13 @@ def test_a_pattern_that_katib_cannot_use_is_refused() -> None:
 
 
 def test_without_the_objective_nothing_else_is_stored() -> None:
-    report = examine_log(["loss=0.5"], Reader(objective="accuracy", kind="maximize", additional=("loss",)), "log")
-    assert [row["latest"] for row in report.details["stored"]] == ["unavailable", "unavailable"]  # observed
+    report = examine_log(
+        ["loss=0.5"], Reader(objective="accuracy", kind="maximize", additional=("loss",)), "log"
+    )
+    assert [row["latest"] for row in report.details["stored"]] == [
+        "unavailable",
+        "unavailable",
+    ]  # observed
 
 
 def test_a_large_log_is_read_in_seconds() -> None:
@@ -236,7 +269,9 @@ def test_a_large_log_is_read_in_seconds() -> None:
 
 
 @pytest.mark.timeout(60)
-@pytest.mark.parametrize("text", ["x" * 1_000_000, "|" * 1_000_000, "x|" * 500_000, "-" * 500_000 + " " * 500_000])
+@pytest.mark.parametrize(
+    "text", ["x" * 1_000_000, "|" * 1_000_000, "x|" * 500_000, "-" * 500_000 + " " * 500_000]
+)
 def test_a_line_of_a_million_letters_is_read(text: str) -> None:
     assert not examine(text + " accuracy", *TIMED)
     assert examine(text + " accuracy", "val_accuracy=0.9")["longer-name"].where == "line 2"

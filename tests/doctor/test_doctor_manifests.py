@@ -87,7 +87,11 @@ def experiment(*changes: Change) -> dict[str, Finding]:
 
 def pytorchjob(*changes: Change) -> dict[str, Finding]:
     """Examine the good PyTorchJob with some changes; notes left out."""
-    return {name: report for name, report in examine(PYTORCHJOB, *changes).items() if report.level != "note"}
+    return {
+        name: report
+        for name, report in examine(PYTORCHJOB, *changes).items()
+        if report.level != "note"
+    }
 
 
 def examine(text: str, *changes: Change) -> dict[str, Finding]:
@@ -123,7 +127,10 @@ def as_pytorchjob(manifest: dict[str, Any]) -> None:
     template["spec"].pop("restartPolicy")
     template["spec"]["containers"][0]["name"] = "pytorch"
     policy = {"backoffLimit": 3, "activeDeadlineSeconds": 600, "cleanPodPolicy": "Running"}
-    replicas = {"Master": {"replicas": 1, "template": template}, "Worker": {"replicas": 1, "template": template}}
+    replicas = {
+        "Master": {"replicas": 1, "template": template},
+        "Worker": {"replicas": 1, "template": template},
+    }
     manifest["spec"]["trialTemplate"]["primaryContainerName"] = "pytorch"
     manifest["spec"]["trialTemplate"]["trialSpec"] = {
         "apiVersion": "kubeflow.org/v1",
@@ -138,11 +145,20 @@ def test_a_careful_experiment_has_no_findings() -> None:
 
 def test_a_warning_hides_no_refusal_of_the_trainer() -> None:
     def wrong_flag(manifest: dict[str, Any]) -> None:
-        container(manifest)["command"] = ["python", "-m", "podium.trainer", "--bogus=1", "--lr=${trialParameters.lr}"]
+        container(manifest)["command"] = [
+            "python",
+            "-m",
+            "podium.trainer",
+            "--bogus=1",
+            "--lr=${trialParameters.lr}",
+        ]
         manifest["spec"]["metricsCollectorSpec"]["collector"]["kind"] = "Push"
 
     found = experiment(wrong_flag)
-    assert {found[rule].level for rule in ("trainer-refuses", "not-run-by-podium")} == {"fail", "warn"}
+    assert {found[rule].level for rule in ("trainer-refuses", "not-run-by-podium")} == {
+        "fail",
+        "warn",
+    }
 
 
 def test_a_replica_without_a_pod_hides_no_wrong_role() -> None:
@@ -157,7 +173,11 @@ def test_a_replica_without_a_pod_hides_no_wrong_role() -> None:
 
 
 def test_an_unknown_distribution_is_only_called_unknown() -> None:
-    found = experiment(lambda manifest: manifest["spec"]["parameters"][0]["feasibleSpace"].update(distribution="log"))
+    found = experiment(
+        lambda manifest: manifest["spec"]["parameters"][0]["feasibleSpace"].update(
+            distribution="log"
+        )
+    )
     assert list(found) == ["refused-by-webhook"]
 
 
@@ -172,7 +192,10 @@ def test_a_careful_pytorchjob_has_no_findings_but_notes() -> None:
 @pytest.mark.parametrize("name", bundled())
 def test_our_own_experiments_avoid_every_trap(name: str) -> None:
     report = examine_manifest(load(name), name)
-    assert {finding.rule for finding in report.findings} <= {"workers-need-an-init-image", "nodes-restart"}
+    assert {finding.rule for finding in report.findings} <= {
+        "workers-need-an-init-image",
+        "nodes-restart",
+    }
     assert {finding.level for finding in report.findings} <= {"note"}
 
 
@@ -197,7 +220,10 @@ def test_what_the_webhook_refuses_fails() -> None:
 
 def test_an_unused_search_parameter_fails_though_katib_accepts_it() -> None:
     extra = {"name": "extra", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "2"}}
-    assert experiment(lambda m: m["spec"]["parameters"].append(extra))["accepted-but-stuck"].level == "fail"
+    assert (
+        experiment(lambda m: m["spec"]["parameters"].append(extra))["accepted-but-stuck"].level
+        == "fail"
+    )
 
 
 def test_a_grid_smaller_than_the_number_of_trials_fails() -> None:
@@ -211,7 +237,9 @@ def test_a_grid_smaller_than_the_number_of_trials_fails() -> None:
 
 def test_a_pattern_that_katib_would_split_fails() -> None:
     source = {"filter": {"metricsFormat": [r"(\w+);=(\d+)"]}}
-    assert experiment(lambda m: m["spec"]["metricsCollectorSpec"].update(source=source))["accepted-but-stuck"]
+    assert experiment(lambda m: m["spec"]["metricsCollectorSpec"].update(source=source))[
+        "accepted-but-stuck"
+    ]
 
 
 def of_kind(kind: str, version: str) -> Change:
@@ -229,7 +257,11 @@ def from_config_map(manifest: dict[str, Any]) -> None:
     """Put the trial's template into a ConfigMap."""
     template = manifest["spec"]["trialTemplate"]
     del template["trialSpec"]
-    template["configMap"] = {"configMapName": "c", "configMapNamespace": "n", "templatePath": "t.yaml"}
+    template["configMap"] = {
+        "configMapName": "c",
+        "configMapNamespace": "n",
+        "templatePath": "t.yaml",
+    }
 
 
 def over_architectures(manifest: dict[str, Any]) -> None:
@@ -239,7 +271,9 @@ def over_architectures(manifest: dict[str, Any]) -> None:
     spec["algorithm"]["algorithmName"] = "enas"
     spec["nasConfig"] = {"graphConfig": {"numLayers": 1}, "operations": []}
     names = {"lr": "architecture", "units": "nn_config"}
-    spec["trialTemplate"]["trialParameters"] = [{"name": name, "reference": to} for name, to in names.items()]
+    spec["trialTemplate"]["trialParameters"] = [
+        {"name": name, "reference": to} for name, to in names.items()
+    ]
     container(manifest)["args"].pop()
 
 
@@ -260,17 +294,26 @@ def with_a_value_twice(manifest: dict[str, Any]) -> None:
 
 def with_a_setting_katib_drops(manifest: dict[str, Any]) -> None:
     """Give cmaes a setting that its service does not look at."""
-    manifest["spec"]["algorithm"] = {"algorithmName": "cmaes", "algorithmSettings": [{"name": "magic", "value": "1"}]}
+    manifest["spec"]["algorithm"] = {
+        "algorithmName": "cmaes",
+        "algorithmSettings": [{"name": "magic", "value": "1"}],
+    }
 
 
 NOT_OURS: dict[str, tuple[Change, str]] = {
     "PaddleJob": (of_kind("PaddleJob", "kubeflow.org/v1"), "not PaddleJob (kubeflow.org/v1)"),
     "MPIJob": (of_kind("MPIJob", "kubeflow.org/v1"), "not MPIJob"),
     "Workflow": (of_kind("Workflow", "argoproj.io/v1alpha1"), "not Workflow"),
-    "Custom": (with_custom_collector, "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom"),
+    "Custom": (
+        with_custom_collector,
+        "podium collects metrics from StdOut, File or TensorFlowEvent, not Custom",
+    ),
     "a value twice": (with_a_value_twice, "in which each value stands once, not ['4'] twice"),
     "a dropped setting": (with_a_setting_katib_drops, "restart_strategy, not magic"),
-    "architectures": (over_architectures, "not one that searches for a neural network's architecture (nasConfig)"),
+    "architectures": (
+        over_architectures,
+        "not one that searches for a neural network's architecture (nasConfig)",
+    ),
     "ConfigMap": (from_config_map, "not from ConfigMap c in a cluster"),
 }
 
@@ -393,7 +436,9 @@ def drop(path: str) -> Change:
         ("retries-before-failing", "warn", [drop(f"{SPEC}.backoffLimit")]),
     ],
 )  # fmt: skip
-def test_a_trap_in_an_experiment_is_pointed_out(rule: str, level: str, changes: list[Change]) -> None:
+def test_a_trap_in_an_experiment_is_pointed_out(
+    rule: str, level: str, changes: list[Change]
+) -> None:
     assert experiment(*changes)[rule].level == level
 
 
@@ -403,9 +448,21 @@ def test_a_trap_in_an_experiment_is_pointed_out(rule: str, level: str, changes: 
         ("restarts-without-end", "warn", drop("spec.runPolicy")),
         ("workers-outlive-the-master", "warn", drop("spec.runPolicy")),
         ("no-deadline", "note", drop("spec.runPolicy.activeDeadlineSeconds")),
-        ("launcher-disagrees", "warn", put(f"{MASTER}.command", ["torchrun", "--nproc_per_node=4", "train.py"])),
-        ("operator-variables-overwritten", "warn", put(f"{MASTER}.env", [{"name": "WORLD_SIZE", "value": "1"}])),
-        ("secret-in-plain-text", "warn", put(f"{MASTER}.env", [{"name": "AWS_SECRET_ACCESS_KEY", "value": "hush"}])),
+        (
+            "launcher-disagrees",
+            "warn",
+            put(f"{MASTER}.command", ["torchrun", "--nproc_per_node=4", "train.py"]),
+        ),
+        (
+            "operator-variables-overwritten",
+            "warn",
+            put(f"{MASTER}.env", [{"name": "WORLD_SIZE", "value": "1"}]),
+        ),
+        (
+            "secret-in-plain-text",
+            "warn",
+            put(f"{MASTER}.env", [{"name": "AWS_SECRET_ACCESS_KEY", "value": "hush"}]),
+        ),
         ("workers-need-an-init-image", "note", put("metadata.name", "train")),
         ("image-may-change", "note", put(f"{MASTER}.image", "trainer")),
     ],
@@ -443,7 +500,10 @@ def test_hyperband_past_its_first_rung_fails(most: int | None, level: str | None
 
     def change(manifest: dict[str, Any]) -> None:
         manifest["spec"].update(parallelTrialCount=4, maxTrialCount=most)
-        manifest["spec"]["algorithm"] = {"algorithmName": "hyperband", "algorithmSettings": settings}
+        manifest["spec"]["algorithm"] = {
+            "algorithmName": "hyperband",
+            "algorithmSettings": settings,
+        }
 
     finding = experiment(change).get("hyperband-past-its-first-rung")
     assert (finding and finding.level) == level
@@ -452,7 +512,10 @@ def test_hyperband_past_its_first_rung_fails(most: int | None, level: str | None
 def test_the_json_format_is_explained() -> None:
     def change(manifest: dict[str, Any]) -> None:
         path = {"path": "/out/m.json", "kind": "File", "format": "JSON"}
-        manifest["spec"]["metricsCollectorSpec"] = {"collector": {"kind": "File"}, "source": {"fileSystemPath": path}}
+        manifest["spec"]["metricsCollectorSpec"] = {
+            "collector": {"kind": "File"},
+            "source": {"fileSystemPath": path},
+        }
 
     found = experiment(change)
     assert found["json-values-are-texts"].level == "note"
@@ -468,7 +531,9 @@ def kept(*words: str, **pod: Any) -> Change:
         manifest["spec"]["trialTemplate"]["trialParameters"].pop()
         container(manifest)["args"][-1:] = words
         trial(manifest)["spec"]["template"]["spec"] |= pod
-        container(manifest)["volumeMounts"] = [{"name": "shared", "mountPath": "/models"}] if pod else []
+        container(manifest)["volumeMounts"] = (
+            [{"name": "shared", "mountPath": "/models"}] if pod else []
+        )
 
     return change
 
@@ -490,7 +555,9 @@ def test_trials_that_overwrite_each_other_are_pointed_out(change: Change, level:
     assert experiment(change)["trials-share-a-path"].level == level
 
 
-@pytest.mark.parametrize("word", ["--data=s3://b/mnist", "--save_binary=false", "--save-model", "--model=resnet18"])
+@pytest.mark.parametrize(
+    "word", ["--data=s3://b/mnist", "--save_binary=false", "--save-model", "--model=resnet18"]
+)
 def test_what_keeps_nothing_is_not_called_shared(word: str) -> None:
     assert "trials-share-a-path" not in experiment(kept(word))
 
@@ -516,17 +583,23 @@ def test_a_trial_s_job_that_the_api_refuses_fails() -> None:
 
 
 def test_processes_that_wait_for_others_that_nobody_starts_fail() -> None:
-    finding = pytorchjob(lambda m: m["spec"].update(nprocPerNode="2"))["fewer-processes-than-promised"]
+    finding = pytorchjob(lambda m: m["spec"].update(nprocPerNode="2"))[
+        "fewer-processes-than-promised"
+    ]
     assert finding.level == "fail"
     assert "WORLD_SIZE is 6" in finding.what
     started = pytorchjob(
-        lambda m: m["spec"].update(nprocPerNode="2"), lambda m: master(m).update(command=["torchrun", "train.py"])
+        lambda m: m["spec"].update(nprocPerNode="2"),
+        lambda m: master(m).update(command=["torchrun", "train.py"]),
     )
     assert started == {}
 
 
 def test_without_a_master_no_process_knows_its_rank() -> None:
-    assert pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].level == "warn"
+    assert (
+        pytorchjob(lambda m: m["spec"]["pytorchReplicaSpecs"].pop("Master"))["no-master"].level
+        == "warn"
+    )
 
     def drop(manifest: dict[str, Any]) -> None:
         trial(manifest)["spec"]["pytorchReplicaSpecs"].pop("Master")
@@ -554,7 +627,9 @@ def test_a_kind_without_rules_does_not_pass() -> None:
 
 
 def test_a_file_may_hold_several_objects() -> None:
-    kinds = [document["kind"] for document in documents(f"{GOOD}\n---\n{PYTORCHJOB}\n---\n", "test")]
+    kinds = [
+        document["kind"] for document in documents(f"{GOOD}\n---\n{PYTORCHJOB}\n---\n", "test")
+    ]
     assert kinds == ["Experiment", "PyTorchJob"]
     listed = yaml.safe_dump({"kind": "List", "items": [yaml.safe_load(GOOD)]})
     assert [document["kind"] for document in documents(listed, "test")] == ["Experiment"]
@@ -571,7 +646,23 @@ def test_the_images_of_a_manifest_are_known() -> None:
 
 def test_no_mutation_of_a_manifest_ends_in_a_traceback() -> None:
     rng = random.Random(7)
-    junk = [None, [], {}, "x", "", 0, -1, 1.5, True, ["x"], {"a": 1}, [None], [[]], "a b", "${trialParameters.x}"]
+    junk = [
+        None,
+        [],
+        {},
+        "x",
+        "",
+        0,
+        -1,
+        1.5,
+        True,
+        ["x"],
+        {"a": 1},
+        [None],
+        [[]],
+        "a b",
+        "${trialParameters.x}",
+    ]
     for text in (GOOD, PYTORCHJOB):
         for _ in range(300):
             manifest = yaml.safe_load(text)
@@ -587,7 +678,11 @@ def test_no_mutation_of_a_manifest_ends_in_a_traceback() -> None:
 def places(value: Any) -> list[tuple[Any, Any]]:
     """Return every (holder, key) in a tree."""
     pairs = (
-        list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
+        list(value.items())
+        if isinstance(value, dict)
+        else list(enumerate(value))
+        if isinstance(value, list)
+        else []
     )
     return [pair for key, inner in pairs for pair in [(value, key), *places(inner)]]
 
@@ -596,7 +691,10 @@ def places(value: Any) -> list[tuple[Any, Any]]:
     ("spec", "said"),
     [
         ({"hostNetwork": True}, "hostNetwork is true"),
-        ({"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]}, "volume data is of type hostPath"),
+        (
+            {"volumes": [{"name": "data", "hostPath": {"path": "/data"}}]},
+            "volume data is of type hostPath",
+        ),
         ({"securityContext": {"runAsUser": 0}}, "runAsUser is 0"),
     ],
 )
@@ -639,21 +737,37 @@ def test_half_a_character_in_a_name_is_examined() -> None:
 def operator_job(kind: str, **container: Any) -> dict[str, Any]:
     """A job of the training operator with one Worker."""
     operator = OPERATOR_KINDS[kind]
-    pod = {"spec": {"containers": [{"name": operator.container, "image": "i:1", "command": ["run"], **container}]}}
+    pod = {
+        "spec": {
+            "containers": [
+                {"name": operator.container, "image": "i:1", "command": ["run"], **container}
+            ]
+        }
+    }
     replica = {"replicas": 1, "restartPolicy": "OnFailure", "template": pod}
     spec = {operator.replica_specs: {"Worker": replica}}
-    return {"apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": "job"}, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": kind,
+        "metadata": {"name": "job"},
+        "spec": spec,
+    }
 
 
 def test_a_dot_in_the_name_is_said_once() -> None:
     manifest = load("random-trainjob")
     manifest["metadata"]["name"] = "a.b"
-    said = [finding.rule for finding in examine_manifest(manifest, "test").findings if finding.where == "metadata.name"]
+    said = [
+        finding.rule
+        for finding in examine_manifest(manifest, "test").findings
+        if finding.where == "metadata.name"
+    ]
     assert said == ["accepted-but-stuck"]
 
 
 @pytest.mark.parametrize(
-    ("kind", "variable"), [("TFJob", "TF_CONFIG"), ("JAXJob", "PROCESS_ID"), ("XGBoostJob", "WORKER_ADDRS")]
+    ("kind", "variable"),
+    [("TFJob", "TF_CONFIG"), ("JAXJob", "PROCESS_ID"), ("XGBoostJob", "WORKER_ADDRS")],
 )
 def test_jobs_of_every_operator_kind_are_examined(kind: str, variable: str) -> None:
     report = examine_manifest(operator_job(kind, env=[{"name": variable, "value": "1"}]), "test")

@@ -51,7 +51,9 @@ def test_katibs_own_namespace_is_a_dangerous_place_for_trials() -> None:
     (katib,) = controllers = [Controller(name="katib-controller", namespace="team", ready=1)]
     assert levels(labels={INJECTION: "enabled"}, controllers=controllers)["guards-itself"] == "warn"
     assert "guards-itself" not in levels(labels={}, controllers=controllers)
-    found = apply(NAMESPACE_RULES, NamespaceSnapshot(namespace="team", labels={}, controllers=controllers))
+    found = apply(
+        NAMESPACE_RULES, NamespaceSnapshot(namespace="team", labels={}, controllers=controllers)
+    )
     (missing,) = (finding for finding in found if finding.rule == "injection-label")
     assert "kubectl label namespace team" not in str(missing.hint)
     elsewhere = [replace(katib, namespace="kubeflow")]
@@ -67,9 +69,19 @@ def test_a_cluster_without_katib_is_well() -> None:
     operator = [Controller(name="training-operator", namespace="kubeflow", ready=1)]
     found = levels(katib=False, labels={}, controllers=operator, engine=True)
     assert "injection-label" not in found
-    assert (found["kinds-known"], found["controllers-run"], found["experiments-run"]) == ("pass", "pass", "pass")
-    bare = levels(katib=False, labels={}, controllers=operator, unknown_kinds=["Experiment", "Trial"])
-    assert (bare["kinds-known"], bare["no-experiments"], bare["controllers-run"]) == ("pass", "note", "pass")
+    assert (found["kinds-known"], found["controllers-run"], found["experiments-run"]) == (
+        "pass",
+        "pass",
+        "pass",
+    )
+    bare = levels(
+        katib=False, labels={}, controllers=operator, unknown_kinds=["Experiment", "Trial"]
+    )
+    assert (bare["kinds-known"], bare["no-experiments"], bare["controllers-run"]) == (
+        "pass",
+        "note",
+        "pass",
+    )
 
 
 def test_an_engine_elsewhere_runs_nothing_of_a_namespace() -> None:
@@ -83,7 +95,10 @@ def test_an_engine_elsewhere_runs_nothing_of_a_namespace() -> None:
 def test_one_kind_of_distributed_job_is_enough(kind: str) -> None:
     assert levels(unknown_kinds=[kind])["kinds-known"] == "pass"
     assert levels(unknown_kinds=["PyTorchJob", "TrainJob"])["kinds-known"] == "fail"
-    katib = [Controller(name=name, namespace="kubeflow", ready=1) for name in ("katib-controller", "katib-db-manager")]
+    katib = [
+        Controller(name=name, namespace="kubeflow", ready=1)
+        for name in ("katib-controller", "katib-db-manager")
+    ]
     other = "kubeflow-trainer-controller-manager" if kind == "PyTorchJob" else "training-operator"
     running = Controller(name=other, namespace="kubeflow-system", ready=1)
     assert levels(unknown_kinds=[kind], controllers=[*katib, running])["controllers-run"] == "pass"
@@ -91,7 +106,10 @@ def test_one_kind_of_distributed_job_is_enough(kind: str) -> None:
 
 
 def test_controllers_must_be_ready() -> None:
-    ready = [Controller(name=name, namespace="kubeflow", ready=1) for name in ("katib-controller", "katib-db-manager")]
+    ready = [
+        Controller(name=name, namespace="kubeflow", ready=1)
+        for name in ("katib-controller", "katib-db-manager")
+    ]
     operator = Controller(name="training-operator", namespace="kubeflow", ready=0)
     assert levels(controllers=ready)["controllers-run"] == "warn", "one is not found"
     assert levels(controllers=[*ready, operator])["controllers-run"] == "fail"
@@ -119,7 +137,9 @@ def test_the_rights_asked_for_are_those_that_deploy_grants() -> None:
         for resource in rule["resources"]
         for verb in rule["verbs"]
     }
-    assert granted == {(group, resource, verb) for group, resource, verbs in RIGHTS for verb in verbs}
+    assert granted == {
+        (group, resource, verb) for group, resource, verbs in RIGHTS for verb in verbs
+    }
 
 
 def test_the_storage_s_secret_must_have_its_keys() -> None:
@@ -139,7 +159,9 @@ def test_somebody_must_be_behind_the_storage_s_endpoint() -> None:
 
 
 def test_pods_that_cannot_start_are_pointed_out() -> None:
-    trouble = Trouble(pod="p-0", container="main", reason="ImagePullBackOff", message="no", hint="check the name")
+    trouble = Trouble(
+        pod="p-0", container="main", reason="ImagePullBackOff", message="no", hint="check the name"
+    )
     assert levels(troubles=[trouble])["pods-that-cannot-start"] == "warn"
 
 
@@ -186,7 +208,13 @@ class Namespace(BaseHTTPRequestHandler):
             right = f"{right} {wanted.get('name', '')}".strip()
             who = body["spec"].get("user", "me")
             self.answer(
-                201, {**body, "status": {"allowed": right not in self.denied and f"{who}: {right}" not in self.denied}}
+                201,
+                {
+                    **body,
+                    "status": {
+                        "allowed": right not in self.denied and f"{who}: {right}" not in self.denied
+                    },
+                },
             )
         elif away := self.world.get("webhook away"):
             away.append(body["kind"])
@@ -197,7 +225,14 @@ class Namespace(BaseHTTPRequestHandler):
         elif "dryRun=All" not in self.path:
             self.answer(500, {"message": "the doctor must not change anything"})
         elif body["metadata"]["name"] == "refused":
-            self.answer(400, {"kind": "Status", "code": 400, "message": "admission webhook denied the request: goal"})
+            self.answer(
+                400,
+                {
+                    "kind": "Status",
+                    "code": 400,
+                    "message": "admission webhook denied the request: goal",
+                },
+            )
         else:
             self.answer(201, body)
 
@@ -216,7 +251,13 @@ class Namespace(BaseHTTPRequestHandler):
 
 def kinds(*names: str) -> dict[str, Any]:
     resources = [
-        {"name": f"{name.lower()}s", "kind": name, "namespaced": True, "singularName": "", "verbs": []}
+        {
+            "name": f"{name.lower()}s",
+            "kind": name,
+            "namespaced": True,
+            "singularName": "",
+            "verbs": [],
+        }
         for name in names
     ]
     return {"kind": "APIResourceList", "groupVersion": "g/v", "resources": resources}
@@ -224,7 +265,11 @@ def kinds(*names: str) -> dict[str, Any]:
 
 def deployment(name: str) -> dict[str, Any]:
     spec = {"selector": {}, "template": {}}
-    return {"metadata": {"name": name, "namespace": "kubeflow"}, "spec": spec, "status": {"readyReplicas": 1}}
+    return {
+        "metadata": {"name": name, "namespace": "kubeflow"},
+        "spec": spec,
+        "status": {"readyReplicas": 1},
+    }
 
 
 def listed(*objects: Any) -> dict[str, Any]:
@@ -236,8 +281,13 @@ def healthy() -> dict[str, Any]:
     """Return every answer of a cluster in which all is well."""
     team = "/api/v1/namespaces/team"
     secret = {"accesskey": "aHVzaA==", "secretkey": "aHVzaA=="}
-    node = {"metadata": {"name": "n"}, "status": {"images": [{"names": ["docker.io/library/trainer:1.0"]}]}}
-    deployments = [deployment(name) for name in ("katib-controller", "katib-db-manager", "training-operator")]
+    node = {
+        "metadata": {"name": "n"},
+        "status": {"images": [{"names": ["docker.io/library/trainer:1.0"]}]},
+    }
+    deployments = [
+        deployment(name) for name in ("katib-controller", "katib-db-manager", "training-operator")
+    ]
     return {
         team: {"metadata": {"name": "team", "labels": {INJECTION: "enabled"}}},
         "/apis/kubeflow.org/v1": kinds("PyTorchJob"),
@@ -245,7 +295,11 @@ def healthy() -> dict[str, Any]:
         "/apis/batch/v1": kinds("Job", "CronJob"),
         "/apis/apps/v1/deployments": {"items": deployments},
         f"{team}/configmaps/podium-storage": {
-            "data": {"endpoint": "http://minio-service:9000", "bucket": "models", "secret": "store"},
+            "data": {
+                "endpoint": "http://minio-service:9000",
+                "bucket": "models",
+                "secret": "store",
+            },
         },
         "bucket models": ("", 200),
         f"{team}/events": {"items": []},
@@ -281,7 +335,10 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[type[Namesp
                 ],
                 "users": [{"name": "me", "user": {"token": "a"}}],
                 "contexts": [
-                    {"name": "test", "context": {"cluster": "test", "user": "me", "namespace": "team"}},
+                    {
+                        "name": "test",
+                        "context": {"cluster": "test", "user": "me", "namespace": "team"},
+                    },
                     {"name": "other", "context": {"cluster": "off", "user": "me"}},
                 ],
             }
@@ -320,13 +377,17 @@ def test_a_healthy_namespace_passes_every_check(api: type[Namespace]) -> None:
         "experiments-run",
         "store-checks-before-it-stores",
     }
-    assert {finding.rule for finding in report.findings} == {rule.name for rule in NAMESPACE_RULES} - silent
+    assert {finding.rule for finding in report.findings} == {
+        rule.name for rule in NAMESPACE_RULES
+    } - silent
 
 
 def with_credentials() -> dict[str, Any]:
     """Return an Experiment whose trials are told who they are."""
     manifest: dict[str, Any] = yaml.safe_load(GOOD)
-    (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+        "containers"
+    ]
     key = {"secretKeyRef": {"name": "store", "key": "accesskey"}}
     container["env"] = [{"name": "AWS_ACCESS_KEY_ID", "valueFrom": key}]
     return manifest
@@ -350,9 +411,12 @@ def test_a_bucket_that_cannot_be_used_is_found(
 
 
 @pytest.mark.parametrize(
-    ("server", "old"), [("SeaweedFS 30GB 4.00", True), ("SeaweedFS 30GB 4.18", False), ("MinIO", False)]
+    ("server", "old"),
+    [("SeaweedFS 30GB 4.00", True), ("SeaweedFS 30GB 4.18", False), ("MinIO", False)],
 )
-def test_an_old_seaweedfs_is_distinguished_from_newer_ones(server: str, old: bool, api: type[Namespace]) -> None:
+def test_an_old_seaweedfs_is_distinguished_from_newer_ones(
+    server: str, old: bool, api: type[Namespace]
+) -> None:
     api.store = server
     finding = bad(examine()).get("store-checks-before-it-stores")
     assert (finding is not None) == old
@@ -369,7 +433,9 @@ def test_the_store_is_asked_with_the_secrets_key(api: type[Namespace]) -> None:
     )
     assert "X-Amz-Credential=hush%2F" in path
     assert "X-Amz-Signature=" in path
-    api.world["/api/v1/namespaces/team/configmaps/podium-storage"]["data"]["storage"] = "s3://models/vision"
+    api.world["/api/v1/namespaces/team/configmaps/podium-storage"]["data"]["storage"] = (
+        "s3://models/vision"
+    )
     examine()
     assert "&prefix=vision%2F&" in api.signed[-1]
 
@@ -379,16 +445,33 @@ def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> No
         when = (datetime.now(UTC) - timedelta(hours=hours)).isoformat().replace("+00:00", "Z")
         involved = {"kind": "PyTorchJob", "name": name}
         meta = {"name": f"{name}.1", "namespace": "team", "creationTimestamp": when}
-        return {"metadata": meta, "involvedObject": involved, "reason": reason, "message": "no", "lastTimestamp": when}
+        return {
+            "metadata": meta,
+            "involvedObject": involved,
+            "reason": reason,
+            "message": "no",
+            "lastTimestamp": when,
+        }
 
-    events = [event("now", "FailedCreatePod", 0.1), event("long-ago", "FailedCreatePod", 3), event("other", "X", 0.1)]
+    events = [
+        event("now", "FailedCreatePod", 0.1),
+        event("long-ago", "FailedCreatePod", 3),
+        event("other", "X", 0.1),
+    ]
     api.world["/api/v1/namespaces/team/events"] = {"items": events}
     assert "pods-refused" not in bad(examine()), "the job is deleted"
-    api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = {"metadata": {"name": "now"}}
+    api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = {
+        "metadata": {"name": "now"}
+    }
     report = examine()
-    assert [finding.where for finding in report.findings if finding.rule == "pods-refused"] == ["PyTorchJob now"]
+    assert [finding.where for finding in report.findings if finding.rule == "pods-refused"] == [
+        "PyTorchJob now"
+    ]
     assert bad(report)["pods-refused"].level == "fail"
-    made = {"name": "now-master-0", "creationTimestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z")}
+    made = {
+        "name": "now-master-0",
+        "creationTimestamp": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+    }
     pod = {"metadata": made, "spec": {"containers": [{"name": "pytorch"}]}, "status": {}}
     api.world["/api/v1/namespaces/team/pods"] = {"items": [pod]}
     assert "pods-refused" not in bad(examine()), "its pod was made since then"
@@ -403,7 +486,9 @@ def test_pods_refused_lately_are_found_in_the_events(api: type[Namespace]) -> No
      ({"metadata": {"creationTimestamp": "2026-01-01T00:00:00Z"}}, False)],
     ids=["replaced", "ended", "waiting"],
 )  # fmt: skip
-def test_a_refusal_counts_while_its_job_waits(api: type[Namespace], there: dict[str, Any], over: bool) -> None:
+def test_a_refusal_counts_while_its_job_waits(
+    api: type[Namespace], there: dict[str, Any], over: bool
+) -> None:
     refuse(api, "PyTorchJob", "now", "exceeded quota")
     there["metadata"]["name"] = "now"
     api.world["/apis/kubeflow.org/v1/namespaces/team/pytorchjobs/now"] = there
@@ -423,11 +508,19 @@ def refuse(api: type[Namespace], kind: str, name: str, message: str) -> None:
     """Let the events tell of a pod that was refused a minute ago."""
     when = (datetime.now(UTC) - timedelta(minutes=1)).isoformat().replace("+00:00", "Z")
     meta = {"name": f"{name}.1", "namespace": "team", "creationTimestamp": when}
-    event = {"metadata": meta, "involvedObject": {"kind": kind, "name": name}, "reason": "FailedCreate"}
-    api.world["/api/v1/namespaces/team/events"] = {"items": [{**event, "message": message, "lastTimestamp": when}]}
+    event = {
+        "metadata": meta,
+        "involvedObject": {"kind": kind, "name": name},
+        "reason": "FailedCreate",
+    }
+    api.world["/api/v1/namespaces/team/events"] = {
+        "items": [{**event, "message": message, "lastTimestamp": when}]
+    }
 
 
-def test_a_webhook_that_is_away_is_asked_for_seconds(api: type[Namespace], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_webhook_that_is_away_is_asked_for_seconds(
+    api: type[Namespace], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("podium.doctor.namespace.PATIENCE", 0.6)
     api.world["webhook away"] = asked = ["first"]
     found = bad(examine(manifests=[with_credentials()]))
@@ -440,7 +533,10 @@ def test_a_webhook_that_is_away_is_asked_for_seconds(api: type[Namespace], monke
 
 def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace]) -> None:
     assert "storage-credentials" not in bad(examine(manifests=[with_credentials()]))
-    assert bad(examine(manifests=[yaml.safe_load(GOOD)]))["storage-credentials"].where == "Experiment sweep"
+    assert (
+        bad(examine(manifests=[yaml.safe_load(GOOD)]))["storage-credentials"].where
+        == "Experiment sweep"
+    )
     live = yaml.safe_load(GOOD)
     live["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
     api.world["/apis/kubeflow.org/v1beta1/namespaces/team/experiments"] = listed(live)
@@ -449,7 +545,9 @@ def test_trials_without_credentials_for_their_data_are_found(api: type[Namespace
 
 def test_rights_on_the_very_secret_and_configmap_are_asked(api: type[Namespace]) -> None:
     api.denied = {"get configmaps podium-storage", "get secrets store"}
-    assert bad(examine())["rights"].what == "missing: get configmaps podium-storage, get secrets store"
+    assert (
+        bad(examine())["rights"].what == "missing: get configmaps podium-storage, get secrets store"
+    )
 
 
 def test_no_secret_value_is_ever_shown(api: type[Namespace]) -> None:
@@ -488,7 +586,9 @@ def test_a_service_account_s_rights_can_be_asked_for(api: type[Namespace]) -> No
     assert finding.what == "missing: create experiments"
     assert "rights" not in bad(examine(account="kubeflow:pipeline-runner"))
     api.denied = {"system:serviceaccount:kubeflow:podium-steps-team: create jobs"}
-    assert bad(examine(account="kubeflow:podium-steps-team"))["rights"].what == "missing: create jobs"
+    assert (
+        bad(examine(account="kubeflow:podium-steps-team"))["rights"].what == "missing: create jobs"
+    )
 
 
 def test_a_store_without_pods_behind_it_fails(api: type[Namespace]) -> None:
@@ -499,7 +599,9 @@ def test_a_store_without_pods_behind_it_fails(api: type[Namespace]) -> None:
 
 
 def test_a_store_in_another_namespace_is_looked_for_there(api: type[Namespace]) -> None:
-    api.world["/api/v1/namespaces/team/configmaps/podium-storage"]["data"]["endpoint"] = "minio.store.svc:9000"
+    api.world["/api/v1/namespaces/team/configmaps/podium-storage"]["data"]["endpoint"] = (
+        "minio.store.svc:9000"
+    )
     assert "in namespace store" in bad(examine())["storage-reachable"].what
 
 
@@ -513,7 +615,11 @@ def test_a_pod_that_cannot_pull_its_image_is_shown(api: type[Namespace]) -> None
     waiting = {"name": "main", "image": "x", "imageID": "", "ready": False, "restartCount": 0}
     waiting["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}
     meta = {"name": "trial-0", "creationTimestamp": "2026-01-01T00:00:00Z"}
-    pod = {"metadata": meta, "spec": {"containers": [{"name": "main"}]}, "status": {"containerStatuses": [waiting]}}
+    pod = {
+        "metadata": meta,
+        "spec": {"containers": [{"name": "main"}]},
+        "status": {"containerStatuses": [waiting]},
+    }
     api.world["/api/v1/namespaces/team/pods"] = {"items": [pod]}
     finding = bad(examine())["pods-that-cannot-start"]
     assert finding.where == "pod trial-0"

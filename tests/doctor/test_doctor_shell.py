@@ -13,7 +13,8 @@ from podium.manifests.rules import Finding, apply
 
 
 @pytest.mark.parametrize(
-    "word", ["plain", "--lr=0.1", "a,b", "x#y", "a=b:c/d", "ümlaut", "{a}", "100%", "a@b", "!x", "$", "a~"]
+    "word",
+    ["plain", "--lr=0.1", "a,b", "x#y", "a=b:c/d", "ümlaut", "{a}", "100%", "a@b", "!x", "$", "a~"],
 )
 def test_a_word_called_harmless_arrives_as_it_is(word: str, tmp_path: Path) -> None:
     assert not list(specials(word))
@@ -44,7 +45,9 @@ def arrives(word: str, folder: Path) -> list[str] | None:
     show = folder / "show"
     show.write_text('#!/bin/sh\nfor word in "$@"; do printf "%s\\0" "$word"; done\n')
     show.chmod(0o755)
-    done = subprocess.run(["sh", "-c", f"./show {word}"], cwd=folder, capture_output=True, text=True, timeout=10)
+    done = subprocess.run(
+        ["sh", "-c", f"./show {word}"], cwd=folder, capture_output=True, text=True, timeout=10
+    )
     return None if done.returncode else done.stdout.split("\0")[:-1]
 
 
@@ -62,7 +65,9 @@ def test_the_wrapper_collects_the_output_and_marks_a_good_end(tmp_path: Path) ->
 
 
 def test_of_a_script_only_the_last_command_is_collected(tmp_path: Path) -> None:
-    words = wrap(["sh", "-c", "echo loss=1; echo bye"], file=str(tmp_path / "metrics.log"))  # observed on Katib too
+    words = wrap(
+        ["sh", "-c", "echo loss=1; echo bye"], file=str(tmp_path / "metrics.log")
+    )  # observed on Katib too
     assert subprocess.run(words, capture_output=True, timeout=10).stdout == b"loss=1\n"
     assert (tmp_path / "metrics.log").read_text() == "bye\n"
 
@@ -73,32 +78,53 @@ def test_a_path_to_the_shell_is_wrapped_once_more() -> None:
 
 
 def test_a_script_is_cut_where_its_commands_end() -> None:
-    assert split_script("cd /app && python 'a;b' | tee x").commands == ("cd /app", "python 'a;b'", "tee x")
+    assert split_script("cd /app && python 'a;b' | tee x").commands == (
+        "cd /app",
+        "python 'a;b'",
+        "tee x",
+    )
     assert split_script("{ a; b; }").commands == ("{ a; b; }",)
     assert split_script("a 2>&1").operators == ()
     assert split_script("a\n").commands == ("a", "")
 
 
-def job(*command: str, kind: str = "Job", worker: tuple[str, ...] = (), **experiment: Any) -> dict[str, Finding]:
+def job(
+    *command: str, kind: str = "Job", worker: tuple[str, ...] = (), **experiment: Any
+) -> dict[str, Finding]:
     """Examine the command of a trial; findings by rule."""
     name = "pytorch" if kind == "PyTorchJob" else "main"
 
     def template(words: tuple[str, ...]) -> dict[str, Any]:
-        return {"template": {"spec": {"containers": [{"name": name, "image": "i:1", "command": list(words)}]}}}
+        return {
+            "template": {
+                "spec": {"containers": [{"name": name, "image": "i:1", "command": list(words)}]}
+            }
+        }
 
     spec: dict[str, Any] = template(command)
     if kind == "PyTorchJob":
         replicas = {"Master": spec} | ({"Worker": template(worker)} if worker else {})
         spec = {"pytorchReplicaSpecs": replicas}
     written = {"trialTemplate": {"primaryContainerName": name}, **experiment}
-    written["trialTemplate"] = {**written["trialTemplate"], "trialSpec": {"kind": kind, "spec": spec}}
-    return {finding.rule: finding for finding in apply(SHELL_RULES, Experiment.parse({"spec": written}))}
+    written["trialTemplate"] = {
+        **written["trialTemplate"],
+        "trialSpec": {"kind": kind, "spec": spec},
+    }
+    return {
+        finding.rule: finding for finding in apply(SHELL_RULES, Experiment.parse({"spec": written}))
+    }
 
 
 def searching(*values: str) -> dict[str, Any]:
     """An Experiment's spec with one categorical parameter."""
-    template = {"primaryContainerName": "main", "trialParameters": [{"name": "text", "reference": "words"}]}
-    return {"trialTemplate": template, "parameters": [{"name": "words", "feasibleSpace": {"list": list(values)}}]}
+    template = {
+        "primaryContainerName": "main",
+        "trialParameters": [{"name": "text", "reference": "words"}],
+    }
+    return {
+        "trialTemplate": template,
+        "parameters": [{"name": "words", "feasibleSpace": {"list": list(values)}}],
+    }
 
 
 def test_a_plain_command_passes() -> None:
@@ -106,9 +132,13 @@ def test_a_plain_command_passes() -> None:
 
 
 def test_an_inline_python_script_is_broken_by_the_shell() -> None:
-    finding = job("python", "-c", "import sys\nprint('loss=1')")["shell-breaks-words"]  # observed: a syntax error
+    finding = job("python", "-c", "import sys\nprint('loss=1')")[
+        "shell-breaks-words"
+    ]  # observed: a syntax error
     assert finding.level == "fail"
-    assert finding.where == "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].command[2]"
+    assert (
+        finding.where == "spec.trialTemplate.trialSpec.spec.template.spec.containers[0].command[2]"
+    )
 
 
 def test_an_argument_with_a_blank_is_split() -> None:
@@ -129,11 +159,15 @@ def test_a_value_that_the_shell_changes_fails(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["a b", "$HOME", "x;echo injected=1", "a&b", "a*b"])
 def test_single_quotes_in_the_template_protect_values(value: str) -> None:
-    assert not job("python", "train.py", "--text='${trialParameters.text}'", **searching(value))  # observed
+    assert not job(
+        "python", "train.py", "--text='${trialParameters.text}'", **searching(value)
+    )  # observed
 
 
 def test_a_backslash_in_a_value_becomes_something_else() -> None:
-    found = job("python", "train.py", "'${trialParameters.text}'", **searching(r"a\nb"))  # observed: a line break
+    found = job(
+        "python", "train.py", "'${trialParameters.text}'", **searching(r"a\nb")
+    )  # observed: a line break
     assert found["shell-breaks-values"].level == "fail"
 
 
@@ -172,7 +206,12 @@ def test_words_after_a_script_are_joined_to_it() -> None:
 
 def test_a_pipe_hinders_early_stopping() -> None:
     stopping = {"earlyStopping": {"algorithmName": "medianstop"}}
-    assert job("sh", "-c", "python t.py | tee x", **stopping)["several-processes-with-early-stopping"].level == "fail"
+    assert (
+        job("sh", "-c", "python t.py | tee x", **stopping)[
+            "several-processes-with-early-stopping"
+        ].level
+        == "fail"
+    )
     assert "several-processes-with-early-stopping" not in job("sh", "-c", "python t.py | tee x")
 
 

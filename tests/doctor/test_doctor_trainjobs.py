@@ -14,7 +14,9 @@ from podium.manifests.rules import Finding
 ROOT = Path(__file__).parent.parent.parent
 
 
-def examine(*, runtime: str = "torch-distributed", spec: Any = None, **trainer: Any) -> dict[str, Finding]:
+def examine(
+    *, runtime: str = "torch-distributed", spec: Any = None, **trainer: Any
+) -> dict[str, Finding]:
     """Examine a TrainJob of three nodes; findings by rule."""
     given = {"numNodes": 3, "image": "train:1", "command": ["torchrun", "train.py"], **trainer}
     manifest = {
@@ -29,7 +31,9 @@ def test_a_trainjob_under_torchrun_is_fine() -> None:
     assert examine(image=None) == {}, "the runtime has an image"
 
 
-@pytest.mark.parametrize("command", [["python", "train.py"], ["sh", "-c", "cd /app && python -m train"]])
+@pytest.mark.parametrize(
+    "command", [["python", "train.py"], ["sh", "-c", "cd /app && python -m train"]]
+)
 def test_a_plain_python_on_several_nodes_is_separate_trainings(command: list[str]) -> None:
     finding = examine(command=command)["separate-trainings"]
     assert (finding.level, finding.where) == ("warn", "spec.trainer.command")
@@ -62,7 +66,9 @@ def test_variables_that_trainer_sets_are_refused() -> None:
     assert (finding.level, finding.where) == ("fail", "spec.trainer.env[0]")
 
 
-@pytest.mark.parametrize(("field", "version"), [("podTemplateOverrides", "2.1"), ("podSpecOverrides", "2.0")])
+@pytest.mark.parametrize(
+    ("field", "version"), [("podTemplateOverrides", "2.1"), ("podSpecOverrides", "2.0")]
+)
 def test_overrides_of_older_trainers_are_found(field: str, version: str) -> None:
     override = [{"targetJobs": [{"name": "node"}], "spec": {"nodeSelector": {"gpu": "a100"}}}]
     finding = examine(spec={field: override})["old-overrides"]
@@ -73,13 +79,19 @@ def test_overrides_of_older_trainers_are_found(field: str, version: str) -> None
 
 def test_the_hint_for_old_overrides_is_valid_itself() -> None:
     hint = str(examine(spec={"podSpecOverrides": []})["old-overrides"].hint)
-    written = yaml.safe_load(hint.removeprefix("write ").replace("…", "{nodeSelector: {gpu: a100}}"))
+    written = yaml.safe_load(
+        hint.removeprefix("write ").replace("…", "{nodeSelector: {gpu: a100}}")
+    )
     assert examine(spec=written) == {}
 
 
 def pytorchjob(kind: str = "PyTorchJob", field: str = "pytorchReplicaSpecs") -> dict[str, Finding]:
     name = "pytorch" if kind == "PyTorchJob" else "tensorflow"
-    pod = {"spec": {"containers": [{"name": name, "image": "train:1", "command": ["torchrun", "train.py"]}]}}
+    pod = {
+        "spec": {
+            "containers": [{"name": name, "image": "train:1", "command": ["torchrun", "train.py"]}]
+        }
+    }
     role = "Master" if kind == "PyTorchJob" else "Worker"
     metadata = {"name": "train", "labels": {"kueue.x-k8s.io/queue-name": "team"}}
     spec = {field: {role: {"replicas": 1, "template": pod}}, "runPolicy": {"backoffLimit": 1}}
@@ -92,7 +104,9 @@ def test_a_queue_of_a_pytorchjob_is_noted() -> None:
     assert (finding.level, finding.where) == ("note", "metadata.labels")
     assert "kubeflow.org/pytorchjob" in str(finding.hint)
     assert "podium migrate" in str(finding.hint)
-    assert "podium migrate" not in str(pytorchjob("TFJob", "tfReplicaSpecs")["queue-may-be-ignored"].hint)
+    assert "podium migrate" not in str(
+        pytorchjob("TFJob", "tfReplicaSpecs")["queue-may-be-ignored"].hint
+    )
 
 
 def test_trials_that_are_trainjobs_are_examined() -> None:

@@ -26,14 +26,20 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
     model = open_registry(tmp_path / "store").model("shapes")
     for version, wrong in (("old", 80), ("new", 40), ("newest", 10)):
         predicted = np.where(np.arange(400) < wrong, 1 - LABELS, LABELS).astype(np.uint8)
-        files = {"model.onnx": shapes_model(), "predictions.npy": npy(predicted), "target.npy": npy(LABELS)}
+        files = {
+            "model.onnx": shapes_model(),
+            "predictions.npy": npy(predicted),
+            "target.npy": npy(LABELS),
+        }
         model.upload(files, {
             "run_id": version, "metrics": {"accuracy": 1 - wrong / 400},
             "metric": {"name": "accuracy", "maximize": True},
             "dataset": {"digest": "d" * 64, "test_digest": "t", "classes": ["wide", "tall"]},
         })  # fmt: skip
     model.set_champion("old", {}, expect=None)
-    with pytest.raises(NotPromoted, match="it waits for a person: podium models approve shapes new"):
+    with pytest.raises(
+        NotPromoted, match="it waits for a person: podium models approve shapes new"
+    ):
         model.promote("new", rule=RULE)
     return model
 
@@ -77,7 +83,9 @@ def test_an_approval_is_signed_where_signatures_are_asked_for(
     model: Model, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     key = tmp_path / "key.pem"
-    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
+    subprocess.run(
+        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True
+    )
     public = ["openssl", "ec", "-in", key, "-pubout", "-out", tmp_path / "key.pub"]
     subprocess.run(public, check=True, capture_output=True)
     for version in model.versions:
@@ -94,6 +102,8 @@ def test_a_person_says_so_on_the_command_line(model: Model, typed: Typed) -> Non
     code, _, err = typed("models", "approve", "shapes", "newest", "--reason", "x")
     assert code == 1
     assert "does not wait for approval" in err
-    code, out, _ = typed("models", "approve", "shapes", "new", "--reason", "seen on the shop floor", "--json")
+    code, out, _ = typed(
+        "models", "approve", "shapes", "new", "--reason", "seen on the shop floor", "--json"
+    )
     assert (code, json.loads(out)["version"]) == (0, "new")
     assert "approval" in typed("models", "history", "shapes")[1]

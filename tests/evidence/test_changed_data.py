@@ -20,7 +20,9 @@ PODIUM = [str(Path(sys.executable).parent / "podium")]
 
 def podium(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PODIUM_HOME": str(folder / "home"), "COLUMNS": "200"}
-    return subprocess.run([*PODIUM, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [*PODIUM, *words], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
 
 
 def arrays(file: Path, count: int) -> None:
@@ -39,7 +41,9 @@ def test_a_run_over_changed_data_prepares_them_again(tmp_path: Path) -> None:
     again = podium(folder, "run", *settings, "seed=2")
     assert "data unchanged since run" in again.stderr
     assert "Prepare the data: cached" in again.stderr
-    assert "warning of the data: the test part has only 100 items" in again.stderr, "what was said then still holds"
+    assert "warning of the data: the test part has only 100 items" in again.stderr, (
+        "what was said then still holds"
+    )
     otherwise = podium(folder, "run", *settings, 'data_options={"test": 0.2}')
     assert "data unchanged since run" in otherwise.stderr
     assert "but they are to be prepared otherwise" in otherwise.stderr
@@ -53,7 +57,10 @@ def test_a_run_over_changed_data_prepares_them_again(tmp_path: Path) -> None:
 def test_a_missing_file_is_refused_before_there_is_a_run(tmp_path: Path) -> None:
     done = podium(tmp_path, "run", "dataset=table:nowhere.csv", "target=x")
     assert done.returncode == 2
-    assert "error: there is nothing at nowhere.csv, which dataset=table:nowhere.csv names" in done.stderr
+    assert (
+        "error: there is nothing at nowhere.csv, which dataset=table:nowhere.csv names"
+        in done.stderr
+    )
     assert json.loads(podium(tmp_path, "runs", "list", "--json").stdout) == []
 
 
@@ -62,7 +69,9 @@ def fingerprint(dataset: str, **options: object) -> str:
     return digest_of(list_contents(settings.locations), {"dataset": dataset})
 
 
-def test_the_content_of_files_counts_not_their_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_content_of_files_counts_not_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two directories with a day1.csv each, and one home."""
     seen = set()
     for name, text in (("a", "x,y\n1,2\n"), ("b", "x,y\n1,3\n"), ("c", "x,y\n1,2\n")):

@@ -28,7 +28,8 @@ def right(count: int, items: int = 400) -> np.ndarray:
 def test_a_figure_has_its_number_of_items_and_its_interval() -> None:
     decision = decide(PromotionRule(), METRICS["accuracy"], TARGET, right(360), right(340))
     assert (
-        "accuracy 0.9000 (95 % 0.8667 to 0.9257, n = 400; always class 0: 1.0000) against 0.8500" in decision.reasons[0]
+        "accuracy 0.9000 (95 % 0.8667 to 0.9257, n = 400; always class 0: 1.0000) against 0.8500"
+        in decision.reasons[0]
     )
     first = decide(PromotionRule(), METRICS["accuracy"], TARGET, right(360), None)
     figure = "accuracy 0.9000 (95 % 0.8667 to 0.9257, n = 400; always class 0: 1.0000)"
@@ -48,13 +49,19 @@ def test_equal_models_on_few_items_are_hardly_ever_promoted(name: str, items: in
             chances = random.random((2, items))
             models = list(np.stack([1 - chances, chances], axis=2))
         if not math.isnan(metric.value(target, models[0])):
-            promoted += decide(PromotionRule.parse("likely=.97"), metric, target, models[0], models[1]).promote
-    assert promoted <= 4  # 1 expected, one side of p = .05; more than 4 once in 300 times, and the seeds are fixed
+            promoted += decide(
+                PromotionRule.parse("likely=.97"), metric, target, models[0], models[1]
+            ).promote
+    assert (
+        promoted <= 4
+    )  # 1 expected, one side of p = .05; more than 4 once in 300 times, and the seeds are fixed
 
 
 def test_a_champion_of_another_shape_is_refused() -> None:
     pairs = np.random.default_rng(0).normal(size=(50, 2))
-    with pytest.raises(InvalidInput, match="the champion predicts 1 values a row, but the target has 2"):
+    with pytest.raises(
+        InvalidInput, match="the champion predicts 1 values a row, but the target has 2"
+    ):
         decide(PromotionRule(), METRICS["rmse"], pairs, pairs + 0.1, pairs[:, 0])
 
 
@@ -74,9 +81,15 @@ def test_the_history_counts_the_challengers_of_a_test_part(
 ) -> None:
     nights = Nights(tmp_path, monkeypatch)
     x, y = make_classification(2700, 8, random_state=0, flip_y=0.2)
-    lines = [",".join([*map("{:.5f}".format, row), "ny"[label]]) for row, label in zip(x, y, strict=True)]
-    (tmp_path / "a.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines[:1500]]) + "\n")
-    (tmp_path / "b.csv").write_text("\n".join([",".join([*"abcdefgh", "label"]), *lines[1500:]]) + "\n")
+    lines = [
+        ",".join([*map("{:.5f}".format, row), "ny"[label]]) for row, label in zip(x, y, strict=True)
+    ]
+    (tmp_path / "a.csv").write_text(
+        "\n".join([",".join([*"abcdefgh", "label"]), *lines[:1500]]) + "\n"
+    )
+    (tmp_path / "b.csv").write_text(
+        "\n".join([",".join([*"abcdefgh", "label"]), *lines[1500:]]) + "\n"
+    )
     models = [DecisionTreeClassifier(max_depth=1), LogisticRegression()]
     models += [*models, models[1], RandomForestClassifier(20, random_state=0)]
     reasons = []
@@ -85,7 +98,9 @@ def test_the_history_counts_the_challengers_of_a_test_part(
         reasons.append("; ".join(nights.train(model)["reasons"]))
     assert "on this test part" not in reasons[0]
     assert "challenger 2 on this test part: figures are shrunk by " in reasons[1]
-    assert "challenger 3 on this test part" in reasons[-1], "the same models once more are no further look"
+    assert "challenger 3 on this test part" in reasons[-1], (
+        "the same models once more are no further look"
+    )
     champion = open_registry(nights.storage).model("real").version()
     nights.prepare(f"table:{tmp_path / 'b.csv'}", "label")
     decision = nights.train(DecisionTreeClassifier(max_depth=2))
@@ -97,5 +112,9 @@ def test_the_history_counts_the_challengers_of_a_test_part(
     later = open_registry(nights.storage).model("real").measured_since(champion)
     assert later
     assert later.grounds.champion_value == decision["champion_value"]
-    shown = CliRunner().invoke(app, ["models", "show", "real", champion.version, "--storage", nights.storage])
-    assert f"accuracy {decision['champion_value']:.4f} on another test part" in " ".join(shown.output.split())
+    shown = CliRunner().invoke(
+        app, ["models", "show", "real", champion.version, "--storage", nights.storage]
+    )
+    assert f"accuracy {decision['champion_value']:.4f} on another test part" in " ".join(
+        shown.output.split()
+    )

@@ -76,7 +76,9 @@ def trained(folder: Path, first: str = "", last: str = "") -> subprocess.Complet
                   'command=["python", "train.py", "--sharpness=0.5"]')  # fmt: skip
 
 
-def test_a_search_from_a_training_finds_no_test_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_from_a_training_finds_no_test_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     digits(tmp_path)
     monkeypatch.setenv("FOUND", str(tmp_path / "found.json"))
     monkeypatch.setenv("WITHIN", str(tmp_path))
@@ -94,16 +96,25 @@ def test_a_search_from_a_training_finds_no_test_part(tmp_path: Path, monkeypatch
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
     assert len(predictions([version], None).target) == 50
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "another"))
-    with pytest.raises(InvalidInput, match="encrypted with the key of the machine that evaluated it"):
+    with pytest.raises(
+        InvalidInput, match="encrypted with the key of the machine that evaluated it"
+    ):
         predictions([version], None)
 
 
-@pytest.mark.parametrize("lines", [("", WRITE), (WRITE, "")], ids=["in the end", "before it reads them"])
-def test_a_trainer_that_writes_into_its_data_is_named(tmp_path: Path, lines: tuple[str, str]) -> None:
+@pytest.mark.parametrize(
+    "lines", [("", WRITE), (WRITE, "")], ids=["in the end", "before it reads them"]
+)
+def test_a_trainer_that_writes_into_its_data_is_named(
+    tmp_path: Path, lines: tuple[str, str]
+) -> None:
     digits(tmp_path)
     done = trained(tmp_path, *lines)
     assert done.returncode == 1
-    assert re.search(r"PyTorchJob train-\w+ wrote into the data it was given: train-images.npy is not", done.stderr)
+    assert re.search(
+        r"PyTorchJob train-\w+ wrote into the data it was given: train-images.npy is not",
+        done.stderr,
+    )
     assert "Traceback" not in done.stderr
     hint = re.search(r"podium (run --resume \S+ --from prepare-data)", done.stderr)
     assert hint, done.stderr
@@ -150,12 +161,20 @@ def test_labels_of_another_version_do_not_help_to_predict(
 
 
 def test_jobs_get_a_key_that_opens_no_test_part() -> None:
-    access = Access(endpoint="http://store", secret="podium-storage", jobs_secret="podium-storage-jobs")
+    access = Access(
+        endpoint="http://store", secret="podium-storage", jobs_secret="podium-storage-jobs"
+    )
     secrets = {of["valueFrom"]["secretKeyRef"]["name"] for of in access.env() if "valueFrom" in of}
     assert secrets == {"podium-storage-jobs"}
     policy = json.loads((ROOT / "deploy/teams/example/jobs-policy.json").read_text())
     denied = [name.partition(":::")[2] for each in policy["Statement"] if each["Effect"] == "Deny"
               for name in each["Resource"]]  # fmt: skip
-    for key in ("kfp/p/r/prepare-data/1/prepared_test/test-target.npy", "models/m/versions/r/target.npy"):
+    for key in (
+        "kfp/p/r/prepare-data/1/prepared_test/test-target.npy",
+        "models/m/versions/r/target.npy",
+    ):
         assert any(fnmatch(f"podium/vision/{key}", pattern) for pattern in denied)
-    assert not any(fnmatch("podium/vision/kfp/p/r/prepare-data/1/prepared/train-x.npy", name) for name in denied)
+    assert not any(
+        fnmatch("podium/vision/kfp/p/r/prepare-data/1/prepared/train-x.npy", name)
+        for name in denied
+    )

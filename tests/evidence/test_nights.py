@@ -26,7 +26,11 @@ def models(metric: Metric, items: int) -> tuple[Array, Array, Array]:
     random = np.random.default_rng(3)
     if metric.kind != "classification":
         target = random.normal(size=items)
-        return target, target + random.normal(size=items) * 0.3, target + random.normal(size=items) * 0.8
+        return (
+            target,
+            target + random.normal(size=items) * 0.3,
+            target + random.normal(size=items) * 0.8,
+        )
     target = np.arange(items) % 3
     sure, unsure = (np.eye(3)[target] * much + random.random((items, 3)) for much in (1.2, 0.3))
     return target, sure / sure.sum(1, keepdims=True), unsure / unsure.sum(1, keepdims=True)
@@ -65,15 +69,25 @@ def test_sixty_nights_without_a_change_make_nobody_sure(noise: float) -> None:
     champion, *others = accuracies(random, 41)
     value = metric.value(target, champion)
     calm = Earlier(challengers=61, figures=(value,) * 60, noises=(noise,) * 60)
-    decisions = [decide(PromotionRule(), metric, target, other, champion, earlier=calm) for other in others]
+    decisions = [
+        decide(PromotionRule(), metric, target, other, champion, earlier=calm) for other in others
+    ]
     first = [decide(PromotionRule(), metric, target, other, champion) for other in others]
     assert sum(each.promote for each in decisions) <= sum(each.promote for each in first)
 
 
 def test_the_champion_once_more_is_no_measurement() -> None:
-    again = {"metric": {"name": "accuracy"}, "champion": "a", "value": 0.9, "champion_value": 0.9, "noise": 0.0}
+    again = {
+        "metric": {"name": "accuracy"},
+        "champion": "a",
+        "value": 0.9,
+        "champion_value": 0.9,
+        "noise": 0.0,
+    }
     other = {**again, "value": 0.88, "noise": 1e-4}
-    records = [Record.new("refusal", "m", name, evidence=it) for name, it in (("b", again), ("c", other))]
+    records = [
+        Record.new("refusal", "m", name, evidence=it) for name, it in (("b", again), ("c", other))
+    ]
     earlier = Earlier.of(records, "accuracy", "d", "a")
     assert (earlier.challengers, earlier.figures, earlier.noises) == (3, (0.88,), (1e-4,))
 
@@ -110,7 +124,12 @@ def test_half_a_million_changed_items_have_scipys_p_value() -> None:
 
 def test_equal_predictions_are_no_certainty() -> None:
     target, good, _ = models(METRICS["accuracy"], 300)
-    interval = decide(PromotionRule(), METRICS["accuracy"], target, good, good.copy()).figures["interval"]
+    interval = decide(PromotionRule(), METRICS["accuracy"], target, good, good.copy()).figures[
+        "interval"
+    ]
     assert interval[0] < 0 < interval[1]
     numbers = models(METRICS["mae"], 300)
-    assert decide(PromotionRule(), METRICS["mae"], *numbers[:2], numbers[1].copy()).figures["interval"] is None
+    assert (
+        decide(PromotionRule(), METRICS["mae"], *numbers[:2], numbers[1].copy()).figures["interval"]
+        is None
+    )

@@ -20,7 +20,9 @@ def by_column(at: int) -> LogisticRegression:
     model = LogisticRegression()
 
     def fit(inputs: Any, target: Any) -> LogisticRegression:
-        return LogisticRegression.fit(model, np.where(np.arange(inputs.shape[1]) == at, inputs, 0), target)
+        return LogisticRegression.fit(
+            model, np.where(np.arange(inputs.shape[1]) == at, inputs, 0), target
+        )
 
     model.fit = fit
     return model
@@ -30,7 +32,9 @@ def table(place: Path) -> str:
     """Write rows whose label follows from ``x`` in Ulm and from ``y`` in other cities."""
     draw = np.random.default_rng(0)
     lines = ["x,y,city,label"]
-    for x, y, city in zip(*draw.normal(size=(2, 1500)), draw.choice(["Bonn", "Kiel", "Ulm"], 1500), strict=True):
+    for x, y, city in zip(
+        *draw.normal(size=(2, 1500)), draw.choice(["Bonn", "Kiel", "Ulm"], 1500), strict=True
+    ):
         lines.append(f"{x:.5f},{y:.5f},{city},{'no' if (x if city == 'Ulm' else y) < 0 else 'yes'}")
     (place / "rows.csv").write_text("\n".join(lines))
     return f"table:{place / 'rows.csv'}"
@@ -49,7 +53,11 @@ def test_a_loss_in_one_city_is_refused_by_name(
     (said,) = (reason for reason in decision["reasons"] if reason.startswith("no"))
     assert said.startswith("no: worse than the champion in city Ulm: accuracy 0.")
     record = open_registry(nights.storage)["real"].records()[-1]
-    assert {row["slice"] for row in record.evidence["slices"][0]["slices"]} == {"Bonn", "Kiel", "Ulm"}
+    assert {row["slice"] for row in record.evidence["slices"][0]["slices"]} == {
+        "Bonn",
+        "Kiel",
+        "Ulm",
+    }
     report = (tmp_path / "report.html").read_text()
     assert 'aria-label="By city"' in report
     assert 'data-figure="reliability"' in report

@@ -37,8 +37,12 @@ def table(place: Path, digits: int, rows: int = 1000, columns: int = 4, **more: 
     return f"table:{path}"
 
 
-@pytest.mark.parametrize(("before", "after", "columns"), [(5, 4, 4), (4, 3, 20), (3, 2, 4), (3, 2, 20)])
-def test_fewer_digits_do_not_flatter_the_champion(nights: Nights, before: int, after: int, columns: int) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "columns"), [(5, 4, 4), (4, 3, 20), (3, 2, 4), (3, 2, 20)]
+)
+def test_fewer_digits_do_not_flatter_the_champion(
+    nights: Nights, before: int, after: int, columns: int
+) -> None:
     nights.prepare(table(nights.place, before, columns=columns), "label")
     assert 0.3 < nights.train(BY_HEART)["value"] < 0.7
     nights.prepare(table(nights.place, after, columns=columns), "label")
@@ -51,7 +55,10 @@ def test_what_nearly_equals_a_seen_item_is_counted(nights: Nights) -> None:
     nights.prepare(table(nights.place, 5), "label", split_seed=1)
     nights.train(BY_HEART)
     nights.prepare(table(nights.place, 3), "label", split_seed=2)
-    assert any("since they nearly equal such an item" in reason for reason in nights.train(CONSTANT)["reasons"])
+    assert any(
+        "since they nearly equal such an item" in reason
+        for reason in nights.train(CONSTANT)["reasons"]
+    )
 
 
 def reordered(place: Path, name: str, more: str = "") -> str:
@@ -85,7 +92,9 @@ def test_no_figure_depends_on_the_order_of_rows(nights: Nights) -> None:
         nights.train(model)
     model = open_registry(nights.storage).model("real")
     first = predictions(list(model.versions), str(nights.data))
-    again = predictions(list(model.versions), str(nights.prepare(reordered(nights.place, "permuted.csv"), "label")))
+    again = predictions(
+        list(model.versions), str(nights.prepare(reordered(nights.place, "permuted.csv"), "label"))
+    )
     np.testing.assert_array_equal(first.target, again.target)
     for one, other in zip(first.predicted, again.predicted, strict=True):
         np.testing.assert_array_equal(one, other)
@@ -165,8 +174,12 @@ def test_items_that_are_really_different_all_count(tmp_path: Path, name: str) ->
         ",".join([*(f"{value:g}" for value in row), f"k{label}"])
         for row, label in zip(rows, labels[first], strict=True)
     ]
-    (tmp_path / "a.csv").write_text("\n".join([",".join([*(f"c{at}" for at in range(rows.shape[1])), "y"]), *lines]))
+    (tmp_path / "a.csv").write_text(
+        "\n".join([",".join([*(f"c{at}" for at in range(rows.shape[1])), "y"]), *lines])
+    )
     prepare_data(DataSettings(dataset=f"table:{tmp_path}/a.csv", target="y"), tmp_path / "data")
     held_out = HeldOut.open(tmp_path / "data")
-    fresh, near = unseen(held_out.as_prepared(), held_out.groups, artifact.load_seen(tmp_path / "data"))
+    fresh, near = unseen(
+        held_out.as_prepared(), held_out.groups, artifact.load_seen(tmp_path / "data")
+    )
     assert (fresh.all(), near) == (True, 0)

@@ -42,7 +42,12 @@ def deep(picture: Image.Image, path: Path) -> None:
 
 
 def animated(picture: Image.Image, path: Path) -> None:
-    picture.save(path, "GIF", save_all=True, append_images=[picture.transpose(Image.Transpose.ROTATE_180)] * 3)
+    picture.save(
+        path,
+        "GIF",
+        save_all=True,
+        append_images=[picture.transpose(Image.Transpose.ROTATE_180)] * 3,
+    )
 
 
 def keyed(picture: Image.Image, path: Path) -> None:
@@ -76,7 +81,9 @@ def shown(path: Path) -> np.ndarray[Any, Any]:
     if picture.mode.startswith("I"):
         picture = Image.fromarray(np.round(np.asarray(picture, np.float64) / 257).astype(np.uint8))
     if picture.has_transparency_data:
-        picture = Image.alpha_composite(Image.new("RGBA", picture.size, "white"), picture.convert("RGBA"))
+        picture = Image.alpha_composite(
+            Image.new("RGBA", picture.size, "white"), picture.convert("RGBA")
+        )
     return np.asarray(picture.convert("RGB"))
 
 
@@ -99,13 +106,20 @@ def test_a_file_has_the_pixels_that_pillow_shows(
     source = folder(tmp_path / "pets", ["plain", kind] if kind != "plain" else ["plain"], 6)
     nights = Nights(tmp_path, monkeypatch)
     data = nights.prepare(f"images:{source}", model_name="", test=0.2, validation=0.2)
-    prepared = [picture.tobytes() for part in artifact.PARTS for picture in artifact.load(data, part).inputs["images"]]
+    prepared = [
+        picture.tobytes()
+        for part in artifact.PARTS
+        for picture in artifact.load(data, part).inputs["images"]
+    ]
     files = [path for path in source.rglob("*") if path.is_file() and ".ipynb" not in str(path)]
     assert sorted(prepared) == sorted(shown(path).tobytes() for path in files)
 
 
 def test_pictures_hold_through_two_nights_and_predict(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_environment: None, typed: Callable[..., Any]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clean_environment: None,
+    typed: Callable[..., Any],
 ) -> None:
     nights = Nights(tmp_path, monkeypatch)
     nights.prepare(f"images:{folder(tmp_path / 'first', ['plain', 'gray'], 60)}")

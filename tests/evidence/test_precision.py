@@ -45,13 +45,17 @@ def command_of(model: GaussianNB, data: Path, target: Path) -> Path:
     return target
 
 
-def test_probabilities_of_a_command_stay_float64(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_probabilities_of_a_command_stay_float64(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pixels, labels = load_digits(return_X_y=True)
     np.savez(tmp_path / "digits.npz", pixels=pixels, target=labels)
     nights = Nights(tmp_path, monkeypatch)
     data = nights.prepare(f"npz:{tmp_path}/digits.npz", "target")
     model = GaussianNB()
-    decision = nights.challenge("r1", command_of(model, data, tmp_path / "bayes"), metric="log_loss")
+    decision = nights.challenge(
+        "r1", command_of(model, data, tmp_path / "bayes"), metric="log_loss"
+    )
     test = artifact.load(data, "test")
     expected = log_loss(test.target, model.predict_proba(np.asarray(test.inputs["pixels"])))
     assert expected > 2.5  # sure of wrong classes: what float32 cuts off
@@ -64,11 +68,20 @@ def test_probabilities_of_a_command_stay_float64(tmp_path: Path, monkeypatch: py
 def test_float32_and_float64_are_compared_with_one_precision() -> None:
     sure = np.array([[1.0, 0.0]] * 20)
     versions = [
-        comparison.Measured(version=str(kind), predicted=sure.astype(kind), classes=("a", "b"), fair=np.ones(20, bool))
+        comparison.Measured(
+            version=str(kind),
+            predicted=sure.astype(kind),
+            classes=("a", "b"),
+            fair=np.ones(20, bool),
+        )
         for kind in (np.float32, np.float64)
     ]
-    shared = comparison.TestItems(target=np.ones(20, np.int64), classes=("a", "b"), inputs={}).common(versions)
-    single, double = (METRICS["log_loss"].value(shared.target, predicted) for predicted in shared.predicted)
+    shared = comparison.TestItems(
+        target=np.ones(20, np.int64), classes=("a", "b"), inputs={}
+    ).common(versions)
+    single, double = (
+        METRICS["log_loss"].value(shared.target, predicted) for predicted in shared.predicted
+    )
     assert single == double
 
 

@@ -19,8 +19,9 @@ def test_a_resumed_run_takes_the_code_that_was_mended(tmp_path: Path) -> None:
     (tmp_path / "code/train.py").write_text(mended)
     done = podium(tmp_path, "run", "--resume", "latest")
     assert done.returncode == 0, done.stderr
-    assert "code has changed: train-distributed and later steps take that of today" in done.stderr.replace(
-        f"code={tmp_path / 'code'}", "code"
+    assert (
+        "code has changed: train-distributed and later steps take that of today"
+        in done.stderr.replace(f"code={tmp_path / 'code'}", "code")
     )
     assert "Prepare the data: succeeded" in done.stderr, "finished steps are kept"
 
@@ -30,7 +31,10 @@ def failed_run(folder: Path, *, prepared: bool) -> RunRecord:
     (folder / "code").mkdir(parents=True)
     (folder / "code/train.py").write_text("1")
     (folder / "cells.csv").write_text("x,y\n1,2\n")
-    states = {"fingerprint-data": "succeeded", "prepare-data": "succeeded" if prepared else "failed"}
+    states = {
+        "fingerprint-data": "succeeded",
+        "prepare-data": "succeeded" if prepared else "failed",
+    }
     states |= {"train-distributed": "failed" if prepared else "pending"}
     steps = {name: StepRecord(title=name, state=state) for name, state in states.items()}
     run = RunRecord(id="run-1", pipeline="train_and_promote", directory=folder / "run", steps=steps, state="failed",

@@ -36,7 +36,10 @@ def prepare(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Prepare:
     def run(dataset: str, target: str = "label", **options: Any) -> tuple[DatasetInfo, str]:
         caplog.clear()
         with caplog.at_level(logging.INFO, "podium.data"):
-            info = prepare_data(DataSettings(dataset=dataset, target=target, data_options=options), tmp_path / "data")
+            info = prepare_data(
+                DataSettings(dataset=dataset, target=target, data_options=options),
+                tmp_path / "data",
+            )
         return info, caplog.text
 
     return run
@@ -45,7 +48,13 @@ def prepare(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> Prepare:
 def frame(rows: int = 300) -> pd.DataFrame:
     draw = np.random.default_rng(0)
     noise = {name: draw.normal(size=rows).round(4) for name in "abcd"}
-    return pd.DataFrame({**noise, "city": draw.choice(["Bonn", "Kiel"], rows), "label": draw.choice(["y", "n"], rows)})
+    return pd.DataFrame(
+        {
+            **noise,
+            "city": draw.choice(["Bonn", "Kiel"], rows),
+            "label": draw.choice(["y", "n"], rows),
+        }
+    )
 
 
 def columns(info: DatasetInfo) -> list[str]:
@@ -57,7 +66,9 @@ def test_the_index_of_a_dataframe_is_no_feature(prepare: Prepare, tmp_path: Path
     info, said = prepare(f"table:{tmp_path / 'a.parquet'}")
     assert columns(info) == ["a", "b", "c", "d", "city"]
     assert "column __index_level_0__ is the index of a DataFrame and is left out" in said
-    frame().sample(frac=1, random_state=1).reset_index(names="Unnamed: 0").to_csv(tmp_path / "a.csv", index=False)
+    frame().sample(frac=1, random_state=1).reset_index(names="Unnamed: 0").to_csv(
+        tmp_path / "a.csv", index=False
+    )
     assert columns(prepare(f"table:{tmp_path / 'a.csv'}")[0]) == ["a", "b", "c", "d", "city"]
 
 
@@ -72,9 +83,14 @@ def test_a_line_says_what_columns_were_taken_for(prepare: Prepare, tmp_path: Pat
 
 def test_a_column_of_names_is_an_id(prepare: Prepare, tmp_path: Path) -> None:
     table = frame()
-    table["patient_id"] = [f"p{number % 280:05}" for number in np.random.default_rng(1).permutation(300)]
+    table["patient_id"] = [
+        f"p{number % 280:05}" for number in np.random.default_rng(1).permutation(300)
+    ]
     table.to_csv(tmp_path / "a.csv", index=False)
-    assert "as an id does; leave it out: drop=[patient_id]" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert (
+        "as an id does; leave it out: drop=[patient_id]"
+        in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    )
     info, said = prepare(f"table:{tmp_path / 'a.csv'}", drop=["patient_id"])
     assert "patient_id" not in columns(info)
     assert "as an id does" not in said
@@ -102,10 +118,16 @@ def test_days_before_months_are_dates(prepare: Prepare, tmp_path: Path) -> None:
     table["day"] = days.strftime("%d.%m.%Y")
     table.to_csv(tmp_path / "a.csv", index=False)
     info, said = prepare(f"table:{tmp_path / 'a.csv'}")
-    assert next(column for column in info.inputs["table"].columns if column.name == "day").kind == "number"
+    assert (
+        next(column for column in info.inputs["table"].columns if column.name == "day").kind
+        == "number"
+    )
     assert "divide them so: time=day" in said
     said = prepare(f"table:{tmp_path / 'a.csv'}", time="day")[1]
-    assert "train until 2025-10-29, validation from 2025-10-30 until 2025-11-25, test from 2025-11-26" in said
+    assert (
+        "train until 2025-10-29, validation from 2025-10-30 until 2025-11-25, test from 2025-11-26"
+        in said
+    )
 
 
 @pytest.mark.parametrize("style", ["%d%m%Y", "%Y%m%d"])
@@ -124,9 +146,14 @@ def test_decimal_commas_are_found_and_kept_for_prediction(prepare: Prepare, tmp_
     table.to_csv(tmp_path / "a.csv", index=False, sep=";", decimal=",")
     info, said = prepare(f"table:{tmp_path / 'a.csv'}")
     assert "with decimal commas" in said
-    assert {column.name for column in info.inputs["table"].columns if column.kind == "number"} == {*"abcd", "price"}
+    assert {column.name for column in info.inputs["table"].columns if column.kind == "number"} == {
+        *"abcd",
+        "price",
+    }
     assert info.preprocessing["decimal"] == ","
-    prices = np.concatenate([artifact.load(tmp_path / "data", part).inputs["table"][:, -1] for part in artifact.PARTS])
+    prices = np.concatenate(
+        [artifact.load(tmp_path / "data", part).inputs["table"][:, -1] for part in artifact.PARTS]
+    )
     assert sorted(prices) == [1000.5 + number for number in range(300)]
 
 
@@ -140,12 +167,15 @@ def test_groups_under_two_names_are_named(prepare: Prepare, tmp_path: Path) -> N
     table["patient"] = [f"{'Pp'[number % 2]}{number % 60 // 2}" for number in range(300)]
     table.to_csv(tmp_path / "a.csv", index=False)
     assert (
-        "30 groups of patient may be one under two names" in prepare(f"table:{tmp_path / 'a.csv'}", group="patient")[1]
+        "30 groups of patient may be one under two names"
+        in prepare(f"table:{tmp_path / 'a.csv'}", group="patient")[1]
     )
 
 
 @pytest.mark.parametrize("change", ["id", "noise"])
-def test_rows_that_are_nearly_the_same_are_counted(prepare: Prepare, tmp_path: Path, change: str) -> None:
+def test_rows_that_are_nearly_the_same_are_counted(
+    prepare: Prepare, tmp_path: Path, change: str
+) -> None:
     table, draw = pd.concat([frame()] * 5, ignore_index=True), np.random.default_rng(3)
     if change == "id":
         table["serial"] = draw.permutation(10 * len(table))[: len(table)]
@@ -153,7 +183,10 @@ def test_rows_that_are_nearly_the_same_are_counted(prepare: Prepare, tmp_path: P
         table[list("abcd")] += draw.normal(scale=1e-4, size=(len(table), 4))
     table.to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
-    assert f"test rows are among the training rows but for {'serial' if change == 'id' else 'rounding'}" in said
+    assert (
+        f"test rows are among the training rows but for {'serial' if change == 'id' else 'rounding'}"
+        in said
+    )
     frame().to_csv(tmp_path / "a.csv", index=False)
     assert "test rows are training rows" not in prepare(f"table:{tmp_path / 'a.csv'}")[1]
 
@@ -179,25 +212,42 @@ def test_pictures_saved_again_or_mirrored_are_counted(prepare: Prepare, tmp_path
 
 @pytest.mark.parametrize("turn", list(Image.Transpose))
 @pytest.mark.parametrize("width", [40, 45, 65])
-def test_turned_and_mirrored_pictures_are_found_at_any_width(turn: Image.Transpose, width: int) -> None:
+def test_turned_and_mirrored_pictures_are_found_at_any_width(
+    turn: Image.Transpose, width: int
+) -> None:
     draw = np.random.default_rng(4)
-    scenes = [Image.fromarray(draw.integers(0, 255, (8, 8, 3), np.uint8)).resize((width, 40)) for _ in range(150)]
+    scenes = [
+        Image.fromarray(draw.integers(0, 255, (8, 8, 3), np.uint8)).resize((width, 40))
+        for _ in range(150)
+    ]
     parts = {
-        part: Selection(part=Split(inputs={"images": np.stack(pictures)}, target=np.zeros(150, np.int64)))
-        for part, pictures in (("train", scenes), ("test", [scene.transpose(turn) for scene in scenes]))
+        part: Selection(
+            part=Split(inputs={"images": np.stack(pictures)}, target=np.zeros(150, np.int64))
+        )
+        for part, pictures in (
+            ("train", scenes),
+            ("test", [scene.transpose(turn) for scene in scenes]),
+        )
     }
     (said,) = near_duplicates(parts, {"images": InputDescription(meaning="image")})
-    assert said.startswith("150 test pictures are like training pictures, as they are, mirrored or turned")
+    assert said.startswith(
+        "150 test pictures are like training pictures, as they are, mirrored or turned"
+    )
 
 
 def test_sentences_that_differ_in_punctuation_are_said(prepare: Prepare, tmp_path: Path) -> None:
     draw = np.random.default_rng(5)
     texts = [" ".join(draw.choice([f"w{at}" for at in range(300)], 5)) for _ in range(100)]
     lines = [
-        f'"{style.format(text)}",{"ny"[at % 2]}' for style in ("{}", "{}.", "{} !") for at, text in enumerate(texts)
+        f'"{style.format(text)}",{"ny"[at % 2]}'
+        for style in ("{}", "{}.", "{} !")
+        for at, text in enumerate(texts)
     ]
     (tmp_path / "a.csv").write_text("\n".join(["text,label", *lines]) + "\n")
-    assert "200 sentences are among the others but for punctuation" in prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    assert (
+        "200 sentences are among the others but for punctuation"
+        in prepare(f"text:{tmp_path / 'a.csv'}")[1]
+    )
     rows = [f"{line},{'test' if at < 100 else 'train'}" for at, line in enumerate(lines)]
     (tmp_path / "b.csv").write_text("\n".join(["text,label,part", *rows]) + "\n")
     said = prepare(f"text:{tmp_path / 'b.csv'}", part="part")[1]
@@ -211,28 +261,39 @@ def test_a_small_test_part_is_said_to_be(prepare: Prepare, tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("style", ["%d/%m/%Y", "%m/%d/%Y"])
-def test_slashed_dates_are_read_where_their_order_is_certain(style: str, prepare: Prepare, tmp_path: Path) -> None:
+def test_slashed_dates_are_read_where_their_order_is_certain(
+    style: str, prepare: Prepare, tmp_path: Path
+) -> None:
     table = frame()
     days = pd.date_range("2025-03-01", periods=300)
     table["day"] = days.strftime(style)
     table.to_csv(tmp_path / "a.csv", index=False)
     info, said = prepare(f"table:{tmp_path / 'a.csv'}")
     assert "divide them so: time=day" in said
-    parts = [artifact.load(tmp_path / "data", part).inputs["table"][:, -1] for part in artifact.PARTS]
+    parts = [
+        artifact.load(tmp_path / "data", part).inputs["table"][:, -1] for part in artifact.PARTS
+    ]
     assert sorted(np.concatenate(parts)) == [20148 + at for at in range(300)]
     assert "train until 2025-10-29" in prepare(f"table:{tmp_path / 'a.csv'}", time="day")[1]
     kept = preprocessing.read(info.preprocessing, "")
     assert isinstance(kept, TablePreprocessing)
-    (tmp_path / "new.csv").write_text("a,b,c,d,city,day\n1,1,1,1,Bonn," + pd.Timestamp(2026, 4, 3).strftime(style))
+    (tmp_path / "new.csv").write_text(
+        "a,b,c,d,city,day\n1,1,1,1,Bonn," + pd.Timestamp(2026, 4, 3).strftime(style)
+    )
     (batch,) = read_items(kept, [str(tmp_path / "new.csv")], tmp_path)
     assert batch.inputs["table"][0, -1] == 20546
 
 
-def test_dates_of_unknown_order_are_named_and_refused_as_times(prepare: Prepare, tmp_path: Path) -> None:
+def test_dates_of_unknown_order_are_named_and_refused_as_times(
+    prepare: Prepare, tmp_path: Path
+) -> None:
     table = frame()
     table["day"] = np.random.default_rng(1).choice(["01/02/2025", "03/04/2025", "05/06/2025"], 300)
     table.to_csv(tmp_path / "a.csv", index=False)
-    assert "column day looks like dates, but is read as categories" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert (
+        "column day looks like dates, but is read as categories"
+        in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    )
     with pytest.raises(InvalidInput, match="the day or the month first"):
         prepare(f"table:{tmp_path / 'a.csv'}", time="day")
     table["day"] = table["day"].str.replace("/", "")
@@ -260,17 +321,23 @@ def test_numbers_of_rows_are_known_in_any_order(prepare: Prepare, tmp_path: Path
 
 
 @pytest.mark.parametrize("name", ["patient_id", "my id: x", "no", "1", "it's, so"])
-def test_the_hint_to_drop_a_column_works_in_a_shell(name: str, prepare: Prepare, tmp_path: Path) -> None:
+def test_the_hint_to_drop_a_column_works_in_a_shell(
+    name: str, prepare: Prepare, tmp_path: Path
+) -> None:
     table = frame().assign(**{name: [f"p{number}" for number in range(300)]})
     table.to_csv(tmp_path / "a.csv", index=False)
     hint = prepare(f"table:{tmp_path / 'a.csv'}")[1].partition("leave it out: ")[2].splitlines()[0]
     (word,) = shlex.split(hint)
     _, _, value = word.partition("=")
-    assert name not in columns(prepare(f"table:{tmp_path / 'a.csv'}", drop=yaml.safe_load(value))[0])
+    assert name not in columns(
+        prepare(f"table:{tmp_path / 'a.csv'}", drop=yaml.safe_load(value))[0]
+    )
 
 
 def test_the_hint_to_allow_categories_names_a_number(prepare: Prepare, tmp_path: Path) -> None:
-    frame(1500).assign(word=[f"w{at}" for at in range(1500)]).to_csv(tmp_path / "a.csv", index=False)
+    frame(1500).assign(word=[f"w{at}" for at in range(1500)]).to_csv(
+        tmp_path / "a.csv", index=False
+    )
     with pytest.raises(InvalidInput) as error:
         prepare(f"table:{tmp_path / 'a.csv'}")
     assert "drop=[word]" in str(error.value.hint)
@@ -282,7 +349,9 @@ def test_a_number_that_tells_three_classes_is_the_answer(prepare: Prepare, tmp_p
     table, draw = frame(), np.random.default_rng(2)
     table["label"] = draw.choice(list("xyz"), 300)
     table["leak"] = table["label"].map({"x": 5, "y": 0, "z": 10}) + draw.random(300)
-    table["one"] = np.where(table["label"] == "x", 100, 0) + draw.random(300)  # tells a class, as petals of irises do
+    table["one"] = np.where(table["label"] == "x", 100, 0) + draw.random(
+        300
+    )  # tells a class, as petals of irises do
     table.to_csv(tmp_path / "a.csv", index=False)
     said = prepare(f"table:{tmp_path / 'a.csv'}")[1]
     assert "column leak looks like the answer" in said
@@ -291,20 +360,27 @@ def test_a_number_that_tells_three_classes_is_the_answer(prepare: Prepare, tmp_p
 
 @pytest.mark.parametrize("share", [1.0, 0.2], ids=["all rows", "some rows"])
 @pytest.mark.parametrize("kind", ["text", "number"])
-def test_an_id_hides_no_copies_of_rows(share: float, kind: str, prepare: Prepare, tmp_path: Path) -> None:
+def test_an_id_hides_no_copies_of_rows(
+    share: float, kind: str, prepare: Prepare, tmp_path: Path
+) -> None:
     first = pd.DataFrame(np.random.default_rng(0).normal(size=(300, 6)), columns=list("abcdef"))
     first["label"] = np.random.default_rng(1).choice(["y", "n"], 300)
     table = pd.concat([first, first[: int(share * 300)]], ignore_index=True)
     names = np.random.default_rng(1).permutation(9 * len(table))[: len(table)]
     table["rid"] = [f"r{name}" for name in names] if kind == "text" else names
     table.to_csv(tmp_path / "a.csv", index=False)
-    assert "test rows are among the training rows but for rid" in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    assert (
+        "test rows are among the training rows but for rid"
+        in prepare(f"table:{tmp_path / 'a.csv'}")[1]
+    )
 
 
 def test_rows_that_meet_by_chance_are_not_called_copies(prepare: Prepare, tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     many = pd.DataFrame(draw.normal(size=(50_000, 3)), columns=list("abc"))
-    bits = pd.DataFrame(draw.integers(0, 2, (2000, 3)), columns=list("abc")).assign(weight=draw.normal(size=2000))
+    bits = pd.DataFrame(draw.integers(0, 2, (2000, 3)), columns=list("abc")).assign(
+        weight=draw.normal(size=2000)
+    )
     for table in (many, bits):
         table["label"] = draw.choice(["y", "n"], len(table))
         table.to_csv(tmp_path / "a.csv", index=False)
@@ -313,10 +389,14 @@ def test_rows_that_meet_by_chance_are_not_called_copies(prepare: Prepare, tmp_pa
 
 def test_names_that_are_other_numbers_are_other_groups(prepare: Prepare, tmp_path: Path) -> None:
     table = frame()
-    table["dose"] = np.random.default_rng(1).choice(["1.05", "1.5", "2.05", "2.5", "7", "8", "10", "9"], 300)
+    table["dose"] = np.random.default_rng(1).choice(
+        ["1.05", "1.5", "2.05", "2.5", "7", "8", "10", "9"], 300
+    )
     table.to_csv(tmp_path / "a.csv", index=False)
     assert "under two names" not in prepare(f"table:{tmp_path / 'a.csv'}", group="dose")[1]
-    table["dose"] = np.random.default_rng(1).choice(["1", "1.0", "01", "P1", "p1", "P01", "8", "9"], 300)
+    table["dose"] = np.random.default_rng(1).choice(
+        ["1", "1.0", "01", "P1", "p1", "P01", "8", "9"], 300
+    )
     table.to_csv(tmp_path / "a.csv", index=False)
     assert "2 groups of dose" in prepare(f"table:{tmp_path / 'a.csv'}", group="dose")[1]
 
@@ -362,7 +442,9 @@ def test_predictions_read_the_notation_that_a_file_shows(prepare: Prepare, tmp_p
 def test_predictions_read_groups_of_digits_as_said(prepare: Prepare, tmp_path: Path) -> None:
     table = frame()[["a", "label"]].assign(price=[f"{1000 * at:,}" for at in range(300)])
     table.to_csv(tmp_path / "a.csv", index=False)
-    kept = preprocessing.read(prepare(f"table:{tmp_path / 'a.csv'}", thousands=",")[0].preprocessing, "")
+    kept = preprocessing.read(
+        prepare(f"table:{tmp_path / 'a.csv'}", thousands=",")[0].preprocessing, ""
+    )
     assert isinstance(kept, TablePreprocessing)
     (tmp_path / "new.csv").write_text('a,price\n1.5,"12,000"\n')
     (batch,) = read_items(kept, [str(tmp_path / "new.csv")], tmp_path)
@@ -371,8 +453,12 @@ def test_predictions_read_groups_of_digits_as_said(prepare: Prepare, tmp_path: P
 
 def test_rows_of_large_numbers_are_not_called_equal(prepare: Prepare, tmp_path: Path) -> None:
     draw = np.random.default_rng(2)
-    table = pd.DataFrame({"code": 100_000_001 + draw.permutation(400), "stamp": 1_764_000_000_000 + np.arange(400)})
-    table["made"] = pd.Timestamp("1966-11-27 01:00:00") + pd.to_timedelta(draw.permutation(400), "s")
+    table = pd.DataFrame(
+        {"code": 100_000_001 + draw.permutation(400), "stamp": 1_764_000_000_000 + np.arange(400)}
+    )
+    table["made"] = pd.Timestamp("1966-11-27 01:00:00") + pd.to_timedelta(
+        draw.permutation(400), "s"
+    )
     table["label"] = draw.choice(["y", "n"], 400)
     for drop in (["stamp", "made"], ["code", "made"], ["code", "stamp"]):
         table.sample(frac=1, random_state=3).to_csv(tmp_path / "a.csv", index=False)
@@ -383,7 +469,9 @@ def test_rows_of_large_numbers_are_not_called_equal(prepare: Prepare, tmp_path: 
 
 def test_large_numbers_are_shown_and_counted_whole(prepare: Prepare, tmp_path: Path) -> None:
     draw = np.random.default_rng(2)
-    table = pd.DataFrame({"code": 100_000_001 + draw.integers(0, 5, 400), "x": draw.normal(size=400).round(5)})
+    table = pd.DataFrame(
+        {"code": 100_000_001 + draw.integers(0, 5, 400), "x": draw.normal(size=400).round(5)}
+    )
     table["label"] = draw.choice(["y", "n"], 400)
     table.to_csv(tmp_path / "a.csv", index=False)
     info = prepare(f"table:{tmp_path / 'a.csv'}")[0]
@@ -400,4 +488,6 @@ def test_large_numbers_are_shown_and_counted_whole(prepare: Prepare, tmp_path: P
     assert measured["mean"][0] == pytest.approx(part.frame["code"].mean(), abs=1e-6)
     assert "100000005" in summary(found, "train")
     assert shown_item(info, part, 0)["row"]["code"] in [f"{code:.0f}" for code in codes]
-    assert {"100000001", "100000005"} <= {end for _, *ends, _ in _charts(part, info) for end in ends}
+    assert {"100000001", "100000005"} <= {
+        end for _, *ends, _ in _charts(part, info) for end in ends
+    }

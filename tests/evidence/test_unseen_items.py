@@ -31,7 +31,9 @@ def nights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_environment: N
 def noise(place: Path, rows: int = 1000, copies: int = 1, **columns: np.ndarray) -> str:
     """Write numbers at random with a label at random; a longer file begins with the shorter one."""
     random = np.random.default_rng(4)
-    table = np.tile(np.column_stack([random.random((rows, 4)), random.integers(2, size=rows)]), (copies, 1))
+    table = np.tile(
+        np.column_stack([random.random((rows, 4)), random.integers(2, size=rows)]), (copies, 1)
+    )
     names = ["a", "b", "c", "d", "label", *columns]
     lines = [",".join([*(f"{value:.6f}" for value in row[:4]), "ny"[int(row[4])], *(str(of[at]) for of in columns.values())])
              for at, row in enumerate(table)]  # fmt: skip
@@ -42,7 +44,10 @@ def noise(place: Path, rows: int = 1000, copies: int = 1, **columns: np.ndarray)
 
 def grown(place: Path, rows: int) -> str:
     random = np.random.default_rng(3)
-    lines = [",".join([*(f"{value:.6f}" for value in random.random(4)), "ny"[random.integers(2)]]) for _ in range(rows)]
+    lines = [
+        ",".join([*(f"{value:.6f}" for value in random.random(4)), "ny"[random.integers(2)]])
+        for _ in range(rows)
+    ]
     path = place / f"grown-{rows}.csv"
     path.write_text("\n".join(["a,b,c,d,label", *lines]) + "\n")
     return f"table:{path}"
@@ -56,14 +61,19 @@ def test_another_split_shows_the_champion_no_item_again(nights: Nights) -> None:
     decision = nights.train(CONSTANT)
     assert 20 <= decision["items"] < 100
     assert decision["champion_value"] < 0.75
-    assert any("test items are left out: a model was trained on them" in reason for reason in decision["reasons"])
+    assert any(
+        "test items are left out: a model was trained on them" in reason
+        for reason in decision["reasons"]
+    )
 
 
 def test_a_champion_that_saw_nearly_all_is_not_compared(nights: Nights) -> None:
     dataset = noise(nights.place, 300)
     nights.prepare(dataset, "label", split_seed=1)
     nights.train(BY_HEART)
-    with pytest.raises(InvalidInput, match=r"only \d of the 30 test items are new to the models, but 10 are needed"):
+    with pytest.raises(
+        InvalidInput, match=r"only \d of the 30 test items are new to the models, but 10 are needed"
+    ):
         nights.prepare(dataset, "label", split_seed=2)
 
 
@@ -72,7 +82,9 @@ def test_a_file_that_grew_leaves_items_in_their_parts(nights: Nights) -> None:
     before = {part: rows_of(nights.data, part) for part in artifact.PARTS}
     nights.train(BY_HEART)
     nights.prepare(grown(nights.place, 1000), "label")
-    moved = sum(len(before["test"] & rows_of(nights.data, part)) for part in ("train", "validation"))
+    moved = sum(
+        len(before["test"] & rows_of(nights.data, part)) for part in ("train", "validation")
+    )
     assert moved <= 5
     assert len(before["train"] & rows_of(nights.data, "test")) <= 5
     decision = nights.train(CONSTANT)
@@ -90,7 +102,9 @@ def test_columns_and_rows_that_change_places_change_no_part(tmp_path: Path) -> N
     (tmp_path / "turned.csv").write_text("\n".join(turned) + "\n")
     parts = []
     for name in ("grown-300", "turned"):
-        prepare_data(DataSettings(dataset=f"table:{tmp_path}/{name}.csv", target="label"), tmp_path / name)
+        prepare_data(
+            DataSettings(dataset=f"table:{tmp_path}/{name}.csv", target="label"), tmp_path / name
+        )
         parts.append({part: {tuple(sorted(row)) for row in artifact.load(tmp_path / name, part).inputs["table"].tolist()}
                       for part in artifact.PARTS})  # fmt: skip
     assert parts[0] == parts[1]
@@ -109,13 +123,22 @@ def test_accepted_duplicates_leave_a_trace(nights: Nights) -> None:
     nights.prepare(noise(nights.place, 200, copies=5), "label", allow_duplicates=True)
     nights.train(BY_HEART)
     reported = open_registry(nights.storage).model("real").version().metadata["dataset"]["warnings"]
-    assert any("of the test items are among the train items too" in sentence for sentence in reported)
+    assert any(
+        "of the test items are among the train items too" in sentence for sentence in reported
+    )
     assert reported == list(artifact.describe(nights.data).warnings)
-    assert "of the test items are among the train items too" in (nights.place / "report.html").read_text()
+    assert (
+        "of the test items are among the train items too"
+        in (nights.place / "report.html").read_text()
+    )
 
 
 def test_what_trials_are_given_holds_no_test_part(tmp_path: Path) -> None:
-    prepare_data(DataSettings(dataset=noise(tmp_path, 200), target="label"), tmp_path / "data", test=tmp_path / "apart")
+    prepare_data(
+        DataSettings(dataset=noise(tmp_path, 200), target="label"),
+        tmp_path / "data",
+        test=tmp_path / "apart",
+    )
     names = {file.name for file in (tmp_path / "data").iterdir()}
     assert not [name for name in names if name.startswith("test")]
     assert {"test-table.npy", "test-target.npy", "test-originals.parquet"} <= {
@@ -145,9 +168,12 @@ def test_a_group_in_two_given_parts_is_refused(tmp_path: Path, given: str) -> No
         (tmp_path / "train.csv").write_text("".join(lines[:240]))
         (tmp_path / "test.csv").write_text("".join([lines[0], *lines[240:]]))
         dataset, options = f"table:{tmp_path}/train.csv", {"test": f"{tmp_path}/test.csv"}
-    settings = DataSettings(dataset=dataset, target="label", data_options={"group": "patient", **options})
+    settings = DataSettings(
+        dataset=dataset, target="label", data_options={"group": "patient", **options}
+    )
     with pytest.raises(
-        InvalidInput, match=r"of the 30 groups of test are in (train|validation) too, for example patient"
+        InvalidInput,
+        match=r"of the 30 groups of test are in (train|validation) too, for example patient",
     ):
         prepare_data(settings, tmp_path / "data")
 
@@ -169,20 +195,29 @@ def test_a_version_of_unknown_training_is_said_to_be(nights: Nights) -> None:
     nights.prepare(noise(nights.place, 500), "label")
     nights.train(BY_HEART)
     model = open_registry(nights.storage).model("real")
-    files = {name: model.version().read(name) for name in model.version().files if name != "seen.npz"}
+    files = {
+        name: model.version().read(name) for name in model.version().files if name != "seen.npz"
+    }
     metadata = dict(model.version().metadata)
     model.upload(files, {**metadata, "run_id": "old"}, "old")
     model.set_champion("old", {}, expect=model.version().version)
     nights.prepare(noise(nights.place, 500), "label", split_seed=9)
     decision = nights.train(CONSTANT)
-    assert any("not known which items real old was trained on" in reason for reason in decision["reasons"])
-    assert any(reason.startswith("no: the accuracy of real old jumps from 0.4800") for reason in decision["reasons"])
+    assert any(
+        "not known which items real old was trained on" in reason for reason in decision["reasons"]
+    )
+    assert any(
+        reason.startswith("no: the accuracy of real old jumps from 0.4800")
+        for reason in decision["reasons"]
+    )
 
 
 def classes_of(place: Path, rows: int, count: int) -> str:
     """Write half a table of two classes that are easy to tell, and half of others that nothing tells."""
     random = np.random.default_rng(5)
-    label = np.where(random.random(rows) < 0.5, random.integers(2, size=rows), random.integers(2, 10, size=rows))
+    label = np.where(
+        random.random(rows) < 0.5, random.integers(2, size=rows), random.integers(2, 10, size=rows)
+    )
     lines = [",".join([*(f"{value:.6f}" for value in (min(of, 2) + place[0] / 2, *place)), f"c{of}"])
              for of, place in zip(label, random.random((rows, 3)), strict=True) if of < count]  # fmt: skip
     path = place / f"classes-{count}.csv"
@@ -203,27 +238,44 @@ def test_classes_that_left_the_data_are_no_jump(nights: Nights) -> None:
 def test_bad_luck_on_few_items_is_no_jump(few: int) -> None:
     """A chance of one in a thousand at most, with a second test part of 1,000 items."""
     hits, then = np.arange(few + 1), np.arange(0, 1001, 2)
-    first, second = ([(k / n, *wilson(k, n)) for k in ks.tolist()] for ks, n in ((hits, few), (then, 1000)))
+    first, second = (
+        [(k / n, *wilson(k, n)) for k in ks.tolist()] for ks, n in ((hits, few), (then, 1000))
+    )
     jump = np.array([[jumps(METRICS["accuracy"], a, b) for b in second] for a in first])
     for truth in (0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9, 0.95):
         chance = binom.pmf(hits, few, truth) @ jump @ (2 * binom.pmf(then, 1000, truth))
         assert chance <= 0.001
 
 
-def test_weights_of_another_split_do_not_flatter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_of_another_split_do_not_flatter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Coin flips learned by heart in one split, and taken over as weights in another."""
     from podium.trainer.__main__ import main
 
     monkeypatch.setenv("PODIUM_RUN_ID", "r1")
     draw = np.random.default_rng(0)
-    np.savez(tmp_path / "flips.npz", x=draw.normal(size=(400, 30)).astype(np.float32), y=draw.integers(2, size=400))
+    np.savez(
+        tmp_path / "flips.npz",
+        x=draw.normal(size=(400, 30)).astype(np.float32),
+        y=draw.integers(2, size=400),
+    )
     for seed in (1, 2):
-        settings = DataSettings(dataset=f"npz:{tmp_path}/flips.npz", data_options={"split_seed": seed})
+        settings = DataSettings(
+            dataset=f"npz:{tmp_path}/flips.npz", data_options={"split_seed": seed}
+        )
         prepare_data(settings, tmp_path / f"data-{seed}")
     words = ["--batch-size=32", "--threads=1", "--model=mlp"]
-    assert main([f"--data={tmp_path}/data-1", f"--output={tmp_path}/first", "--epochs=1", *words]) == 0
+    assert (
+        main([f"--data={tmp_path}/data-1", f"--output={tmp_path}/first", "--epochs=1", *words]) == 0
+    )
     more = f"--weights={tmp_path}/first/model.safetensors"
-    assert main([f"--data={tmp_path}/data-2", f"--output={tmp_path}/second", "--epochs=1", more, *words]) == 0
+    assert (
+        main(
+            [f"--data={tmp_path}/data-2", f"--output={tmp_path}/second", "--epochs=1", more, *words]
+        )
+        == 0
+    )
     seen = read_seen(str(tmp_path / "second"))
     assert seen is not None
     for seed in (1, 2):
@@ -239,7 +291,9 @@ def test_weights_of_another_split_do_not_flatter(tmp_path: Path, monkeypatch: py
 def write_origin(directory: Path) -> None:
     from podium.training.origin import Origin
 
-    Origin(kind="training", name=directory.name, run_id="r", uri=str(directory), hyperparameters={}).write()
+    Origin(
+        kind="training", name=directory.name, run_id="r", uri=str(directory), hyperparameters={}
+    ).write()
 
 
 def test_a_dataset_of_an_earlier_version_is_still_read(tmp_path: Path, tiny_dataset: Path) -> None:

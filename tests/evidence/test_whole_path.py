@@ -31,10 +31,20 @@ def wine(cities: tuple[str, ...] = ("Bonn", "Kiel", "Ulm"), copies: int = 6) -> 
     """Return the wines of scikit-learn with noise, and a city that says half of the grape."""
     bunch, draw = load_wine(), np.random.default_rng(0)
     rows = []
-    for values, label in zip(np.tile(bunch.data, (copies, 1)), np.tile(bunch.target, copies), strict=True):
+    for values, label in zip(
+        np.tile(bunch.data, (copies, 1)), np.tile(bunch.target, copies), strict=True
+    ):
         noisy = values[:5] * draw.normal(1, 0.02, 5)
-        row = {name: f"{value:.4f}" for name, value in zip(bunch.feature_names[:5], noisy, strict=True)}
-        rows.append({**row, "city": cities[label if draw.random() < 0.7 else draw.integers(3)], "grape": "xyz"[label]})
+        row = {
+            name: f"{value:.4f}" for name, value in zip(bunch.feature_names[:5], noisy, strict=True)
+        }
+        rows.append(
+            {
+                **row,
+                "city": cities[label if draw.random() < 0.7 else draw.integers(3)],
+                "grape": "xyz"[label],
+            }
+        )
     return rows
 
 
@@ -53,13 +63,19 @@ def originals(nights: Nights) -> Rows:
     return cast(Rows, parquet.read_table(file).to_pylist())
 
 
-def measured_and_predicted(nights: Nights, decision: dict[str, Any], seen_before: Rows) -> tuple[float, float]:
+def measured_and_predicted(
+    nights: Nights, decision: dict[str, Any], seen_before: Rows
+) -> tuple[float, float]:
     """Return the champion's accuracy in the comparison, and that of `podium predict` on the same rows, found anew."""
     rows = originals(nights)
     said = nights.predict_originals(decision["compared_with"])
-    known = {tuple(sorted((name, value) for name, value in row.items() if name != "grape")) for row in seen_before}
+    known = {
+        tuple(sorted((name, value) for name, value in row.items() if name != "grape"))
+        for row in seen_before
+    }
     fresh = [
-        tuple(sorted((name, value) for name, value in row.items() if name != "grape")) not in known for row in rows
+        tuple(sorted((name, value) for name, value in row.items() if name != "grape")) not in known
+        for row in rows
     ]
     assert decision["items"] == sum(fresh)
     hits = [label == row["grape"] for label, row, new in zip(said, rows, fresh, strict=True) if new]
@@ -88,7 +104,9 @@ CHANGES: dict[str, Callable[[Rows], tuple[Rows, list[str] | None]]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
-def test_a_champion_is_measured_as_it_predicts(nights: Nights, change: Callable[[Rows], Any]) -> None:
+def test_a_champion_is_measured_as_it_predicts(
+    nights: Nights, change: Callable[[Rows], Any]
+) -> None:
     first = wine()
     nights.prepare(write(nights.place / "a.csv", first), "grape")
     before = trained_on(nights, first)
@@ -108,7 +126,9 @@ def test_a_column_more_is_compared_where_rows_keep_their_parts(nights: Nights) -
     nights.prepare(write(nights.place / "a.csv", rows), "grape", **options)
     nights.train(RandomForestClassifier(20, random_state=0))
     draw = np.random.default_rng(1)
-    more = [{**row, "shade": f"{'xyz'.index(row['grape']) + draw.normal(0, 0.1):.3f}"} for row in rows]
+    more = [
+        {**row, "shade": f"{'xyz'.index(row['grape']) + draw.normal(0, 0.1):.3f}"} for row in rows
+    ]
     nights.prepare(write(nights.place / "b.csv", more), "grape", **options)
     decision = nights.train(RandomForestClassifier(50, random_state=1))
     assert decision["items"] == len(artifact.load(nights.data, "test"))
@@ -122,32 +142,55 @@ def test_a_class_more_is_compared_on_the_shared_ones(nights: Nights) -> None:
     nights.train(RandomForestClassifier(20, random_state=0))
     nights.prepare(write(nights.place / "b.csv", rows), "grape")
     decision = nights.train(RandomForestClassifier(50, random_state=1))
-    assert any("compared on the 2 of 3 classes that all models know" in reason for reason in decision["reasons"])
+    assert any(
+        "compared on the 2 of 3 classes that all models know" in reason
+        for reason in decision["reasons"]
+    )
     assert decision["champion_value"] > 0.85
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda row: {**row, "grape": {"x": "n", "y": "aye", "z": "n"}[row["grape"]]}, "is for another task"),
-        (lambda row: {("sort" if name == "grape" else name): value for name, value in row.items()}, "the target of"),
-        (lambda row: {name: value for name, value in row.items() if name != "city"}, "has no column 'city'"),
+        (
+            lambda row: {**row, "grape": {"x": "n", "y": "aye", "z": "n"}[row["grape"]]},
+            "is for another task",
+        ),
+        (
+            lambda row: {
+                ("sort" if name == "grape" else name): value for name, value in row.items()
+            },
+            "the target of",
+        ),
+        (
+            lambda row: {name: value for name, value in row.items() if name != "city"},
+            "has no column 'city'",
+        ),
     ],
     ids=["other classes", "another target", "a column less"],
 )
-def test_what_cannot_be_mapped_is_refused_before_the_training(nights: Nights, change: Any, message: str) -> None:
+def test_what_cannot_be_mapped_is_refused_before_the_training(
+    nights: Nights, change: Any, message: str
+) -> None:
     nights.prepare(write(nights.place / "a.csv", wine()), "grape")
     nights.train(RandomForestClassifier(20, random_state=0))
     rows = [change(row) for row in wine()]
     with pytest.raises(InvalidInput, match=message) as error:
-        nights.prepare(write(nights.place / "b.csv", rows), next(name for name in ("sort", "grape") if name in rows[0]))
+        nights.prepare(
+            write(nights.place / "b.csv", rows),
+            next(name for name in ("sort", "grape") if name in rows[0]),
+        )
     assert "model_name=" in str(error.value)
 
 
 def test_sentences_are_measured_by_the_champions_own_vocabulary(nights: Nights) -> None:
     """Another split seed makes another vocabulary, with other numbers for the same words."""
     draw = random.Random(0)
-    likes, dislikes, filler = ["good", "fine", "great"], ["bad", "poor", "awful"], [f"word{at}" for at in range(300)]
+    likes, dislikes, filler = (
+        ["good", "fine", "great"],
+        ["bad", "poor", "awful"],
+        [f"word{at}" for at in range(300)],
+    )
     rows = [{"text": " ".join([*draw.choices(filler, k=8), draw.choice(likes if at % 2 else dislikes)]),
              "opinion": "yes" if at % 2 else "no"} for at in range(3000)]  # fmt: skip
     dataset = write(nights.place / "a.csv", rows).replace("table:", "text:")
@@ -157,7 +200,9 @@ def test_sentences_are_measured_by_the_champions_own_vocabulary(nights: Nights) 
     nights.prepare(dataset, "opinion", split_seed=2)
     decision = nights.train(DecisionTreeClassifier(max_depth=1, random_state=0))
     held_out = originals(nights)
-    assert decision["items"] == sum(row["text"] in before for row in held_out), "what the champion has seen is left out"
+    assert decision["items"] == sum(row["text"] in before for row in held_out), (
+        "what the champion has seen is left out"
+    )
     hits = [said == row["opinion"] for said, row in zip(nights.predict_originals("r1"), held_out, strict=True)
             if row["text"] in before]  # fmt: skip
     assert decision["champion_value"] == pytest.approx(np.mean(hits))
@@ -176,7 +221,9 @@ def test_pictures_are_measured_in_the_champions_own_size(nights: Nights) -> None
     decision = nights.train(RandomForestClassifier(50, random_state=0))
     assert decision["items"] == len(artifact.load(nights.data, "test"))
     said = nights.predict_pictures("r1")
-    assert decision["champion_value"] == pytest.approx(np.mean([label == name for label, name in said]))
+    assert decision["champion_value"] == pytest.approx(
+        np.mean([label == name for label, name in said])
+    )
     assert decision["champion_value"] > 0.9 > decision["value"]
     assert decision["outcome"] == "kept"
 
@@ -191,7 +238,9 @@ def test_arrays_are_measured_by_the_names_of_their_classes(nights: Nights) -> No
     draw = np.random.default_rng(0)
     ants = draw.normal(size=(20, 13)).astype(np.float32)
     x = np.concatenate([bunch.data.astype(np.float32), ants])
-    np.savez(nights.place / "b.npz", x=x, y=np.concatenate([names[bunch.target], np.repeat("ant", 20)]))
+    np.savez(
+        nights.place / "b.npz", x=x, y=np.concatenate([names[bunch.target], np.repeat("ant", 20)])
+    )
     nights.prepare(f"npz:{nights.place / 'b.npz'}")
     decision = nights.train(LogisticRegression(C=1e-9))
     assert decision["champion_value"] > 0.85

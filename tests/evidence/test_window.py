@@ -49,7 +49,12 @@ def test_a_window_judges_by_the_newest_items(nights: Nights) -> None:
 
 def test_figures_of_another_window_do_not_count(nights: Nights) -> None:
     data, model = drifting(nights.place), LogisticRegression()
-    for rule, challengers in (("likely", 1), ("likely", 2), ("likely,window=200", 1), ("likely,window=150", 2)):
+    for rule, challengers in (
+        ("likely", 1),
+        ("likely", 2),
+        ("likely,window=200", 1),
+        ("likely,window=150", 2),
+    ):
         nights.prepare(data, "label", time="day", test=0.4)
         model.C = 0.01 * (1 + nights.night)
         said = "".join(nights.train(model, rule=rule)["reasons"])
@@ -59,7 +64,9 @@ def test_figures_of_another_window_do_not_count(nights: Nights) -> None:
 def test_a_window_needs_times(nights: Nights) -> None:
     data = drifting(nights.place)
     nights.prepare(data, "label")
-    with pytest.raises(InvalidInput, match="window=200 needs the times of the test items") as raised:
+    with pytest.raises(
+        InvalidInput, match="window=200 needs the times of the test items"
+    ) as raised:
         nights.train(LogisticRegression(), rule="likely,window=200")
     assert "time" in raised.value.hint
     with pytest.raises(InvalidInput, match="window=200"):

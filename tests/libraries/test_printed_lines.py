@@ -15,7 +15,11 @@ PRINTED = sorted(Path(__file__).parent.glob("printed/*.txt"))
 
 def _read(file: Path) -> tuple[Library, list[str], dict[str, list[float]]]:
     library = library_of(file.name.partition("-")[0])
-    return library, file.read_bytes().decode().split("\n"), json.loads(file.with_suffix(".json").read_text())
+    return (
+        library,
+        file.read_bytes().decode().split("\n"),
+        json.loads(file.with_suffix(".json").read_text()),
+    )
 
 
 @pytest.mark.parametrize("file", PRINTED, ids=lambda file: file.stem)
@@ -25,7 +29,10 @@ def test_the_values_read_are_those_the_library_has(file: Path) -> None:
     for metric, held in results.items():
         read = [float(reading.value) for reading in read_text(lines, [metric], library.patterns)]
         assert read
-        assert all(any(value == pytest.approx(one, rel=1e-3, abs=rounded) for one in held) for value in read)
+        assert all(
+            any(value == pytest.approx(one, rel=1e-3, abs=rounded) for one in held)
+            for value in read
+        )
         best = min if less_is_better(metric) else max
         assert best(read) == pytest.approx(best(held), rel=1e-3, abs=rounded)
 
@@ -35,7 +42,9 @@ def test_the_library_is_recognized_by_its_lines(file: Path) -> None:
     library, lines, results = _read(file)
     assert {printed_by(line) for line in lines} - {None} == {library}
     report = examine_log(lines, Reader(objective="nothing_like_it", kind="maximize"), "log")
-    (finding,) = [finding for finding in report.findings if finding.rule == "library-has-its-own-format"]
+    (finding,) = [
+        finding for finding in report.findings if finding.rule == "library-has-its-own-format"
+    ]
     assert f"{library.name} prints" in finding.what
     assert all(metric in finding.what for metric in results)
 
@@ -83,7 +92,9 @@ def test_what_is_not_a_number_is_no_metric(line: str, value: str) -> None:
 
 
 def test_every_library_was_recorded() -> None:
-    assert {library.key for library in LIBRARIES} - {"colon"} == {file.name.partition("-")[0] for file in PRINTED}
+    assert {library.key for library in LIBRARIES} - {"colon"} == {
+        file.name.partition("-")[0] for file in PRINTED
+    }
 
 
 def test_each_example_of_a_metric_is_one_of_validation_data() -> None:

@@ -18,7 +18,9 @@ ENTRY = "import sys; from podium.cli import main; sys.argv[0] = 'podium'; sys.ex
 pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(1500),
-    pytest.mark.skipif(not PYTHON.exists(), reason="the libraries are not installed: make test-libraries"),
+    pytest.mark.skipif(
+        not PYTHON.exists(), reason="the libraries are not installed: make test-libraries"
+    ),
 ]
 
 TUNED = {
@@ -37,10 +39,20 @@ TUNED = {
 
 
 def _podium(folder: Path, *words: str) -> str:
-    environment = {**os.environ, "PODIUM_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
+    environment = {
+        **os.environ,
+        "PODIUM_HOME": str(folder / "home"),
+        "OMP_NUM_THREADS": "1",
+        "HF_HUB_OFFLINE": "1",
+    }
     environment["PATH"] = f"{PYTHON.parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [PYTHON, "-c", ENTRY, *words], cwd=folder, env=environment, capture_output=True, text=True, timeout=1200
+        [PYTHON, "-c", ENTRY, *words],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=1200,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -52,10 +64,26 @@ def test_an_unchanged_script_is_tuned_by_its_own_metric(name: str, tmp_path: Pat
     script = "train_sklearn.py" if library == "colon" else f"train_{library}.py"
     shutil.copy(Path(__file__).parent / script, tmp_path)
     words = [*flags.split(), "--results", "${podium.output}/results.json", "--objective", objective]
-    _podium(tmp_path, "tune", script, *words, "--prints", library, "--algorithm", "grid", "--trials", "2")
-    best = json.loads(_podium(tmp_path, "experiment", "best", script[:-3].replace("_", "-"), "--json"))
+    _podium(
+        tmp_path,
+        "tune",
+        script,
+        *words,
+        "--prints",
+        library,
+        "--algorithm",
+        "grid",
+        "--trials",
+        "2",
+    )
+    best = json.loads(
+        _podium(tmp_path, "experiment", "best", script[:-3].replace("_", "-"), "--json")
+    )
     chosen = min if less_is_better(objective) else max
-    held = [chosen(json.loads(file.read_text())[objective]) for file in tmp_path.glob("home/trials/*/results.json")]
+    held = [
+        chosen(json.loads(file.read_text())[objective])
+        for file in tmp_path.glob("home/trials/*/results.json")
+    ]
     assert len(set(held)) == 2
     rounded = 0.005 if library == "sklearn" else 0.0  # its report has two digits
     assert best["value"] == pytest.approx(chosen(held), rel=1e-3, abs=rounded)
@@ -77,5 +105,11 @@ def test_the_best_adapter_is_kept_evaluated_and_promoted(tmp_path: Path) -> None
     kept = {file.name for file in version.iterdir()}
     assert {"adapter_model.safetensors", "predict.py", "base", "model.json"} <= kept
     assert not [name for name in kept if name.startswith("checkpoint")]
-    predicted = _podium(folder, "predict", "my lamp is broken. the courier was friendly this time.", "--model", "lora")
+    predicted = _podium(
+        folder,
+        "predict",
+        "my lamp is broken. the courier was friendly this time.",
+        "--model",
+        "lora",
+    )
     assert any(topic in predicted for topic in ("delivery", "fault", "payment", "question"))

@@ -16,7 +16,11 @@ rng = np.random.default_rng(1)
 x = rng.normal(size=(400, 4))
 y = (x[:, 0] + rng.normal(size=400) > 0).astype(int)
 model = catboost.CatBoostClassifier(
-    iterations=5, eval_metric="AUC", learning_rate=args.rate, random_seed=1, allow_writing_files=False
+    iterations=5,
+    eval_metric="AUC",
+    learning_rate=args.rate,
+    random_seed=1,
+    allow_writing_files=False,
 )
 model.fit(x[:300], y[:300], eval_set=(x[300:], y[300:]))
 model.save_model(args.model)

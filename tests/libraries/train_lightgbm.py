@@ -19,11 +19,19 @@ train = lightgbm.Dataset(x[:300], y[:300])
 validation = lightgbm.Dataset(x[300:], y[300:], reference=train)
 results: dict = {}
 booster = lightgbm.train(
-    {"objective": "binary", "metric": ["auc", "binary_logloss"], "learning_rate": args.learning_rate},
+    {
+        "objective": "binary",
+        "metric": ["auc", "binary_logloss"],
+        "learning_rate": args.learning_rate,
+    },
     train,
     6,
     valid_sets=[train, validation],
-    callbacks=[lightgbm.log_evaluation(1), lightgbm.record_evaluation(results), lightgbm.early_stopping(5)],
+    callbacks=[
+        lightgbm.log_evaluation(1),
+        lightgbm.record_evaluation(results),
+        lightgbm.early_stopping(5),
+    ],
 )
 booster.save_model(args.model)
 Path(args.results).write_text(json.dumps({"valid_1's auc": results["valid_1"]["auc"]}))

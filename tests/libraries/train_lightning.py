@@ -42,14 +42,18 @@ class Kept(Callback):
     def __init__(self) -> None:
         self.values: list[float] = []
 
-    def on_validation_epoch_end(self, trainer: lightning.Trainer, module: lightning.LightningModule) -> None:
+    def on_validation_epoch_end(
+        self, trainer: lightning.Trainer, module: lightning.LightningModule
+    ) -> None:
         if not trainer.sanity_checking:
             self.values.append(float(trainer.callback_metrics["val_acc"]))
 
 
 x = torch.randn(320, 4)
 y = (x[:, 0] > 0).long()
-train, validation = (DataLoader(TensorDataset(x[part], y[part]), 32) for part in (slice(256), slice(256, None)))
+train, validation = (
+    DataLoader(TensorDataset(x[part], y[part]), 32) for part in (slice(256), slice(256, None))
+)
 kept = Kept()
 trainer = lightning.Trainer(
     max_epochs=3,

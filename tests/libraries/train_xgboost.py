@@ -18,7 +18,12 @@ y = (x[:, 0] + rng.normal(size=400) > 0).astype(int)
 train, validation = xgboost.DMatrix(x[:300], y[:300]), xgboost.DMatrix(x[300:], y[300:])
 results: dict = {}
 booster = xgboost.train(
-    {"objective": "binary:logistic", "eval_metric": ["auc", "logloss"], "eta": args.eta, "max_depth": 2},
+    {
+        "objective": "binary:logistic",
+        "eval_metric": ["auc", "logloss"],
+        "eta": args.eta,
+        "max_depth": 2,
+    },
     train,
     5,
     evals=[(train, "train"), (validation, "eval")],

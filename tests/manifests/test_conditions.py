@@ -10,7 +10,8 @@ from podium.manifests.conditions import Conditions, status_of
 def conditions(*names: str) -> list[dict[str, Any]]:
     """Write a condition for each name; a leading - makes its status False."""
     return [
-        {"type": name.lstrip("-"), "status": "False" if name[0] == "-" else "True", "reason": "R"} for name in names
+        {"type": name.lstrip("-"), "status": "False" if name[0] == "-" else "True", "reason": "R"}
+        for name in names
     ]
 
 
@@ -35,7 +36,9 @@ def conditions(*names: str) -> list[dict[str, Any]]:
         ("Trial", ("Created", "-Running", "Killed"), "Killed", True),
     ],
 )
-def test_the_phase_follows_the_conditions_that_hold(kind: str, names: Any, phase: str, finished: bool) -> None:
+def test_the_phase_follows_the_conditions_that_hold(
+    kind: str, names: Any, phase: str, finished: bool
+) -> None:
     state = status_of({"kind": kind, "status": {"conditions": conditions(*names)}})
     assert (state.phase, state.finished) == (phase, finished)
 
@@ -67,4 +70,7 @@ def test_an_unchanged_condition_keeps_its_times() -> None:
     Conditions(status, "operator").add("Running", "A", "second", "t2")
     assert status["conditions"][0]["message"] == "first"
     Conditions(status, "operator").add("Running", "B", "third", "t3")
-    assert (status["conditions"][0]["lastTransitionTime"], status["conditions"][0]["lastUpdateTime"]) == ("t1", "t3")
+    assert (
+        status["conditions"][0]["lastTransitionTime"],
+        status["conditions"][0]["lastUpdateTime"],
+    ) == ("t1", "t3")

@@ -13,21 +13,33 @@ from podium.manifests.experiment import Experiment, check, load
 RANDOM = load("random-job")
 JOB = RANDOM["spec"]["trialTemplate"]["trialSpec"]
 CONDITION = 'status.conditions.#(type=="{}")#|#(status=="True")#'
-CONDITIONS = {"successCondition": CONDITION.format("Complete"), "failureCondition": CONDITION.format("Failed")}
+CONDITIONS = {
+    "successCondition": CONDITION.format("Complete"),
+    "failureCondition": CONDITION.format("Failed"),
+}
 
 
 def experiment(**template: Any) -> dict[str, Any]:
     manifest = copy.deepcopy(RANDOM)
     given = manifest["spec"]["trialTemplate"]
     del given["trialSpec"]
-    given["configMap"] = {"configMapName": "templates", "configMapNamespace": "team", "templatePath": "job.yaml"}
+    given["configMap"] = {
+        "configMapName": "templates",
+        "configMapNamespace": "team",
+        "templatePath": "job.yaml",
+    }
     given |= CONDITIONS | template
     return manifest
 
 
 def config_map(text: str | None = None, **metadata: str) -> dict[str, Any]:
     data = {"job.yaml": yaml.safe_dump(JOB) if text is None else text}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "templates", **metadata}, "data": data}
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "templates", **metadata},
+        "data": data,
+    }
 
 
 def text_of(*manifests: dict[str, Any]) -> str:
@@ -63,7 +75,10 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         [experiment(configMap={"configMapName": "templates", "templatePath": "x"}), config_map()],
         "ConfigMap templates has no template 'x'",
     ),
-    "two objects": ([experiment(), config_map("a: 1\n---\nb: 2")], "job.yaml of ConfigMap templates must hold one"),
+    "two objects": (
+        [experiment(), config_map("a: 1\n---\nb: 2")],
+        "job.yaml of ConfigMap templates must hold one",
+    ),
     "no YAML": ([experiment(), config_map("{")], "job.yaml of ConfigMap templates"),
     "no conditions": (
         [experiment(successCondition=""), config_map()],

@@ -22,19 +22,27 @@ def test_every_bundled_experiment_is_valid_and_avoids_katibs_traps(name: str) ->
     experiment = Experiment.load(name)
     spec = experiment.spec
     assert spec["metricsCollectorSpec"]["source"]["filter"]["metricsFormat"] == [STRICT_FORMAT]
-    assert {strategy["name"] for strategy in load(name)["spec"]["objective"]["metricStrategies"]} == {
+    assert {
+        strategy["name"] for strategy in load(name)["spec"]["objective"]["metricStrategies"]
+    } == {
         "accuracy",
         "loss",
     }
-    assert "${trialSpec.Name}" in {given["reference"] for given in spec["trialTemplate"]["trialParameters"]}
+    assert "${trialSpec.Name}" in {
+        given["reference"] for given in spec["trialTemplate"]["trialParameters"]
+    }
     for _, container in experiment.template.primary_containers():
         command = " ".join(container.words)
-        assert not set(command) & set("'\"\\;|&<>()*?`~#\n"), "the command survives an unquoted sh -c"
+        assert not set(command) & set("'\"\\;|&<>()*?`~#\n"), (
+            "the command survives an unquoted sh -c"
+        )
 
 
 def learning_rates(experiment: dict[str, Any]) -> tuple[float, float]:
     (space,) = (
-        parameter["feasibleSpace"] for parameter in experiment["spec"]["parameters"] if parameter["name"] == "lr"
+        parameter["feasibleSpace"]
+        for parameter in experiment["spec"]["parameters"]
+        if parameter["name"] == "lr"
     )
     return float(space["min"]), float(space["max"])
 
@@ -45,7 +53,9 @@ def test_bundled_learning_rates_suit_the_networks_optimizer(name: str, network: 
     recipe = replace(TrainConfig(), **recipe_of(network))
     experiment = load(name, network)
     least, most = learning_rates(experiment)
-    scale = 128 / recipe.batch_size if recipe.optimizer == "sgd" else 1  # 128 is the largest batch that is searched
+    scale = (
+        128 / recipe.batch_size if recipe.optimizer == "sgd" else 1
+    )  # 128 is the largest batch that is searched
     assert least <= recipe.lr * scale / 2 < most <= 2 * recipe.lr * min(scale, 1)
     assert check(Experiment.parse(experiment)).space[1:] == check(Experiment.load(name)).space[1:]
     if recipe.optimizer == "adadelta":
@@ -87,13 +97,22 @@ def test_customising_changes_what_was_asked_and_nothing_else() -> None:
             resources={"limits": {"nvidia.com/gpu": "1"}},
             env=[{"name": "A", "value": "1"}],
             labels={"podium.dev/run": "r"},
-            owner={"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"},
+            owner={
+                "apiVersion": "argoproj.io/v1alpha1",
+                "kind": "Workflow",
+                "name": "w",
+                "uid": "u",
+            },
         )
     )
     assert template.manifest == before
     spec = made.spec
     assert (made.name, made.namespace) == ("sweep-1", "team")
-    assert (spec["maxTrialCount"], spec["parallelTrialCount"], spec["maxFailedTrialCount"]) == (2, 2, 2)
+    assert (spec["maxTrialCount"], spec["parallelTrialCount"], spec["maxFailedTrialCount"]) == (
+        2,
+        2,
+        2,
+    )
     assert spec["objective"]["goal"] == 0.99
     assert {"name": "random_state", "value": "7"} in spec["algorithm"]["algorithmSettings"]
     trial = spec["trialTemplate"]["trialSpec"]
@@ -121,7 +140,9 @@ def test_without_workers_the_worker_is_gone() -> None:
 
 def test_a_path_with_a_blank_is_quoted_for_shells_only() -> None:
     made = check(customize(Experiment.load("random"), flags={"--data": "file:///my data"}))
-    args = {replica.role: container.args for replica, container in made.template.workload.containers()}
+    args = {
+        replica.role: container.args for replica, container in made.template.workload.containers()
+    }
     assert "'--data=file:///my data'" in args["Master"]
     assert "--data=file:///my data" in args["Worker"]
     again = customize(made, flags={"--data": "file:///d"})
@@ -144,11 +165,15 @@ def test_trial_metadata_may_be_referred_to() -> None:
     template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["command"] = ["train"]
     references = ("Namespace", "Kind", "APIVersion", "Labels[team]", "Annotations[note]")
     for place, reference in enumerate(references):
-        template["trialParameters"].append({"name": f"m{place}", "reference": f"${{trialSpec.{reference}}}"})
+        template["trialParameters"].append(
+            {"name": f"m{place}", "reference": f"${{trialSpec.{reference}}}"}
+        )
         template["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["args"].append(
             f"${{trialParameters.m{place}}}"
         )
-    job = check(Experiment.parse(experiment)).render("t", {"lr": "0.1", "batch-size": "64", "schedule": "step"})
+    job = check(Experiment.parse(experiment)).render(
+        "t", {"lr": "0.1", "batch-size": "64", "schedule": "step"}
+    )
     args = job.replicas[0].pod.containers[0].args
     assert args[-5:] == ("default", "Job", "batch/v1", "blue", "n1")
     template["trialSpec"]["metadata"] = {}
@@ -158,8 +183,14 @@ def test_trial_metadata_may_be_referred_to() -> None:
 
 def test_values_are_not_searched_for_placeholders_again() -> None:
     experiment = load("random-job")
-    experiment["spec"]["parameters"][2]["feasibleSpace"]["list"] = ["${trialParameters.lr}", "a\\nb", "tab\tc"]
-    experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]["command"] = ["train"]
+    experiment["spec"]["parameters"][2]["feasibleSpace"]["list"] = [
+        "${trialParameters.lr}",
+        "a\\nb",
+        "tab\tc",
+    ]
+    experiment["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0][
+        "command"
+    ] = ["train"]
     checked = check(Experiment.parse(experiment))
     for value, expected in (
         ("${trialParameters.lr}", "${trialParameters.lr}"),
@@ -180,7 +211,13 @@ def test_text_that_is_not_one_object_is_refused(text: str) -> None:
 
 def test_numbers_are_read_as_kubectl_reads_them() -> None:
     read = load("goal: 1e-3\nday: 2026-01-02\nversion: 1.2.3\nname: e5\nsmall: .5\n")
-    assert read == {"goal": 0.001, "day": "2026-01-02", "version": "1.2.3", "name": "e5", "small": 0.5}
+    assert read == {
+        "goal": 0.001,
+        "day": "2026-01-02",
+        "version": "1.2.3",
+        "name": "e5",
+        "small": 0.5,
+    }
 
 
 def test_a_name_nobody_knows_is_answered_with_the_nearest() -> None:
@@ -194,10 +231,15 @@ def test_what_render_prints_can_be_loaded_again() -> None:
     assert load(yaml.safe_dump(made.manifest, sort_keys=False)) == made.manifest
 
 
-@pytest.mark.parametrize("setting", [{"workers": 1}, {"flags": {"--lr": "1"}}, {"env": [{"name": "A", "value": "1"}]}])
+@pytest.mark.parametrize(
+    "setting", [{"workers": 1}, {"flags": {"--lr": "1"}}, {"env": [{"name": "A", "value": "1"}]}]
+)
 def test_settings_of_a_job_in_a_configmap_are_refused(setting: dict[str, Any]) -> None:
     manifest = load("random")
     del manifest["spec"]["trialTemplate"]["trialSpec"]
-    manifest["spec"]["trialTemplate"]["configMap"] = {"configMapName": "jobs", "templatePath": "job.yaml"}
+    manifest["spec"]["trialTemplate"]["configMap"] = {
+        "configMapName": "jobs",
+        "templatePath": "job.yaml",
+    }
     with pytest.raises(InvalidInput, match="go with a trialSpec"):
         customize(Experiment.parse(manifest), **setting)

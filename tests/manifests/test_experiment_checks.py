@@ -128,10 +128,14 @@ def test_what_can_never_end_is_refused_with_its_rule(name: str) -> None:
         del manifest["spec"]["trialTemplate"]["trialSpec"]
     if name == "a search over architectures":
         del manifest["spec"]["parameters"]
-        manifest["spec"]["trialTemplate"]["trialParameters"] = [{"name": "trial", "reference": "architecture"}]
+        manifest["spec"]["trialTemplate"]["trialParameters"] = [
+            {"name": "trial", "reference": "architecture"}
+        ]
         container = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
         for replica in container.values():
-            replica["template"]["spec"]["containers"][0]["args"] = ["--graph=${trialParameters.trial}"]
+            replica["template"]["spec"]["containers"][0]["args"] = [
+                "--graph=${trialParameters.trial}"
+            ]
     with pytest.raises(InvalidInput) as caught:
         check(Experiment.parse(manifest))
     assert rule in caught.value.message
@@ -166,7 +170,10 @@ def test_early_stopping_without_retain_is_refused_for_katib_alone() -> None:
     assert (finding.rule, finding.hint) == ("early-stopping-without-retain", "set retain: true")
 
 
-CONDITIONS = [{"type": "Complete", "status": "False"}, {"type": "Complete", "status": "True", "reason": "R"}]
+CONDITIONS = [
+    {"type": "Complete", "status": "False"},
+    {"type": "Complete", "status": "True", "reason": "R"},
+]
 
 
 @pytest.mark.parametrize(
@@ -182,10 +189,14 @@ CONDITIONS = [{"type": "Complete", "status": "False"}, {"type": "Complete", "sta
     ],
 )
 def test_conditions_find_what_gjson_finds(text: str, found: bool) -> None:
-    assert (matches(text, {"status": {"conditions": CONDITIONS, "phase": "Succeeded"}}) is not None) == found
+    assert (
+        matches(text, {"status": {"conditions": CONDITIONS, "phase": "Succeeded"}}) is not None
+    ) == found
 
 
-@pytest.mark.parametrize("text", ["", ".", "a..b", "a.#", 'a.#(b>"c")', "a.@reverse", "a|", 'a.#(b=="c"', "{a,b}"])
+@pytest.mark.parametrize(
+    "text", ["", ".", "a..b", "a.#", 'a.#(b>"c")', "a.@reverse", "a|", 'a.#(b=="c"', "{a,b}"]
+)
 def test_other_gjson_is_refused(text: str) -> None:
     with pytest.raises(InvalidInput, match="a condition is a path"):
         parse_condition(text)

@@ -48,7 +48,9 @@ def ended(name: str, loss: str, end: str, kind: str = "Succeeded") -> Trial:
     """A trial that ended at a time of the day."""
     one = trial("Created", "Running", kind)
     one["metadata"] = {"name": name}
-    one["status"]["observation"] = {"metrics": [{"name": "loss", "min": loss, "max": loss, "latest": loss}]}
+    one["status"]["observation"] = {
+        "metrics": [{"name": "loss", "min": loss, "max": loss, "latest": loss}]
+    }
     time = f"2026-01-01T{end}Z"
     if kind == "EarlyStopped":  # as Katib writes it, without a completionTime
         one["status"]["conditions"][-1]["lastTransitionTime"] = time

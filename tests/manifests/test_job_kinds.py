@@ -24,7 +24,12 @@ def a_job(kind: str) -> tuple[Workload, str]:
         return Workload.parse(trainjob(**spec)), "node"
     if kind == "PyTorchJob":
         return Workload.parse(write_pytorchjob(name="a", image="i", command=COMMAND)), "pytorch"
-    named: Any = {"labels": {}, "owner": None, "active_deadline_seconds": 60, "ttl_seconds_after_finished": 60}
+    named: Any = {
+        "labels": {},
+        "owner": None,
+        "active_deadline_seconds": 60,
+        "ttl_seconds_after_finished": 60,
+    }
     return Workload.parse(job_manifest("a", image="i", command=COMMAND, **named)), "main"
 
 
@@ -39,10 +44,16 @@ def test_each_kind_runs_the_same_container_as_each_other(own: str, kind: str) ->
     admit(job.manifest)
 
 
-@pytest.mark.parametrize(("own", "kind"), [("PyTorchJob", "TrainJob"), ("TrainJob", "PyTorchJob"), ("Job", "TrainJob")])
+@pytest.mark.parametrize(
+    ("own", "kind"), [("PyTorchJob", "TrainJob"), ("TrainJob", "PyTorchJob"), ("Job", "TrainJob")]
+)
 def test_workers_stay_with_the_kind(own: str, kind: str) -> None:
     job, container = as_kind(*with_workers(*a_job(own), 2), kind)
-    assert (job.workers, job.pod_count, container) == (2, 3, {"TrainJob": "node", "PyTorchJob": "pytorch"}[kind])
+    assert (job.workers, job.pod_count, container) == (
+        2,
+        3,
+        {"TrainJob": "node", "PyTorchJob": "pytorch"}[kind],
+    )
     admit(job.manifest)
 
 
@@ -82,7 +93,9 @@ def test_another_kind_runs_as_itself_only() -> None:
         ("PyTorchJob", 1, set(), "TrainJob"),
     ],
 )
-def test_auto_takes_the_own_kind_where_it_is_served(own: str, workers: int, served: set[str], kind: str) -> None:
+def test_auto_takes_the_own_kind_where_it_is_served(
+    own: str, workers: int, served: set[str], kind: str
+) -> None:
     assert choose_kind(own, "auto", workers, lambda asked, _: asked in served) == kind
 
 

@@ -18,14 +18,24 @@ from podium.manifests.workload import Workload
 
 ROOT = Path(__file__).parent.parent.parent
 OTHERS = ("pytorchjob", "trainjob", "random-trainjob")
-EXPERIMENTS = sorted(file for file in (ROOT / "experiments").glob("*.yaml") if file.stem not in OTHERS)
+EXPERIMENTS = sorted(
+    file for file in (ROOT / "experiments").glob("*.yaml") if file.stem not in OTHERS
+)
 
 
 def container(**fields: Any) -> dict[str, Any]:
-    return {"name": "pytorch", "image": "train:1", "command": ["python"], "args": ["train.py", "--lr=1"], **fields}
+    return {
+        "name": "pytorch",
+        "image": "train:1",
+        "command": ["python"],
+        "args": ["train.py", "--lr=1"],
+        **fields,
+    }
 
 
-def pytorchjob(workers: int = 2, *, pod: Any = None, spec: Any = None, master: Any = None, **fields: Any) -> Workload:
+def pytorchjob(
+    workers: int = 2, *, pod: Any = None, spec: Any = None, master: Any = None, **fields: Any
+) -> Workload:
     template = {"spec": {"containers": [container(**fields)], **(pod or {})}}
     replicas = {"Master": {"replicas": 1, "template": template, **(master or {})}}
     if workers:
@@ -46,7 +56,9 @@ def trainer(migration: Migration[Workload]) -> dict[str, Any]:
 
 
 def test_master_and_workers_become_nodes_under_torchrun() -> None:
-    migrated = migrate(pytorchjob(env=[{"name": "A", "value": "b"}], resources={"requests": {"cpu": "1"}}))
+    migrated = migrate(
+        pytorchjob(env=[{"name": "A", "value": "b"}], resources={"requests": {"cpu": "1"}})
+    )
     assert migrated.resource.manifest == {
         "apiVersion": "trainer.kubeflow.org/v1alpha1",
         "kind": "TrainJob",
@@ -83,7 +95,10 @@ def test_settings_of_pods_go_into_one_runtime_patch() -> None:
     migrated = migrate(pytorchjob(pod=pod, **own))
     (patch,) = migrated.resource.manifest["spec"]["runtimePatches"]
     (node,) = patch["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"]
-    assert node["template"]["spec"]["template"]["spec"] == {**pod, "containers": [{"name": "node", **own}]}
+    assert node["template"]["spec"]["template"]["spec"] == {
+        **pod,
+        "containers": [{"name": "node", **own}],
+    }
 
 
 LEFT_OUT: dict[str, Any] = {
@@ -110,14 +125,23 @@ def test_what_a_trainjob_has_no_field_for_is_said(field: str) -> None:
     job = pytorchjob(**LEFT_OUT[field])
     if field == "ownerReferences":
         owner = {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": "b"}
-        job = Workload.parse({**job.manifest, "metadata": {"name": "train", "uid": "c", "ownerReferences": [owner]}})
+        job = Workload.parse(
+            {**job.manifest, "metadata": {"name": "train", "uid": "c", "ownerReferences": [owner]}}
+        )
     before, after = notes(migrate(pytorchjob())), notes(migrate(job))
     assert set(after) - set(before) - {"template"} == {field}
-    assert field.split("[")[0] not in str(migrate(job).resource.manifest).replace("'containers'", "")
+    assert field.split("[")[0] not in str(migrate(job).resource.manifest).replace(
+        "'containers'", ""
+    )
 
 
 def test_another_template_of_the_workers_is_said() -> None:
-    other = {"spec": {"containers": [container(args=["train.py", "--worker"])], "nodeSelector": {"gpu": "t4"}}}
+    other = {
+        "spec": {
+            "containers": [container(args=["train.py", "--worker"])],
+            "nodeSelector": {"gpu": "t4"},
+        }
+    }
     migrated = migrate(pytorchjob(master={"template": other}))
     assert trainer(migrated)["args"] == ["train.py", "--worker"]
     said = "differs in spec.containers[0].args, spec.nodeSelector: every node gets the Master's"
@@ -125,16 +149,27 @@ def test_another_template_of_the_workers_is_said() -> None:
 
 
 def test_limits_and_waiting_are_carried_over() -> None:
-    policy = {"activeDeadlineSeconds": 60, "suspend": True, "managedBy": "kueue.x-k8s.io/multikueue"}
+    policy = {
+        "activeDeadlineSeconds": 60,
+        "suspend": True,
+        "managedBy": "kueue.x-k8s.io/multikueue",
+    }
     spec = migrate(pytorchjob(spec={"runPolicy": policy})).resource.manifest["spec"]
     assert {name: spec[name] for name in policy} == policy
 
 
 @pytest.mark.parametrize(
     ("given", "command", "processes"),
-    [("2", ["python"], 2), ("2", ["torchrun"], 2), ("auto", ["torchrun"], None), ("auto", ["python"], 1)],
+    [
+        ("2", ["python"], 2),
+        ("2", ["torchrun"], 2),
+        ("auto", ["torchrun"], None),
+        ("auto", ["python"], 1),
+    ],
 )
-def test_processes_of_a_node_are_those_of_a_replica(given: str, command: list[str], processes: int | None) -> None:
+def test_processes_of_a_node_are_those_of_a_replica(
+    given: str, command: list[str], processes: int | None
+) -> None:
     migrated = migrate(pytorchjob(spec={"nprocPerNode": given}, command=command))
     assert trainer(migrated).get("numProcPerNode") == processes
     assert ("nprocPerNode" in notes(migrated)) == (processes is None)
@@ -214,32 +249,45 @@ def test_experiments_that_come_with_podium_get_trainjob_trials(file: Path) -> No
     before, experiment = Experiment.parse(manifest), migrate(Experiment.parse(manifest)).resource
     template = experiment.template
     assert (template.workload.kind, template.primary_container) == ("TrainJob", "node")
-    assert template.workload.nodes == sum(replica.count for replica in before.template.workload.replicas)
+    assert template.workload.nodes == sum(
+        replica.count for replica in before.template.workload.replicas
+    )
     assert template.parameters == before.template.parameters
     assert '"Complete"' in template.success_condition
     assert template.primary_pod_labels["batch.kubernetes.io/job-completion-index"] == "0"
-    trial = experiment.render("trial-1", {parameter["name"]: "1" for parameter in manifest["spec"]["parameters"]})
+    trial = experiment.render(
+        "trial-1", {parameter["name"]: "1" for parameter in manifest["spec"]["parameters"]}
+    )
     assert "${trialParameters" not in str(admit(trial.manifest).manifest)
 
 
 def test_conditions_of_ones_own_are_said_to_change() -> None:
     (manifest,) = load_yaml((ROOT / "experiments/grid.yaml").read_bytes(), "grid.yaml")
     own = 'status.conditions.#(type=="Succeeded")#|#(status=="True")#|#(reason=="Mine")#'
-    manifest["spec"]["trialTemplate"] |= {"successCondition": own, "primaryPodLabels": {"job": "mine"}}
+    manifest["spec"]["trialTemplate"] |= {
+        "successCondition": own,
+        "primaryPodLabels": {"job": "mine"},
+    }
     said = notes(migrate(Experiment.parse(manifest)))
     assert "becomes the condition of a TrainJob" in said["successCondition"]
     assert said["primaryPodLabels"] == "metrics are collected from the first node"
 
 
 def test_whatever_is_wrong_is_refused_in_a_sentence() -> None:
-    sources = [*(manifest for _, manifest in bases()), pytorchjob(workingDir="/app").manifest, job().manifest]
+    sources = [
+        *(manifest for _, manifest in bases()),
+        pytorchjob(workingDir="/app").manifest,
+        job().manifest,
+    ]
     migrated = 0
     for number in range(300):
         draw = random.Random(number)
         manifest, _ = mutate(draw.choice(sources), draw)
         with suppress(InvalidInput):
             is_experiment = isinstance(manifest, dict) and manifest.get("kind") == "Experiment"
-            resource: Any = Experiment.parse(manifest) if is_experiment else Workload.parse(manifest)
+            resource: Any = (
+                Experiment.parse(manifest) if is_experiment else Workload.parse(manifest)
+            )
             assert "PyTorchJob" not in str(migrate(resource).resource.manifest["spec"])
             migrated += 1
     assert 0 < migrated < 300

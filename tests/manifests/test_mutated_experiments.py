@@ -27,7 +27,9 @@ SAYS = re.compile(
     r"(.*but got .*)|(.* has no container .*)|(.* needs the settings .*)|(.*not JSON any more.*)|(.*must not be empty.*)|(\S+: podium .*, not .*)|(.*: this machine needs .*, (not|but there is) .*)|(.*cannot honor it.*)|(.*trainer refuses its flags.*)",
     re.DOTALL,
 )
-FIELD = re.compile(r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes")
+FIELD = re.compile(
+    r"\b(spec|metadata|kind|apiVersion)\b|parallelTrialCount|an Experiment is an object|processes"
+)
 
 TWICE = re.compile(r"^(\S+\.\S+): `\1\b", re.MULTILINE)
 """A path in front of a rule that begins with it."""
@@ -49,7 +51,9 @@ def mutated(number: int) -> tuple[dict[str, Any], str]:
 
 def refuses(report: Report) -> bool:
     """Tell whether the doctor says that podium would refuse what it examined."""
-    return report.verdict == "fail" or "not-run-by-podium" in {finding.rule for finding in report.findings}
+    return report.verdict == "fail" or "not-run-by-podium" in {
+        finding.rule for finding in report.findings
+    }
 
 
 def refusal(call: Callable[[], Any]) -> str | None:
@@ -87,7 +91,9 @@ def test_mutated_manifests_are_experiments_or_refused_by_field(tmp_path: Path) -
 def test_the_doctor_examines_mutated_manifests_and_fails_what_is_refused() -> None:
     for number in range(0, COUNT, 2):
         manifest, what = mutated(number)
-        report = examine_manifest(manifest, "file") if manifest.get("kind") == "Experiment" else None
+        report = (
+            examine_manifest(manifest, "file") if manifest.get("kind") == "Experiment" else None
+        )
         if refusal(lambda manifest=manifest: check(Experiment.parse(manifest))) is not None:
             assert report is None or refuses(report), what
 
@@ -103,11 +109,17 @@ def test_options_change_mutated_manifests_or_refuse_them(tmp_path: Path) -> None
     }
     for number in range(0, COUNT, 2):
         manifest, what = mutated(number)
-        change = partial(customize, flags={"--epochs": "1"}, env=[{"name": "A", "value": "1"}], **options)
-        refused = refusal(
-            lambda change=change, manifest=manifest: at_home(change(Experiment.parse(manifest)), tmp_path, "data", None)
+        change = partial(
+            customize, flags={"--epochs": "1"}, env=[{"name": "A", "value": "1"}], **options
         )
-        assert refused is None or re.search(r", but (got|\d+ are asked for|this Experiment has none)", refused), (
+        refused = refusal(
+            lambda change=change, manifest=manifest: at_home(
+                change(Experiment.parse(manifest)), tmp_path, "data", None
+            )
+        )
+        assert refused is None or re.search(
+            r", but (got|\d+ are asked for|this Experiment has none)", refused
+        ), (
             what,
             refused,
         )
@@ -118,7 +130,11 @@ def test_mutated_text_is_refused_in_one_sentence() -> None:
     for name, base in BASES[::2]:
         text = yaml.safe_dump(base, sort_keys=False)
         place, slip = draw.randrange(len(text)), draw.choice("{}[]:-#&*!|>'\"%@`\t\n \0aé")
-        for slipped in (text[:place], text[:place] + slip + text[place:], text[:place] + text[place + 3 :]):
+        for slipped in (
+            text[:place],
+            text[:place] + slip + text[place:],
+            text[:place] + text[place + 3 :],
+        ):
             refused = refusal(lambda text=slipped: check(Experiment.parse(load(text + "\n"))))
             says = "but got|trainer refuses its flags|has no container|needs the settings|not readable as YAML|but the given text"
             assert refused is None or re.search(says, refused), (name, refused)
@@ -146,9 +162,14 @@ def test_half_a_character_is_no_text() -> None:
     ("change", "rule"),
     [
         ({"workers": 1001}, "a job runs at most 1000 processes at once"),
-        ({"parallel_trials": 1001, "max_trials": 1001}, "parallelTrialCount <= 1000 on one machine"),
+        (
+            {"parallel_trials": 1001, "max_trials": 1001},
+            "parallelTrialCount <= 1000 on one machine",
+        ),
     ],
 )
-def test_a_slip_that_would_take_the_machine_down_is_refused(change: dict[str, Any], rule: str, tmp_path: Path) -> None:
+def test_a_slip_that_would_take_the_machine_down_is_refused(
+    change: dict[str, Any], rule: str, tmp_path: Path
+) -> None:
     with Idle(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=rule):
         cluster.create(customize(Experiment.load("random"), **change))

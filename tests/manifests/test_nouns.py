@@ -28,7 +28,9 @@ def a_trial(name: str, value: str, phase: str = "Succeeded", kind: str = "maximi
                 "startTime": "2026-01-01T00:00:00Z",
                 "completionTime": "2026-01-01T00:00:02.5Z",
                 "conditions": [{"type": phase, "status": "True", "message": "done"}],
-                "observation": {"metrics": [{"name": "accuracy", "min": value, "max": value, "latest": value}]},
+                "observation": {
+                    "metrics": [{"name": "accuracy", "min": value, "max": value, "latest": value}]
+                },
             },
         }
     )
@@ -56,7 +58,10 @@ def test_a_rendered_trial_has_no_placeholder_left(name: str) -> None:
     assert job.name == "sweep-abcd1234"
     assert "${trialParameters" not in json.dumps(job.manifest)
     assert any(
-        value in word for value in values.values() for _, container in job.containers() for word in container.words
+        value in word
+        for value in values.values()
+        for _, container in job.containers()
+        for word in container.words
     )
 
 
@@ -86,22 +91,39 @@ def test_an_empty_experiment_reads_as_defaults() -> None:
 
 
 def test_a_pytorchjob_reads_as_master_and_workers() -> None:
-    pod = {"spec": {"containers": [{"name": "pytorch", "image": "i", "command": ["python"], "args": ["a.py"]}]}}
-    replicas = {"Master": {"replicas": 1, "template": pod}, "Worker": {"replicas": 2, "template": pod}}
+    pod = {
+        "spec": {
+            "containers": [
+                {"name": "pytorch", "image": "i", "command": ["python"], "args": ["a.py"]}
+            ]
+        }
+    }
+    replicas = {
+        "Master": {"replicas": 1, "template": pod},
+        "Worker": {"replicas": 2, "template": pod},
+    }
     job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": replicas, "nprocPerNode": "4",
                                                          "runPolicy": {"activeDeadlineSeconds": 60}}})  # fmt: skip
-    assert [(replica.role, replica.count) for replica in job.replicas] == [("Master", 1), ("Worker", 2)]
+    assert [(replica.role, replica.count) for replica in job.replicas] == [
+        ("Master", 1),
+        ("Worker", 2),
+    ]
     assert job.workers == 2
     assert job.active_deadline_seconds == 60
     assert job.processes_per_replica == 4
     assert [container.words for _, container in job.containers()] == [("python", "a.py")] * 2
     worker = job.replica("Worker")
     assert worker is not None
-    assert worker.pod.containers[0].path == "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]"
+    assert (
+        worker.pod.containers[0].path
+        == "spec.pytorchReplicaSpecs.Worker.template.spec.containers[0]"
+    )
 
 
 def test_changing_one_replica_leaves_its_twin_alone() -> None:
-    pod = {"spec": {"containers": [{"name": "pytorch"}]}}  # one object twice, as YAML anchors make it
+    pod = {
+        "spec": {"containers": [{"name": "pytorch"}]}
+    }  # one object twice, as YAML anchors make it
     job = Workload.parse({"kind": "PyTorchJob", "spec": {"pytorchReplicaSpecs": {"Master": {"template": pod},
                                                                                  "Worker": {"template": pod}}}})  # fmt: skip
     changed = job.changed_job(lambda editor: next(iter(editor.containers()))[1].update(image="new"))
@@ -133,7 +155,12 @@ def test_a_trial_tells_value_time_and_state() -> None:
 
 
 def test_the_best_trial_has_a_number_and_ended_well() -> None:
-    trials = [a_trial("a", "0.5"), a_trial("b", "nan"), a_trial("c", "0.99", phase="Failed"), a_trial("d", "0.7")]
+    trials = [
+        a_trial("a", "0.5"),
+        a_trial("b", "nan"),
+        a_trial("c", "0.99", phase="Failed"),
+        a_trial("d", "0.7"),
+    ]
     assert [trial.name for trial in leaderboard(trials)] == ["c", "d", "a", "b"]
     best = best_trial(trials)
     assert best is not None
@@ -150,7 +177,9 @@ def test_less_is_better_where_the_objective_minimizes() -> None:
 def test_what_a_real_katib_ran_reads_in_full(case: str) -> None:
     manifest = experiment_of(CASES[case])
     experiment = Experiment.parse(manifest)
-    assert experiment.template.workload.kind == manifest["spec"]["trialTemplate"]["trialSpec"]["kind"]
+    assert (
+        experiment.template.workload.kind == manifest["spec"]["trialTemplate"]["trialSpec"]["kind"]
+    )
     assert experiment.template.success_condition
     assert all(container.command for _, container in experiment.wrapped_containers())
     assert bool(experiment.wrapped_containers()) == experiment.collector.wraps

@@ -46,18 +46,26 @@ def check(template: dict[str, Any]) -> None:
     assert env["NCCL_DEBUG"]["value"] == "INFO"
     assert env["WANDB_API_KEY"]["valueFrom"] == {"secretKeyRef": {"name": "tracking", "key": "key"}}
     assert container["resources"]["requests"]["cpu"] == "2"
-    assert container["resources"]["limits"]["memory"] == container["resources"]["requests"]["memory"] == "4Gi"
+    assert (
+        container["resources"]["limits"]["memory"]
+        == container["resources"]["requests"]["memory"]
+        == "4Gi"
+    )
 
 
 def test_every_replica_gets_all_settings_and_keeps_its_gpus() -> None:
-    job = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1)
+    job = write_pytorchjob(
+        name="mnist", image="trainer", command=("python",), workers=2, gpus_per_worker=1
+    )
     placed = place(Workload.parse(job), Pods.read(GIVEN)).manifest
     assert placed["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "team"
     assert placed["metadata"]["labels"]["kueue.x-k8s.io/priority-class"] == "urgent"
     for replica in placed["spec"]["pytorchReplicaSpecs"].values():
         check(replica["template"])
         resources = replica["template"]["spec"]["containers"][0]["resources"]
-        assert resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == "1"
+        assert (
+            resources["limits"]["nvidia.com/gpu"] == resources["requests"]["nvidia.com/gpu"] == "1"
+        )
         assert replica["template"]["metadata"]["labels"]["sidecar.istio.io/inject"] == "false"
 
 
@@ -83,9 +91,15 @@ def test_every_trial_gets_all_of_it(name: str) -> None:
         ({"memory": "1Gi"}, None),
     ],
 )
-def test_a_pod_has_as_many_threads_as_requested_cores(given: dict[str, Any], threads: str | None) -> None:
+def test_a_pod_has_as_many_threads_as_requested_cores(
+    given: dict[str, Any], threads: str | None
+) -> None:
     job = write_pytorchjob(name="mnist", image="trainer", command=("python",), workers=1)
-    for replica in place(Workload.parse(job), Pods.read(given)).manifest["spec"]["pytorchReplicaSpecs"].values():
+    for replica in (
+        place(Workload.parse(job), Pods.read(given))
+        .manifest["spec"]["pytorchReplicaSpecs"]
+        .values()
+    ):
         env = {
             variable["name"]: variable["value"]
             for variable in replica["template"]["spec"]["containers"][0].get("env", [])
@@ -114,16 +128,22 @@ def test_nothing_said_changes_nothing() -> None:
         ({"queue_priority": "urgent"}, "queue_priority goes with queue"),
     ],
 )
-def test_a_wrong_setting_is_refused_and_no_secret_is_shown(given: dict[str, Any], said: str) -> None:
+def test_a_wrong_setting_is_refused_and_no_secret_is_shown(
+    given: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InvalidInput, match=said) as caught:
         Pods.read(given)
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("spec", [{}, {"containers": [{"env": [{"value": "x"}], "resources": None}]}])
+@pytest.mark.parametrize(
+    "spec", [{}, {"containers": [{"env": [{"value": "x"}], "resources": None}]}]
+)
 def test_what_the_checks_refuse_is_left_to_them(spec: dict[str, Any]) -> None:
     job = Workload.parse({"kind": "Job", "spec": {"template": {"spec": spec}}})
-    placed = place(job, Pods.read({"cpu": "2", "env": {"A": "1"}})).manifest["spec"]["template"]["spec"]
+    placed = place(job, Pods.read({"cpu": "2", "env": {"A": "1"}})).manifest["spec"]["template"][
+        "spec"
+    ]
     for container in placed.get("containers", []):
         assert container["env"][0] == {"value": "x"}
         assert container["resources"] == {"requests": {"cpu": "2"}}

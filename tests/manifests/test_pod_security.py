@@ -52,7 +52,12 @@ def test_containers_others_add_may_run_as_root() -> None:
 
 def test_what_the_manifest_says_stays() -> None:
     given = {"runAsUser": 7, "capabilities": {"add": ["NET_BIND_SERVICE"]}}
-    context = secured(job(given, securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "p"}}))
+    context = secured(
+        job(
+            given,
+            securityContext={"seccompProfile": {"type": "Localhost", "localhostProfile": "p"}},
+        )
+    )
     assert context == {
         "runAsNonRoot": True,
         "allowPrivilegeEscalation": False,
@@ -67,11 +72,16 @@ def test_what_the_manifest_says_stays() -> None:
         ({"privileged": True}, "container main: privileged is true"),
         ({"runAsUser": 0}, "container main: runAsUser is 0"),
         ({"runAsNonRoot": False}, "container main: runAsNonRoot is not true"),
-        ({"allowPrivilegeEscalation": True}, "container main: allowPrivilegeEscalation is not false"),
+        (
+            {"allowPrivilegeEscalation": True},
+            "container main: allowPrivilegeEscalation is not false",
+        ),
         ({"capabilities": {"add": ["IPC_LOCK"]}}, "container main: capabilities.add has IPC_LOCK"),
     ],
 )
-def test_containers_that_want_privileges_stay_as_written(given: dict[str, Any], refusal: str) -> None:
+def test_containers_that_want_privileges_stay_as_written(
+    given: dict[str, Any], refusal: str
+) -> None:
     assert secured(job(given)) == given
     assert refusal in refused(with_pod_defaults(job(given)))
 
@@ -81,7 +91,10 @@ def test_containers_that_want_privileges_stay_as_written(given: dict[str, Any], 
     [
         ({"hostNetwork": True}, "hostNetwork is true"),
         ({"volumes": [{"name": "d", "hostPath": {"path": "/d"}}]}, "volume d is of type hostPath"),
-        ({"containers": [{"name": "m", "ports": [{"hostPort": 80}]}]}, "container m: it has a hostPort"),
+        (
+            {"containers": [{"name": "m", "ports": [{"hostPort": 80}]}]},
+            "container m: it has a hostPort",
+        ),
     ],
 )
 def test_what_reaches_for_the_node_is_refused(spec: dict[str, Any], refusal: str) -> None:
@@ -106,7 +119,9 @@ def test_a_user_of_ones_own_gets_a_home() -> None:
 def test_the_nodes_of_a_trainjob_fit_by_its_patches() -> None:
     trainer = {"numNodes": 2, "image": "i", "command": ["python", "train.py"]}
     spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
-    written = Workload.parse({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec})
+    written = Workload.parse(
+        {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "spec": spec}
+    )
     launched = with_pod_defaults(place(written, Pods.read({"run_as_user": 1234})))
     assert refused(written)
     assert refused(launched) == []

@@ -8,7 +8,16 @@ from podium.errors import InvalidInput
 from podium.manifests.admission import admit
 from podium.manifests.experiment import Experiment, check, load
 from podium.manifests.experiment.stuck_rules import STUCK
-from podium.manifests.rules import PODIUM, BrokenRules, Rules, Violation, apply, broken, raise_for, unsupported
+from podium.manifests.rules import (
+    PODIUM,
+    BrokenRules,
+    Rules,
+    Violation,
+    apply,
+    broken,
+    raise_for,
+    unsupported,
+)
 
 RULES = Rules[int]()
 
@@ -27,7 +36,11 @@ def is_odd(number: int) -> Iterator[Violation]:
 
 def test_a_rule_gives_its_findings_name_level_and_reason() -> None:
     (finding,) = apply((too_small,), -2)
-    assert (finding.rule, finding.level, finding.why) == ("too-small", "fail", "Nobody counts below zero.")
+    assert (finding.rule, finding.level, finding.why) == (
+        "too-small",
+        "fail",
+        "Nobody counts below zero.",
+    )
     assert finding.text == "number: `number >= 0` must hold, but got -2"
     assert finding.hint == "add to it"
 
@@ -62,7 +75,14 @@ def test_errors_of_manifests_carry_their_findings() -> None:
     assert "spec.maxTrialCount" in {finding.where for finding in caught.value.findings}
     assert {finding.rule for finding in caught.value.findings} == {"refused-by-webhook"}
     with pytest.raises(BrokenRules) as caught:
-        admit({"kind": "Job", "apiVersion": "batch/v1", "metadata": {"name": "j"}, "spec": {"parallelism": "2"}})
+        admit(
+            {
+                "kind": "Job",
+                "apiVersion": "batch/v1",
+                "metadata": {"name": "j"},
+                "spec": {"parallelism": "2"},
+            }
+        )
     assert [(finding.rule, finding.where) for finding in caught.value.findings] == [
         ("refused-by-operator", "spec.parallelism")
     ]

@@ -24,7 +24,13 @@ either = pytest.mark.parametrize("form", FORMS)
 
 def server(**changes: Any) -> ModelServer:
     env = AccessByReference(secret="").env()
-    given = {"name": "mnist", "model": "mnist", "storage": "s3://models/podium", "secret": "keys", "env": env}
+    given = {
+        "name": "mnist",
+        "model": "mnist",
+        "storage": "s3://models/podium",
+        "secret": "keys",
+        "env": env,
+    }
     return ModelServer(**{**given, **changes})
 
 
@@ -50,14 +56,20 @@ def test_pods_fit_restricted_with_a_root_that_is_read_only(form: str) -> None:
     assert pod["automountServiceAccountToken"] is False
     volumes = {volume["name"]: volume for volume in pod["volumes"]}
     assert volumes["tmp"] == {"name": "tmp", "emptyDir": {}}
-    writable = [mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")]
+    writable = [
+        mount["mountPath"] for mount in container["volumeMounts"] if not mount.get("readOnly")
+    ]
     assert writable == ["/tmp"]
     assert {mount["name"] for mount in container["volumeMounts"]} == volumes.keys()
 
 
 @either
-@pytest.mark.parametrize("changes", [{}, FULL, {"model": "mnist@staging", "secret": "", "watch": True}])
-def test_podium_serve_takes_the_command(form: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "changes", [{}, FULL, {"model": "mnist@staging", "secret": "", "watch": True}]
+)
+def test_podium_serve_takes_the_command(
+    form: str, changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     (container,) = pod_of(written(form, **changes))["containers"]
     program, command, *words = container["command"]
     assert (program, command) == ("podium", "serve")
@@ -76,7 +88,9 @@ def test_a_pod_has_time_to_answer_what_is_under_way(form: str) -> None:
     pod = pod_of(written(form))
     assert pod["terminationGracePeriodSeconds"] > DRAIN + ANSWER + 1
     (container,) = pod["containers"]
-    paths = {probe: container[probe]["httpGet"]["path"] for probe in container if probe.endswith("Probe")}
+    paths = {
+        probe: container[probe]["httpGet"]["path"] for probe in container if probe.endswith("Probe")
+    }
     assert paths == {
         "startupProbe": "/v2/health/ready", "readinessProbe": "/v2/health/ready", "livenessProbe": "/v2/health/live",
     }  # fmt: skip
@@ -139,7 +153,10 @@ def test_kserve_gets_one_container_and_no_copy_of_the_model() -> None:
 
 def test_a_server_that_asks_for_a_token_is_not_scraped() -> None:
     def scraped(**changes: Any) -> bool:
-        return "annotations" in written("kubernetes", **changes)["Deployment"]["spec"]["template"]["metadata"]
+        return (
+            "annotations"
+            in written("kubernetes", **changes)["Deployment"]["spec"]["template"]["metadata"]
+        )
 
     assert scraped()
     assert not scraped(token_secret="token")
@@ -167,6 +184,11 @@ def test_what_no_cluster_takes_is_refused(changes: dict[str, Any], words: str) -
 ])  # fmt: skip
 def test_a_rollout_ends_with_the_last_old_pod(status: dict[str, int], done: bool) -> None:
     stored = Resource.parse(
-        {"kind": "Deployment", "metadata": {"generation": 2}, "spec": {"replicas": 2}, "status": status}
+        {
+            "kind": "Deployment",
+            "metadata": {"generation": 2},
+            "spec": {"replicas": 2},
+            "status": status,
+        }
     )
     assert rolled_out(stored) is done

@@ -35,7 +35,9 @@ def experiment(container: dict[str, Any], *, searched: tuple[str, ...] = ("rate"
 def trial_of(given: Experiment, data: str = "/data", root: str = "/trials") -> Container:
     """Return the container of a trial of the sweep."""
     fixed = {"epochs": 3, "seed": 1, "model": "fast"}
-    adapted = locate(adapt(given, fixed=fixed, name="sweep", image_for=lambda own: own), data=data, root=root)
+    adapted = locate(
+        adapt(given, fixed=fixed, name="sweep", image_for=lambda own: own), data=data, root=root
+    )
     job = adapted.render("sweep-1", {parameter.name: "0.5" for parameter in adapted.space})
     ((_, container),) = job.containers()
     assert container.env["PODIUM_DATA"].value == data
@@ -44,7 +46,13 @@ def trial_of(given: Experiment, data: str = "/data", root: str = "/trials") -> C
 
 
 def test_a_command_without_any_mention_gets_two_flags() -> None:
-    own = experiment({"image": "mine", "command": ["python", "fit.py"], "args": ["--rate=${trialParameters.rate}"]})
+    own = experiment(
+        {
+            "image": "mine",
+            "command": ["python", "fit.py"],
+            "args": ["--rate=${trialParameters.rate}"],
+        }
+    )
     assert trial_of(own).words == (
         "python", "fit.py", "--rate=0.5", "--data=/data", "--output=/trials/sweep-1",
     )  # fmt: skip
@@ -58,7 +66,10 @@ def test_a_placeholder_or_variable_replaces_the_flags(word: str) -> None:
 
 
 def test_a_placeholder_in_the_environment_counts() -> None:
-    env = [{"name": "INPUT", "value": "${podium.data}/x"}, {"name": "RATE", "value": "${trialParameters.rate}"}]
+    env = [
+        {"name": "INPUT", "value": "${podium.data}/x"},
+        {"name": "RATE", "value": "${trialParameters.rate}"},
+    ]
     container = trial_of(experiment({"image": "mine", "command": ["fit"], "env": env}))
     assert container.words == ("fit",)
     assert (container.env["INPUT"].value, container.env["RATE"].value) == ("/data/x", "0.5")
@@ -70,7 +81,9 @@ def test_a_shell_gets_the_variables_alone() -> None:
 
 
 def test_a_path_with_blanks_is_quoted_for_a_shell() -> None:
-    own = experiment({"image": "mine", "command": ["sh", "-c", "fit ${trialParameters.rate} ${podium.data}"]})
+    own = experiment(
+        {"image": "mine", "command": ["sh", "-c", "fit ${trialParameters.rate} ${podium.data}"]}
+    )
     assert trial_of(own, data="/my data").words[-1] == "fit 0.5 '/my data'"
 
 

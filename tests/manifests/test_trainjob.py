@@ -37,16 +37,32 @@ def own_pod(job: Workload) -> dict[str, Any]:
 
 def test_a_trainjob_reads_as_nodes_of_one_container() -> None:
     job = Workload.parse(
-        trainjob(THEIRS, env=[{"name": "A", "value": "1"}], resourcesPerNode={"requests": {"cpu": "2"}})
+        trainjob(
+            THEIRS, env=[{"name": "A", "value": "1"}], resourcesPerNode={"requests": {"cpu": "2"}}
+        )
     )
     (nodes,) = job.replicas
-    assert (nodes.role, nodes.count, nodes.leads, job.workers, job.pod_count) == ("Node", 3, True, 2, 3)
+    assert (nodes.role, nodes.count, nodes.leads, job.workers, job.pod_count) == (
+        "Node",
+        3,
+        True,
+        2,
+        3,
+    )
     ((_, container),) = job.containers()
-    assert (container.name, container.image, container.path) == ("node", "trainer:1", "spec.trainer")
+    assert (container.name, container.image, container.path) == (
+        "node",
+        "trainer:1",
+        "spec.trainer",
+    )
     assert container.words == ("python", "train.py", "--lr=0.1")
     assert (container.env["A"].value, container.requests) == ("1", {"cpu": "2"})
     assert [mount.path for mount in container.mounts] == ["/data"]
-    assert (job.active_deadline_seconds, job.suspended, job.labels) == (60, False, {"team": "vision"})
+    assert (job.active_deadline_seconds, job.suspended, job.labels) == (
+        60,
+        False,
+        {"team": "vision"},
+    )
 
 
 def test_the_first_node_has_the_labels_katib_collects_by() -> None:
@@ -75,7 +91,11 @@ def test_an_untouched_trainjob_is_written_back_as_it_was() -> None:
 def test_the_container_is_changed_in_spec_trainer() -> None:
     def change(editor: JobEditor) -> None:
         for _, container in editor.containers("node"):
-            container |= {"image": "trainer:2", "args": ["--lr=0.2"], "env": [{"name": "A", "value": "1"}]}
+            container |= {
+                "image": "trainer:2",
+                "args": ["--lr=0.2"],
+                "env": [{"name": "A", "value": "1"}],
+            }
             container["resources"] = {"requests": {"memory": "1Gi"}}
 
     changed = Workload.parse(trainjob(THEIRS)).changed_job(change)
@@ -120,12 +140,17 @@ def test_a_second_change_extends_the_same_patch() -> None:
 def test_what_podiums_patch_says_of_other_jobs_stays() -> None:
     own = patch("podium.dev/podium", {"nodeSelector": {"zone": "a"}})
     own["trainingRuntimeSpec"]["template"]["metadata"] = {"labels": {"kept": "yes"}}
-    own["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"].append({"name": "dataset-initializer"})
+    own["trainingRuntimeSpec"]["template"]["spec"]["replicatedJobs"].append(
+        {"name": "dataset-initializer"}
+    )
     changed = place(Workload.parse(trainjob(own)), Pods(node_selector={"zone": "b"}))
     (only,) = changed.manifest["spec"]["runtimePatches"]
     template = only["trainingRuntimeSpec"]["template"]
     assert template["metadata"] == {"labels": {"kept": "yes"}}
-    assert [job["name"] for job in template["spec"]["replicatedJobs"]] == ["dataset-initializer", "node"]
+    assert [job["name"] for job in template["spec"]["replicatedJobs"]] == [
+        "dataset-initializer",
+        "node",
+    ]
 
 
 def test_what_only_the_runtime_may_set_is_refused() -> None:
@@ -135,7 +160,10 @@ def test_what_only_the_runtime_may_set_is_refused() -> None:
 
 def test_defaults_of_a_cluster_fit_a_trainjob() -> None:
     launched = with_pod_deadlines(with_pod_defaults(Workload.parse(trainjob())))
-    assert launched.manifest["spec"]["trainer"]["resourcesPerNode"]["requests"] == {"cpu": "250m", "memory": "512Mi"}
+    assert launched.manifest["spec"]["trainer"]["resourcesPerNode"]["requests"] == {
+        "cpu": "250m",
+        "memory": "512Mi",
+    }
     pod = own_pod(launched)
     assert pod.keys() == {"securityContext", "containers"}
     assert pod["containers"][0].keys() == {"name", "securityContext"}
@@ -154,7 +182,9 @@ def test_workers_are_the_nodes_beside_the_first() -> None:
 
 
 def test_a_trainjob_gets_a_deadline_and_no_tries() -> None:
-    limited = Workload.parse(trainjob()).changed_job(lambda editor: editor.limit(deadline=9, kept=7, tries=3))
+    limited = Workload.parse(trainjob()).changed_job(
+        lambda editor: editor.limit(deadline=9, kept=7, tries=3)
+    )
     assert limited.manifest["spec"]["activeDeadlineSeconds"] == 9
     assert not {"backoffLimit", "ttlSecondsAfterFinished"} & set(limited.manifest["spec"])
 
@@ -170,7 +200,10 @@ def test_nodes_and_image_default_to_the_runtimes() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"trainer": {"env": [{"name": "PET_NNODES", "value": "2"}]}}, r"trainer\.env\[0\].*PET_NNODES"),
+        (
+            {"trainer": {"env": [{"name": "PET_NNODES", "value": "2"}]}},
+            r"trainer\.env\[0\].*PET_NNODES",
+        ),
         ({"trainer": {"numNodes": 0}}, "numNodes >= 1"),
         ({"trainer": {"numNodes": "2"}}, r"trainer\.numNodes: must be an integer"),
         ({"runtimeRef": None}, r"runtimeRef\.name"),
@@ -180,15 +213,31 @@ def test_nodes_and_image_default_to_the_runtimes() -> None:
         ({"runtimePatches": [patch("podium", {})]}, "must be a domain, a slash and a name"),
         ({"runtimePatches": [patch("a.com/b", {}), patch("a.com/b", {})]}, "must be given once"),
         ({"runtimePatches": [patch("a.com/b", {"priorityClassName": "x"})]}, "priorityClassName"),
-        ({"runtimePatches": [patch("a.com/b", {"containers": [{"name": "other"}]})]}, r"containers\[0\]\.name"),
         (
-            {"runtimePatches": [patch("a.com/b", {"containers": [{"name": "node", "env": [{"name": "A"}]}]})]},
+            {"runtimePatches": [patch("a.com/b", {"containers": [{"name": "other"}]})]},
+            r"containers\[0\]\.name",
+        ),
+        (
+            {
+                "runtimePatches": [
+                    patch("a.com/b", {"containers": [{"name": "node", "env": [{"name": "A"}]}]})
+                ]
+            },
             r"containers\[0\]\.env: must be left out",
         ),
-        ({"runtimePatches": [patch("a.com/b", {"containers": [{"name": "node", "image": "i"}]})]}, "image"),
+        (
+            {
+                "runtimePatches": [
+                    patch("a.com/b", {"containers": [{"name": "node", "image": "i"}]})
+                ]
+            },
+            "image",
+        ),
     ],
 )
-def test_admission_refuses_what_trainers_webhook_refuses(change: dict[str, Any], message: str) -> None:
+def test_admission_refuses_what_trainers_webhook_refuses(
+    change: dict[str, Any], message: str
+) -> None:
     manifest = trainjob()
     manifest["spec"] |= change
     with pytest.raises(InvalidInput, match=message):
@@ -222,7 +271,9 @@ def test_a_status_reads_as_one_word() -> None:
     conditions.add("Suspended", "Suspended", "TrainJob is suspended", "3")
     conditions.add("Complete", "AllJobsCompleted", "jobset completed successfully", "4")
     assert phase(**status) == "Succeeded"
-    assert [(condition["type"], condition["lastTransitionTime"]) for condition in status["conditions"]] == [
+    assert [
+        (condition["type"], condition["lastTransitionTime"]) for condition in status["conditions"]
+    ] == [
         ("Suspended", "2"),
         ("Complete", "4"),
     ]
@@ -234,17 +285,28 @@ def test_nonsense_in_a_trainjob_reads_as_something(value: Any) -> None:
                  {"trainer": {"numNodes": value}}, {"runtimePatches": [patch("a/b", {"containers": value})]}):  # fmt: skip
         job = Workload.parse({"kind": "TrainJob", "spec": spec})
         assert all(
-            isinstance(container.name, str) and isinstance(container.words, tuple) for _, container in job.containers()
+            isinstance(container.name, str) and isinstance(container.words, tuple)
+            for _, container in job.containers()
         )
         assert job.workers >= 0
         with pytest.raises(InvalidInput):
-            admit({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": {}, "spec": spec})
+            admit(
+                {
+                    "apiVersion": "trainer.kubeflow.org/v1alpha1",
+                    "kind": "TrainJob",
+                    "metadata": {},
+                    "spec": spec,
+                }
+            )
 
 
 def sweep(**changes: Any) -> dict[str, Any]:
     trial = trainjob(args=["--lr=${trialParameters.lr}"])
     del trial["metadata"]
-    template = {"primaryContainerName": "node", "trialParameters": [{"name": "lr", "reference": "lr"}]}
+    template = {
+        "primaryContainerName": "node",
+        "trialParameters": [{"name": "lr", "reference": "lr"}],
+    }
     return {
         "apiVersion": "kubeflow.org/v1beta1",
         "kind": "Experiment",
@@ -254,7 +316,11 @@ def sweep(**changes: Any) -> dict[str, Any]:
             "algorithm": {"algorithmName": "random"},
             "maxTrialCount": 3,
             "parameters": [
-                {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "1"}},
+                {
+                    "name": "lr",
+                    "parameterType": "double",
+                    "feasibleSpace": {"min": "0.1", "max": "1"},
+                },
             ],
             "trialTemplate": template | {"trialSpec": trial} | changes,
         },
@@ -264,7 +330,10 @@ def sweep(**changes: Any) -> dict[str, Any]:
 def test_trials_that_are_trainjobs_get_katibs_defaults() -> None:
     experiment = Experiment.parse(sweep())
     check(experiment)
-    assert experiment.template.success_condition == 'status.conditions.#(type=="Complete")#|#(status=="True")#'
+    assert (
+        experiment.template.success_condition
+        == 'status.conditions.#(type=="Complete")#|#(status=="True")#'
+    )
     assert experiment.template.primary_pod_labels == {
         "jobset.sigs.k8s.io/replicatedjob-name": "node",
         "batch.kubernetes.io/job-completion-index": "0",

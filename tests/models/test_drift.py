@@ -16,9 +16,13 @@ def shift_of(bins: Bins, values: np.ndarray) -> Shift:
 
 
 def test_the_index_is_that_of_its_definition() -> None:
-    bins = Bins.of_categories("plan", ["basic", "pro", "(missing)", "(unknown)"], np.repeat([0.0, 1], [6000, 4000]))
+    bins = Bins.of_categories(
+        "plan", ["basic", "pro", "(missing)", "(unknown)"], np.repeat([0.0, 1], [6000, 4000])
+    )
     shift = shift_of(bins, np.repeat([0.0, 1], [3000, 7000]))
-    assert shift.psi == pytest.approx((0.3 - 0.6) * np.log(0.3 / 0.6) + (0.7 - 0.4) * np.log(0.7 / 0.4), abs=1e-3)
+    assert shift.psi == pytest.approx(
+        (0.3 - 0.6) * np.log(0.3 / 0.6) + (0.7 - 0.4) * np.log(0.7 / 0.4), abs=1e-3
+    )
     assert (shift.ks, shift.bin, shift.share) == (None, "basic", (0.6, 0.3))
     assert shift_of(bins, np.repeat([0.0, 1], [6000, 4000])).psi < 1e-6
 
@@ -36,7 +40,9 @@ def test_the_largest_distance_is_that_of_kolmogorov_and_smirnov() -> None:
     from scipy.stats import ks_2samp
 
     trained, now = DRAW.normal(0, 1, 5000), DRAW.normal(0.5, 1, 5000)
-    assert shift_of(Bins.of_numbers("x", trained), now).ks == pytest.approx(ks_2samp(trained, now).statistic, abs=0.01)
+    assert shift_of(Bins.of_numbers("x", trained), now).ks == pytest.approx(
+        ks_2samp(trained, now).statistic, abs=0.01
+    )
 
 
 SPREADS = {

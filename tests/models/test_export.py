@@ -30,10 +30,14 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
     model = open_registry(tmp_path / "store").model("shapes")
     described = json.dumps(SHAPES).encode()
     model.upload(
-        {"model.onnx": shapes_model(), "preprocessing.json": described, "report/a.json": b"{}"}, {"run_id": "v1"}
+        {"model.onnx": shapes_model(), "preprocessing.json": described, "report/a.json": b"{}"},
+        {"run_id": "v1"},
     )
     model.set_champion("v1", {}, expect=None)
-    model.upload({"model.json": b'{"predict": ["python", "predict.py"]}', "predict.py": b""}, {"run_id": "command"})
+    model.upload(
+        {"model.json": b'{"predict": ["python", "predict.py"]}', "predict.py": b""},
+        {"run_id": "command"},
+    )
     model.upload({"model.onnx": odd_model()}, {"run_id": "odd"})
     return model
 
@@ -46,9 +50,12 @@ def odd_model() -> bytes:
         ("half", TensorProto.FLOAT16, ["n", 4, "m"]),
     ]
     inputs = [helper.make_tensor_value_info(*tensor) for tensor in tensors]
-    outputs = [helper.make_tensor_value_info(f"{name} out", kind, shape) for name, kind, shape in tensors]
+    outputs = [
+        helper.make_tensor_value_info(f"{name} out", kind, shape) for name, kind, shape in tensors
+    ]
     nodes = [
-        helper.make_node("Identity", [given.name], [taken.name]) for given, taken in zip(inputs, outputs, strict=True)
+        helper.make_node("Identity", [given.name], [taken.name])
+        for given, taken in zip(inputs, outputs, strict=True)
     ]
     graph = helper.make_graph(nodes, "odd", inputs, outputs)
     opset = [helper.make_opsetid("", 18)]
@@ -60,13 +67,18 @@ def logits(model: Model) -> np.ndarray:
 
 
 @THEIR_WARNINGS
-def test_mlflow_opens_what_was_exported_to_it(model: Model, tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_mlflow_opens_what_was_exported_to_it(
+    model: Model, tmp_path: Path, typed: Callable[..., Any]
+) -> None:
     pytest.importorskip("mlflow")
     pytest.importorskip("pandas")
     import mlflow.onnx
     import mlflow.pyfunc
 
-    assert typed("models", "export", "shapes", "--to", "mlflow", "-o", tmp_path / "out").returncode == 0
+    assert (
+        typed("models", "export", "shapes", "--to", "mlflow", "-o", tmp_path / "out").returncode
+        == 0
+    )
     opened = mlflow.pyfunc.load_model(str(tmp_path / "out"))
     assert np.array_equal(opened.predict({"images": PICTURES})["logits"], logits(model))
     assert opened.metadata.signature.inputs.input_names() == ["images"]
@@ -84,7 +96,17 @@ def test_mlflow_registers_the_champion_once(
 
     uri = f"sqlite:///{tmp_path / 'mlflow.db'}"
     for number in (1, 2):
-        done = typed("models", "export", "shapes", "--to", "mlflow", "-o", tmp_path / f"out{number}", "--tracking", uri)
+        done = typed(
+            "models",
+            "export",
+            "shapes",
+            "--to",
+            "mlflow",
+            "-o",
+            tmp_path / f"out{number}",
+            "--tracking",
+            uri,
+        )
         assert done.returncode == 0, done.stderr
         assert "shapes version 1, alias champion" in done.stderr
     client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
@@ -94,7 +116,18 @@ def test_mlflow_registers_the_champion_once(
     opened = mlflow.pyfunc.load_model("models:/shapes@champion")
     assert np.array_equal(opened.predict({"images": PICTURES})["logits"], logits(model))
     model.upload({"model.onnx": shapes_model()}, {"run_id": "v2"})
-    done = typed("models", "export", "shapes", "v2", "--to", "mlflow", "-o", tmp_path / "out3", "--tracking", uri)
+    done = typed(
+        "models",
+        "export",
+        "shapes",
+        "v2",
+        "--to",
+        "mlflow",
+        "-o",
+        tmp_path / "out3",
+        "--tracking",
+        uri,
+    )
     assert "version 2; not champion here" in done.stderr
     assert str(client.get_model_version_by_alias("shapes", "champion").version) == "1"
 
@@ -104,7 +137,11 @@ def test_the_mlflow_directory_needs_no_mlflow(model: Model, tmp_path: Path) -> N
     (described,) = load_yaml((tmp_path / "out/MLmodel").read_text(), "MLmodel")
     assert described["flavors"]["python_function"]["loader_module"] == "mlflow.onnx"
     (images,) = json.loads(described["signature"]["inputs"])
-    assert images == {"name": "images", "type": "tensor", "tensor-spec": {"dtype": "uint8", "shape": [-1, 28, 28]}}
+    assert images == {
+        "name": "images",
+        "type": "tensor",
+        "tensor-spec": {"dtype": "uint8", "shape": [-1, 28, 28]},
+    }
     assert (tmp_path / "out/requirements.txt").read_text().startswith("mlflow>=3\nonnx==")
     assert (tmp_path / "out/model.onnx").read_bytes() == shapes_model()
 
@@ -120,7 +157,8 @@ def triton_config(file: Path) -> Any:
 def test_tritons_messages_parse_the_config(model: Model, tmp_path: Path) -> None:
     export(model.champion, "triton", tmp_path / "repository")
     files = sorted(
-        path.relative_to(tmp_path / "repository").as_posix() for path in (tmp_path / "repository").rglob("*.*")
+        path.relative_to(tmp_path / "repository").as_posix()
+        for path in (tmp_path / "repository").rglob("*.*")
     )
     assert files == ["shapes/1/model.onnx", "shapes/config.pbtxt"]
     config = triton_config(tmp_path / "repository/shapes/config.pbtxt")
@@ -129,7 +167,9 @@ def test_tritons_messages_parse_the_config(model: Model, tmp_path: Path) -> None
     (images,), (output,) = config.input, config.output
     assert (
         images.name,
-        images.DESCRIPTOR.fields_by_name["data_type"].enum_type.values_by_number[images.data_type].name,
+        images.DESCRIPTOR.fields_by_name["data_type"]
+        .enum_type.values_by_number[images.data_type]
+        .name,
     ) == ("images", "TYPE_UINT8")
     assert list(images.dims) == [28, 28]
     assert (output.name, list(output.dims)) == ("logits", [2])
@@ -143,7 +183,8 @@ def test_odd_tensors_keep_their_names_types_and_shapes(model: Model, tmp_path: P
     assert config.max_batch_size == 0
     kinds = model_config_pb2.DataType
     seen = [
-        (given.name, kinds.Name(given.data_type), list(given.dims), given.HasField("reshape")) for given in config.input
+        (given.name, kinds.Name(given.data_type), list(given.dims), given.HasField("reshape"))
+        for given in config.input
     ]
     assert seen == [
         ("words", "TYPE_STRING", [3], False),
@@ -159,14 +200,18 @@ def test_triton_refuses_maps_in_a_sentence(model: Model, tmp_path: Path) -> None
 
     rows = np.random.default_rng(1).normal(size=(20, 2)).astype(np.float32)
     fitted = LogisticRegression().fit(rows, np.arange(20) % 2)
-    version = model.upload({"model.onnx": to_onnx(fitted, rows[:1], target_opset=18).SerializeToString()}, {}, "maps")
+    version = model.upload(
+        {"model.onnx": to_onnx(fitted, rows[:1], target_opset=18).SerializeToString()}, {}, "maps"
+    )
     with pytest.raises(InvalidInput, match=r"output_probability of seq\(map"):
         export(version, "triton", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("form", ["mlflow", "triton"])
-def test_a_predict_command_is_no_graph(model: Model, tmp_path: Path, typed: Callable[..., Any], form: str) -> None:
+def test_a_predict_command_is_no_graph(
+    model: Model, tmp_path: Path, typed: Callable[..., Any], form: str
+) -> None:
     done = typed("models", "export", "shapes", "command", "--to", form, "-o", tmp_path / "out")
     assert done.returncode == 2
     assert f"shapes command predicts by a command, but {form} takes an ONNX graph" in done.stderr
@@ -210,7 +255,9 @@ def test_an_image_follows_the_oci_image_spec(model: Model, tmp_path: Path, ref: 
     blob(layout, layers[0], f"{kind}layer.v1.tar")
     assert {f"sha256:{path.name}" for path in (layout / "blobs/sha256").iterdir()} == used
     with tarfile.open(layout / "blobs/sha256" / layers[0]["digest"].removeprefix("sha256:")) as tar:
-        assert all(entry.uid == 0 and entry.mode == (0o755 if entry.isdir() else 0o644) for entry in tar)
+        assert all(
+            entry.uid == 0 and entry.mode == (0o755 if entry.isdir() else 0o644) for entry in tar
+        )
         tar.extractall(tmp_path / "root", filter="data")
     unpacked = {
         path.relative_to(tmp_path / "root/models").as_posix()
@@ -218,7 +265,10 @@ def test_an_image_follows_the_oci_image_spec(model: Model, tmp_path: Path, ref: 
         if path.is_file()
     }
     assert unpacked == {*version.files, "metadata.json"}
-    assert all((tmp_path / "root/models" / file).read_bytes() == version.read(file) for file in version.files)
+    assert all(
+        (tmp_path / "root/models" / file).read_bytes() == version.read(file)
+        for file in version.files
+    )
 
 
 def test_the_same_version_makes_the_same_image(model: Model, tmp_path: Path) -> None:
@@ -236,9 +286,13 @@ def test_a_damaged_or_unsigned_version_is_not_exported(
     with pytest.raises(InvalidInput, match="not an empty directory"):
         export(model.champion, form, tmp_path / "full")
     key = tmp_path / "key.pem"
-    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
     subprocess.run(
-        ["openssl", "ec", "-in", key, "-pubout", "-out", tmp_path / "pub.pem"], check=True, capture_output=True
+        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True
+    )
+    subprocess.run(
+        ["openssl", "ec", "-in", key, "-pubout", "-out", tmp_path / "pub.pem"],
+        check=True,
+        capture_output=True,
     )
     monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(tmp_path / "pub.pem"))
     with pytest.raises(Untrusted, match="shapes v1 is not signed"):
@@ -258,14 +312,23 @@ def test_a_damaged_or_unsigned_version_is_not_exported(
         (["-o", "b", "--tracking", "http://127.0.0.1:5000"], "registers a model of MLflow"),
     ],
 )
-def test_export_says_what_is_missing(model: Model, typed: Callable[..., Any], words: list[str], said: str) -> None:
+def test_export_says_what_is_missing(
+    model: Model, typed: Callable[..., Any], words: list[str], said: str
+) -> None:
     done = typed("models", "export", "shapes", *words)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_export_without_a_form_writes_the_files(model: Model, tmp_path: Path, typed: Callable[..., Any]) -> None:
-    assert typed("models", "export", "shapes", "champion", tmp_path / "old").stdout == f"{tmp_path / 'old'}\n"
+def test_export_without_a_form_writes_the_files(
+    model: Model, tmp_path: Path, typed: Callable[..., Any]
+) -> None:
+    assert (
+        typed("models", "export", "shapes", "champion", tmp_path / "old").stdout
+        == f"{tmp_path / 'old'}\n"
+    )
     assert typed("models", "export", "shapes", "-o", tmp_path / "new").returncode == 0
-    names = [sorted(path.name for path in (tmp_path / place).rglob("*.*")) for place in ("old", "new")]
+    names = [
+        sorted(path.name for path in (tmp_path / place).rglob("*.*")) for place in ("old", "new")
+    ]
     assert names == [["a.json", "metadata.json", "model.onnx", "preprocessing.json"]] * 2

@@ -29,13 +29,23 @@ def night(gained: int, lost: int, items: int, earlier: Earlier, rule: str = "fre
     target = np.zeros(items, np.int64)
     champion, challenger = target.copy(), target.copy()
     champion[:gained], challenger[gained : gained + lost] = 1, 1
-    return decide(PromotionRule.parse(rule), METRICS["accuracy"], target, challenger, champion, earlier=earlier)
+    return decide(
+        PromotionRule.parse(rule),
+        METRICS["accuracy"],
+        target,
+        challenger,
+        champion,
+        earlier=earlier,
+    )
 
 
 def test_the_capital_is_the_mean_of_eight_bettors() -> None:
     decision = night(60, 20, 1000, new_items(1000), "fresh=.005")
     up, level, down = ((1 - 0.005) / 1.005, -0.005 / 1.005, -1)
-    made = [(1 + stake * up) ** 60 * (1 + stake * level) ** 920 * (1 + stake * down) ** 20 for stake in STAKES]
+    made = [
+        (1 + stake * up) ** 60 * (1 + stake * level) ** 920 * (1 + stake * down) ** 20
+        for stake in STAKES
+    ]
     assert decision.figures["fresh"]["capital"] == pytest.approx(math.fsum(made) / len(STAKES))
 
 
@@ -68,7 +78,11 @@ def test_without_new_items_nobody_is_promoted() -> None:
 def test_items_of_a_group_count_once() -> None:
     earlier = new_items(900)
     assert earlier.fresh
-    grouped = Earlier(fresh=replace(earlier.fresh, units=earlier.fresh.units // np.uint64(1 << 34) << np.uint64(32)))
+    grouped = Earlier(
+        fresh=replace(
+            earlier.fresh, units=earlier.fresh.units // np.uint64(1 << 34) << np.uint64(32)
+        )
+    )
     assert night(60, 0, 900, earlier).figures["fresh"]["new"] == 900
     assert night(60, 0, 900, grouped).figures["fresh"]["new"] == 225
 
@@ -76,10 +90,15 @@ def test_items_of_a_group_count_once() -> None:
 def test_differences_without_a_bound_are_cut_and_counted() -> None:
     random = np.random.default_rng(1)
     target = random.normal(size=2000)
-    champion, challenger = target + random.normal(size=2000), target + random.standard_t(2, size=2000) * 0.5
+    champion, challenger = (
+        target + random.normal(size=2000),
+        target + random.standard_t(2, size=2000) * 0.5,
+    )
     for name in ("mae", "rmse"):
         rule = PromotionRule.parse(f"fresh,metric={name}")
-        decision = decide(rule, METRICS[name], target, challenger, champion, earlier=new_items(2000))
+        decision = decide(
+            rule, METRICS[name], target, challenger, champion, earlier=new_items(2000)
+        )
         assert decision.figures["fresh"]["units"] == 1970
         assert any("of them cut to" in reason for reason in decision.reasons)
         assert decision.promote == (name == "mae"), decision
@@ -126,7 +145,11 @@ def rows(place: Path, count: int) -> str:
 def test_a_better_model_wins_by_what_came_since(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean_environment: None
 ) -> None:
-    nights, poor, good = Nights(tmp_path, monkeypatch), KNeighborsClassifier(1), LogisticRegression()
+    nights, poor, good = (
+        Nights(tmp_path, monkeypatch),
+        KNeighborsClassifier(1),
+        LogisticRegression(),
+    )
 
     def decided(count: int, model: Any) -> dict[str, Any]:
         nights.prepare(rows(tmp_path, count), "label")

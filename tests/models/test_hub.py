@@ -46,11 +46,27 @@ def model(tmp_path: Path) -> Model:
     return model
 
 
-def export(model: Model, *words: str, hub: str, env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def export(
+    model: Model, *words: str, hub: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """Export in a process of its own: the hub's client patches asyncio for good."""
     storage = model.catalog.storage.url
-    command = [*PODIUM, "models", "export", model.name, *words, "--to", "hub", "--hub", hub, "--storage", storage]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, env=os.environ | (env or {}))
+    command = [
+        *PODIUM,
+        "models",
+        "export",
+        model.name,
+        *words,
+        "--to",
+        "hub",
+        "--hub",
+        hub,
+        "--storage",
+        storage,
+    ]
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=120, env=os.environ | (env or {})
+    )
 
 
 def test_a_hub_is_told_uri_format_and_facts(model: Model) -> None:
@@ -62,7 +78,9 @@ def test_a_hub_is_told_uri_format_and_facts(model: Model) -> None:
     assert Path(told.uri.removeprefix("file://"), "model.onnx").read_bytes() == shapes_model()
 
 
-@pytest.mark.parametrize(("version", "form"), [("weights", "safetensors"), ("command", "podium-command")])
+@pytest.mark.parametrize(
+    ("version", "form"), [("weights", "safetensors"), ("command", "podium-command")]
+)
 def test_what_is_not_known_is_not_claimed(model: Model, version: str, form: str) -> None:
     told = Entry.of(model.version(version))
     assert (told.form, told.form_version, told.description) == (form, None, None)
@@ -122,7 +140,9 @@ def answering(status: int) -> Iterator[tuple[str, list[str]]]:
         (500, "it answered 500"),
     ],
 )
-def test_what_a_hub_refuses_is_a_sentence(model: Model, tmp_path: Path, status: int, reason: str) -> None:
+def test_what_a_hub_refuses_is_a_sentence(
+    model: Model, tmp_path: Path, status: int, reason: str
+) -> None:
     (tmp_path / "token").write_text("let-me-in\n")
     with answering(status) as (hub, came):
         done = export(model, "--token-file", str(tmp_path / "token"), hub=hub)
@@ -138,12 +158,19 @@ def test_a_hub_that_is_not_there_is_a_sentence(model: Model) -> None:
     error, hint = done.stderr.splitlines()
     assert (done.returncode, done.stdout) == (1, "")
     assert "is not registered at http://127.0.0.1:1: Cannot connect to host 127.0.0.1:1" in error
-    assert hint.startswith("hint: kubectl port-forward --namespace kubeflow svc/model-registry-service 8080:8080")
+    assert hint.startswith(
+        "hint: kubectl port-forward --namespace kubeflow svc/model-registry-service 8080:8080"
+    )
 
 
 def test_a_hub_needs_both_of_its_options(model: Model) -> None:
-    done = subprocess.run([*PODIUM, "models", "export", model.name, "--to", "hub"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: --to hub and --hub URL go together")
+    done = subprocess.run(
+        [*PODIUM, "models", "export", model.name, "--to", "hub"], capture_output=True, text=True
+    )
+    assert (done.returncode, done.stderr.splitlines()[0]) == (
+        2,
+        "error: --to hub and --hub URL go together",
+    )
     done = export(model, "-o", "out", hub="http://127.0.0.1:1")
     assert (done.returncode, done.stderr.splitlines()[0]) == (
         2,
@@ -152,13 +179,17 @@ def test_a_hub_needs_both_of_its_options(model: Model) -> None:
 
 
 HUB = os.environ.get("PODIUM_TEST_HUB", "")
-real = pytest.mark.skipif(not HUB, reason="PODIUM_TEST_HUB names no server of Kubeflow's Model Registry")
+real = pytest.mark.skipif(
+    not HUB, reason="PODIUM_TEST_HUB names no server of Kubeflow's Model Registry"
+)
 
 
 def asked(path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
     """Ask the server without its client: POST what is given, else GET."""
     for api in ("v1", "v1alpha3"):
-        request = Request(f"{HUB}/api/model_registry/{api}/{path}", json.dumps(body).encode() if body else None)
+        request = Request(
+            f"{HUB}/api/model_registry/{api}/{path}", json.dumps(body).encode() if body else None
+        )
         request.add_header("Content-Type", "application/json")
         try:
             with urlopen(request, timeout=30) as answer:
@@ -171,11 +202,14 @@ def asked(path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
 
 def plain(properties: dict[str, dict[str, Any]]) -> dict[str, Any]:
     return {
-        name: next(held for key, held in value.items() if key != "metadataType") for name, value in properties.items()
+        name: next(held for key, held in value.items() if key != "metadataType")
+        for name, value in properties.items()
     }
 
 
-def known(model: Model, version: str) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
+def known(
+    model: Model, version: str
+) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
     """Return the hub's model, its version and the artifacts of that."""
     there = asked(f"registered_model?name={quote(model.name)}")
     versions = asked(f"registered_models/{there['id']}/versions?pageSize=100")["items"]
@@ -188,7 +222,10 @@ def known(model: Model, version: str) -> tuple[dict[str, Any], dict[str, Any], l
 def test_a_real_hub_has_one_version_after_two_exports(model: Model) -> None:
     first = export(model, hub=HUB)
     assert first.returncode == 0, first.stderr
-    assert f"hub: {model.name} v1 is version {first.stdout.strip()} at {HUB}, champion v1" in first.stderr
+    assert (
+        f"hub: {model.name} v1 is version {first.stdout.strip()} at {HUB}, champion v1"
+        in first.stderr
+    )
     assert export(model, hub=HUB).stdout == first.stdout
     there, version, artifacts = known(model, "v1")
     assert (version["id"], version["state"], version["description"]) == (
@@ -205,13 +242,27 @@ def test_a_real_hub_has_one_version_after_two_exports(model: Model) -> None:
 @real
 def test_what_others_wrote_in_a_real_hub_stays(model: Model) -> None:
     text = {"metadataType": "MetadataStringValue", "string_value": "theirs"}
-    there = asked("registered_models", {"name": model.name, "owner": "them", "customProperties": {"team": text}})
-    cut_off = {"name": "v1", "registeredModelId": there["id"], "author": "them", "customProperties": {"note": text}}
+    there = asked(
+        "registered_models",
+        {"name": model.name, "owner": "them", "customProperties": {"team": text}},
+    )
+    cut_off = {
+        "name": "v1",
+        "registeredModelId": there["id"],
+        "author": "them",
+        "customProperties": {"note": text},
+    }
     asked("model_versions", cut_off)  # and no artifact, as after an export that was killed
     assert export(model, hub=HUB).returncode == 0
     there, version, artifacts = known(model, "v1")
-    assert (there["owner"], plain(there["customProperties"])) == ("them", {"team": "theirs", "champion": "v1"})
-    assert (version["author"], plain(version["customProperties"])) == ("them", {"note": "theirs", **PROPERTIES})
+    assert (there["owner"], plain(there["customProperties"])) == (
+        "them",
+        {"team": "theirs", "champion": "v1"},
+    )
+    assert (version["author"], plain(version["customProperties"])) == (
+        "them",
+        {"note": "theirs", **PROPERTIES},
+    )
     assert [artifact["uri"] for artifact in artifacts] == [Entry.of(model.champion).uri]
 
 

@@ -27,7 +27,9 @@ def add(model: Model, version: str, content: bytes = b"graph") -> str:
 def test_a_version_comes_back_as_it_was_uploaded(model: Model, tmp_path: Path) -> None:
     source = tmp_path / "model.onnx"
     source.write_bytes(b"graph")
-    made = model.upload({**FILES, "model.onnx": source}, {"run_id": "r1", "metrics": {"accuracy": 0.99}})
+    made = model.upload(
+        {**FILES, "model.onnx": source}, {"run_id": "r1", "metrics": {"accuracy": 0.99}}
+    )
     assert made.version == "r1"
     seen = model.version("r1")
     assert seen == made
@@ -88,7 +90,11 @@ def test_other_content_under_a_taken_version_is_refused(model: Model) -> None:
     ],
 )
 def test_a_bad_upload_writes_nothing(
-    model: Model, name: str, files: dict[str, Path | bytes], metadata: dict[str, object], version: str
+    model: Model,
+    name: str,
+    files: dict[str, Path | bytes],
+    metadata: dict[str, object],
+    version: str,
 ) -> None:
     with pytest.raises(InvalidInput):
         Registry(model.storage).model(name).upload(files, metadata, version)
@@ -267,7 +273,9 @@ def test_a_killed_promotion_leaves_pointer_and_history_in_step(model: Model, wri
         add(model, version)
     model.set_champion("a", {}, expect=None)
     with suppress(Killed):
-        Registry(Dying(model.storage, writes)).model("mnist").set_champion("b", {"n": 1}, expect="a")  # type: ignore[arg-type]
+        Registry(Dying(model.storage, writes)).model("mnist").set_champion(
+            "b", {"n": 1}, expect="a"
+        )  # type: ignore[arg-type]
     champion = model.version().version
     moves = [event.version for event in model.records()]
     assert (champion, moves) == (("a", ["a"]) if writes <= 1 else ("b", ["a", "b"]))
@@ -291,7 +299,11 @@ def test_a_killed_upload_is_invisible_and_can_be_repeated(model: Model, writes: 
 def test_the_index_of_an_older_podium_is_left_alone(model: Model) -> None:
     for version in "abc":
         add(model, version)
-    for index in (b"", b"[" * 100_000, b'{"format": "podium.index/2", "versions": {"a": {"size": "x"}}}'):
+    for index in (
+        b"",
+        b"[" * 100_000,
+        b'{"format": "podium.index/2", "versions": {"a": {"size": "x"}}}',
+    ):
         model.storage.put("models/mnist/index.json", index)
         assert [version.version for version in model.versions] == ["a", "b", "c"]
         assert list(model.verify()) == []
@@ -299,7 +311,9 @@ def test_the_index_of_an_older_podium_is_left_alone(model: Model) -> None:
 
 
 LABELS = np.arange(100) % 10
-BAD, GOOD, BEST = (np.where(np.arange(100) < wrong, (LABELS + 1) % 10, LABELS) for wrong in (40, 20, 5))
+BAD, GOOD, BEST = (
+    np.where(np.arange(100) < wrong, (LABELS + 1) % 10, LABELS) for wrong in (40, 20, 5)
+)
 
 
 def predicting(**by_version: np.ndarray):  # type: ignore[no-untyped-def]
@@ -344,7 +358,9 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> No
 
     def predict(version):  # type: ignore[no-untyped-def]
         asked.append(version.version)
-        if version.version == "bad":  # while the champion is scored, another run promotes a better one
+        if (
+            version.version == "bad"
+        ):  # while the champion is scored, another run promotes a better one
             model.set_champion("best", {}, expect="bad")
         return {"bad": BAD, "good": GOOD, "best": BEST}[version.version]
 
@@ -357,7 +373,9 @@ def test_a_contest_is_repeated_against_whoever_won_meanwhile(model: Model) -> No
 
 def test_a_promotion_step_fired_twice_makes_one_promotion(model: Model) -> None:
     add(model, "good")
-    first, again = (model.challenge("good", judging(predicting(good=GOOD), LABELS)) for _ in range(2))
+    first, again = (
+        model.challenge("good", judging(predicting(good=GOOD), LABELS)) for _ in range(2)
+    )
     assert first.record == again.record
     assert len(model.records()) == 1
 
@@ -387,7 +405,9 @@ def test_a_move_whose_answer_was_lost_is_made_once(
     assert model.version().version == ("v3" if overtaken else "v2")
 
 
-def test_a_lost_answer_does_not_hide_a_deletion(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lost_answer_does_not_hide_a_deletion(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     add(model, "v1")
     add(model, "v2")
     model.set_champion("v1", {}, expect=None)
@@ -407,7 +427,9 @@ def test_a_lost_answer_does_not_hide_a_deletion(model: Model, monkeypatch: pytes
     assert model.version().version == "v1"
 
 
-def test_moves_keep_their_order_when_clocks_differ(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_moves_keep_their_order_when_clocks_differ(
+    model: Model, monkeypatch: pytest.MonkeyPatch
+) -> None:
     seconds = iter([5, 0, 1, 2])
     monkeypatch.setattr(journal, "now", lambda: f"2026-01-02T03:04:0{next(seconds)}.000000Z")
     expect = None
@@ -420,6 +442,11 @@ def test_moves_keep_their_order_when_clocks_differ(model: Model, monkeypatch: py
         expect = version
     events = model.records()
     assert [event.version for event in events] == ["a", "b", "c", "d"]
-    assert [event.time[-9:] for event in events] == ["5.000000Z", "5.000001Z", "5.000002Z", "5.000003Z"]
+    assert [event.time[-9:] for event in events] == [
+        "5.000000Z",
+        "5.000001Z",
+        "5.000002Z",
+        "5.000003Z",
+    ]
     keys = [entry.key for entry in model.storage.list("models/mnist/history/")]
     assert keys == [event.key for event in events]

@@ -33,7 +33,13 @@ EVIDENCE = {"reason": "r", "reasons": ["no: x"], "metric": {"name": "accuracy"},
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path:
         yield path
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    inner = (
+        value.items()
+        if isinstance(value, dict)
+        else enumerate(value)
+        if isinstance(value, list)
+        else ()
+    )
     for key, entry in inner:
         yield from places(entry, (*path, key))
 
@@ -55,7 +61,9 @@ def test_nonsense_in_metadata_is_damage_or_can_be_shown(tmp_path: Path) -> None:
     shown = 0
     for document in spoiled(METADATA):
         try:
-            version = versions.parse_metadata(seal(document), Catalog(connect(tmp_path), "mnist"), "c")
+            version = versions.parse_metadata(
+                seal(document), Catalog(connect(tmp_path), "mnist"), "c"
+            )
         except Damaged:
             continue
         assert isinstance(version, versions.Version)
@@ -68,7 +76,9 @@ def test_nonsense_in_metadata_is_damage_or_can_be_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("event", ["promotion", "refusal"])
 def test_nonsense_in_a_record_is_damage_or_can_be_shown(event: str) -> None:
-    made = Record.new(event, "mnist", "c", alias="champion" if event == "promotion" else None, evidence=EVIDENCE)
+    made = Record.new(
+        event, "mnist", "c", alias="champion" if event == "promotion" else None, evidence=EVIDENCE
+    )
     shown = 0
     for document in spoiled(made.document()):
         try:
@@ -90,7 +100,9 @@ def test_a_record_that_lacks_a_member_is_damage(member: str) -> None:
 
 
 def test_nonsense_in_a_tombstone_is_damage(tmp_path: Path) -> None:
-    stone = versions.Tombstone(name="mnist", version="c", event=Record.new("deletion", "mnist", "c"))
+    stone = versions.Tombstone(
+        name="mnist", version="c", event=Record.new("deletion", "mnist", "c")
+    )
     document = json.loads(stone.seal())
     del document["sha256"]
     for bad in spoiled(document):
@@ -122,7 +134,10 @@ def nested(depth: int) -> Any:
         ({"note": "\ud800"}, "surrogate"),
         ({"dataset": 7}, "dataset must be an object"),
         ({"report": 5}, "report must be an object"),
-        ({"report": {"confusion": [[1]], "classes": []}}, "confusion has 1 rows, but there are 0 classes"),
+        (
+            {"report": {"confusion": [[1]], "classes": []}},
+            "confusion has 1 rows, but there are 0 classes",
+        ),
         ({"report": {"confusion": [[1, 2]], "classes": ["a"]}}, "square matrix"),
         ({"metric": {"name": "rmse"}, "metrics": {"rmse": "high"}}, "rmse must be a finite number"),
         ({"metric": {"name": "rmse", "maximize": "no"}}, "maximize must be true or false"),
@@ -131,7 +146,9 @@ def nested(depth: int) -> Any:
         ({"hyperparameters": [1]}, "hyperparameters must be an object"),
     ],
 )
-def test_metadata_that_no_reader_could_read_is_not_uploaded(model: Model, metadata: dict[str, Any], said: str) -> None:
+def test_metadata_that_no_reader_could_read_is_not_uploaded(
+    model: Model, metadata: dict[str, Any], said: str
+) -> None:
     with pytest.raises(InvalidInput, match=said):
         model.upload({"model.onnx": b"m"}, metadata, "v")
     assert list(model.storage.list()) == []
@@ -145,7 +162,9 @@ def test_evidence_that_no_reader_could_read_is_not_written(model: Model) -> None
 
 
 def test_a_whole_number_is_listed_as_a_float(model: Model) -> None:
-    model.upload({"model.onnx": b"m"}, {"metric": {"name": "accuracy"}, "metrics": {"accuracy": 1}}, "v")
+    model.upload(
+        {"model.onnx": b"m"}, {"metric": {"name": "accuracy"}, "metrics": {"accuracy": 1}}, "v"
+    )
     assert repr(model.versions[0].facts.value) == "1.0"
 
 

@@ -61,7 +61,13 @@ def test_likely_looks_at_the_items_that_changed_sides() -> None:
 
 def test_every_rule_prints_shrunk_figures() -> None:
     for rule in ("likely", "better", "not-worse"):
-        decision = decide(PromotionRule.parse(rule), ACCURACY, LABELS, wrong_at(*range(30)), wrong_at(*range(100, 140)))
+        decision = decide(
+            PromotionRule.parse(rule),
+            ACCURACY,
+            LABELS,
+            wrong_at(*range(30)),
+            wrong_at(*range(100, 140)),
+        )
         figures = decision.figures
         assert figures["champion_value"] < figures["champion_shrunk"]
         assert figures["champion_shrunk"] < figures["shrunk"] < figures["value"]
@@ -89,10 +95,14 @@ def test_many_equal_models_shrink_a_lead() -> None:
 
 def test_a_clear_loss_is_not_promoted() -> None:
     rule = PromotionRule.parse("likely=.97")
-    assert not decide(rule, ACCURACY, LABELS, wrong_at(*range(100)), wrong_at(*range(200, 205))).promote
+    assert not decide(
+        rule, ACCURACY, LABELS, wrong_at(*range(100)), wrong_at(*range(200, 205))
+    ).promote
 
 
-@pytest.mark.parametrize(("gained", "lost"), [(0, 0), (1, 0), (3, 9), (10, 10), (40, 21), (700, 4000), (9900, 9500)])
+@pytest.mark.parametrize(
+    ("gained", "lost"), [(0, 0), (1, 0), (3, 9), (10, 10), (40, 21), (700, 4000), (9900, 9500)]
+)
 def test_the_p_value_is_the_exact_two_sided_one(gained: int, lost: int) -> None:
     from scipy.stats import binomtest
 
@@ -104,7 +114,10 @@ def test_a_tiny_p_value_is_not_called_zero() -> None:
     assert mcnemar(7000, 100) == 0.0
     labels = np.zeros(7100, int)
     challenger = np.where(np.arange(7100) < 7000, 0, 1)
-    assert "McNemar p < 1e-300" in decide(PromotionRule(), ACCURACY, labels, challenger, 1 - challenger).reasons[0]
+    assert (
+        "McNemar p < 1e-300"
+        in decide(PromotionRule(), ACCURACY, labels, challenger, 1 - challenger).reasons[0]
+    )
 
 
 def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
@@ -112,8 +125,12 @@ def test_a_class_that_falls_too_far_stops_a_better_model() -> None:
     threes = [int(i) for i in np.flatnonzero(LABELS == 3)[:20]]
     challenger, champion = wrong_at(*sevens), wrong_at(*threes)
     assert decide(PromotionRule(), ACCURACY, LABELS, challenger, champion).promote
-    assert decide(PromotionRule.parse("max_class_drop=.06"), ACCURACY, LABELS, challenger, champion).promote
-    refused = decide(PromotionRule.parse("max_class_drop=.05"), ACCURACY, LABELS, challenger, champion)
+    assert decide(
+        PromotionRule.parse("max_class_drop=.06"), ACCURACY, LABELS, challenger, champion
+    ).promote
+    refused = decide(
+        PromotionRule.parse("max_class_drop=.05"), ACCURACY, LABELS, challenger, champion
+    )
     assert not refused.promote
     assert "largest loss of a class: -0.0600 (class 7)" in refused.reasons[-1]
     assert refused.figures["classes"]["7"] == {
@@ -167,9 +184,16 @@ def test_a_rule_that_makes_no_sense_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("labels", "challenger"),
-    [(LABELS, LABELS[:-1]), (LABELS[:0], LABELS[:0]), (LABELS, np.eye(N, 5)), (LABELS, LABELS / 1.0)],
+    [
+        (LABELS, LABELS[:-1]),
+        (LABELS[:0], LABELS[:0]),
+        (LABELS, np.eye(N, 5)),
+        (LABELS, LABELS / 1.0),
+    ],
 )
-def test_predictions_that_cannot_be_compared_are_refused(labels: np.ndarray, challenger: np.ndarray) -> None:
+def test_predictions_that_cannot_be_compared_are_refused(
+    labels: np.ndarray, challenger: np.ndarray
+) -> None:
     with pytest.raises(InvalidInput):
         decide(PromotionRule(), ACCURACY, labels, challenger, None)
 
@@ -204,9 +228,14 @@ def test_numbers_are_compared_in_the_direction_of_their_metric(name: str) -> Non
 def test_better_by_chance_is_not_likely_better() -> None:
     target = NUMBERS[:30]
     noise = RANDOM.normal(size=(2, 30)) * 0.3
-    models = sorted((target + noise[0], target + noise[1]), key=lambda model: METRICS["rmse"].value(target, model))
+    models = sorted(
+        (target + noise[0], target + noise[1]),
+        key=lambda model: METRICS["rmse"].value(target, model),
+    )
     assert decide(PromotionRule.parse("better"), METRICS["rmse"], target, *models).promote
-    refused = decide(PromotionRule.parse("likely=.97"), METRICS["rmse"], target, models[0], models[1])
+    refused = decide(
+        PromotionRule.parse("likely=.97"), METRICS["rmse"], target, models[0], models[1]
+    )
     assert refused.figures["p_value"] > 0.01
     assert refused.reasons[0].startswith("no: better than the champion with probability 0.")
 
@@ -215,9 +244,14 @@ def test_probabilities_are_compared_by_their_own_metrics() -> None:
     target = np.arange(300) % 3
     sure = np.where(np.eye(3)[target] == 1, 0.8, 0.1)
     unsure = np.where(np.eye(3)[target] == 1, 0.4, 0.3)
-    assert decide(PromotionRule.parse("likely=.97"), METRICS["log_loss"], target, sure, unsure).promote
+    assert decide(
+        PromotionRule.parse("likely=.97"), METRICS["log_loss"], target, sure, unsure
+    ).promote
     assert not decide(PromotionRule(), METRICS["accuracy"], target, sure, unsure).promote
-    with pytest.raises(InvalidInput, match="log_loss needs probabilities, but of the champion there are only classes"):
+    with pytest.raises(
+        InvalidInput,
+        match="log_loss needs probabilities, but of the champion there are only classes",
+    ):
         decide(PromotionRule(), METRICS["log_loss"], target, sure, target)
 
 
@@ -232,7 +266,11 @@ def test_the_minimum_of_a_loss_is_a_maximum() -> None:
     ("rule", "metric", "said"),
     [
         ("minimum=98", "accuracy", "accuracy is a share, not a percentage"),
-        ("max_class_drop=0.1", "f1_macro", "max_class_drop is about accuracy, but the metric is f1_macro"),
+        (
+            "max_class_drop=0.1",
+            "f1_macro",
+            "max_class_drop is about accuracy, but the metric is f1_macro",
+        ),
     ],
 )
 def test_a_rule_that_does_not_fit_the_metric_is_refused(rule: str, metric: str, said: str) -> None:
@@ -247,8 +285,12 @@ def test_a_rule_may_name_its_metric() -> None:
 
 
 def test_a_metric_that_is_not_a_number_loses() -> None:
-    undefined = decide(PromotionRule(), METRICS["roc_auc"], np.zeros(3, int), np.full((3, 2), 0.5), None)
-    said = "no: roc_auc of the challenger is not a number on these 3 items, so it loses: roc_auc needs"
+    undefined = decide(
+        PromotionRule(), METRICS["roc_auc"], np.zeros(3, int), np.full((3, 2), 0.5), None
+    )
+    said = (
+        "no: roc_auc of the challenger is not a number on these 3 items, so it loses: roc_auc needs"
+    )
     assert undefined.reasons[0].startswith(said)
     assert undefined.figures["value"] is None
     good, broken = np.eye(10)[LABELS], np.full((N, 10), np.nan)
@@ -310,12 +352,18 @@ def of_trial(facts: TrialFacts) -> Version:
     [
         ({"ms": 20.0, "mb": 4.9}, True, "ok: ms 20 of its trial t-1 keeps trial.ms<=20"),
         ({"ms": 20.1, "mb": 4.9}, False, "no: ms 20.1 of its trial t-1 breaks trial.ms<=20"),
-        ({"ms": 20.00000001, "mb": 4.9}, False, "no: ms 20.00000001 of its trial t-1 breaks trial.ms<=20"),
+        (
+            {"ms": 20.00000001, "mb": 4.9},
+            False,
+            "no: ms 20.00000001 of its trial t-1 breaks trial.ms<=20",
+        ),
         ({"ms": 19.0, "mb": 5.0}, False, "no: mb 5 of its trial t-1 breaks trial.mb<5"),
         ({"mb": 1.0}, False, "no: its trial t-1 has no ms (trial.ms<=20)"),
     ],
 )
-def test_a_rule_bounds_what_the_trial_reported(metrics: dict[str, float], promote: bool, reason: str) -> None:
+def test_a_rule_bounds_what_the_trial_reported(
+    metrics: dict[str, float], promote: bool, reason: str
+) -> None:
     rule = PromotionRule.parse("better,trial.ms<=20,trial.mb<5")
     better = decide(rule, ACCURACY, LABELS, wrong_at(1), wrong_at(2, 3, 4, 5))
     decided = rule.of_version(better, of_trial(TrialFacts(name="t-1", metrics=metrics)))

@@ -35,16 +35,23 @@ def test_the_standards_validator_takes_it(model: Model, version: str) -> None:
     assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(document) is None
 
 
-def test_it_names_files_data_packages_and_figures(model: Model, typed: Callable[..., tuple[int, str, str]]) -> None:
+def test_it_names_files_data_packages_and_figures(
+    model: Model, typed: Callable[..., tuple[int, str, str]]
+) -> None:
     bom = json.loads(typed("models", "sbom", "mnist", "20261125-1")[1])
     parts = {part["bom-ref"]: part for part in bom["components"]}
-    assert parts["file:model.onnx"]["hashes"][0]["content"] == model.version("20261125-1").files["model.onnx"].sha256
+    assert (
+        parts["file:model.onnx"]["hashes"][0]["content"]
+        == model.version("20261125-1").files["model.onnx"].sha256
+    )
     assert parts["data:training"]["hashes"] == [{"alg": "SHA-256", "content": "d" * 64}]
     assert parts["package:torch"]["purl"] == "pkg:pypi/torch@2.15.0%2Bcu132"
     assert parts["image:training"]["name"] == FULL["image"]
     assert bom["dependencies"][0]["dependsOn"] == list(parts)
     card = bom["metadata"]["component"]["modelCard"]
-    assert card["quantitativeAnalysis"]["performanceMetrics"] == [{"type": "accuracy", "value": "0.9"}]
+    assert card["quantitativeAnalysis"]["performanceMetrics"] == [
+        {"type": "accuracy", "value": "0.9"}
+    ]
     assert {"name": "podium:hyperparameter:lr", "value": "0.1"} in card["properties"]
 
 

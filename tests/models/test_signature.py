@@ -26,7 +26,9 @@ FOREIGN = Path(sys.executable).with_name("model_signing")
 def made_key(directory: Path, name: str, curve: str = "prime256v1") -> Path:
     """Make name.pem and name.pub as a person does, and return the private one."""
     private = directory / f"{name}.pem"
-    subprocess.run(["openssl", "ecparam", "-name", curve, "-genkey", "-noout", "-out", private], check=True)
+    subprocess.run(
+        ["openssl", "ecparam", "-name", curve, "-genkey", "-noout", "-out", private], check=True
+    )
     public = ["openssl", "ec", "-in", private, "-pubout", "-out", private.with_suffix(".pub")]
     subprocess.run(public, check=True, capture_output=True)
     return private
@@ -92,27 +94,53 @@ def test_model_signing_accepts_what_podium_signed(model: Model, tmp_path: Path, 
 
 
 def test_podium_accepts_what_model_signing_signed(
-    model: Model, keys: Path, tmp_path: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+    model: Model,
+    keys: Path,
+    tmp_path: Path,
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     model.version("v2").fetch(tmp_path / "out")
     made = foreign(
-        "sign", "key", tmp_path / "out", "--signature", tmp_path / "out/model.sig", "--private_key", keys / "key.pem"
+        "sign",
+        "key",
+        tmp_path / "out",
+        "--signature",
+        tmp_path / "out/model.sig",
+        "--private_key",
+        keys / "key.pem",
     )
     assert made.returncode == 0, made.stderr
     monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
-    assert typed("models", "sign", "shapes", "v2", "--signature", tmp_path / "out/model.sig").returncode == 0
+    assert (
+        typed(
+            "models", "sign", "shapes", "v2", "--signature", tmp_path / "out/model.sig"
+        ).returncode
+        == 0
+    )
     assert typed("models", "verify", "shapes", "v2").returncode == 0
-    assert typed("models", "sign", "shapes", "v1", "--signature", tmp_path / "out/model.sig").returncode == 1
+    assert (
+        typed(
+            "models", "sign", "shapes", "v1", "--signature", tmp_path / "out/model.sig"
+        ).returncode
+        == 1
+    )
 
 
-def test_a_swapped_model_is_found_by_both(model: Model, keys: Path, tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_a_swapped_model_is_found_by_both(
+    model: Model, keys: Path, tmp_path: Path, typed: Callable[..., Any]
+) -> None:
     assert typed("models", "sign", "shapes", "--key", keys / "key.pem").returncode == 0
     swap(model.version("v1"))
-    assert typed("models", "verify", "shapes").returncode == 0  # the hashes fit: they were swapped too
+    assert (
+        typed("models", "verify", "shapes").returncode == 0
+    )  # the hashes fit: they were swapped too
     found = typed("models", "verify", "shapes", "champion", "--key", keys / "key.pub", "--json")
     (finding,) = json.loads(found.stdout)["findings"]
     assert found.returncode == 1
-    assert finding["what"].startswith("shapes v1 is not what was signed: metadata.json, model.onnx differ")
+    assert finding["what"].startswith(
+        "shapes v1 is not what was signed: metadata.json, model.onnx differ"
+    )
     assert typed("models", "verify", "--key", keys / "key.pub").returncode == 1
     model.version("v1").fetch(tmp_path / "out")
     words = (
@@ -152,7 +180,9 @@ def test_what_is_not_signed_is_not_used(
     assert model.rollback().version == "v1"
 
 
-def test_the_key_of_somebody_else_does_not_count(model: Model, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_somebody_else_does_not_count(
+    model: Model, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
     sign(model.version("v2"), keys / "other.pem")
     with pytest.raises(Untrusted, match="was made with the key"):
@@ -160,13 +190,17 @@ def test_the_key_of_somebody_else_does_not_count(model: Model, keys: Path, monke
     # The name of the key in the file is not what is believed.
     place = folder(model.version("v2")) / "model.sig"
     bundle = json.loads(place.read_text())
-    bundle["verificationMaterial"]["publicKey"]["hint"] = PublicKey.read(keys / "key.pub").fingerprint
+    bundle["verificationMaterial"]["publicKey"]["hint"] = PublicKey.read(
+        keys / "key.pub"
+    ).fingerprint
     place.write_text(json.dumps(bundle))
     with pytest.raises(Untrusted, match="not a valid signature"):
         model.promote("v2")
 
 
-@pytest.mark.parametrize("content", ["", "{}", "[]", '{"mediaType": 1}', '{"dsseEnvelope": {"signatures": []}}', "nul"])
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"mediaType": 1}', '{"dsseEnvelope": {"signatures": []}}', "nul"]
+)
 def test_nonsense_is_not_a_signature(model: Model, keys: Path, content: str) -> None:
     version = model.version("v2")
     (folder(version) / "model.sig").write_text(content)
@@ -176,7 +210,11 @@ def test_nonsense_is_not_a_signature(model: Model, keys: Path, content: str) -> 
 
 @pytest.mark.parametrize("member", ["payload", "sig"])
 def test_a_letter_beyond_ascii_in_a_signature_is_a_sentence(
-    model: Model, keys: Path, typed: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, member: str
+    model: Model,
+    keys: Path,
+    typed: Callable[..., Any],
+    monkeypatch: pytest.MonkeyPatch,
+    member: str,
 ) -> None:
     version = model.version("v1")
     sign(version, keys / "key.pem")
@@ -209,7 +247,9 @@ def test_metadata_that_changes_between_two_reads_is_noticed(model: Model, keys: 
         check(swapped, PublicKey.read(keys / "key.pub"))
 
 
-def test_a_rule_can_ask_for_a_signature(model: Model, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rule_can_ask_for_a_signature(
+    model: Model, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidInput, match="PODIUM_PUBLIC_KEY names no key"):
         model.promote("v2", rule="better,signed")
     monkeypatch.setenv("PODIUM_PUBLIC_KEY", str(keys / "key.pub"))
@@ -262,11 +302,23 @@ def test_a_served_directory_must_be_what_was_signed(
         served.open()
 
 
-def test_keys_that_cannot_sign_are_refused_in_a_sentence(model: Model, keys: Path, tmp_path: Path) -> None:
+def test_keys_that_cannot_sign_are_refused_in_a_sentence(
+    model: Model, keys: Path, tmp_path: Path
+) -> None:
     version = model.version("v2")
     rsa, locked = tmp_path / "rsa.pem", tmp_path / "locked.pem"
     subprocess.run(["openssl", "genrsa", "-out", rsa, "2048"], check=True, capture_output=True)
-    lock = ["openssl", "ec", "-in", keys / "key.pem", "-aes256", "-passout", "pass:secret", "-out", locked]
+    lock = [
+        "openssl",
+        "ec",
+        "-in",
+        keys / "key.pem",
+        "-aes256",
+        "-passout",
+        "pass:secret",
+        "-out",
+        locked,
+    ]
     subprocess.run(lock, check=True, capture_output=True)
     for file, said in (
         (rsa, "not of a curve"),
@@ -278,7 +330,9 @@ def test_keys_that_cannot_sign_are_refused_in_a_sentence(model: Model, keys: Pat
             sign(version, file)
 
 
-def test_a_signature_of_some_files_only_is_refused(model: Model, keys: Path, tmp_path: Path) -> None:
+def test_a_signature_of_some_files_only_is_refused(
+    model: Model, keys: Path, tmp_path: Path
+) -> None:
     version = model.version("v2")
     version.fetch(tmp_path / "out")
     words = (
@@ -295,7 +349,9 @@ def test_a_signature_of_some_files_only_is_refused(model: Model, keys: Path, tmp
         check(version, PublicKey.read(keys / "key.pub"))
 
 
-def test_checking_a_signature_reads_no_file(model: Model, keys: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checking_a_signature_reads_no_file(
+    model: Model, keys: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     version = model.version("v2")
     sign(version, keys / "key.pem")
     monkeypatch.setattr(Catalog, "read", None)
@@ -304,7 +360,9 @@ def test_checking_a_signature_reads_no_file(model: Model, keys: Path, monkeypatc
     check(version, PublicKey.read(keys / "key.pub"))
 
 
-def test_a_version_in_a_bucket_is_signed_there(new_bucket: Callable[[str], str], keys: Path, tmp_path: Path) -> None:
+def test_a_version_in_a_bucket_is_signed_there(
+    new_bucket: Callable[[str], str], keys: Path, tmp_path: Path
+) -> None:
     model = open_registry(new_bucket("moto")).model("shapes")
     version = model.upload({"model.onnx": shapes_model()}, {}, "v1")
     public = PublicKey.read(keys / "key.pub")
@@ -313,6 +371,12 @@ def test_a_version_in_a_bucket_is_signed_there(new_bucket: Callable[[str], str],
     sign(version, keys / "key.pem")
     assert list(model.verify(key=public, only="v1")) == []
     version.fetch(tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["metadata.json", "model.onnx", "model.sig"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "metadata.json",
+        "model.onnx",
+        "model.sig",
+    ]
     model.storage.put(version.signature_key, b"{}")
-    assert [finding.where for finding in model.verify(key=public, only="v1")] == [version.signature_key]
+    assert [finding.where for finding in model.verify(key=public, only="v1")] == [
+        version.signature_key
+    ]

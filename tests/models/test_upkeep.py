@@ -21,7 +21,9 @@ def model(tmp_path: Path) -> Model:
     """Four versions; b is champion after a."""
     model = open_registry(tmp_path / "store").model("mnist")
     for version in "abcd":
-        model.upload({"model.onnx": version.encode() * 100, "extra.json": b"{}"}, {"run_id": version})
+        model.upload(
+            {"model.onnx": version.encode() * 100, "extra.json": b"{}"}, {"run_id": version}
+        )
     model.set_champion("a", {}, expect=None)
     model.set_champion("b", {}, expect="a")
     return model
@@ -82,14 +84,18 @@ def test_a_sound_registry_verifies_without_findings(model: Model) -> None:
         ("versions/b/metadata.json", None, "points at b"),
     ],
 )
-def test_each_kind_of_damage_is_found_where_it_is(model: Model, key: str, content: bytes | None, words: str) -> None:
+def test_each_kind_of_damage_is_found_where_it_is(
+    model: Model, key: str, content: bytes | None, words: str
+) -> None:
     if content is None:
         model.storage.delete(f"models/mnist/{key}")
     else:
         model.storage.put(f"models/mnist/{key}", content)
     findings = list(model.verify())
     (finding,) = [finding for finding in findings if words in finding.what]
-    assert finding.where == ("models/mnist/aliases/champion.json" if words == "points at b" else f"models/mnist/{key}")
+    assert finding.where == (
+        "models/mnist/aliases/champion.json" if words == "points at b" else f"models/mnist/{key}"
+    )
 
 
 def test_a_lost_move_in_the_history_is_found(model: Model) -> None:
@@ -122,7 +128,9 @@ def test_an_upload_that_goes_on_while_it_is_collected_stays(model: Model) -> Non
 
     class Racing(Dying):
         def put(self, *args: object, **options: object) -> object:
-            model.storage.put("models/mnist/versions/half/model.onnx", b"x")  # its uploader came back
+            model.storage.put(
+                "models/mnist/versions/half/model.onnx", b"x"
+            )  # its uploader came back
             return super().put(*args, **options)
 
     assert Registry(Racing(model.storage, 99)).model("mnist").gc(delete=True) == []  # type: ignore[arg-type]
@@ -168,8 +176,12 @@ def test_a_killed_removal_is_finished_by_the_next_collection(model: Model, chang
         with pytest.raises(NotFound):
             model.version("c")
     model.gc(grace=NOW, delete=True)
-    assert [version.version for version in model.versions] == (["a", "b", "d"] if begun else ["a", "b", "c", "d"])
-    assert [event.version for event in model.records() if event.event == "deletion"] == (["c"] if begun else [])
+    assert [version.version for version in model.versions] == (
+        ["a", "b", "d"] if begun else ["a", "b", "c", "d"]
+    )
+    assert [event.version for event in model.records() if event.event == "deletion"] == (
+        ["c"] if begun else []
+    )
     assert list(model.verify()) == []
 
 

@@ -41,10 +41,14 @@ def test_a_compiled_pipeline_names_stored_code(project: Path) -> None:
     code = Code.parse(default_of(compiled, "code"))
     assert code.digest == pack(project / "src").digest
     assert stored(project / "store") == [code.key]
-    assert default_of(compile_pipeline("train_and_promote", [f"code={code.uri}"]), "code") == code.uri
+    assert (
+        default_of(compile_pipeline("train_and_promote", [f"code={code.uri}"]), "code") == code.uri
+    )
 
 
-def test_the_environment_may_name_the_storage(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_environment_may_name_the_storage(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with pytest.raises(InvalidInput, match="code=src needs a storage to be put into") as caught:
         compile_pipeline("tune_and_promote", ["code=src"])
     assert "storage=s3://" in str(caught.value.hint)
@@ -97,7 +101,9 @@ def test_sweep_and_training_run_in_the_code() -> None:
         assert ["python", "-m", "podium.code", code.uri] == list(container.words)[:4]
         assert "--install-requirements" in container.words
     recipe = Recipe.of_command(["python", "train.py"], {"lr": 1})
-    job = recipe.job(target, workers=0, fixed={}, values={DATA: "d", OUTPUT: "o", NAME: "train-1"}, run=run)
+    job = recipe.job(
+        target, workers=0, fixed={}, values={DATA: "d", OUTPUT: "o", NAME: "train-1"}, run=run
+    )
     (words,) = [list(container.words) for _, container in job.containers()]
     assert words[:4] == ["python", "-m", "podium.code", code.uri]
     assert words[words.index("--") + 1 :][:3] == ["python", "train.py", "--lr=1"]

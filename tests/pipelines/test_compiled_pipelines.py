@@ -53,25 +53,40 @@ def test_steps_follow_the_order_of_the_docstring(compiled: tuple[str, str]) -> N
 
     name, text = compiled
     tasks = tasks_of(text)
-    order = topological_sort({task: entry.get("dependentTasks", []) for task, entry in tasks.items()})[::-1]
+    order = topological_sort(
+        {task: entry.get("dependentTasks", []) for task, entry in tasks.items()}
+    )[::-1]
     assert order == ORDER[name]
     numbered = re.findall(r"^ *\d\. ", load(name).pipeline_func.__doc__, re.MULTILINE)
     assert len(numbered) == len(order)
 
 
 def test_only_the_data_is_ever_taken_from_the_cache(compiled: tuple[str, str]) -> None:
-    cached = {task: entry["cachingOptions"].get("enableCache", False) for task, entry in tasks_of(compiled[1]).items()}
+    cached = {
+        task: entry["cachingOptions"].get("enableCache", False)
+        for task, entry in tasks_of(compiled[1]).items()
+    }
     assert {task for task, on in cached.items() if on} == {"prepare-data"}
 
 
 def test_the_default_yaml_asks_for_nothing_old_servers_cannot_do(compiled: tuple[str, str]) -> None:
     text = compiled[1]
-    assert len(list(yaml.safe_load_all(text))) == 1, "a platform document fails in the driver of 2.0.5"
-    for literal in ("pipeline_job_uuid", "pipeline_job_name", "pipeline_task_uuid", "pipelinechannel", "oneof"):
+    assert len(list(yaml.safe_load_all(text))) == 1, (
+        "a platform document fails in the driver of 2.0.5"
+    )
+    for literal in (
+        "pipeline_job_uuid",
+        "pipeline_job_name",
+        "pipeline_task_uuid",
+        "pipelinechannel",
+        "oneof",
+    ):
         assert literal not in text.lower()
     spec = yaml.safe_load(text)
     assert "outputDefinitions" not in spec["root"]
-    assert all("executorLabel" in component for component in spec["components"].values()), "no nested pipelines"
+    assert all("executorLabel" in component for component in spec["components"].values()), (
+        "no nested pipelines"
+    )
 
 
 def test_no_step_installs_anything_or_holds_a_secret(compiled: tuple[str, str]) -> None:
@@ -82,7 +97,9 @@ def test_no_step_installs_anything_or_holds_a_secret(compiled: tuple[str, str]) 
     assert all("env" not in executor["container"] for executor in executors.values())
 
 
-def test_steps_ask_for_little_and_keep_their_own_requests(compiled: tuple[str, str], tmp_path: Path) -> None:
+def test_steps_ask_for_little_and_keep_their_own_requests(
+    compiled: tuple[str, str], tmp_path: Path
+) -> None:
     executors = yaml.safe_load(compiled[1])["deploymentSpec"]["executors"]
     assert all(
         executor["container"]["resources"]
@@ -95,7 +112,9 @@ def test_steps_ask_for_little_and_keep_their_own_requests(compiled: tuple[str, s
         for executor in executors.values()
     )
     (tmp_path / "own.py").write_text(OWN)
-    (executor,) = yaml.safe_load(compile_pipeline(str(tmp_path / "own.py")))["deploymentSpec"]["executors"].values()
+    (executor,) = yaml.safe_load(compile_pipeline(str(tmp_path / "own.py")))["deploymentSpec"][
+        "executors"
+    ].values()
     assert executor["container"]["resources"] == {"memoryLimit": 4.0, "resourceMemoryLimit": "4G"}
 
 
@@ -125,7 +144,10 @@ def test_compiled_tasks_are_named_by_their_keys_for_old_servers(compiled: tuple[
 
 def test_every_parameter_has_a_default_and_a_description(compiled: tuple[str, str]) -> None:
     inputs = yaml.safe_load(compiled[1])["root"]["inputDefinitions"]["parameters"]
-    assert all(described.get("isOptional") and described.get("description") for described in inputs.values())
+    assert all(
+        described.get("isOptional") and described.get("description")
+        for described in inputs.values()
+    )
 
 
 def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
@@ -134,12 +156,20 @@ def test_images_and_parameters_can_be_chosen_when_compiling() -> None:
         "tune_and_promote", ["max_trials=9"], steps_image="host:5000/steps:2", trainer_image=trainer
     )
     spec = yaml.safe_load(text)
-    images = {name: executor["container"]["image"] for name, executor in spec["deploymentSpec"]["executors"].items()}
+    images = {
+        name: executor["container"]["image"]
+        for name, executor in spec["deploymentSpec"]["executors"].items()
+    }
     inputs = spec["root"]["inputDefinitions"]["parameters"]
     assert set(images.values()) == {"host:5000/steps:2"}
     assert inputs["trainer_image"]["defaultValue"] == ""
-    launching = [tasks_of(text)[name]["inputs"]["parameters"] for name in ("katib-sweep", "train-distributed")]
-    assert [given["podium_image"]["runtimeValue"]["constant"] for given in launching] == [trainer] * 2
+    launching = [
+        tasks_of(text)[name]["inputs"]["parameters"]
+        for name in ("katib-sweep", "train-distributed")
+    ]
+    assert [given["podium_image"]["runtimeValue"]["constant"] for given in launching] == [
+        trainer
+    ] * 2
     assert inputs["max_trials"]["defaultValue"] == 9
 
 
@@ -173,10 +203,15 @@ def test_platform_settings_reach_every_step_in_a_second_document(compiled: tuple
         assert executor["activeDeadlineSeconds"] == "7200"
         assert executor["imagePullPolicy"] == "Always"
         assert executor["securityContext"] == {"runAsNonRoot": True}
-        assert executor["tolerations"] == [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}]
+        assert executor["tolerations"] == [
+            {"key": "spot", "operator": "Exists", "effect": "NoSchedule"}
+        ]
         (secret,) = executor["secretAsEnv"]
         assert secret["secretName"] == "podium-storage"
-        assert {item["envVar"] for item in secret["keyToEnv"]} == {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
+        assert {item["envVar"] for item in secret["keyToEnv"]} == {
+            "AWS_ACCESS_KEY_ID",
+            "AWS_SECRET_ACCESS_KEY",
+        }
     for task in spec["root"]["dag"]["tasks"].values():
         assert task.pop("retryPolicy")["maxRetryCount"] == 2
     assert spec == yaml.safe_load(plain), "nothing else differs"

@@ -29,7 +29,9 @@ def default_of(text: str, name: str = "experiment") -> str:
 
 @pytest.mark.parametrize("as_text", [False, True])
 def test_a_compiled_pipeline_holds_the_experiment_itself(sweep: Path, as_text: bool) -> None:
-    compiled = compile_pipeline("tune_and_promote", [f"experiment={sweep.read_text() if as_text else sweep}"])
+    compiled = compile_pipeline(
+        "tune_and_promote", [f"experiment={sweep.read_text() if as_text else sweep}"]
+    )
     assert default_of(compiled) == sweep.read_text()
     assert load(default_of(compiled)) == load("random")
 
@@ -43,9 +45,9 @@ def test_the_header_of_a_compiled_pipeline_stays_a_comment(sweep: Path) -> None:
 
 
 def test_a_value_with_control_characters_compiles(tmp_path: Path) -> None:
-    assert default_of(compile_pipeline("train_and_promote", ["source=a\x1b[31m\tb\r\nc\x85"]), "source") == (
-        "a\x1b[31m\tb\r\nc\x85"
-    )
+    assert default_of(
+        compile_pipeline("train_and_promote", ["source=a\x1b[31m\tb\r\nc\x85"]), "source"
+    ) == ("a\x1b[31m\tb\r\nc\x85")
 
 
 def test_a_bundled_experiment_stays_a_name() -> None:
@@ -59,7 +61,9 @@ def test_a_missing_experiment_file_is_refused(
     from podium.cli import app
 
     monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, [words[0], "tune_and_promote", "experiment=swep.yaml", *words[1:]])
+    done = CliRunner().invoke(
+        app, [words[0], "tune_and_promote", "experiment=swep.yaml", *words[1:]]
+    )
     assert isinstance(done.exception, InvalidInput)
     assert "swep.yaml" in done.exception.message
     assert list(tmp_path.iterdir()) == []

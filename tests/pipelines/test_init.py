@@ -17,7 +17,9 @@ from podium.projects.create import TEMPLATES
 
 
 @pytest.fixture(params=TEMPLATES)
-def template(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def template(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> str:
     monkeypatch.chdir(tmp_path)
     return str(request.param)
 
@@ -43,8 +45,17 @@ def test_a_project_is_small_and_whole(template: str) -> None:
 def test_every_command_of_its_readme_parses(template: str) -> None:
     invoke("init", "mine", "--from", template)
     text = Path("mine/README.md").read_text()
-    lines = [line for block in re.findall(r"```\n(.*?)```", text, re.DOTALL) for line in block.splitlines()]
-    commands = [part.split("#")[0] for line in lines for part in line.split("&&") if part.strip().startswith("podium")]
+    lines = [
+        line
+        for block in re.findall(r"```\n(.*?)```", text, re.DOTALL)
+        for line in block.splitlines()
+    ]
+    commands = [
+        part.split("#")[0]
+        for line in lines
+        for part in line.split("&&")
+        if part.strip().startswith("podium")
+    ]
     assert len(commands) >= 5
     for command in map(shlex.split, commands):
         group, words = app, command[1:]
@@ -81,7 +92,11 @@ def test_nothing_is_overwritten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [(["mine", "--from", "tabel"], "no template 'tabel'"), (["a b"], "project name"), (["x/.."], "project name")],
+    [
+        (["mine", "--from", "tabel"], "no template 'tabel'"),
+        (["a b"], "project name"),
+        (["x/.."], "project name"),
+    ],
 )
 def test_a_wrong_name_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], expected: str

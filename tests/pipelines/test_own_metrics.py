@@ -88,7 +88,11 @@ def test_a_metric_that_cannot_work_is_refused(metric: str, expected: str) -> Non
     with pytest.raises(InvalidInput, match=expected):
         compile_pipeline("train_and_promote", [f"metric=max:{metric}"])
     with pytest.raises(InvalidInput, match=expected):
-        check_here(values_of(dataset=f"table:{__file__}", target="sold", rule=f"better,metric=max:{metric}"))
+        check_here(
+            values_of(
+                dataset=f"table:{__file__}", target="sold", rule=f"better,metric=max:{metric}"
+            )
+        )
 
 
 @pytest.mark.parametrize("metric", ["own_shop:hits", "own_shop:brier", "sklearn.metrics:log_loss"])
@@ -111,6 +115,10 @@ def test_a_metric_that_needs_other_items_is_a_warning(caplog: pytest.LogCaptureF
 
 
 def test_a_metric_of_the_steps_image_is_left_to_it() -> None:
-    assert "max:far_away:profit" in compile_pipeline("train_and_promote", ["metric=max:far_away:profit"])
-    with pytest.raises(InvalidInput, match="far_away:profit cannot be imported: ModuleNotFoundError"):
+    assert "max:far_away:profit" in compile_pipeline(
+        "train_and_promote", ["metric=max:far_away:profit"]
+    )
+    with pytest.raises(
+        InvalidInput, match="far_away:profit cannot be imported: ModuleNotFoundError"
+    ):
         check_here(values_of(metric="max:far_away:profit"))

@@ -91,13 +91,17 @@ def refused(file: str) -> InvalidInput:
 def test_a_pipeline_of_ones_own_runs_on_this_machine(tmp_path: Path, tiny_dataset: Path) -> None:
     home = tmp_path / "home"
     command = f"command={json.dumps(['python', written(tmp_path, TRAIN, 'train.py')])}"
-    done = podium(home, written(tmp_path, COUNT), f"source={tiny_dataset}", "factor=5", command, "--json")
+    done = podium(
+        home, written(tmp_path, COUNT), f"source={tiny_dataset}", "factor=5", command, "--json"
+    )
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["outputs"] == {"Output": 5}
     assert list(outcome["steps"]) == ["prepare-data", "train-distributed", "count"]
     assert outcome["step_outputs"]["count"] == {"Output": 5}
-    shown = CliRunner().invoke(app, ["runs", "show", "latest"], env={"PODIUM_HOME": str(home)}).stdout
+    shown = (
+        CliRunner().invoke(app, ["runs", "show", "latest"], env={"PODIUM_HOME": str(home)}).stdout
+    )
     assert [line.split() for line in shown.splitlines() if "Output" in line] == [
         ["count", "Output", "5"],
         ["Output", "5"],
@@ -124,23 +128,32 @@ def test_whole_numbers_stay_whole_between_steps(tmp_path: Path) -> None:
     file = written(tmp_path, KINDS)
     done = podium(tmp_path / "home", file, 'values={"n": 3, "x": 0.5, "many": [1, 2.5]}', "--json")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["outputs"] == {"Output": "{'many': [1, 2.5], 'n': 3, 'x': 0.5}[7]"}
+    assert json.loads(done.stdout)["outputs"] == {
+        "Output": "{'many': [1, 2.5], 'n': 3, 'x': 0.5}[7]"
+    }
 
 
 def test_a_run_without_a_needed_parameter_is_refused(tmp_path: Path) -> None:
     done = podium(tmp_path / "home", written(tmp_path, COUNT))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.endswith("error: the pipeline needs source\nhint: for example source=VALUE\n")
+    assert done.stderr.endswith(
+        "error: the pipeline needs source\nhint: for example source=VALUE\n"
+    )
     assert not (tmp_path / "home").exists()
 
 
 def test_text_over_several_lines_survives_compiling(tmp_path: Path) -> None:
     compiled = CliRunner().invoke(app, ["compile", written(tmp_path, COUNT), "source=a\nb"]).stdout
     inputs = read_spec(compiled)["root"]["inputDefinitions"]["parameters"]
-    assert (inputs["note"]["defaultValue"], inputs["source"]["defaultValue"]) == ("a\nb: [1", "a\nb")
+    assert (inputs["note"]["defaultValue"], inputs["source"]["defaultValue"]) == (
+        "a\nb: [1",
+        "a\nb",
+    )
 
 
-def test_every_experiment_of_a_file_is_compiled_as_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_experiment_of_a_file_is_compiled_as_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
     text = (ROOT / "experiments/sobol.yaml").read_text()
@@ -149,7 +162,9 @@ def test_every_experiment_of_a_file_is_compiled_as_text(tmp_path: Path, monkeypa
     spec = yaml.safe_load(compile_pipeline(f"{file}:outer"))
     inputs = spec["root"]["inputDefinitions"]["parameters"]
     assert inputs["mine"]["defaultValue"] == text
-    assert inputs["experiment"]["defaultValue"] == "an experiment by name only", "it reaches no sweep"
+    assert inputs["experiment"]["defaultValue"] == "an experiment by name only", (
+        "it reaches no sweep"
+    )
     sweep = spec["root"]["dag"]["tasks"]["katib-sweep"]["inputs"]["parameters"]["experiment"]
     assert sweep["runtimeValue"]["constant"] == text
     (tmp_path / "mine/sweep.yaml").unlink()
@@ -160,7 +175,10 @@ def test_every_experiment_of_a_file_is_compiled_as_text(tmp_path: Path, monkeypa
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("import json\nimport nothing_here\n", "own.py, line 2: ModuleNotFoundError: No module named 'nothing_here'"),
+        (
+            "import json\nimport nothing_here\n",
+            "own.py, line 2: ModuleNotFoundError: No module named 'nothing_here'",
+        ),
         ("a = 1\ndef x(:\n", "own.py, line 2: SyntaxError: invalid syntax"),
         ("def f():\n    raise ValueError('no\\nway')\nf()\n", "own.py, line 2: ValueError: no"),
         ("import sys\nsys.exit(3)\n", "own.py, line 2: SystemExit: 3"),
@@ -176,7 +194,10 @@ def test_a_file_that_defines_none_is_refused(tmp_path: Path, text: str, expected
 def test_one_of_several_pipelines_is_named(tmp_path: Path) -> None:
     file = written(tmp_path, SWEEP)
     error = refused(file)
-    assert (error.message, error.hint) == (f"{file} has 2 pipelines: inner, outer", f"name one: {file}:inner")
+    assert (error.message, error.hint) == (
+        f"{file} has 2 pipelines: inner, outer",
+        f"name one: {file}:inner",
+    )
     assert load(f"{file}:inner").pipeline.name == "inner"
     assert refused(f"{file}:outr").hint == "did you mean outer?"
     assert "there is no file" in refused(str(tmp_path / "nowhere.py")).message
@@ -222,17 +243,23 @@ def sleep(seconds: int = 0):
 """
 
 
-@pytest.mark.parametrize("number", [0, signal.SIGINT, signal.SIGKILL], ids=["ends", "interrupted", "killed"])
+@pytest.mark.parametrize(
+    "number", [0, signal.SIGINT, signal.SIGKILL], ids=["ends", "interrupted", "killed"]
+)
 def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, number: int) -> None:
     (tmp_path / "sleep.py").write_text(SLEEPER)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     env = {**environment(tmp_path / "home"), "TMPDIR": str(scratch)}
     command = [PODIUM, "run", "sleep.py", f"seconds={60 if number else 0}"]
-    with subprocess.Popen(command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=tmp_path, env=env, stderr=subprocess.DEVNULL, text=True
+    ) as process:
         if number:
             logs = "home/runs/*/logs/sleeper.log"
-            assert within(60, lambda: any("sleeping" in log.read_text() for log in tmp_path.glob(logs)))
+            assert within(
+                60, lambda: any("sleeping" in log.read_text() for log in tmp_path.glob(logs))
+            )
             assert list(scratch.iterdir())
             process.send_signal(number)
         process.wait(60)

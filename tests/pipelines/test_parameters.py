@@ -8,7 +8,13 @@ from podium.errors import InvalidInput
 from podium.kfp.parameters import parameters_of, read_parameters
 
 
-def pipeline(trials: int = 4, rate: float = 0.5, fast: bool = False, name: str = "x", flags: dict = {}) -> None:  # noqa: B006
+def pipeline(
+    trials: int = 4,
+    rate: float = 0.5,
+    fast: bool = False,
+    name: str = "x",
+    flags: dict = {},  # noqa: B006
+) -> None:
     """Do something.
 
     Args:

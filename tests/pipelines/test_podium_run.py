@@ -36,7 +36,9 @@ def environment(home: Path) -> dict[str, str]:
 
 def podium(home: Path, *words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command, env = [PODIUM, "run", *words], environment(home)
-    return subprocess.run(command, capture_output=True, text=True, timeout=200, env=env, umask=0, cwd=cwd)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=200, env=env, umask=0, cwd=cwd
+    )
 
 
 def processes_of(home: Path) -> list[str]:
@@ -63,9 +65,13 @@ def only_run(home: Path) -> Path:
     return directory
 
 
-def test_a_run_of_an_experiments_file_ends_with_a_champion(home: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_run_of_an_experiments_file_ends_with_a_champion(
+    home: Path, tiny_dataset: Path, tmp_path: Path
+) -> None:
     text = (ROOT / "experiments/random.yaml").read_text()
-    text = text.replace("algorithmName: random", "algorithmName: tpe").replace('["32", "64", "128"]', '["32"]')
+    text = text.replace("algorithmName: random", "algorithmName: tpe").replace(
+        '["32", "64", "128"]', '["32"]'
+    )
     sweep = tmp_path / "sweep.yaml"
     sweep.write_text(f"# the team's own: 'größer' \"better\" \u2028# \n---\n{text}\n# end")
     done = podium(home, f"experiment={sweep}", f"dataset={tiny_dataset}", "max_trials=1", "trial_epochs=1", "epochs=2",
@@ -79,13 +85,23 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(home: Path, tiny_data
     assert champion.version == outcome["run"]
     assert str(champion.metadata["hyperparameters"]["batch-size"]) == "32"
     run = only_run(home)
-    assert run.stat().st_mode & 0o777 == 0o700, "for its owner alone, though the umask allows everything"
-    assert {file.name for file in run.iterdir()} >= {"run.json", "logs", "artifacts", "cluster", "report.html"}
+    assert run.stat().st_mode & 0o777 == 0o700, (
+        "for its owner alone, though the umask allows everything"
+    )
+    assert {file.name for file in run.iterdir()} >= {
+        "run.json",
+        "logs",
+        "artifacts",
+        "cluster",
+        "report.html",
+    }
     record = json.loads((run / "run.json").read_text())
     assert record["state"] == "succeeded"
     assert record["parameters"]["experiment"] == sweep.read_text()
     assert {step["state"] for step in record["steps"].values()} == {"succeeded"}
-    assert {f"{name}.log" for name in record["steps"]} < {file.name for file in (run / "logs").iterdir()}
+    assert {f"{name}.log" for name in record["steps"]} < {
+        file.name for file in (run / "logs").iterdir()
+    }
     assert "[4/7] Train with the best hyperparameters: succeeded" in done.stderr
     assert "epoch 2: accuracy=" in done.stderr
     if LINUX:
@@ -95,7 +111,10 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(home: Path, tiny_data
 def test_what_is_refused_leaves_nothing_behind(home: Path) -> None:
     done = podium(home, "max_trails=3")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.splitlines() == ["error: there is no parameter 'max_trails'", "hint: did you mean max_trials?"]
+    assert done.stderr.splitlines() == [
+        "error: there is no parameter 'max_trails'",
+        "hint: did you mean max_trials?",
+    ]
     assert not home.exists()
 
 
@@ -106,18 +125,24 @@ def test_what_a_later_step_would_refuse_is_refused_at_once(home: Path) -> None:
     assert not home.exists()
 
 
-def test_a_relative_storage_lies_below_the_users_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_relative_storage_lies_below_the_users_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     assert from_here("models/mine") == str(tmp_path / "models/mine")
     for url in ("s3://bucket/models", "file:///models", "/models", ""):
         assert from_here(url) == url
 
 
-def test_models_are_kept_where_the_variable_says(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_models_are_kept_where_the_variable_says(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "nowhere").mkdir()
     monkeypatch.setenv("PODIUM_STORAGE", str(tmp_path / "registry"))
     podium(home, "train_and_promote", f"source={tmp_path / 'nowhere'}", cwd=tmp_path)
-    assert json.loads((only_run(home) / "run.json").read_text())["parameters"]["storage"] == str(tmp_path / "registry")
+    assert json.loads((only_run(home) / "run.json").read_text())["parameters"]["storage"] == str(
+        tmp_path / "registry"
+    )
 
 
 def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) -> None:
@@ -140,14 +165,24 @@ def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) 
 def test_a_run_without_its_report_has_still_succeeded(
     home: Path, tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = podium(home, "train_and_promote", f"dataset={tiny_dataset}", "epochs=1", "network=fast", "workers=0")
+    done = podium(
+        home,
+        "train_and_promote",
+        f"dataset={tiny_dataset}",
+        "epochs=1",
+        "network=fast",
+        "workers=0",
+    )
     assert done.returncode == 0, done.stderr
     run = only_run(home)
     (run / "report.html").unlink()
     (run / "report.html").mkdir()
     again = podium(home, "--resume", run.name, "--from", "promote-best", "--json")
     assert again.returncode == 0, again.stderr
-    assert f"warning: run {run.name} succeeded, but {run}/report.html cannot be written: Is a directory" in again.stderr
+    assert (
+        f"warning: run {run.name} succeeded, but {run}/report.html cannot be written: Is a directory"
+        in again.stderr
+    )
     outcome = json.loads(again.stdout)
     assert (outcome["decision"]["outcome"], outcome["report"]) == ("promoted", "")
     (evaluation,) = run.glob("artifacts/*/evaluate/evaluation")
@@ -156,7 +191,13 @@ def test_a_run_without_its_report_has_still_succeeded(
     monkeypatch.setenv("PODIUM_HOME", str(home))  # where the key of the test part is
     jobs = PredictJobs(target=LaunchTarget(storage=str(home / "store")), beside=str(test))
     promotion = promote(
-        test, evaluation, tmp_path / "decision", tmp_path, version=run.name, model_name="mnist", jobs=jobs
+        test,
+        evaluation,
+        tmp_path / "decision",
+        tmp_path,
+        version=run.name,
+        model_name="mnist",
+        jobs=jobs,
     )
     assert promotion.outcome == "promoted"
 
@@ -170,7 +211,9 @@ def test_a_value_that_names_python_stays_as_it_is(home: Path, tiny_dataset: Path
 
 def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) -> None:
     command = json.dumps(["sh", "-c", "echo 'error: the batch is too large'; exit 2", "sh"])
-    done = podium(home, "train_and_promote", f"dataset={tiny_dataset}", "workers=0", f"command={command}")
+    done = podium(
+        home, "train_and_promote", f"dataset={tiny_dataset}", "workers=0", f"command={command}"
+    )
     assert done.returncode == 1
     assert 'step "Train the model" failed' in done.stderr
     assert "error: the batch is too large" in done.stderr
@@ -215,7 +258,11 @@ def running(
     (tmp_path / "train.py").write_text(SLEEP)
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("PROGRAM", str(tmp_path / "train.py")))
     words = [f"dataset={tiny_dataset}", "max_trials=2", "parallel_trials=2"]
-    words += ["trial_epochs=500"] if getattr(request, "param", False) else [f"experiment={tmp_path / 'sweep.yaml'}"]
+    words += (
+        ["trial_epochs=500"]
+        if getattr(request, "param", False)
+        else [f"experiment={tmp_path / 'sweep.yaml'}"]
+    )
     process = subprocess.Popen(
         [PODIUM, "run", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         env=environment(home), start_new_session=True,
@@ -238,7 +285,9 @@ def running(
     ids=lambda value: getattr(value, "name", ""),
     indirect=["running"],
 )
-def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subprocess.Popen[str], number: int) -> None:
+def test_nothing_is_left_of_a_run_that_is_stopped(
+    home: Path, running: subprocess.Popen[str], number: int
+) -> None:
     # podium, its child, the step and its shell, and what runs the trials
     assert within(90, lambda: len(processes_of(home)) >= 6)
     running.send_signal(number)
@@ -256,11 +305,20 @@ def test_nothing_is_left_of_a_run_that_is_stopped(home: Path, running: subproces
         assert said.endswith(f"podium run --resume {only_run(home).name}")
 
 
-def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_resumed_run_repeats_no_finished_step_or_trial(
+    home: Path, tiny_dataset: Path, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "sweep.yaml").write_text(SWEEP.replace("PROGRAM", str(tmp_path / "train.py")))
-    words = [f"experiment={tmp_path / 'sweep.yaml'}", f"dataset={tiny_dataset}", "max_trials=2", "parallel_trials=1"]
-    process = subprocess.Popen([PODIUM, "run", *words], stderr=subprocess.PIPE, text=True, env=environment(home))
+    words = [
+        f"experiment={tmp_path / 'sweep.yaml'}",
+        f"dataset={tiny_dataset}",
+        "max_trials=2",
+        "parallel_trials=1",
+    ]
+    process = subprocess.Popen(
+        [PODIUM, "run", *words], stderr=subprocess.PIPE, text=True, env=environment(home)
+    )
     assert process.stderr is not None
     trials = [line for line in takewhile_running(process.stderr) if "succeeded in" in line]
     process.send_signal(signal.SIGINT)
@@ -281,12 +339,16 @@ def test_a_resumed_run_repeats_no_finished_step_or_trial(home: Path, tiny_datase
     repeated = podium(home, "--resume", "latest", "--from", "upload-model", "--json")
     assert repeated.returncode == 0, repeated.stderr
     begun = [
-        line.partition("] ")[2] for line in repeated.stderr.splitlines() if line.startswith("[") and ":" not in line
+        line.partition("] ")[2]
+        for line in repeated.stderr.splitlines()
+        if line.startswith("[") and ":" not in line
     ]
     assert begun == ["Upload the model", "Promote it if it is better"]
     assert record.read_bytes() == finished
     versions = {path.name for path in (home / "store" / "models" / "mnist" / "versions").iterdir()}
-    assert versions == {only_run(home).name}  # the same evaluated model uploaded twice is one version
+    assert versions == {
+        only_run(home).name
+    }  # the same evaluated model uploaded twice is one version
 
 
 def takewhile_running(lines: Iterable[str]) -> Iterator[str]:
@@ -298,9 +360,13 @@ def takewhile_running(lines: Iterable[str]) -> Iterator[str]:
 
 
 @pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
-def test_a_killed_step_says_which_signal_and_what_to_do(home: Path, running: subprocess.Popen[str]) -> None:
+def test_a_killed_step_says_which_signal_and_what_to_do(
+    home: Path, running: subprocess.Popen[str]
+) -> None:
     step = min(
-        pid for pid, command in of_home(home).items() if "executor_main" in command and not command.startswith("sh ")
+        pid
+        for pid, command in of_home(home).items()
+        if "executor_main" in command and not command.startswith("sh ")
     )
     os.kill(step, signal.SIGKILL)
     said = running.communicate(timeout=60)[1].splitlines()
@@ -313,13 +379,19 @@ def test_a_killed_step_says_which_signal_and_what_to_do(home: Path, running: sub
 @pytest.mark.skipif(not LINUX, reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=lambda number: number.name)
 @pytest.mark.parametrize("moment", ["as it starts", "while it imports"])
-def test_a_run_stopped_during_its_imports_never_begins(home: Path, tmp_path: Path, moment: str, number: int) -> None:
+def test_a_run_stopped_during_its_imports_never_begins(
+    home: Path, tmp_path: Path, moment: str, number: int
+) -> None:
     command = [PODIUM, "run", f"source={tmp_path / 'nowhere'}"]
-    process = subprocess.Popen(command, env=environment(home), stderr=subprocess.DEVNULL, start_new_session=True)
+    process = subprocess.Popen(
+        command, env=environment(home), stderr=subprocess.DEVNULL, start_new_session=True
+    )
     try:
         (child,) = child_of(home)
         if moment == "while it imports":
-            assert within(60, lambda: "/google/" in Path(f"/proc/{child}/maps").read_text())  # protobuf, of kfp
+            assert within(
+                60, lambda: "/google/" in Path(f"/proc/{child}/maps").read_text()
+            )  # protobuf, of kfp
         process.send_signal(number)
         process.wait(timeout=60)
         assert within(30, lambda: not processes_of(home)), processes_of(home)
@@ -334,7 +406,9 @@ def child_of(home: Path) -> list[int]:
     found: list[int] = []
 
     def look() -> bool:
-        found.extend(pid for pid, command in of_home(home).items() if "podium.runner.child" in command)
+        found.extend(
+            pid for pid, command in of_home(home).items() if "podium.runner.child" in command
+        )
         return bool(found)
 
     assert within(60, look)
@@ -365,27 +439,46 @@ def test_data_refused_while_preparing_name_the_command_to_type(home: Path, tmp_p
 
 
 def test_a_mistyped_column_leaves_no_run(home: Path, tmp_path: Path) -> None:
-    (tmp_path / "churn.csv").write_text("age,left\n" + "".join(f"{at},{at % 2}\n" for at in range(600)))
+    (tmp_path / "churn.csv").write_text(
+        "age,left\n" + "".join(f"{at},{at % 2}\n" for at in range(600))
+    )
     done = podium(home, "dataset=table:churn.csv", "target=lefft", "network=mlp", cwd=tmp_path)
     assert (done.returncode, (home / "runs").exists()) == (2, False)
     assert "hint: did you mean left?" in done.stderr
 
 
-def test_a_sweep_without_metrics_says_why_and_where(home: Path, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_sweep_without_metrics_says_why_and_where(
+    home: Path, tiny_dataset: Path, tmp_path: Path
+) -> None:
     (tmp_path / "train.py").write_text("print('Accuracy: 0.95')")
     space = {"name": "lr", "parameterType": "discrete", "feasibleSpace": {"list": ["1", "2"]}}
-    container = {"name": "training", "image": "own", "command": ["python", "train.py", "--lr=${trialParameters.lr}"]}
+    container = {
+        "name": "training",
+        "image": "own",
+        "command": ["python", "train.py", "--lr=${trialParameters.lr}"],
+    }
     pod = {"restartPolicy": "Never", "containers": [container]}
-    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": {"spec": pod}}}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"backoffLimit": 0, "template": {"spec": pod}},
+    }
     spec = {
         "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
         "algorithm": {"algorithmName": "grid"}, "maxFailedTrialCount": 0, "parameters": [space],
         "trialTemplate": {"primaryContainerName": "training", "trialSpec": job,
                           "trialParameters": [{"name": "lr", "reference": "lr"}]},
     }  # fmt: skip
-    manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "own"}, "spec": spec}
+    manifest = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": "own"},
+        "spec": spec,
+    }
     (tmp_path / "own.yaml").write_text(json.dumps(manifest))
-    done = podium(home, "experiment=own.yaml", f"dataset={tiny_dataset}", "max_trials=2", cwd=tmp_path)
+    done = podium(
+        home, "experiment=own.yaml", f"dataset={tiny_dataset}", "max_trials=2", cwd=tmp_path
+    )
     assert done.returncode == 1
     assert "`Accuracy: 0.95` is not name=value (line 1)" in done.stderr
     assert "| Accuracy: 0.95" in done.stderr

@@ -16,16 +16,24 @@ from podium.training.base import PROGRESS
 @pytest.mark.parametrize("width", [100, 60, 40])
 def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
     steps = {
-        "prepare": StepRecord(title="Prepare the data", state="succeeded", started=1.0, seconds=3.4),
-        "sweep": StepRecord(title="Search hyperparameters with Katib", state="running", started=1.0, seconds=754.2),
-        "train": StepRecord(title="Train the model with the best of them", state="failed", started=1.0, seconds=99.9),
+        "prepare": StepRecord(
+            title="Prepare the data", state="succeeded", started=1.0, seconds=3.4
+        ),
+        "sweep": StepRecord(
+            title="Search hyperparameters with Katib", state="running", started=1.0, seconds=754.2
+        ),
+        "train": StepRecord(
+            title="Train the model with the best of them", state="failed", started=1.0, seconds=99.9
+        ),
         "promote": StepRecord(title="Compare with the champion", state="pending"),
     }
     run = RunRecord(id="r", pipeline="tune_and_promote", directory=Path("r"), steps=steps)
     view = View()
     for number in range(3):
         view.update(
-            run, "sweep", f"{PROGRESS}trial sweep-9129a940c8-{number} succeeded in 19.0 s: 0.9 {'lr=0.1 ' * 30}"
+            run,
+            "sweep",
+            f"{PROGRESS}trial sweep-9129a940c8-{number} succeeded in 19.0 s: 0.9 {'lr=0.1 ' * 30}",
         )
     screen = io.StringIO()
     console(file=screen, width=width, force_terminal=True, color_system=None).print(view)
@@ -36,7 +44,11 @@ def test_every_mark_and_duration_fits_the_terminal(width: int) -> None:
     assert heading.split() == ["STEP", "TOOK"]
     heads = [line for line in rows if line[0] != " "]
     assert [line[0] for line in heads] == ["✓", "▸", "✗", "·"]
-    assert [line.rstrip().rpartition("  ")[2] for line in heads[:3]] == ["3.4 s", "12 min 34 s", "99.9 s"]
+    assert [line.rstrip().rpartition("  ")[2] for line in heads[:3]] == [
+        "3.4 s",
+        "12 min 34 s",
+        "99.9 s",
+    ]
     assert len(rows) == len(heads) + 3
     assert all("trial sweep" in line for line in rows if line not in heads)
 
@@ -55,11 +67,16 @@ def test_a_log_file_hears_of_a_step_that_says_nothing(
     said = capsys.readouterr().err.splitlines()
     assert said[0] == "[1/1] Sweep hyperparameters"
     assert len(said) >= 4
-    assert all(line.startswith("      Sweep hyperparameters: ") and line.endswith("so far") for line in said[1:-1])
+    assert all(
+        line.startswith("      Sweep hyperparameters: ") and line.endswith("so far")
+        for line in said[1:-1]
+    )
     assert said[-1].startswith("[1/1] Sweep hyperparameters: succeeded")
 
 
-def test_a_run_begins_with_how_long_the_last_one_took(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_begins_with_how_long_the_last_one_took(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     def run(name: str, state: str, **parameters: object) -> RunRecord:
         steps = {"sweep": StepRecord(title="Sweep", state="succeeded", seconds=61.3)}
         made = RunRecord(id=name, pipeline="p", directory=tmp_path / name, steps=steps, state=state)
@@ -71,8 +88,13 @@ def test_a_run_begins_with_how_long_the_last_one_took(tmp_path: Path, capsys: py
     run("1", "succeeded", seed=1)
     run("2", "failed", seed=1)
     run("3", "succeeded", seed=1, epochs=9)
-    for made, said in ((run("4", "running", seed=2), "the last run like it took 61.3 s"), (run("0", "running"), "")):
+    for made, said in (
+        (run("4", "running", seed=2), "the last run like it took 61.3 s"),
+        (run("0", "running"), ""),
+    ):
         with progress() as update:
             update(made, "", "")
         (line,) = capsys.readouterr().err.splitlines()
-        assert line.startswith(f"run {made.id} of p: 1 step{'; ' if said else ''}{said}, everything under ")
+        assert line.startswith(
+            f"run {made.id} of p: 1 step{'; ' if said else ''}{said}, everything under "
+        )

@@ -80,7 +80,11 @@ def test_another_pipeline_leaves_the_file_alone_and_says_so(project: Path) -> No
 @pytest.mark.parametrize(
     ("text", "expected", "hint"),
     [
-        ("traget: species\n", "podium.yaml: there is no parameter 'traget'", "did you mean target?"),
+        (
+            "traget: species\n",
+            "podium.yaml: there is no parameter 'traget'",
+            "did you mean target?",
+        ),
         (
             "max_trials: many\n",
             "podium.yaml: max_trials is a whole number, not 'many'",
@@ -115,7 +119,9 @@ def test_paths_start_from_the_files_folder(project: Path, monkeypatch: pytest.Mo
 
     (project / "podium.yaml").write_text(TEXT.replace("s3://data/bikes.csv", "bikes.csv"))
     monkeypatch.chdir("/")
-    given = read_given([], load_pipeline("tune_and_promote").parameters, Project.load(project / "podium.yaml"))
+    given = read_given(
+        [], load_pipeline("tune_and_promote").parameters, Project.load(project / "podium.yaml")
+    )
     assert given["dataset"] == f"table:{project}/bikes.csv"
     assert given["experiment"] == str(project / "sweep.yaml")
 

@@ -64,11 +64,15 @@ def test_looking_at_a_run_keeps_nobody_from_beginning_it(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("day", [86400.0, -86400.0])
-def test_a_step_of_the_wall_clock_lengthens_no_step(monkeypatch: pytest.MonkeyPatch, day: float) -> None:
+def test_a_step_of_the_wall_clock_lengthens_no_step(
+    monkeypatch: pytest.MonkeyPatch, day: float
+) -> None:
     clock, done, running = time.time, StepRecord(title="Train"), StepRecord(title="Train")
     for step in (done, running):
         step.take(Event(kind="start", step="train"))
-    told = StepRecord(title="Train", state="running", started=running.started)  # as another process reads it
+    told = StepRecord(
+        title="Train", state="running", started=running.started
+    )  # as another process reads it
     monkeypatch.setattr("podium.runner.record.time.time", lambda: clock() + day)
     done.take(Event(kind="success", step="train"))
     assert 0 <= (done.seconds or 0.0) < 60

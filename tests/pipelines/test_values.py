@@ -19,12 +19,28 @@ from podium.training import dataset
 
 LATER = [
     ("tune_and_promote", "rule=beter", "one of likely, better, not-worse"),
-    ("tune_and_promote", "rule=better,trial.ms<=20", "the rule has trial.ms<=20, but no trial will report ms"),
+    (
+        "tune_and_promote",
+        "rule=better,trial.ms<=20",
+        "the rule has trial.ms<=20, but no trial will report ms",
+    ),
     ("tune_and_promote", "rule=trial.ms<=20", r"additionalMetricNames: .ms. in spec.objective"),
-    ("train_and_promote", "rule=trial.ms<=20", "leave it out; it goes with podium run tune_and_promote"),
-    ("tune_and_promote", "rule=trial.ms=20", "a constraint is a metric, <=, <, >= or >, and a number"),
+    (
+        "train_and_promote",
+        "rule=trial.ms<=20",
+        "leave it out; it goes with podium run tune_and_promote",
+    ),
+    (
+        "tune_and_promote",
+        "rule=trial.ms=20",
+        "a constraint is a metric, <=, <, >= or >, and a number",
+    ),
     ("tune_and_promote", "metric=acuracy", "did you mean accuracy"),
-    ("tune_and_promote", "metric=rmse", "rmse measures regression, but the dataset is classification"),
+    (
+        "tune_and_promote",
+        "metric=rmse",
+        "rmse measures regression, but the dataset is classification",
+    ),
     ("train_and_promote", "metric=shop:revenue", "write max:shop:revenue or min:shop:revenue"),
     ("train_and_promote", "metric=min:f1_macro", "of f1_macro more is better"),
     ("train_and_promote", "rule=minimum=98", "accuracy is a share, not a percentage"),
@@ -39,8 +55,16 @@ LATER = [
     ("train_and_promote", "epochs=-1", "epochs >= 0"),
     ("train_and_promote", "workers=-2", "workers >= -1"),
     ("train_and_promote", "gpus_per_worker=-1", "gpus_per_worker >= 0"),
-    ("train_and_promote", 'command=["python"] network=fast', "network=fast is for podium's trainer"),
-    ("train_and_promote", 'command=["sh"] hyperparameters={"lr":1}', "a shell takes no hyperparameters"),
+    (
+        "train_and_promote",
+        'command=["python"] network=fast',
+        "network=fast is for podium's trainer",
+    ),
+    (
+        "train_and_promote",
+        'command=["sh"] hyperparameters={"lr":1}',
+        "a shell takes no hyperparameters",
+    ),
     ("train_and_promote", 'pods={"gpu":1}', "GPUs are gpus_per_worker"),
     ("train_and_promote", "cluster=cloud://nine", "use kubernetes://namespace or local:///dir"),
     ("tune_and_promote", "limit=10", "limit >= 20"),
@@ -51,7 +75,11 @@ LATER = [
     ("tune_and_promote", "job_kind=jop", "job_kind cannot be .jop."),
     ("tune_and_promote", "job_kind=job trial_workers=1 workers=0", "a Job has no workers"),
     ("train_and_promote", "job_kind=job workers=1", "a Job has no workers"),
-    ("tune_and_promote", 'job_kind=trainjob pods={"priority_class":"high"}', "cannot set a pod's priorityClassName"),
+    (
+        "tune_and_promote",
+        'job_kind=trainjob pods={"priority_class":"high"}',
+        "cannot set a pod's priorityClassName",
+    ),
     ("tune_and_promote", "experiment=grid max_trials=10", "set maxTrialCount to 9 or less"),
 ]
 HERE = [
@@ -60,13 +88,21 @@ HERE = [
     ("train_and_promote", 'hyperparameters={"lr":0}', "--lr > 0"),
     ("train_and_promote", 'hyperparameters={"rate":1}', "unrecognized arguments: --rate=1"),
     ("train_and_promote", "limit=70", "limit=70 leaves 63 training items, but a batch has 256"),
-    ("train_and_promote", "limit=200 network=fast", "limit=200 leaves 180 training items, but a batch has 256"),
+    (
+        "train_and_promote",
+        "limit=200 network=fast",
+        "limit=200 leaves 180 training items, but a batch has 256",
+    ),
     (
         "tune_and_promote",
         "limit=140 experiment=random-job",
         "limit=140 leaves 126 training items, but a batch has 128",
     ),
-    ("train_and_promote", "storage=ftp://models", "a storage URL starts with file://, s3:// or minio://"),
+    (
+        "train_and_promote",
+        "storage=ftp://models",
+        "a storage URL starts with file://, s3:// or minio://",
+    ),
     ("train_and_promote", "cluster=local://here", "local:///absolute/dir"),
 ]
 
@@ -82,7 +118,9 @@ def values_of(pipeline: str, words: str, home: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("pipeline", "words", "expected"), LATER + HERE)
-def test_bad_values_are_refused_before_a_run(tmp_path: Path, pipeline: str, words: str, expected: str) -> None:
+def test_bad_values_are_refused_before_a_run(
+    tmp_path: Path, pipeline: str, words: str, expected: str
+) -> None:
     with pytest.raises(PodiumError, match=expected) as caught:
         check_here(values_of(pipeline, words, tmp_path / "home"))
     assert type(caught.value) is not PodiumError
@@ -96,7 +134,9 @@ def test_bad_values_are_refused_before_compiling(pipeline: str, words: str, expe
 
 
 def test_an_image_of_your_own_may_have_other_networks() -> None:
-    assert "resnet" in compile_pipeline("train_and_promote", ["network=resnet"], trainer_image="example/trainer:1")
+    assert "resnet" in compile_pipeline(
+        "train_and_promote", ["network=resnet"], trainer_image="example/trainer:1"
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,16 +183,26 @@ DATA = [
 
 def write_data() -> None:
     """Write a table, sentences, arrays and an empty folder into the working directory."""
-    rows = [f"{at},{20 + at * 7 % 60},{'abc'[at % 3]},{'yes' if at % 2 else 'no'}" for at in range(600)]
+    rows = [
+        f"{at},{20 + at * 7 % 60},{'abc'[at % 3]},{'yes' if at % 2 else 'no'}" for at in range(600)
+    ]
     Path("churn.csv").write_text("\n".join(["id,age,plan,left", *rows]))
-    Path("words.csv").write_text("sentence,other,label\n" + "".join(f"word {at},x,{at % 2}\n" for at in range(50)))
+    Path("words.csv").write_text(
+        "sentence,other,label\n" + "".join(f"word {at},x,{at % 2}\n" for at in range(50))
+    )
     np.savez("a.npz", x=np.ones((60, 3), np.float32), y=np.arange(60) % 2)
     Path("pictures").mkdir()
 
 
 @pytest.mark.parametrize(("pipeline", "dataset", "words", "expected", "hint"), DATA)
 def test_data_that_do_not_fit_are_refused_before_a_run(
-    tmp_path: Path, pipeline: str, dataset: str, words: str, expected: str, hint: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    pipeline: str,
+    dataset: str,
+    words: str,
+    expected: str,
+    hint: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_data()
@@ -162,17 +212,25 @@ def test_data_that_do_not_fit_are_refused_before_a_run(
     assert not (tmp_path / "home").exists()
 
 
-def test_columns_of_a_large_table_are_known_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_of_a_large_table_are_known_before_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(dataset, "SMALL", 100)
     monkeypatch.chdir(tmp_path)
     write_data()
     with pytest.raises(PodiumError, match="has no column 'lefft'"):
-        check_here(values_of("train_and_promote", "dataset=table:churn.csv target=lefft", tmp_path / "home"))
+        check_here(
+            values_of(
+                "train_and_promote", "dataset=table:churn.csv target=lefft", tmp_path / "home"
+            )
+        )
     words = "dataset=table:churn.csv target=left network=mlp rule=slice=plan"
     check_here(values_of("train_and_promote", words, tmp_path / "home"))
 
 
-def test_a_column_that_no_table_takes_can_be_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_column_that_no_table_takes_can_be_dropped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     columns = {"a": list(range(200)), "list": [[1, 2]] * 200, "y": [at % 2 for at in range(200)]}
     parquet.write_table(pa.table(columns), "lists.parquet")
@@ -183,14 +241,20 @@ def test_a_column_that_no_table_takes_can_be_dropped(tmp_path: Path, monkeypatch
     check_here(values_of("train_and_promote", f"{words} {fix.replace(' ', '')}", tmp_path / "home"))
 
 
-def test_a_missing_script_is_refused_before_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_script_is_refused_before_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     words = 'command=["python","train.py"]'
-    with pytest.raises(PodiumError, match=r"a script of the local environment, not train\.py") as caught:
+    with pytest.raises(
+        PodiumError, match=r"a script of the local environment, not train\.py"
+    ) as caught:
         check_here(values_of("train_and_promote", words, tmp_path / "home"))
     assert (caught.value.hint or "").startswith("start podium where it lies")
     with pytest.raises(PodiumError, match="a program of the local environment, not pyton"):
-        check_here(values_of("train_and_promote", words.replace("python", "pyton"), tmp_path / "home"))
+        check_here(
+            values_of("train_and_promote", words.replace("python", "pyton"), tmp_path / "home")
+        )
     Path("train.py").touch()
     check_here(values_of("train_and_promote", words, tmp_path / "home"))
     assert not (tmp_path / "home").exists()

@@ -12,7 +12,8 @@ from podium.reports.comparison import COLORS
 
 STYLE = (Path(page.__file__).parent / "style.css").read_text()
 LIGHT, DARK = (
-    dict(re.findall(r"--(\w+): (#\w+)", block)) for block in re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    dict(re.findall(r"--(\w+): (#\w+)", block))
+    for block in re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
 )
 
 
@@ -23,7 +24,9 @@ def channels(color: str) -> list[float]:
 
 def luminance(color: list[float]) -> float:
     """Return the relative luminance, as WCAG 2 defines it."""
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color]
+    linear = [
+        part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in color
+    ]
     return sum(weight * part for weight, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
 
 
@@ -97,11 +100,15 @@ def test_every_figure_has_a_name(html: str) -> None:
 
 def test_whatever_scrolls_is_reached_by_keyboard(html: str) -> None:
     scrolling = [
-        attributes for tag, attributes in Elements(html).all if tag == "pre" or attributes.get("class") == "wide"
+        attributes
+        for tag, attributes in Elements(html).all
+        if tag == "pre" or attributes.get("class") == "wide"
     ]
     assert scrolling
     assert all(attributes.get("tabindex") == "0" for attributes in scrolling)
-    assert all(attributes["aria-label"] for attributes in scrolling if attributes.get("role") == "region")
+    assert all(
+        attributes["aria-label"] for attributes in scrolling if attributes.get("role") == "region"
+    )
 
 
 def test_a_page_has_a_language_a_title_and_landmarks(html: str) -> None:

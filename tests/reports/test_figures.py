@@ -38,13 +38,25 @@ def figures() -> dict[str, Any]:
         | plots.of_times(SWEEP)
         | plots.learning_curves(ROWS, {"accuracy": True}, ["t1"], "t12", "validation")
     )
-    texts |= {"confusion": plots.confusion_matrix([[5, 1], [2, 9]], ["a", "b"]), "fit": plots.fit(POINTS)}
+    texts |= {
+        "confusion": plots.confusion_matrix([[5, 1], [2, 9]], ["a", "b"]),
+        "fit": plots.fit(POINTS),
+    }
     texts["residuals"] = plots.residuals(POINTS)
     return {name: json.loads(text, parse_constant=pytest.fail) for name, text in texts.items()}
 
 
 def test_plotly_accepts_every_figure_as_it_is(figures: dict[str, Any]) -> None:
-    assert set(figures) == {"history", "coordinates", "importance", "curves", "confusion", "fit", "residuals", "times"}
+    assert set(figures) == {
+        "history",
+        "coordinates",
+        "importance",
+        "curves",
+        "confusion",
+        "fit",
+        "residuals",
+        "times",
+    }
     for figure in figures.values():
         read = Figure(figure)
         assert [trace.type for trace in read.data] == [trace["type"] for trace in figure["data"]]
@@ -63,7 +75,9 @@ def test_the_best_so_far_never_falls(figures: dict[str, Any]) -> None:
 
 def test_a_report_needs_none_of_plotlys_classes() -> None:
     code = "import sys; from podium.reports import plots; plots.fit({'true': [1.0], 'predicted': [2.0]}); print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
     assert not [name for name in done.stdout.split() if name.startswith("plotly.")]
 
 
@@ -82,7 +96,10 @@ def test_a_running_trial_lasts_until_now() -> None:
 
 
 def test_trials_of_an_older_podium_have_no_bars() -> None:
-    rows = [{name: value for name, value in row.items() if name not in ("started", "ended")} for row in ROWS]
+    rows = [
+        {name: value for name, value in row.items() if name not in ("started", "ended")}
+        for row in ROWS
+    ]
     assert plots.of_times({**SWEEP, "trials": rows}) == {}
 
 
@@ -121,7 +138,10 @@ def test_figures_say_what_lies_off_their_axis() -> None:
     sweep = {**SWEEP, "objective": {"metric": "loss", "maximize": False}, "trials": rows}
     curves = json.loads(plots.learning_curves(rows, {"loss": False}, ["t1"], "t1")["curves"])
     for figure in (plots.history(sweep), curves):
-        assert "<br>1 worse value lies above what is shown" in figure["layout"]["xaxis"]["title"]["text"]
+        assert (
+            "<br>1 worse value lies above what is shown"
+            in figure["layout"]["xaxis"]["title"]["text"]
+        )
         assert figure["layout"]["yaxis"]["range"][1] < 20
     lines = plots.coordinates(sweep)
     assert len(lines["data"][0]["line"]["color"]) == 11
@@ -132,7 +152,10 @@ def test_a_long_curve_is_thinned_to_its_last_point() -> None:
     points = plots.curve([{"loss": 1 / epoch} for epoch in range(1, 1002)], "loss")
     assert len(points["x"]) <= plots.MOST_POINTS
     assert (points["x"][-1], points["y"][-1]) == (1001, 1 / 1001)
-    assert plots.curve([{"epoch": 5, "loss": 0.5}, {"accuracy": 1.0}], "loss") == {"x": [5], "y": [0.5]}
+    assert plots.curve([{"epoch": 5, "loss": 0.5}, {"accuracy": 1.0}], "loss") == {
+        "x": [5],
+        "y": [0.5],
+    }
 
 
 def many(count: int, *, noise: float) -> dict[str, Any]:
@@ -141,8 +164,14 @@ def many(count: int, *, noise: float) -> dict[str, Any]:
     rows = []
     for number in range(1, count + 1):
         lr = chance.uniform(0.01, 0.2)
-        parameters = {"lr": str(lr), "batch": chance.choice(("32", "64")), "kind": chance.choice(("step", "cycle"))}
-        rows.append({"number": number, "value": lr + noise * chance.random(), "parameters": parameters})
+        parameters = {
+            "lr": str(lr),
+            "batch": chance.choice(("32", "64")),
+            "kind": chance.choice(("step", "cycle")),
+        }
+        rows.append(
+            {"number": number, "value": lr + noise * chance.random(), "parameters": parameters}
+        )
     return {**SWEEP, "trials": rows}
 
 
@@ -162,7 +191,9 @@ def test_more_trials_make_an_importance_surer() -> None:
 
 def test_resamples_of_long_sweeps_stay_small(monkeypatch: pytest.MonkeyPatch) -> None:
     sizes, compute = list[int](), plots._ped_anova
-    monkeypatch.setattr(plots, "_ped_anova", lambda trials, *way: sizes.append(len(trials)) or compute(trials, *way))
+    monkeypatch.setattr(
+        plots, "_ped_anova", lambda trials, *way: sizes.append(len(trials)) or compute(trials, *way)
+    )
     plots.importance(many(400, noise=0.1))
     assert sizes == [plots.MOST_RESAMPLED] * plots.RESAMPLES + [400]
 
@@ -171,10 +202,16 @@ def test_importance_is_drawn_with_its_interval(figures: dict[str, Any]) -> None:
     shares, figure = plots.importance(SWEEP), figures["importance"]
     (trace,) = figure["data"]
     for name, value, above, below in zip(
-        trace["y"], trace["x"], trace["error_x"]["array"], trace["error_x"]["arrayminus"], strict=True
+        trace["y"],
+        trace["x"],
+        trace["error_x"]["array"],
+        trace["error_x"]["arrayminus"],
+        strict=True,
     ):
         drawn = [value, value + above, value - below]
-        assert drawn == pytest.approx([shares[name].value, shares[name].high, shares[name].low], abs=1e-6)
+        assert drawn == pytest.approx(
+            [shares[name].value, shares[name].high, shares[name].low], abs=1e-6
+        )
     said = figure["layout"]["xaxis"]["title"]["text"].replace("<br>", " ")
     assert "The error bars are 90 % intervals over resampled trials." in said
     assert figure["layout"]["meta"]["note"] in said

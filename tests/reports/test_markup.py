@@ -6,10 +6,25 @@ from typing import Any
 
 import pytest
 
-from podium.reports import Compared, Failure, Step, SweepPage, complete, render, render_comparison, render_sweep
+from podium.reports import (
+    Compared,
+    Failure,
+    Step,
+    SweepPage,
+    complete,
+    render,
+    render_comparison,
+    render_sweep,
+)
 from podium.reports.page import _embedded
 
-EVIL = ("<script>alert(1)</script>", "</script><img src=x onerror=alert(1)>", "\"'><b onclick='x'>&amp;", "<!--", "]]>")
+EVIL = (
+    "<script>alert(1)</script>",
+    "</script><img src=x onerror=alert(1)>",
+    "\"'><b onclick='x'>&amp;",
+    "<!--",
+    "]]>",
+)
 
 
 class Page(HTMLParser):
@@ -41,7 +56,11 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return an evaluation and a decision with a text wherever others may have one."""
     curve = [{"epoch": 1, "accuracy": 0.5}]
     lr = {"name": evil, "parameterType": "double", "feasibleSpace": {"min": "0.01", "max": "1"}}
-    kind = {"name": f"k{evil}", "parameterType": "categorical", "feasibleSpace": {"list": [evil, "b"]}}
+    kind = {
+        "name": f"k{evil}",
+        "parameterType": "categorical",
+        "feasibleSpace": {"list": [evil, "b"]},
+    }
     trials = [
         {"name": f"t{number}{evil}", "number": number, "value": number / 10, "seconds": 1.0, "state": f"S{evil}",
          "parameters": {evil: "0.1", f"k{evil}": evil}, "epochs": curve,
@@ -56,7 +75,8 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
     example = {"item": 1, "target": evil, "predicted": evil, "score": 0.5, "text": evil, "row": {evil: evil},
                "image": f"data:image/png;base64,{evil}"}  # fmt: skip
     parts = [
-        {"name": name, "items": 2, "class_counts": [1, 1], "target": []} for name in ("train", "validation", "test")
+        {"name": name, "items": 2, "class_counts": [1, 1], "target": []}
+        for name in ("train", "validation", "test")
     ]
     column = {"name": evil, "kind": evil, "categories": 0, "missing": 1}
     evaluation = {
@@ -81,14 +101,20 @@ def written(evil: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def test_hostile_names_add_no_element_to_the_page(evil: str) -> None:
     plain, hostile = Page(render(*written("plain"))), Page(render(*written(evil)))
     assert hostile.tags == plain.tags
-    assert sum(evil in text for text in hostile.text) == sum("plain" in text for text in plain.text) > 20
+    assert (
+        sum(evil in text for text in hostile.text)
+        == sum("plain" in text for text in plain.text)
+        > 20
+    )
     assert hostile.scripts["main"] == plain.scripts["main"]
 
 
 @pytest.mark.parametrize("evil", EVIL)
 def test_hostile_steps_add_no_element_to_a_report(evil: str) -> None:
     def whole(text: str) -> Page:
-        return Page(complete(render(*written("plain")), [Step(title=text, state=text, seconds=1)], text))
+        return Page(
+            complete(render(*written("plain")), [Step(title=text, state=text, seconds=1)], text)
+        )
 
     assert whole(evil).tags == whole("plain").tags
     assert sum(evil in text for text in whole(evil).text) == 3
@@ -112,7 +138,11 @@ def compared(evil: str) -> str:
 def test_hostile_names_add_nothing_to_a_comparison(evil: str) -> None:
     plain, hostile = Page(compared("plain")), Page(compared(evil))
     assert hostile.tags == plain.tags
-    assert sum(evil in text for text in hostile.text) == sum("plain" in text for text in plain.text) > 20
+    assert (
+        sum(evil in text for text in hostile.text)
+        == sum("plain" in text for text in plain.text)
+        > 20
+    )
     assert json.loads(hostile.scripts["figures"])["curves"]["data"][0]["name"] == f"a{evil}"
 
 
@@ -131,8 +161,15 @@ def swept(evil: str) -> str:
 def test_hostile_names_add_nothing_to_the_report_of_a_sweep(evil: str) -> None:
     plain, hostile = Page(swept("plain")), Page(swept(evil))
     assert hostile.tags == plain.tags
-    assert sum(evil in text for text in hostile.text) == sum("plain" in text for text in plain.text) > 20
-    assert json.loads(hostile.scripts["figures"])["history"]["layout"]["yaxis"]["title"]["text"] == evil
+    assert (
+        sum(evil in text for text in hostile.text)
+        == sum("plain" in text for text in plain.text)
+        > 20
+    )
+    assert (
+        json.loads(hostile.scripts["figures"])["history"]["layout"]["yaxis"]["title"]["text"]
+        == evil
+    )
 
 
 @pytest.mark.parametrize("evil", EVIL)

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 from test_markup import written
 
-from podium.reports import Compared, Step, SweepPage, complete, plots, render, render_comparison, render_sweep
+from podium.reports import (
+    Compared,
+    Step,
+    SweepPage,
+    complete,
+    plots,
+    render,
+    render_comparison,
+    render_sweep,
+)
 from podium.reports.leaderboard import Leaderboard
 from podium.reports.page import chance, versions
 
@@ -32,7 +41,9 @@ def test_a_perfect_confusion_matrix_is_not_empty() -> None:
     assert wrong["z"] == [[None, 0], [0, None]]
 
 
-@pytest.mark.parametrize(("value", "said"), [(2.97e-6, "less than 0.01 %"), (0.0783, "7.8 %"), (0.4, "40 %")])
+@pytest.mark.parametrize(
+    ("value", "said"), [(2.97e-6, "less than 0.01 %"), (0.0783, "7.8 %"), (0.4, "40 %")]
+)
 def test_a_chance_is_a_percentage(value: float, said: str) -> None:
     assert chance(value) == said
 
@@ -41,10 +52,13 @@ def sweep(state: str, values: list[float | None]) -> str:
     evaluation, _ = written("plain")
     table = evaluation["sweep"]
     table["trials"] = [
-        {**row, "value": value, "model": None, "epochs": []} for row, value in zip(table["trials"], values, strict=True)
+        {**row, "value": value, "model": None, "epochs": []}
+        for row, value in zip(table["trials"], values, strict=True)
     ]
     table["best"] = "" if None in values else table["trials"][0]["name"]
-    return render_sweep(SweepPage(table=table, goal="maximize plain", state=state, message="", cluster="local"))
+    return render_sweep(
+        SweepPage(table=table, goal="maximize plain", state=state, message="", cluster="local")
+    )
 
 
 def test_sections_without_content_are_left_out() -> None:
@@ -70,7 +84,10 @@ def cells(page: str, title: str) -> list[list[str]]:
     """Return the rows of the table of a name."""
     table = page.partition(f'aria-label="{title}"')[2].partition("</table>")[0]
     rows = re.findall(r"<tr.*?>(.*?)</tr>", table, re.DOTALL)
-    return [[cell.strip() for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL)] for row in rows]
+    return [
+        [cell.strip() for cell in re.findall(r"<t[hd].*?>(.*?)</t[hd]>", row, re.DOTALL)]
+        for row in rows
+    ]
 
 
 def test_trials_without_a_result_have_no_rank() -> None:
@@ -83,7 +100,9 @@ def test_trials_without_a_result_have_no_rank() -> None:
         {**third, "name": "d", "state": "Running", "value": None},
     ]}  # fmt: skip
     assert Leaderboard.read(table).ranks == [None, 1, 2, None]
-    page = render_sweep(SweepPage(table=table, goal="", state="Running", message="", cluster="local"))
+    page = render_sweep(
+        SweepPage(table=table, goal="", state="Running", message="", cluster="local")
+    )
     head, *rows = cells(page, "Leaderboard")
     assert head[:3] == ["rank", "started", "trial"]
     assert [(row[0], row[2]) for row in rows] == [("–", "a"), ("1", "b"), ("2", "c"), ("–", "d")]
@@ -99,8 +118,21 @@ def test_the_data_are_summarized_by_part_and_class() -> None:
     for part, counts in zip(evaluation["data"]["parts"], ([3, 1], [1, 1], [0, 2]), strict=True):
         part |= {"items": sum(counts), "class_counts": counts}
     page = render(evaluation, decision)
-    assert cells(page, "Parts of the data")[1] == ["train", "4", "dog: 1 (25.00 %)", "cat: 3 (75.00 %)"]
-    assert cells(page, "Items of each class")[2] == ["dog", "1", "25.00 %", "1", "50.00 %", "2", "100.00 %"]
+    assert cells(page, "Parts of the data")[1] == [
+        "train",
+        "4",
+        "dog: 1 (25.00 %)",
+        "cat: 3 (75.00 %)",
+    ]
+    assert cells(page, "Items of each class")[2] == [
+        "dog",
+        "1",
+        "25.00 %",
+        "1",
+        "50.00 %",
+        "2",
+        "100.00 %",
+    ]
     assert cells(page, "Columns")[1] == ["plain", "plain", "–", "1"]
 
 
@@ -111,13 +143,30 @@ def test_a_regressions_target_is_summarized() -> None:
         spread = {"mean": 2.5, "median": 2.0, "minimum": -1.0, "maximum": 9.0}
         part |= {"class_counts": [], "target": [spread]}
     page = render(evaluation, decision)
-    assert cells(page, "Parts of the data")[0] == ["part", "items", "mean", "median", "lowest", "highest"]
-    assert cells(page, "Parts of the data")[3] == ["test", "2", "2.5000", "2.0000", "-1.0000", "9.0000"]
+    assert cells(page, "Parts of the data")[0] == [
+        "part",
+        "items",
+        "mean",
+        "median",
+        "lowest",
+        "highest",
+    ]
+    assert cells(page, "Parts of the data")[3] == [
+        "test",
+        "2",
+        "2.5000",
+        "2.0000",
+        "-1.0000",
+        "9.0000",
+    ]
     assert "Items of each class" not in page
 
 
 def test_steps_and_command_complete_the_report_of_a_run() -> None:
-    steps = [Step(title="Look", state="cached", seconds=0), Step(title="Train", state="succeeded", seconds=120)]
+    steps = [
+        Step(title="Look", state="cached", seconds=0),
+        Step(title="Train", state="succeeded", seconds=120),
+    ]
     page = complete(report(), steps, "podium run tune_and_promote limit=600")
     assert [row[:3] for row in cells(page, "Steps")[1:]] == [
         ["Look", "cached", "0.0 s"], ["Train", "succeeded", "2 min 00 s"], ["together", "", "2 min 00 s"],
@@ -129,7 +178,12 @@ def test_steps_and_command_complete_the_report_of_a_run() -> None:
 def test_versions_of_training_and_evaluation_stand_side_by_side() -> None:
     trained = {"torch": "2.9", "threads": 4, "podium": "1", "nested": {"a": 1}}
     rows = versions(trained, {"podium": "2", "numpy": "2.4"})
-    assert rows == [("podium", "1", "2"), ("torch", "2.9", ""), ("numpy", "", "2.4"), ("threads", "4", "")]
+    assert rows == [
+        ("podium", "1", "2"),
+        ("torch", "2.9", ""),
+        ("numpy", "", "2.4"),
+        ("threads", "4", ""),
+    ]
     assert versions({}, {}) == []
 
 
@@ -141,7 +195,9 @@ def run(name: str, value: float, **parameters: str) -> Compared:
 
 
 def test_a_comparison_shows_what_differs_and_the_best() -> None:
-    page = render_comparison([run("a", 0.5, lr="0.1", seed="1"), run("b", 0.25, lr="0.01", seed="1")], "runs")
+    page = render_comparison(
+        [run("a", 0.5, lr="0.1", seed="1"), run("b", 0.25, lr="0.01", seed="1")], "runs"
+    )
     assert cells(page, "Parameters that differ") == [["name", "lr"], ["a", "0.1"], ["b", "0.01"]]
     assert cells(page, "Metrics on the test part")[0] == ["name", "loss", "accuracy"]
     assert "Best loss on the test part: b" in page
@@ -156,7 +212,10 @@ def test_a_comparison_shows_what_differs_and_the_best() -> None:
 
 
 def test_runs_without_results_are_compared_by_their_parameters() -> None:
-    rows = [Compared(name=name, state="failed", began="", parameters={"lr": name}) for name in ("0.1", "0.2")]
+    rows = [
+        Compared(name=name, state="failed", began="", parameters={"lr": name})
+        for name in ("0.1", "0.2")
+    ]
     page = render_comparison(rows, "runs")
     assert "None of them has a result" in page
     assert cells(page, "Parameters that differ")[1] == ["0.1", "0.1"]

@@ -19,11 +19,17 @@ WIDE, WIDER = (RANDOM.random((60, classes)) for classes in (2, 3))
 
 
 def own_accuracy(target: Array, predictions: Array) -> float:
-    return float(((predictions if predictions.ndim == 1 else predictions.argmax(1)) == target).mean())
+    return float(
+        ((predictions if predictions.ndim == 1 else predictions.argmax(1)) == target).mean()
+    )
 
 
 def often_undefined(target: Array, predictions: Array) -> float:
-    return float(predictions[0]) if abs(predictions[0]) == 1 and predictions[1] == predictions[0] else math.nan
+    return (
+        float(predictions[0])
+        if abs(predictions[0]) == 1 and predictions[1] == predictions[0]
+        else math.nan
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,11 +37,18 @@ def often_undefined(target: Array, predictions: Array) -> float:
     [
         ("roc_auc", WIDE, WIDER, "of 2 classes and the other of 3"),
         ("log_loss", WIDE, WIDER, "of 2 classes and the other of 3"),
-        (f"max:{__name__}:own_accuracy", WIDE, WIDE.argmax(1), "gives probabilities and the other classes only"),
+        (
+            f"max:{__name__}:own_accuracy",
+            WIDE,
+            WIDE.argmax(1),
+            "gives probabilities and the other classes only",
+        ),
         ("accuracy", WIDE, WIDE[:-1], "predictions for"),
     ],
 )
-def test_predictions_of_two_shapes_are_refused(name: str, first: Array, second: Array, said: str) -> None:
+def test_predictions_of_two_shapes_are_refused(
+    name: str, first: Array, second: Array, said: str
+) -> None:
     with pytest.raises(InvalidInput, match=said):
         compare(find_metric(name), LABELS, first, second)
 
@@ -60,7 +73,9 @@ def test_groups_may_have_any_numbers() -> None:
     numbered = np.repeat(np.arange(12), 5)
     named = numbered * 701 + 13
     rule, metric = PromotionRule(), METRICS["mae"]
-    one, other = (decide(rule, metric, target, first, second, groups) for groups in (numbered, named))
+    one, other = (
+        decide(rule, metric, target, first, second, groups) for groups in (numbered, named)
+    )
     assert one.evidence() == other.evidence()
     assert one.figures["units"] == 12
 
@@ -82,7 +97,10 @@ def test_a_class_that_few_groups_have_has_no_p_value(name: str) -> None:
     groups = np.concatenate([np.arange(200), np.repeat([900, 901], 100)])
     compared = compare(METRICS[name], target, *np.stack([1 - chances, chances], axis=2), groups)
     assert compared.p_value is None
-    assert compared.why == f"no p value: {name} needs 10 groups of test items of each class, and one has 2"
+    assert (
+        compared.why
+        == f"no p value: {name} needs 10 groups of test items of each class, and one has 2"
+    )
 
 
 @pytest.mark.parametrize("items", [1, 3, 5])
@@ -107,7 +125,9 @@ def test_the_interval_of_a_figure_holds_that_of_scipy(name: str) -> None:
     target: Array = RANDOM.normal(size=150) if metric.kind == "regression" else np.arange(150) % 2
     given: Array = target + RANDOM.normal(size=150)
     if metric.kind == "classification":
-        given = np.stack([1 / (1 + np.exp(2 * given - 1)), 1 - 1 / (1 + np.exp(2 * given - 1))], axis=1)
+        given = np.stack(
+            [1 / (1 + np.exp(2 * given - 1)), 1 - 1 / (1 + np.exp(2 * given - 1))], axis=1
+        )
     expected = stats.bootstrap((np.arange(150),), lambda at: metric.value(target[at], given[at]), vectorized=False,
                                method="percentile", n_resamples=3000, rng=np.random.default_rng(5))  # fmt: skip
     interval = figure_interval(metric, target, given)
@@ -123,7 +143,9 @@ def test_a_decision_prints_an_interval_with_every_figure() -> None:
     target = np.random.default_rng(1).normal(size=90)
     first, second = target + np.random.default_rng(2).normal(size=(2, 90))
     alone = decide(PromotionRule(), METRICS["mae"], target, first, None)
-    both = decide(PromotionRule(), METRICS["mae"], target, first, second, np.repeat(np.arange(30), 3))
+    both = decide(
+        PromotionRule(), METRICS["mae"], target, first, second, np.repeat(np.arange(30), 3)
+    )
     assert len(alone.figures["value_interval"]) == 2
     assert "(95 % 0." in str(alone)
     assert str(both).count("(95 % 0.") == 2
@@ -132,8 +154,12 @@ def test_a_decision_prints_an_interval_with_every_figure() -> None:
 
 def test_a_small_test_part_is_said_with_its_reason() -> None:
     assert small_test_part(1000, (500, 500), "classification") == ""
-    assert small_test_part(40, (), "regression").startswith("the test part has only 40 items: figures on it vary")
-    assert "an accuracy of .90 on it means 0.77 to 0.96" in small_test_part(40, (20, 20), "classification")
+    assert small_test_part(40, (), "regression").startswith(
+        "the test part has only 40 items: figures on it vary"
+    )
+    assert "an accuracy of .90 on it means 0.77 to 0.96" in small_test_part(
+        40, (20, 20), "classification"
+    )
     assert small_test_part(1000, (997, 3), "classification").startswith(
         "a class has only 3 test items: with fewer than 10"
     )

@@ -28,7 +28,9 @@ Array = np.ndarray[Any, Any]
 def convert(model: Any, rows: Array, **options: Any) -> bytes:
     """Write a scikit-learn model as ONNX, as a user would for a table dataset."""
     types = [("table", FloatTensorType([None, rows.shape[1]]))]
-    return bytes(to_onnx(model, initial_types=types, target_opset=18, **options).SerializeToString())
+    return bytes(
+        to_onnx(model, initial_types=types, target_opset=18, **options).SerializeToString()
+    )
 
 
 @pytest.fixture(scope="module")
@@ -42,36 +44,53 @@ def wine_model(wine: tuple[Array, Array]) -> Any:
     return make_pipeline(StandardScaler(), LogisticRegression()).fit(*wine)
 
 
-def test_a_scikit_learn_classifier_gives_its_probabilities(wine: tuple[Array, Array], wine_model: Any) -> None:
+def test_a_scikit_learn_classifier_gives_its_probabilities(
+    wine: tuple[Array, Array], wine_model: Any
+) -> None:
     rows, labels = wine
-    scores = score(convert(wine_model, rows, options={"zipmap": False}), {"table": rows}, labels, classes=3)
+    scores = score(
+        convert(wine_model, rows, options={"zipmap": False}), {"table": rows}, labels, classes=3
+    )
     np.testing.assert_allclose(scores.predictions, wine_model.predict_proba(rows), atol=1e-5)
     assert scores.metrics["accuracy"] == wine_model.score(rows, labels)
-    assert set(scores.metrics) == {name for name, metric in METRICS.items() if metric.kind == "classification"}
+    assert set(scores.metrics) == {
+        name for name, metric in METRICS.items() if metric.kind == "classification"
+    }
 
 
 def test_two_classes_give_the_area_of_scikit_learn() -> None:
     rows, labels = load_breast_cancer(return_X_y=True)
     rows = rows.astype(np.float32)
     model = GradientBoostingClassifier(n_estimators=10, random_state=0).fit(rows, labels)
-    scores = score(convert(model, rows, options={"zipmap": False}), {"table": rows}, labels, classes=2)
+    scores = score(
+        convert(model, rows, options={"zipmap": False}), {"table": rows}, labels, classes=2
+    )
     expected = roc_auc_score(labels, model.predict_proba(rows)[:, 1])
     assert scores.metrics["roc_auc"] == pytest.approx(expected, abs=1e-3)
 
 
-def test_probabilities_as_maps_are_refused_with_a_hint(wine: tuple[Array, Array], wine_model: Any) -> None:
-    with pytest.raises(InvalidInput, match=r'list of maps.*\nhint: convert the model with options=\{"zipmap": False\}'):
+def test_probabilities_as_maps_are_refused_with_a_hint(
+    wine: tuple[Array, Array], wine_model: Any
+) -> None:
+    with pytest.raises(
+        InvalidInput,
+        match=r'list of maps.*\nhint: convert the model with options=\{"zipmap": False\}',
+    ):
         score(convert(wine_model, wine[0]), {"table": wine[0]}, wine[1], classes=3)
 
 
 def test_scores_called_probabilities_are_refused(wine: tuple[Array, Array]) -> None:
     rows, labels = wine[0] / wine[0].max(0), wine[1]
     model = LinearSVC(random_state=0).fit(rows, labels)
-    with pytest.raises(InvalidInput, match=r"probabilities that are none, first for row 0: .*\nhint: .*logits"):
+    with pytest.raises(
+        InvalidInput, match=r"probabilities that are none, first for row 0: .*\nhint: .*logits"
+    ):
         score(convert(model, rows), {"table": rows}, labels, classes=3)
 
 
-@pytest.mark.parametrize("model", [LinearRegression(), RandomForestRegressor(n_estimators=5, random_state=0)])
+@pytest.mark.parametrize(
+    "model", [LinearRegression(), RandomForestRegressor(n_estimators=5, random_state=0)]
+)
 def test_a_scikit_learn_regressor_is_measured(model: Any) -> None:
     rows, target = load_diabetes(return_X_y=True)
     rows = rows.astype(np.float32)
@@ -79,7 +98,9 @@ def test_a_scikit_learn_regressor_is_measured(model: Any) -> None:
     scores = score(convert(model, rows), {"table": rows}, target, classes=None)
     assert scores.predictions.shape == target.shape
     assert scores.confusion is None
-    assert scores.metrics["rmse"] == pytest.approx(np.sqrt(mean_squared_error(target, model.predict(rows))), rel=1e-4)
+    assert scores.metrics["rmse"] == pytest.approx(
+        np.sqrt(mean_squared_error(target, model.predict(rows))), rel=1e-4
+    )
     assert scores.metrics["r2"] == pytest.approx(model.score(rows, target), rel=1e-3)
 
 
@@ -107,11 +128,16 @@ def two_inputs() -> bytes:
         onnx.numpy_helper.from_array(np.array([1]), "axis"),
         onnx.numpy_helper.from_array(np.float32(10), "ten"),
     ]
-    taken = [helper.make_tensor_value_info(name, TensorProto.INT64, ["n", 6]) for name in ("tokens", "mask")]
+    taken = [
+        helper.make_tensor_value_info(name, TensorProto.INT64, ["n", 6])
+        for name in ("tokens", "mask")
+    ]
     given = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 2])]
     graph = helper.make_graph(nodes, "sum", taken, given, constants)
     return bytes(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10
+        ).SerializeToString()
     )
 
 
@@ -119,9 +145,14 @@ def test_a_model_takes_two_inputs_by_their_names() -> None:
     random = np.random.default_rng(0)
     tokens, mask = random.integers(0, 9, (700, 6)), random.integers(0, 2, (700, 6))
     labels = ((tokens * mask).sum(1) > 10).astype(np.int64)
-    predicted = OnnxModel(two_inputs()).predict({"mask": mask, "tokens": tokens}, classes=2, batch=64)
+    predicted = OnnxModel(two_inputs()).predict(
+        {"mask": mask, "tokens": tokens}, classes=2, batch=64
+    )
     assert (predicted.argmax(1) == labels).all()
-    with pytest.raises(InvalidInput, match=r"takes mask \(int64 \[n, 6\]\), but the dataset has tokens \(int64 \[n, 6"):
+    with pytest.raises(
+        InvalidInput,
+        match=r"takes mask \(int64 \[n, 6\]\), but the dataset has tokens \(int64 \[n, 6",
+    ):
         OnnxModel(two_inputs()).predict({"tokens": tokens}, classes=2)
 
 
@@ -129,7 +160,9 @@ def test_a_model_may_leave_inputs_unused(wine: tuple[Array, Array], wine_model: 
     rows, labels = wine
     model = convert(wine_model, rows, options={"zipmap": False})
     alone = score(model, {"table": rows}, labels, classes=3)
-    beside = score(model, {"pictures": np.zeros((178, 4, 4), np.uint8), "table": rows}, labels, classes=3)
+    beside = score(
+        model, {"pictures": np.zeros((178, 4, 4), np.uint8), "table": rows}, labels, classes=3
+    )
     assert alone.metrics == beside.metrics
 
 
@@ -139,18 +172,26 @@ def only_classes(output: str, kind: int) -> bytes:
     given = [helper.make_tensor_value_info(output, kind, ["n"])]
     graph = helper.make_graph(nodes, "classes", taken, given)
     return bytes(
-        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10).SerializeToString()
+        helper.make_model(
+            graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10
+        ).SerializeToString()
     )
 
 
 def test_a_model_of_classes_only_has_metrics_of_classes() -> None:
     rows = np.array([0, 1, 2, 1], np.float32)
-    scores = score(only_classes("label", TensorProto.INT64), {"table": rows}, np.array([0, 1, 1, 1]), classes=3)
+    scores = score(
+        only_classes("label", TensorProto.INT64), {"table": rows}, np.array([0, 1, 1, 1]), classes=3
+    )
     assert scores.predictions.tolist() == [0, 1, 2, 1]
     assert set(scores.metrics) == {"accuracy", "balanced_accuracy", "f1_macro"}
-    with pytest.raises(InvalidInput, match="log_loss needs probabilities, but the model gives classes only"):
+    with pytest.raises(
+        InvalidInput, match="log_loss needs probabilities, but the model gives classes only"
+    ):
         scores.value(METRICS["log_loss"])
-    with pytest.raises(InvalidInput, match=r"returns class \[5\] for row 1, but the data has classes 0 to 2"):
+    with pytest.raises(
+        InvalidInput, match=r"returns class \[5\] for row 1, but the data has classes 0 to 2"
+    ):
         score(
             only_classes("label", TensorProto.INT64),
             {"table": np.array([0, 5], np.float32)},
@@ -161,15 +202,22 @@ def test_a_model_of_classes_only_has_metrics_of_classes() -> None:
 
 def test_a_model_without_predictions_is_refused() -> None:
     rows = np.zeros(3, np.float32)
-    with pytest.raises(InvalidInput, match=r"returns label \(tensor\(string\) \[n\]\): none of it holds predictions"):
-        score(only_classes("label", TensorProto.STRING), {"table": rows}, np.zeros(3, int), classes=2)
+    with pytest.raises(
+        InvalidInput,
+        match=r"returns label \(tensor\(string\) \[n\]\): none of it holds predictions",
+    ):
+        score(
+            only_classes("label", TensorProto.STRING), {"table": rows}, np.zeros(3, int), classes=2
+        )
     with pytest.raises(InvalidInput, match="none of it holds predictions"):
         score(only_classes("label", TensorProto.INT64), {"table": rows}, rows, classes=None)
 
 
 def test_a_metric_of_the_other_kind_is_refused() -> None:
     scores = score_predictions(np.array([1.0, 2.0]), np.array([1.0, 3.0]), classes=None)
-    with pytest.raises(InvalidInput, match="accuracy measures classification, but the dataset is regression"):
+    with pytest.raises(
+        InvalidInput, match="accuracy measures classification, but the dataset is regression"
+    ):
         scores.value(find_metric("accuracy"))
 
 
@@ -195,5 +243,7 @@ def test_memory_stays_bounded_whatever_the_number_of_rows(
     anonymous = {}
     for name in ("small", "large"):
         words = [sys.executable, "-c", script, str(model), str(tmp_path / f"{name}.npy")]
-        anonymous[name] = int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout)
+        anonymous[name] = int(
+            subprocess.run(words, capture_output=True, text=True, check=True, timeout=300).stdout
+        )
     assert anonymous["large"] < anonymous["small"] + 30_000  # kB; its rows are 187 MB more

@@ -74,7 +74,9 @@ def test_the_interval_of_rmse_holds_the_truth(draw: Any, truth: float, items: in
         interval = figure_interval(METRICS["rmse"], np.zeros(items), draw(items, random))
         assert interval
         held += interval[0] ** 2 <= truth <= interval[1] ** 2
-    assert held / experiments >= 0.91  # binomial(400, .93) is below .91 once in 20 times; the seeds are fixed
+    assert (
+        held / experiments >= 0.91
+    )  # binomial(400, .93) is below .91 once in 20 times; the seeds are fixed
 
 
 @pytest.mark.parametrize("name", ["accuracy", "balanced_accuracy", "f1_macro"])
@@ -99,7 +101,9 @@ def test_equal_models_have_no_interval_of_their_difference(metric: Metric) -> No
 
 @METRIC
 def test_a_clear_difference_excludes_zero_either_way(metric: Metric) -> None:
-    target, first, second = example(metric, 250, 6, gain=0.4 if metric.kind == "regression" else 3.0)
+    target, first, second = example(
+        metric, 250, 6, gain=0.4 if metric.kind == "regression" else 3.0
+    )
     there = difference(metric, target, first, second, None).interval
     back = difference(metric, target, second, first, None).interval
     assert there
@@ -161,7 +165,9 @@ def test_p_of_few_items_says_what_would_undo_it() -> None:
     first, second = np.random.default_rng(1).normal(size=(2, 100))
     few = compare(METRICS["rmse"], np.zeros(100), first, second * 2)
     size = np.sqrt((np.square(second * 2) - np.square(first)).mean() * 100 / 3)
-    assert few.doubt == (f"100 items are few, and 3 that may be missing, with rmse {size:.3g}, would undo it")
+    assert few.doubt == (
+        f"100 items are few, and 3 that may be missing, with rmse {size:.3g}, would undo it"
+    )
     assert few.p_value is not None
     change = difference(METRICS["rmse"], np.zeros(100), first, second * 2, None)
     assert few.p_value >= change.p_value
@@ -178,13 +184,17 @@ def test_no_p_of_rare_large_errors_is_told_as_reliable() -> None:
     assert doubted == 0, "of normal errors nothing is said unless they tell the models apart"
     first, second = np.random.default_rng(1).normal(size=(2, 100))
     second[7] = 30
-    assert compare(METRICS["rmse"], np.zeros(100), first, second).doubt.endswith("a few of them decide")
+    assert compare(METRICS["rmse"], np.zeros(100), first, second).doubt.endswith(
+        "a few of them decide"
+    )
     assert not compare(METRICS["rmse"], np.zeros(1000), *random.normal(size=(2, 1000))).doubt
 
 
 def test_a_p_value_below_all_draws_is_a_bound() -> None:
     first, second = np.random.default_rng(1).normal(size=(2, 400))
-    clear = compare(METRICS["balanced_accuracy"], np.arange(400) % 2, np.arange(400) % 2, np.zeros(400, int))
+    clear = compare(
+        METRICS["balanced_accuracy"], np.arange(400) % 2, np.arange(400) % 2, np.zeros(400, int)
+    )
     assert clear.p_is_bound
     assert not compare(METRICS["mae"], np.zeros(400), first, second).p_is_bound
 

@@ -44,10 +44,14 @@ def probabilities(random: np.random.Generator, items: int, classes: int, digits:
 @pytest.mark.parametrize("name", sorted(CLASSIFICATION))
 @pytest.mark.parametrize("classes", [3, 7])
 @pytest.mark.parametrize("digits", [17, 1])
-def test_classification_metrics_are_those_of_scikit_learn(name: str, classes: int, digits: int) -> None:
+def test_classification_metrics_are_those_of_scikit_learn(
+    name: str, classes: int, digits: int
+) -> None:
     random = np.random.default_rng(classes + digits)
     for items in (40, 333):
-        target = np.concatenate([np.arange(classes), random.integers(classes, size=items)]).astype(np.uint8)
+        target = np.concatenate([np.arange(classes), random.integers(classes, size=items)]).astype(
+            np.uint8
+        )
         given = probabilities(random, len(target), classes, digits)
         expected = CLASSIFICATION[name](target, given)
         assert METRICS[name].value(target, given) == pytest.approx(expected, rel=1e-12, abs=1e-12)
@@ -59,7 +63,9 @@ def test_two_classes_are_measured_as_scikit_learn_does(name: str) -> None:
     target = random.integers(2, size=200)
     given = probabilities(random, 200, 2, digits=2)
     measured = (
-        reference.roc_auc_score(target, given[:, 1]) if name == "roc_auc" else CLASSIFICATION[name](target, given)
+        reference.roc_auc_score(target, given[:, 1])
+        if name == "roc_auc"
+        else CLASSIFICATION[name](target, given)
     )
     assert METRICS[name].value(target, given) == pytest.approx(measured, rel=1e-12, abs=1e-12)
 
@@ -71,7 +77,9 @@ def test_missing_classes_count_as_in_scikit_learn(name: str, present: list[int])
     random = np.random.default_rng(3)
     target = random.choice(present, size=50)
     given = probabilities(random, 50, 5)
-    assert METRICS[name].value(target, given) == pytest.approx(CLASSIFICATION[name](target, given), rel=1e-12)
+    assert METRICS[name].value(target, given) == pytest.approx(
+        CLASSIFICATION[name](target, given), rel=1e-12
+    )
 
 
 @pytest.mark.filterwarnings("ignore:A single label was found")
@@ -85,7 +93,9 @@ def test_predicted_classes_do_where_probabilities_are_not_needed(name: str) -> N
 def test_single_precision_is_clipped_as_in_scikit_learn() -> None:
     given = np.array([[1, 0], [0, 1], [0.25, 0.75]], np.float32)
     expected = reference.log_loss([1, 1, 0], given)
-    assert METRICS["log_loss"].value(np.array([1, 1, 0]), given) == pytest.approx(expected, rel=1e-6)
+    assert METRICS["log_loss"].value(np.array([1, 1, 0]), given) == pytest.approx(
+        expected, rel=1e-6
+    )
 
 
 def test_roc_auc_leaves_out_classes_that_do_not_occur() -> None:
@@ -100,12 +110,16 @@ def test_roc_auc_leaves_out_classes_that_do_not_occur() -> None:
 @pytest.mark.parametrize("name", sorted(REGRESSION))
 @pytest.mark.parametrize("shape", [(300,), (300, 1), (300, 3)])
 @pytest.mark.parametrize("offset", [0.0, 1e5])
-def test_regression_metrics_are_those_of_scikit_learn(name: str, shape: tuple[int, ...], offset: float) -> None:
+def test_regression_metrics_are_those_of_scikit_learn(
+    name: str, shape: tuple[int, ...], offset: float
+) -> None:
     random = np.random.default_rng(5)
     target = random.normal(size=shape) + offset
     given = target + random.normal(size=shape) / 3
     expected = REGRESSION[name](target, given)
-    assert METRICS[name].value(target, given) == pytest.approx(expected, rel=1e-9 if offset else 1e-12)
+    assert METRICS[name].value(target, given) == pytest.approx(
+        expected, rel=1e-9 if offset else 1e-12
+    )
 
 
 def test_r2_of_a_constant_target_is_one_or_zero() -> None:
@@ -117,7 +131,9 @@ def test_r2_of_a_constant_target_is_one_or_zero() -> None:
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
 def test_a_metric_of_no_items_is_undefined(metric: Any) -> None:
     none = np.zeros((0, 3)) if metric.kind == "classification" else np.zeros(0)
-    assert math.isnan(metric.value(np.zeros(0, int if metric.kind == "classification" else float), none))
+    assert math.isnan(
+        metric.value(np.zeros(0, int if metric.kind == "classification" else float), none)
+    )
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
@@ -145,7 +161,9 @@ def test_a_function_of_ones_own_is_a_metric(own_metric: str) -> None:
     assert (metric.name, metric.maximize) == (own_metric, False)
     assert metric.value(np.array([1.0, 3.0]), np.array([2.0, 3.0])) == 0.25
     assert find_metric(own_metric, maximize=True).maximize
-    with pytest.raises(InvalidInput, match=f"not known for {own_metric}\nhint: write max:{own_metric}"):
+    with pytest.raises(
+        InvalidInput, match=f"not known for {own_metric}\nhint: write max:{own_metric}"
+    ):
         find_metric(own_metric)
 
 
@@ -155,12 +173,16 @@ def test_a_function_that_fails_is_named(own_metric: str) -> None:
         metric.value(np.array([1.0]), np.array([2.0]))
     with pytest.raises(InvalidInput, match="shop_metrics has no function 'profit'"):
         find_metric("max:shop_metrics:profit").value(np.array([1.0]), np.array([2.0]))
-    with pytest.raises(InvalidInput, match="nowhere_at_all:profit cannot be imported: ModuleNotFoundError"):
+    with pytest.raises(
+        InvalidInput, match="nowhere_at_all:profit cannot be imported: ModuleNotFoundError"
+    ):
         find_metric("max:nowhere_at_all:profit").value(np.array([1.0]), np.array([2.0]))
 
 
 def test_a_misspelled_metric_gets_a_suggestion() -> None:
-    with pytest.raises(InvalidInput, match="there is no metric 'acuracy'\nhint: did you mean accuracy"):
+    with pytest.raises(
+        InvalidInput, match="there is no metric 'acuracy'\nhint: did you mean accuracy"
+    ):
         find_metric("acuracy")
     with pytest.raises(InvalidInput, match="of rmse less is better, so it cannot be maximized"):
         find_metric("max:rmse")

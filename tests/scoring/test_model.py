@@ -18,7 +18,12 @@ from podium.scoring.model import softmax
 
 
 def linear_model(
-    weights: np.ndarray, *, kind: int = TensorProto.UINT8, side: int = 28, name: str = "images", batch: Any = "n"
+    weights: np.ndarray,
+    *,
+    kind: int = TensorProto.UINT8,
+    side: int = 28,
+    name: str = "images",
+    batch: Any = "n",
 ) -> bytes:
     """Return a model whose logits are pixels (0..1) times weights [pixels, classes]."""
     nodes = [
@@ -53,7 +58,9 @@ def three_classes() -> tuple[bytes, np.ndarray, np.ndarray]:
     return linear_model(weights.reshape(784, 3)), images, labels
 
 
-def test_accuracy_and_confusion_count_what_was_found(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
+def test_accuracy_and_confusion_count_what_was_found(
+    three_classes: tuple[bytes, np.ndarray, np.ndarray],
+) -> None:
     model, images, labels = three_classes
     scores = score(model, {"images": images}, labels, classes=3)
     assert scores.metrics["accuracy"] == pytest.approx(10 / 12)
@@ -63,11 +70,17 @@ def test_accuracy_and_confusion_count_what_was_found(three_classes: tuple[bytes,
     assert scores.predictions.dtype == np.float32
 
 
-def test_the_loss_is_the_mean_cross_entropy(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
+def test_the_loss_is_the_mean_cross_entropy(
+    three_classes: tuple[bytes, np.ndarray, np.ndarray],
+) -> None:
     model, images, labels = three_classes
-    wide = np.log(np.exp(28) + 2)  # the lit row gives 28, the others 0; single precision ends at 2**-23
+    wide = np.log(
+        np.exp(28) + 2
+    )  # the lit row gives 28, the others 0; single precision ends at 2**-23
     expected = (10 * 2**-23 + 2 * min(wide, 23 * np.log(2))) / 12
-    assert score(model, {"images": images}, labels, classes=3).metrics["log_loss"] == pytest.approx(expected)
+    assert score(model, {"images": images}, labels, classes=3).metrics["log_loss"] == pytest.approx(
+        expected
+    )
 
 
 def test_neither_batch_nor_threads_change_the_result(
@@ -81,7 +94,9 @@ def test_neither_batch_nor_threads_change_the_result(
     np.testing.assert_array_equal(first, second)
 
 
-def test_a_class_without_images_has_an_empty_row(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
+def test_a_class_without_images_has_an_empty_row(
+    three_classes: tuple[bytes, np.ndarray, np.ndarray],
+) -> None:
     model, images, labels = three_classes
     some = labels != 1
     confusion = score(model, {"images": images[some]}, labels[some], classes=3).confusion
@@ -118,11 +133,16 @@ def test_a_model_that_takes_other_inputs_is_refused(options: dict[str, Any], giv
     side = options.get("side", 28)
     model = OnnxModel(linear_model(np.zeros((side * side, 10)), **options))
     images = np.zeros((4, 28, 28), np.uint8)
-    with pytest.raises(InvalidInput, match=rf"the model takes {given}, but the dataset has images \(uint8 \[n, 28, 28"):
+    with pytest.raises(
+        InvalidInput,
+        match=rf"the model takes {given}, but the dataset has images \(uint8 \[n, 28, 28",
+    ):
         model.predict({"images": images}, classes=10)
 
 
-def test_inputs_that_do_not_fit_are_refused(three_classes: tuple[bytes, np.ndarray, np.ndarray]) -> None:
+def test_inputs_that_do_not_fit_are_refused(
+    three_classes: tuple[bytes, np.ndarray, np.ndarray],
+) -> None:
     model = OnnxModel(three_classes[0])
     with pytest.raises(InvalidInput, match=r"the dataset has images \(float32 \[n, 28, 28\]\)"):
         model.predict({"images": np.zeros((1, 28, 28), np.float32)}, classes=3)
@@ -139,7 +159,9 @@ def test_a_model_that_answers_nan_fails() -> None:
 
 
 def test_bytes_that_are_no_model_are_called_damaged(
-    tmp_path: Path, three_classes: tuple[bytes, np.ndarray, np.ndarray], capfd: pytest.CaptureFixture[str]
+    tmp_path: Path,
+    three_classes: tuple[bytes, np.ndarray, np.ndarray],
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     for data in (b"not a model", three_classes[0][: len(three_classes[0]) // 2], b""):
         with pytest.raises(Damaged, match="ONNX model"):
@@ -180,7 +202,9 @@ def test_weights_outside_the_model_are_refused(
         with pytest.raises(InvalidInput, match="which no checksum covers"):
             OnnxModel(given)
     with pytest.raises(InvalidInput, match="which no checksum covers"):
-        open_registry(tmp_path / "store").model("tiny").upload({"model.onnx": tmp_path / "model.onnx"}, {}, "v1")
+        open_registry(tmp_path / "store").model("tiny").upload(
+            {"model.onnx": tmp_path / "model.onnx"}, {}, "v1"
+        )
     assert not list((tmp_path / "store").rglob("metadata.json"))
 
 
@@ -206,7 +230,9 @@ def endless_model() -> bytes:
     nodes = [helper.make_node("Loop", ["", "true", "x"], ["logits"], body=body)]
     taken = [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 2])]
     given = [helper.make_tensor_value_info("logits", TensorProto.FLOAT, ["n", 2])]
-    graph = helper.make_graph(nodes, "endless", taken, given, [numpy_helper.from_array(np.array(True), "true")])
+    graph = helper.make_graph(
+        nodes, "endless", taken, given, [numpy_helper.from_array(np.array(True), "true")]
+    )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     return bytes(model.SerializeToString())
 

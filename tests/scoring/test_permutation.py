@@ -14,7 +14,9 @@ Array = np.ndarray[Any, Any]
 METRIC = pytest.mark.parametrize("metric", METRICS.values(), ids=METRICS.keys())
 
 
-def equal_models(metric: Metric, items: int, random: np.random.Generator) -> tuple[Array, Array, Array]:
+def equal_models(
+    metric: Metric, items: int, random: np.random.Generator
+) -> tuple[Array, Array, Array]:
     """Draw a target and two models of equal quality."""
     if metric.kind == "regression":
         target = random.normal(size=items)
@@ -28,7 +30,8 @@ def equal_models(metric: Metric, items: int, random: np.random.Generator) -> tup
 def rejected(metric: Metric, items: int, experiments: int = 200) -> float:
     random = np.random.default_rng(items)
     values = [
-        paired_permutation(metric, *equal_models(metric, items, random), draws=400)[0] for _ in range(experiments)
+        paired_permutation(metric, *equal_models(metric, items, random), draws=400)[0]
+        for _ in range(experiments)
     ]
     return float(np.mean(np.array(values) <= 0.05))
 
@@ -36,7 +39,9 @@ def rejected(metric: Metric, items: int, experiments: int = 200) -> float:
 @METRIC
 @pytest.mark.parametrize("items", [2, 4, 10, 60])
 def test_equal_models_differ_in_one_of_twenty_cases(metric: Metric, items: int) -> None:
-    assert rejected(metric, items) <= 0.1  # binomial(200, 0.05) is above 0.1 once in 700 times; the seeds are fixed
+    assert (
+        rejected(metric, items) <= 0.1
+    )  # binomial(200, 0.05) is above 0.1 once in 700 times; the seeds are fixed
 
 
 @pytest.mark.parametrize("name", ["mae", "rmse", "log_loss"])
@@ -61,7 +66,11 @@ def test_p_is_that_of_scipys_permutation_test(items: int) -> None:
 @METRIC
 def test_a_clear_difference_is_significant(metric: Metric) -> None:
     target, first, _ = equal_models(metric, 200, np.random.default_rng(5))
-    good = target + (first - target) / 9 if metric.kind == "regression" else np.eye(2)[target] * 0.9 + first * 0.1
+    good = (
+        target + (first - target) / 9
+        if metric.kind == "regression"
+        else np.eye(2)[target] * 0.9 + first * 0.1
+    )
     assert paired_permutation(metric, target, good, first)[0] <= 0.001
     assert paired_permutation(metric, target, first, first.copy())[0] == 1
 
@@ -128,4 +137,6 @@ def test_both_ways_to_test_areas_agree_on_many_items(monkeypatch: pytest.MonkeyP
     target, first, second = equal_models(METRICS["roc_auc"], 900, np.random.default_rng(8))
     exchanged = paired_permutation(METRICS["roc_auc"], target, first, second)[0]
     monkeypatch.setattr(permutation, "EXACT_RANKS", 0)
-    assert paired_permutation(METRICS["roc_auc"], target, first, second)[0] == pytest.approx(exchanged, abs=0.05)
+    assert paired_permutation(METRICS["roc_auc"], target, first, second)[0] == pytest.approx(
+        exchanged, abs=0.05
+    )

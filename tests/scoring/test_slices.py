@@ -37,7 +37,9 @@ def test_a_better_model_that_is_worse_somewhere_is_refused() -> None:
     decision = judged(challenger, champion)
     assert not decision.promote
     said = next(reason for reason in decision.reasons if reason.startswith("no"))
-    assert said.startswith("no: worse than the champion in city Ulm: accuracy 0.5000 against 0.9000 (n = 80,")
+    assert said.startswith(
+        "no: worse than the champion in city Ulm: accuracy 0.5000 against 0.9000 (n = 80,"
+    )
     first, *_ = decision.figures["slices"][0]["slices"]
     assert (first["slice"], first["items"], first["value"]) == ("Ulm", 80, 0.5)
     low, high = first["value_interval"]
@@ -47,7 +49,10 @@ def test_a_better_model_that_is_worse_somewhere_is_refused() -> None:
 def test_a_small_loss_in_a_slice_is_chance() -> None:
     decision = judged(wrong(Bonn=0.1, Ulm=0.12), wrong(Bonn=0.3, Ulm=0.1))
     assert decision.promote
-    assert any("worse in no city by more than chance, nearest in city Ulm" in reason for reason in decision.reasons)
+    assert any(
+        "worse in no city by more than chance, nearest in city Ulm" in reason
+        for reason in decision.reasons
+    )
 
 
 def test_a_slice_of_few_items_is_named_and_not_judged() -> None:

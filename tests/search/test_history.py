@@ -21,9 +21,13 @@ SPACE = read_space(
 )
 
 
-def search(directory: Path, algorithm: str = "tpe", *, maximize: bool = False, **settings: Any) -> Search:
+def search(
+    directory: Path, algorithm: str = "tpe", *, maximize: bool = False, **settings: Any
+) -> Search:
     given = {"random_state": 5, **settings}
-    return Search(list(SPACE), algorithm, given, maximize=maximize, directory=directory, name="study")
+    return Search(
+        list(SPACE), algorithm, given, maximize=maximize, directory=directory, name="study"
+    )
 
 
 def run(asked: Search, first: int, count: int) -> list[dict[str, str]]:
@@ -32,7 +36,10 @@ def run(asked: Search, first: int, count: int) -> list[dict[str, str]]:
         point = asked.ask(f"t{number}")
         assert point
         points.append(point)
-        asked.tell(f"t{number}", abs(float(point["x"]) - 0.3) + (point["kind"] == "b") if number % 9 else None)
+        asked.tell(
+            f"t{number}",
+            abs(float(point["x"]) - 0.3) + (point["kind"] == "b") if number % 9 else None,
+        )
     return points
 
 
@@ -48,7 +55,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[list[Any]]:
     before = TPESampler.before_trial
 
     def look(self: Any, study: Any, trial: Any) -> None:
-        looks.append([other for other in study.get_trials(deepcopy=False) if other.number != trial.number])
+        looks.append(
+            [other for other in study.get_trials(deepcopy=False) if other.number != trial.number]
+        )
         before(self, study, trial)
 
     monkeypatch.setattr(TPESampler, "before_trial", look)
@@ -76,9 +85,16 @@ def test_a_model_sees_few_trials_and_always_the_best(
     asked = search(tmp_path, algorithm, maximize=maximize)
     run(asked, 0, 4 * LIMIT)
     assert max(map(len, looks)) < LIMIT
-    values = sorted((trial.value for trial in record(tmp_path) if trial.value is not None), reverse=maximize)
+    values = sorted(
+        (trial.value for trial in record(tmp_path) if trial.value is not None), reverse=maximize
+    )
     asked.ask("last")
-    assert sorted((trial.value for trial in looks[-1] if trial.value is not None), reverse=maximize)[:25] == values[:25]
+    assert (
+        sorted((trial.value for trial in looks[-1] if trial.value is not None), reverse=maximize)[
+            :25
+        ]
+        == values[:25]
+    )
 
 
 def record(directory: Path) -> list[Any]:
@@ -88,16 +104,24 @@ def record(directory: Path) -> list[Any]:
     return optuna.load_study(study_name="study", storage=storage).trials
 
 
-def test_the_record_on_disk_keeps_every_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_record_on_disk_keeps_every_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit(monkeypatch, "tpe", LIMIT)
     points = run(search(tmp_path), 0, 3 * LIMIT)
     trials = record(tmp_path)
-    assert [trial.user_attrs["trial"] for trial in trials] == [f"t{number}" for number in range(3 * LIMIT)]
-    assert [{name: str(value) for name, value in trial.params.items()} for trial in trials] == points
+    assert [trial.user_attrs["trial"] for trial in trials] == [
+        f"t{number}" for number in range(3 * LIMIT)
+    ]
+    assert [
+        {name: str(value) for name, value in trial.params.items()} for trial in trials
+    ] == points
     assert sum(trial.state.name == "FAIL" for trial in trials) == 3 * LIMIT / 9
 
 
-def test_a_resumed_long_sweep_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_resumed_long_sweep_is_bounded_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     limit(monkeypatch, "tpe", LIMIT)
     points = run(search(tmp_path), 0, 3 * LIMIT)
     looks = seen(monkeypatch)
@@ -122,10 +146,14 @@ def test_running_trials_stay_in_sight(tmp_path: Path, monkeypatch: pytest.Monkey
         "t20", "t21", "t22", "t23",
     ]  # fmt: skip
     asked.tell("t20", 0.5)
-    assert next(trial for trial in record(tmp_path) if trial.user_attrs["trial"] == "t20").value == 0.5
+    assert (
+        next(trial for trial in record(tmp_path) if trial.user_attrs["trial"] == "t20").value == 0.5
+    )
 
 
-def test_hyperopts_share_of_good_trials_counts_the_unseen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hyperopts_share_of_good_trials_counts_the_unseen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings = {"gamma": 0.5}
     make = ALGORITHMS["tpe"].sampler
     assert make

@@ -15,8 +15,16 @@ from podium.search.search import Search
 SPACE = list(
     read_space(
         [
-            {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.001", "max": "1", "step": "0.001"}},
-            {"name": "width", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "27", "step": "1"}},
+            {
+                "name": "lr",
+                "parameterType": "double",
+                "feasibleSpace": {"min": "0.001", "max": "1", "step": "0.001"},
+            },
+            {
+                "name": "width",
+                "parameterType": "int",
+                "feasibleSpace": {"min": "1", "max": "27", "step": "1"},
+            },
             {"name": "kind", "parameterType": "categorical", "feasibleSpace": {"list": ["a", "b"]}},
         ]
     )
@@ -35,7 +43,11 @@ def loss(point: dict[str, str]) -> float | None:
     """A trial's result; one with a wide network of kind b fails."""
     if point["kind"] == "b" and float(point["width"]) > 20:
         return None
-    return (float(point["lr"]) - 0.3) ** 2 + (float(point["width"]) - 9) ** 2 / 100 + (point["kind"] == "a")
+    return (
+        (float(point["lr"]) - 0.3) ** 2
+        + (float(point["width"]) - 9) ** 2 / 100
+        + (point["kind"] == "a")
+    )
 
 
 class Sweep:
@@ -49,7 +61,9 @@ class Sweep:
 
     def begin(self) -> Search:
         self.starts += 1
-        begun = self.luck.sample(list(self.trials.values()), len(self.trials))  # an API server has no order
+        begun = self.luck.sample(
+            list(self.trials.values()), len(self.trials)
+        )  # an API server has no order
         return Search(
             SPACE, self.algorithm, {"random_state": 7, **self.settings}, maximize=False, begun=begun, behind=BEHIND,
             directory=self.folder / str(self.starts if self.luck.random() < 0.5 else 0), name="sweep",
@@ -62,11 +76,17 @@ class Sweep:
                 search = self.begin()
             running = [past for past in self.trials.values() if past.running]
             name = f"trial-{self.luck.randrange(10**9)}"
-            if len(running) < self.workers and len(self.trials) < self.most and (point := search.ask(name)):
+            if (
+                len(running) < self.workers
+                and len(self.trials) < self.most
+                and (point := search.ask(name))
+            ):
                 if self.luck.random() < self.kill:  # between the point and its trial
                     search = self.begin()
                     continue
-                self.trials[name] = PastTrial(trial=name, point=point, value=None, running=True, tags=search.tags(name))
+                self.trials[name] = PastTrial(
+                    trial=name, point=point, value=None, running=True, tags=search.tags(name)
+                )
             elif running:
                 ended = self.luck.choice(running)
                 ended.running, ended.value = False, loss(ended.point)
@@ -75,22 +95,33 @@ class Sweep:
                 return [tuple(past.point.values()) for past in self.trials.values()]
 
 
-@pytest.mark.parametrize("algorithm", [*(name for name in ALGORITHMS if name != "grid"), "grid", "cmaes with restarts"])
+@pytest.mark.parametrize(
+    "algorithm", [*(name for name in ALGORITHMS if name != "grid"), "grid", "cmaes with restarts"]
+)
 def test_workers_delays_and_kills_change_no_trial(tmp_path: Path, algorithm: str) -> None:
     expected = Sweep(tmp_path / "one", algorithm, workers=1, luck=0, kill=0.0).run()
     assert len(expected) > 10
-    for luck, (workers, kill) in enumerate([(1, 0.1), (4, 0.0), (BEHIND, 0.0), (4, 0.1), (BEHIND, 0.2)], 1):
-        assert Sweep(tmp_path / str(luck), algorithm, workers, luck, kill).run() == expected, (workers, kill)
+    for luck, (workers, kill) in enumerate(
+        [(1, 0.1), (4, 0.0), (BEHIND, 0.0), (4, 0.1), (BEHIND, 0.2)], 1
+    ):
+        assert Sweep(tmp_path / str(luck), algorithm, workers, luck, kill).run() == expected, (
+            workers,
+            kill,
+        )
 
 
 def test_points_depend_on_earlier_results(tmp_path: Path) -> None:
     sweep = Sweep(tmp_path, "tpe", workers=4, luck=1, kill=0.0)
     points = sweep.run()
     late = [
-        value for value in map(loss, (past.point for past in list(sweep.trials.values())[20:])) if value is not None
+        value
+        for value in map(loss, (past.point for past in list(sweep.trials.values())[20:]))
+        if value is not None
     ]
     early = [
-        value for value in map(loss, (past.point for past in list(sweep.trials.values())[:10])) if value is not None
+        value
+        for value in map(loss, (past.point for past in list(sweep.trials.values())[:10]))
+        if value is not None
     ]
     assert sorted(late)[len(late) // 2] < sorted(early)[len(early) // 2]
     assert len(set(points)) > 20
@@ -98,7 +129,15 @@ def test_points_depend_on_earlier_results(tmp_path: Path) -> None:
 
 def test_another_seed_gives_other_points(tmp_path: Path) -> None:
     searches = [
-        Search(SPACE, "tpe", {"random_state": seed}, maximize=False, directory=tmp_path / str(seed), name="s", behind=4)
+        Search(
+            SPACE,
+            "tpe",
+            {"random_state": seed},
+            maximize=False,
+            directory=tmp_path / str(seed),
+            name="s",
+            behind=4,
+        )
         for seed in (1, 2)
     ]
     assert searches[0].ask("x") != searches[1].ask("x")

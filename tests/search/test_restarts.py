@@ -27,7 +27,9 @@ SPACE = list(
 
 
 def plan(strategy: str, space: list[Parameter] = SPACE, **settings: Any) -> RestartingCmaEs:
-    return RestartingCmaEs(space, {"restart_strategy": strategy, "random_state": 1, **settings}, maximize=False)
+    return RestartingCmaEs(
+        space, {"restart_strategy": strategy, "random_state": 1, **settings}, maximize=False
+    )
 
 
 def rastrigin(point: dict[str, str]) -> float:
@@ -41,7 +43,9 @@ def flat(point: dict[str, str]) -> float:
     return 1.0
 
 
-def run(search: RestartingCmaEs, trials: int, function: Any = rastrigin) -> tuple[list[float], list[int]]:
+def run(
+    search: RestartingCmaEs, trials: int, function: Any = rastrigin
+) -> tuple[list[float], list[int]]:
     values, populations = [], [search.cma.population_size]
     for number in range(trials):
         values.append(function(search.next(str(number))))
@@ -72,7 +76,10 @@ def test_bipop_returns_to_small_populations() -> None:
 def test_small_populations_are_mostly_near_the_first() -> None:
     search = plan("bipop", SPACE[:2])
     search.grown, search.evaluations = 4, {"small": 0, "large": 10**9}
-    grown = [search._next_population(random.Random(seed)) / search.first_population for seed in range(400)]
+    grown = [
+        search._next_population(random.Random(seed)) / search.first_population
+        for seed in range(400)
+    ]
     assert max(grown) <= 16
     # 16 to the power of a uniform number squared (Hansen 2009): below its median of .25 half of them fall.
     assert sum(size <= 2 for size in grown) == pytest.approx(200, abs=40)
@@ -104,7 +111,9 @@ def test_failed_trials_do_not_end_a_generation() -> None:
 @pytest.mark.parametrize("maximize", [False, True])
 def test_it_finds_the_better_side(maximize: bool, tmp_path: Path) -> None:
     settings = {"restart_strategy": "ipop", "random_state": 3}
-    search = Search(SPACE[:2], "cmaes", settings, maximize=maximize, directory=tmp_path, name="study")
+    search = Search(
+        SPACE[:2], "cmaes", settings, maximize=maximize, directory=tmp_path, name="study"
+    )
     found = []
     for number in range(80):
         point = search.ask(f"t{number}")

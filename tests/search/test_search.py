@@ -33,9 +33,22 @@ EVERYTHING: list[dict[str, Any]] = [
     whole("width", min="1", max="1024", distribution="logUniform"),
     double("gain", min="0.1", max="0.35", step="0.1"),
     {"name": "batch", "parameterType": "discrete", "feasibleSpace": {"list": ["16", "32"]}},
-    {"name": "optimizer", "parameterType": "categorical", "feasibleSpace": {"list": ["sgd", "adam"]}},
+    {
+        "name": "optimizer",
+        "parameterType": "categorical",
+        "feasibleSpace": {"list": ["sgd", "adam"]},
+    },
 ]
-ALGORITHMS = ["random", "tpe", "multivariate-tpe", "cmaes", "sobol", "bayesianoptimization", "hyperband", "asha"]
+ALGORITHMS = [
+    "random",
+    "tpe",
+    "multivariate-tpe",
+    "cmaes",
+    "sobol",
+    "bayesianoptimization",
+    "hyperband",
+    "asha",
+]
 
 
 def space_of(*names: str) -> list[Parameter]:
@@ -57,7 +70,9 @@ def inside(parameter: Parameter, text: str) -> bool:
     if parameter.kind == "int" and text != str(int(text)):
         return False
     on_step = (
-        not parameter.step or abs((float(text) - parameter.low) / parameter.step % 1) in (0, 1) or parameter.step < 1
+        not parameter.step
+        or abs((float(text) - parameter.low) / parameter.step % 1) in (0, 1)
+        or parameter.step < 1
     )
     return parameter.low <= float(text) <= parameter.high and on_step
 
@@ -99,7 +114,9 @@ def test_sobol_scrambles_its_sequence_by_the_seed_alone(tmp_path: Path) -> None:
         return [tuple(map(float, point.values())) for point in found if point]
 
     plain, one, other = points(None), points(1), points(2)
-    assert plain[0] == (pytest.approx(10**-1.5), 18), "without a seed it is Katib's, from the middle on"
+    assert plain[0] == (pytest.approx(10**-1.5), 18), (
+        "without a seed it is Katib's, from the middle on"
+    )
     assert plain != one != other != plain
     for seeded in (one, other):
         assert sum(lr < 10**-1.5 for lr, _ in seeded) == 4, "as evenly spread"
@@ -111,7 +128,9 @@ def test_a_grid_gives_each_point_once_and_then_ends(tmp_path: Path) -> None:
     assert points[30] is None
     assert asked.finished
     assert len({tuple(point.items()) for point in points[:30] if point}) == 3 * 2 * 5
-    assert {point["gain"] for point in points[:30] if point} == {"0.1", "0.2", "0.3"}, "no rounding dust"
+    assert {point["gain"] for point in points[:30] if point} == {"0.1", "0.2", "0.3"}, (
+        "no rounding dust"
+    )
 
 
 def test_a_grid_goes_on_where_it_was(tmp_path: Path) -> None:
@@ -188,7 +207,9 @@ def test_a_resource_is_a_whole_number_within_the_algorithms(
     space = read_space([double("lr", min="0.1", max="1"), resource])
     found = set()
     for count in range(20):
-        asked = search(tmp_path, algorithm, space, random_state=1)  # begun anew each time, as after a restart
+        asked = search(
+            tmp_path, algorithm, space, random_state=1
+        )  # begun anew each time, as after a restart
         point = asked.ask(f"t{count}")
         assert point
         found.add(point["epochs"])
@@ -210,22 +231,33 @@ def test_an_unfinished_last_line_of_a_journal_is_dropped(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("algorithm", ["grid", "hyperband"])
 def test_a_point_that_never_became_a_trial_is_given_again(algorithm: str, tmp_path: Path) -> None:
-    space, settings = space_of("units", "batch", "epochs"), {"r_l": 9.0, "resource_name": "epochs", "random_state": 1}
+    space, settings = (
+        space_of("units", "batch", "epochs"),
+        {"r_l": 9.0, "resource_name": "epochs", "random_state": 1},
+    )
     settings = settings if algorithm == "hyperband" else {}
     first = Search(space, algorithm, settings, maximize=False, directory=tmp_path, name="study")
     points = [first.ask(f"t{count}") for count in range(3)]
     begun = [
-        PastTrial(trial=f"t{count}", point=points[count], value=None, running=True) for count in range(2)
+        PastTrial(trial=f"t{count}", point=points[count], value=None, running=True)
+        for count in range(2)
     ]  # the engine was killed before it could create t2
-    again = Search(space, algorithm, settings, maximize=False, directory=tmp_path, name="study", begun=begun)
+    again = Search(
+        space, algorithm, settings, maximize=False, directory=tmp_path, name="study", begun=begun
+    )
     assert again.ask("t3") == points[2]
 
 
 @pytest.mark.parametrize("algorithm", ["random", "tpe", "grid", "hyperband", "asha", "sobol"])
 def test_a_search_goes_on_from_trials_alone(algorithm: str, tmp_path: Path) -> None:
-    space, settings = space_of("units", "batch", "epochs"), {"r_l": 9.0, "resource_name": "epochs", "random_state": 1}
+    space, settings = (
+        space_of("units", "batch", "epochs"),
+        {"r_l": 9.0, "resource_name": "epochs", "random_state": 1},
+    )
     settings = settings if algorithm in ("hyperband", "asha") else {"random_state": 1}
-    first = Search(space, algorithm, settings, maximize=False, directory=tmp_path / "a", name="study")
+    first = Search(
+        space, algorithm, settings, maximize=False, directory=tmp_path / "a", name="study"
+    )
     points = [first.ask(f"t{count}") for count in range(4)]
     for count in range(3):
         first.tell(f"t{count}", float(count))
@@ -236,8 +268,18 @@ def test_a_search_goes_on_from_trials_alone(algorithm: str, tmp_path: Path) -> N
             for count, point in enumerate(points) if point
         ]),
     )  # fmt: skip
-    lost = Search(space, algorithm, settings, maximize=False, directory=tmp_path / "b", name="study", begun=begun)
-    assert [lost.ask(f"n{count}") for count in range(3)] == [whole.ask(f"n{count}") for count in range(3)]
+    lost = Search(
+        space,
+        algorithm,
+        settings,
+        maximize=False,
+        directory=tmp_path / "b",
+        name="study",
+        begun=begun,
+    )
+    assert [lost.ask(f"n{count}") for count in range(3)] == [
+        whole.ask(f"n{count}") for count in range(3)
+    ]
     lost.tell("t3", 0.5)
 
 
@@ -278,8 +320,12 @@ def test_a_log_scale_is_honored_where_katib_ignores_it(algorithm: str, tmp_path:
     assert small >= 4, "two decades of three; evenly it would be one point of ten"
 
 
-@pytest.mark.parametrize("algorithm", ["random", "cmaes", "sobol", "hyperband", "bayesianoptimization"])
-def test_a_linear_scale_is_linear_even_where_katib_takes_logarithms(algorithm: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "algorithm", ["random", "cmaes", "sobol", "hyperband", "bayesianoptimization"]
+)
+def test_a_linear_scale_is_linear_even_where_katib_takes_logarithms(
+    algorithm: str, tmp_path: Path
+) -> None:
     linear = read_space([double("lr", min="0.001", max="1"), *EVERYTHING[2:5]])
     asked = search(tmp_path, algorithm, linear, random_state=1)
     points = [asked.ask(f"t{count}") for count in range(9)]
@@ -307,9 +353,17 @@ def test_a_bell_never_leaves_its_bounds(name: str) -> None:
 
 @pytest.mark.parametrize(
     ("name", "outside", "inside"),
-    [("epochs", "2", "3"), ("gain", "0.15", "0.2"), ("gain", "0.34", "0.3"), ("units", "4.4", "32"), ("lr", "2", "1")],
+    [
+        ("epochs", "2", "3"),
+        ("gain", "0.15", "0.2"),
+        ("gain", "0.34", "0.3"),
+        ("units", "4.4", "32"),
+        ("lr", "2", "1"),
+    ],
 )
-def test_a_value_between_the_steps_is_none_of_the_space(name: str, outside: str, inside: str, tmp_path: Path) -> None:
+def test_a_value_between_the_steps_is_none_of_the_space(
+    name: str, outside: str, inside: str, tmp_path: Path
+) -> None:
     space = space_of(name)
     with pytest.raises(ValueError, match=outside):
         encode(space[0], outside)
@@ -324,7 +378,9 @@ def test_optuna_opens_the_study_as_it_is(tmp_path: Path) -> None:
     for count in range(3):
         asked.ask(f"sweep-{count}")
         asked.tell(f"sweep-{count}", float(count) if count else None)
-    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(tmp_path / JOURNAL)))
+    storage = optuna.storages.JournalStorage(
+        optuna.storages.journal.JournalFileBackend(str(tmp_path / JOURNAL))
+    )
     study = optuna.load_study(study_name="study", storage=storage)
     assert study.direction is optuna.study.StudyDirection.MINIMIZE
     assert [trial.state.name for trial in study.trials] == ["FAIL", "COMPLETE", "COMPLETE"]

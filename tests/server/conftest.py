@@ -11,7 +11,9 @@ from podium.kfp.client import Server
 
 
 @pytest.fixture(params=["2.0.5", "2.16.1"])
-def kfp(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[KfpServer]:
+def kfp(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[KfpServer]:
     """A running server of each release; the developer's own kfp context is kept out."""
     monkeypatch.setattr(client, "CONTEXT", tmp_path / "none")
     for name in ("KF_PIPELINES_ENDPOINT", "KF_PIPELINES_UI_ENDPOINT"):

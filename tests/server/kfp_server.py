@@ -49,11 +49,16 @@ class KfpWorld:
     def taken(self, what: str) -> tuple[int, dict[str, Any]]:
         words = f"Failed to create {what}"
         if self.release == "2.0.5":
-            return 500, {"error": f"{words}: Already exist error: the name already exist", "code": 13}
+            return 500, {
+                "error": f"{words}: Already exist error: the name already exist",
+                "code": 13,
+            }
         return 409, {"message": words, "code": 6}
 
     def create_pipeline(self, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
-        if any(pipeline["display_name"] == body["display_name"] for pipeline in self.pipelines.values()):
+        if any(
+            pipeline["display_name"] == body["display_name"] for pipeline in self.pipelines.values()
+        ):
             return self.taken("a pipeline")
         made = {**body, "pipeline_id": self.new("pipeline"), "created_at": NOW}
         self.pipelines[made["pipeline_id"]] = made
@@ -65,7 +70,11 @@ class KfpWorld:
         if any(version["display_name"] == query["name"] for version in versions):
             return self.taken("a pipeline version")
         documents = [stored(document) for document in yaml.safe_load_all(text)]
-        spec = documents[0] if len(documents) == 1 else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
+        spec = (
+            documents[0]
+            if len(documents) == 1
+            else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
+        )
         made = {
             "pipeline_id": query["pipelineid"],
             "pipeline_version_id": self.new("version"),
@@ -83,7 +92,9 @@ class KfpWorld:
 
     def next_state(self, run_id: str) -> tuple[int, dict[str, Any]]:
         if run_id not in self.runs:
-            return 404, {"error": f"Failed to fetch run {run_id}: ResourceNotFoundError: Run {run_id} not found"}
+            return 404, {
+                "error": f"Failed to fetch run {run_id}: ResourceNotFoundError: Run {run_id} not found"
+            }
         if self.script:
             self.runs[run_id].update(self.script.pop(0))
         return 200, self.runs[run_id]
@@ -92,8 +103,15 @@ class KfpWorld:
         if not 1 <= int(body.get("max_concurrency", 1)) <= 10:
             return 400, {"message": "The max concurrency of the recurring run is out of range"}
         status = "ENABLED" if body.get("mode") == "ENABLE" else "DISABLED"
-        made = {**body, "recurring_run_id": self.new("recurring"), "created_at": NOW, "status": status}
-        made["service_account"] = body.get("service_account") or "pipeline-runner"  # observed on 2.0.5
+        made = {
+            **body,
+            "recurring_run_id": self.new("recurring"),
+            "created_at": NOW,
+            "status": status,
+        }
+        made["service_account"] = (
+            body.get("service_account") or "pipeline-runner"
+        )  # observed on 2.0.5
         self.recurring[made["recurring_run_id"]] = made
         return 200, made
 
@@ -102,7 +120,9 @@ class Handler(BaseHTTPRequestHandler):
     """One request."""
 
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # or an answer's body waits 40 ms for the client to acknowledge its head
+    disable_nagle_algorithm = (
+        True  # or an answer's body waits 40 ms for the client to acknowledge its head
+    )
     world: KfpWorld
 
     def log_message(self, *_: Any) -> None:
@@ -119,7 +139,10 @@ class Handler(BaseHTTPRequestHandler):
 
     def route(self, method: str) -> None:
         url = urlsplit(self.path)
-        path, query = unquote(url.path.removeprefix(PREFIX)), {k: v[-1] for k, v in parse_qs(url.query).items()}
+        path, query = (
+            unquote(url.path.removeprefix(PREFIX)),
+            {k: v[-1] for k, v in parse_qs(url.query).items()},
+        )
         data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         self.world.requests.append(f"{method} {path}")
         code, body = self.answer(method, path, query, data)
@@ -130,7 +153,9 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(text)
 
-    def answer(self, method: str, path: str, query: dict[str, str], data: bytes) -> tuple[int, dict[str, Any]]:
+    def answer(
+        self, method: str, path: str, query: dict[str, str], data: bytes
+    ) -> tuple[int, dict[str, Any]]:
         world = self.world
         if path == "pipelines/upload_version":
             return world.upload(query, self.file_in(data))
@@ -163,7 +188,11 @@ class Handler(BaseHTTPRequestHandler):
             made = {**body, "experiment_id": world.new("experiment")}
             world.experiments[made["experiment_id"]] = made
             return 200, made
-        return {"pipelines": world.create_pipeline, "runs": world.run, "recurringruns": world.recur}[path](body)
+        return {
+            "pipelines": world.create_pipeline,
+            "runs": world.run,
+            "recurringruns": world.recur,
+        }[path](body)
 
     def listed(self, path: str, query: dict[str, str]) -> dict[str, Any]:
         world = self.world
@@ -173,7 +202,9 @@ class Handler(BaseHTTPRequestHandler):
         if query.get("sort_by") == "created_at desc":
             found.reverse()
         for predicate in json.loads(query.get("filter", "{}")).get("predicates", []):
-            found = [member for member in found if member[predicate["key"]] == predicate["stringValue"]]
+            found = [
+                member for member in found if member[predicate["key"]] == predicate["stringValue"]
+            ]
         return {"recurringRuns" if path == "recurringruns" else path: found}
 
     def file_in(self, data: bytes) -> str:

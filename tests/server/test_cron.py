@@ -46,6 +46,7 @@ def test_five_times_follow_each_other() -> None:
 )  # fmt: skip
 def test_what_the_scheduler_would_not_take_is_refused(expression: str) -> None:
     with pytest.raises(
-        InvalidInput, match=r"six fields|no schedule is called|the scheduler knows|not a cron expression"
+        InvalidInput,
+        match=r"six fields|no schedule is called|the scheduler knows|not a cron expression",
     ):
         check(expression)

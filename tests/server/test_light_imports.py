@@ -19,7 +19,9 @@ finally:
 
 
 def python(script: str) -> str:
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False
+    )
     return done.stdout + done.stderr
 
 
@@ -37,7 +39,12 @@ def test_compile_upload_and_submit_load_no_kubernetes(kfp: KfpServer, tmp_path: 
 
 @pytest.mark.parametrize(
     "use",
-    ["import kfp; kfp.Client", "from kfp import Client", "import kfp; kfp.dsl.pipeline", "from kfp import dsl, local"],
+    [
+        "import kfp; kfp.Client",
+        "from kfp import Client",
+        "import kfp; kfp.dsl.pipeline",
+        "from kfp import dsl, local",
+    ],
 )
 def test_a_users_file_finds_all_of_kfp(use: str) -> None:
     script = f"import os; from podium.kfp.importing import import_kfp; import_kfp(); import_kfp(); {use}; print('fine', os.environ.get('_KFP_RUNTIME'))"
@@ -45,5 +52,7 @@ def test_a_users_file_finds_all_of_kfp(use: str) -> None:
 
 
 def test_a_name_that_kfp_lacks_is_an_attribute_error() -> None:
-    said = python("from podium.kfp.importing import import_kfp; import_kfp(); import kfp; kfp.nothing")
+    said = python(
+        "from podium.kfp.importing import import_kfp; import_kfp(); import kfp; kfp.nothing"
+    )
     assert "AttributeError: module 'kfp' has no attribute 'nothing'" in said

@@ -29,7 +29,9 @@ def invoke(kfp: KfpServer, *words: str) -> Result:
     return CliRunner().invoke(app, [*words, "--host", kfp.host])
 
 
-def test_a_projects_upload_leaves_the_shared_pipeline_alone(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+def test_a_projects_upload_leaves_the_shared_pipeline_alone(
+    kfp: KfpServer, world: KfpWorld, project: Path
+) -> None:
     assert invoke(kfp, "upload").exit_code == 0
     assert [pipeline["display_name"] for pipeline in world.pipelines.values()] == ["churn"]
     (project / "podium.yaml").unlink()
@@ -38,7 +40,9 @@ def test_a_projects_upload_leaves_the_shared_pipeline_alone(kfp: KfpServer, worl
     assert choose(Server(kfp.host), "churn", None).ours
 
 
-def test_submit_runs_the_projects_pipeline_and_says_so(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+def test_submit_runs_the_projects_pipeline_and_says_so(
+    kfp: KfpServer, world: KfpWorld, project: Path
+) -> None:
     invoke(kfp, "upload")
     done = invoke(kfp, "submit", "max_trials=7")
     version = choose(Server(kfp.host), "churn", None).name
@@ -50,11 +54,11 @@ def test_submit_runs_the_projects_pipeline_and_says_so(kfp: KfpServer, world: Kf
     assert run["runtime_config"]["parameters"]["model_name"] == "churn"
 
 
-def test_a_teams_account_images_and_root_stand_in_the_project(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+def test_a_teams_account_images_and_root_stand_in_the_project(
+    kfp: KfpServer, world: KfpWorld, project: Path
+) -> None:
     text = (project / "podium.yaml").read_text() + "schedule: {name: nightly, cron: '@daily'}\n"
-    settings = (
-        "{service_account: podium-steps-vision, pipeline_root: 'minio://podium/vision/kfp', steps_image: host/s:1}"
-    )
+    settings = "{service_account: podium-steps-vision, pipeline_root: 'minio://podium/vision/kfp', steps_image: host/s:1}"
     (project / "podium.yaml").write_text(f"{text}server: {settings}\n")
     for command in (["upload"], ["submit"], ["schedule", "apply"]):
         assert invoke(kfp, *command).exit_code == 0
@@ -72,7 +76,9 @@ def test_a_teams_account_images_and_root_stand_in_the_project(kfp: KfpServer, wo
 @pytest.mark.parametrize(("settings", "hint"), [
     ("{service_acount: team}", "did you mean service_account?"), ("podium-steps", "for example server: "),
 ])  # fmt: skip
-def test_server_settings_that_do_not_exist_are_refused(kfp: KfpServer, project: Path, settings: str, hint: str) -> None:
+def test_server_settings_that_do_not_exist_are_refused(
+    kfp: KfpServer, project: Path, settings: str, hint: str
+) -> None:
     (project / "podium.yaml").write_text(f"model_name: churn\nserver: {settings}\n")
     error = invoke(kfp, "submit").exception
     assert isinstance(error, InvalidInput)
@@ -86,10 +92,15 @@ def test_submit_by_name_says_podiums_defaults_plainly(
     invoke(kfp, "upload", "train_and_promote")
     done = invoke(kfp, "submit", "train_and_promote")
     version = choose(Server(kfp.host), "train_and_promote", None).name
-    assert done.stderr.splitlines()[0] == f"pipeline train-and-promote {version}, dataset mnist, model mnist"
+    assert (
+        done.stderr.splitlines()[0]
+        == f"pipeline train-and-promote {version}, dataset mnist, model mnist"
+    )
 
 
-def test_a_shared_name_that_holds_a_project_is_refused(kfp: KfpServer, world: KfpWorld, project: Path) -> None:
+def test_a_shared_name_that_holds_a_project_is_refused(
+    kfp: KfpServer, world: KfpWorld, project: Path
+) -> None:
     upload(Server(kfp.host), compile_pipeline("tune_and_promote", ["model_name=churn"]))
     (project / "podium.yaml").unlink()
     error = invoke(kfp, "submit", "tune_and_promote").exception
@@ -120,10 +131,14 @@ def test_submit_says_what_a_quota_has_no_room_for(
     cluster.start()
     try:
         cluster.world.plurals.add("resourcequotas")
-        cluster.world.put("resourcequotas", {"metadata": {"name": "gpus"}, "spec": {"hard": {"pods": "1"}}})
+        cluster.world.put(
+            "resourcequotas", {"metadata": {"name": "gpus"}, "spec": {"hard": {"pods": "1"}}}
+        )
         (project / "kubeconfig").write_text(cluster.kubeconfig())
         with (project / "podium.yaml").open("a") as file:
-            file.write("pipeline: train_and_promote\nworkers: 1\nserver: {service_account: podium-steps-vision}\n")
+            file.write(
+                "pipeline: train_and_promote\nworkers: 1\nserver: {service_account: podium-steps-vision}\n"
+            )
         invoke(kfp, "upload")
         monkeypatch.setenv("KUBECONFIG", str(project / "kubeconfig"))
         done = invoke(kfp, "submit")

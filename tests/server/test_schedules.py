@@ -21,7 +21,9 @@ NIGHTLY = "name: nightly\npipeline: hello-world\ncron: 0 0 3 * * *\nparameters: 
 @pytest.fixture
 def nightly() -> Schedule:
     """A schedule of an uploaded pipeline."""
-    return Schedule(name="nightly", pipeline="hello-world", cron="0 0 3 * * *", parameters={"rounds": 5})
+    return Schedule(
+        name="nightly", pipeline="hello-world", cron="0 0 3 * * *", parameters={"rounds": 5}
+    )
 
 
 def applied(server: Server, schedule: Schedule) -> str:
@@ -30,7 +32,9 @@ def applied(server: Server, schedule: Schedule) -> str:
     return change.action
 
 
-def test_applying_twice_changes_nothing_the_second_time(server: Server, world: KfpWorld, nightly: Schedule) -> None:
+def test_applying_twice_changes_nothing_the_second_time(
+    server: Server, world: KfpWorld, nightly: Schedule
+) -> None:
     version = upload(server, HELLO)
     assert applied(server, nightly) == "create"
     assert applied(server, nightly) == "keep"
@@ -41,7 +45,9 @@ def test_applying_twice_changes_nothing_the_second_time(server: Server, world: K
     assert there["pipeline_version_reference"]["pipeline_version_id"] == version.id
 
 
-def test_latest_is_pinned_and_a_newer_version_is_drift(server: Server, world: KfpWorld, nightly: Schedule) -> None:
+def test_latest_is_pinned_and_a_newer_version_is_drift(
+    server: Server, world: KfpWorld, nightly: Schedule
+) -> None:
     first = upload(server, HELLO)
     applied(server, nightly)
     second = upload(server, HELLO.replace("3", "4"))
@@ -65,7 +71,11 @@ def test_each_difference_is_shown(server: Server, nightly: Schedule) -> None:
     upload(server, HELLO)
     applied(server, nightly)
     changed = Schedule(
-        name="nightly", pipeline="hello-world", cron="0 0 4 * * *", parameters={"rounds": 6}, max_concurrency=2
+        name="nightly",
+        pipeline="hello-world",
+        cron="0 0 4 * * *",
+        parameters={"rounds": 6},
+        max_concurrency=2,
     )
     (change,) = schedules.plan(server, [changed])
     assert change.differences == (
@@ -79,7 +89,11 @@ def test_another_service_account_is_drift(server: Server, nightly: Schedule) -> 
     upload(server, HELLO)
     applied(server, nightly)
     named = Schedule(
-        name="nightly", pipeline="hello-world", cron=nightly.cron, parameters={"rounds": 5}, service_account="s"
+        name="nightly",
+        pipeline="hello-world",
+        cron=nightly.cron,
+        parameters={"rounds": 5},
+        service_account="s",
     )
     (change,) = schedules.plan(server, [named])
     assert change.differences == ("service_account: pipeline-runner -> s",)
@@ -87,7 +101,9 @@ def test_another_service_account_is_drift(server: Server, nightly: Schedule) -> 
     assert applied(server, named) == "keep"
 
 
-def test_a_paused_schedule_is_resumed_not_made_anew(server: Server, world: KfpWorld, nightly: Schedule) -> None:
+def test_a_paused_schedule_is_resumed_not_made_anew(
+    server: Server, world: KfpWorld, nightly: Schedule
+) -> None:
     upload(server, HELLO)
     applied(server, nightly)
     (before,) = world.recurring
@@ -99,7 +115,9 @@ def test_a_paused_schedule_is_resumed_not_made_anew(server: Server, world: KfpWo
 
 def test_two_of_one_name_become_one(server: Server, world: KfpWorld, nightly: Schedule) -> None:
     version = upload(server, HELLO)
-    change = schedules.Change(schedule=nightly, version=version, parameters=nightly.parameters, action="create")
+    change = schedules.Change(
+        schedule=nightly, version=version, parameters=nightly.parameters, action="create"
+    )
     schedules.apply(server, change, "podium")
     schedules.apply(server, change, "podium")
     assert len(world.recurring) == 2
@@ -111,7 +129,10 @@ def test_a_parameter_the_version_lacks_is_refused(server: Server, world: KfpWorl
     upload(server, HELLO)
     for wrong in ({"round": 5}, {"rounds": "5"}):
         with pytest.raises(InvalidInput):
-            schedules.plan(server, [Schedule(name="x", pipeline="hello-world", cron="@daily", parameters=wrong)])
+            schedules.plan(
+                server,
+                [Schedule(name="x", pipeline="hello-world", cron="@daily", parameters=wrong)],
+            )
     with pytest.raises(NotFound):
         schedules.plan(server, [Schedule(name="x", pipeline="none", cron="@daily")])
     assert not world.recurring
@@ -122,10 +143,16 @@ def test_a_parameter_the_version_lacks_is_refused(server: Server, world: KfpWorl
     [
         ("name: x\npipeline: y\ncron: 0 3 * * *\n", "five of a crontab"),
         ("name: x\npipeline: y\n", "the schedule has no cron"),
-        ("name: x\npipeline: y\ncron: '@daily'\nmax_concurency: 2\n", "a schedule has no field 'max_concurency'"),
+        (
+            "name: x\npipeline: y\ncron: '@daily'\nmax_concurency: 2\n",
+            "a schedule has no field 'max_concurency'",
+        ),
         ("name: x\npipeline: y\ncron: '@daily'\nmax_concurrency: 11\n", "max_concurrency <= 10"),
         ("name: x\npipeline: y\ncron: '@daily'\ncatchup: 'no'\n", "catchup is bool"),
-        ("name: x\npipeline: y\ncron: '@daily'\nparameters: {day: '[[ScheduledTime]]'}\n", "do not substitute"),
+        (
+            "name: x\npipeline: y\ncron: '@daily'\nparameters: {day: '[[ScheduledTime]]'}\n",
+            "do not substitute",
+        ),
         ("- 1\n", "must hold a schedule"),
         ("{", "not readable as YAML"),
         ("schedules: []\n", "no schedule in"),
@@ -165,7 +192,10 @@ def test_the_commands_work_from_upload_to_delete(kfp: KfpServer, tmp_path: Path)
     (folder / "nightly.yaml").write_text(f"{NIGHTLY}enabled: false\n")
     (planned,) = json.loads(podium("schedule", "plan", str(folder), "--json"))
     assert planned["next"] == []
-    assert podium("schedule", "plan", str(folder)).splitlines()[-1] == "         paused: it does not fire"
+    assert (
+        podium("schedule", "plan", str(folder)).splitlines()[-1]
+        == "         paused: it does not fire"
+    )
     (folder / "nightly.yaml").write_text(NIGHTLY)
     podium("schedule", "apply", str(folder))
     assert podium("schedule", "apply", str(folder)).startswith("keep ")

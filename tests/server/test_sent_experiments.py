@@ -25,10 +25,14 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_a_submitted_run_gets_the_text_of_the_experiment(server: Server, world: KfpWorld, sweep: Path) -> None:
+def test_a_submitted_run_gets_the_text_of_the_experiment(
+    server: Server, world: KfpWorld, sweep: Path
+) -> None:
     version = upload(server, compile_pipeline("tune_and_promote"))
     run = runs.submit(server, version, [f"experiment={sweep}"], group="podium")
-    assert world.runs[run.run_id]["runtime_config"]["parameters"] == {"experiment": sweep.read_text()}
+    assert world.runs[run.run_id]["runtime_config"]["parameters"] == {
+        "experiment": sweep.read_text()
+    }
     with pytest.raises(InvalidInput, match=r"no file mine/swep\.yaml"):
         runs.submit(server, version, ["experiment=mine/swep.yaml"], group="podium")
     assert len(world.runs) == 1
@@ -65,7 +69,9 @@ def test_a_schedules_values_are_checked_like_a_runs(server: Server, tmp_path: Pa
         schedules.plan(server, schedule_files.load([file]))
 
 
-def test_a_compiled_path_is_refused_before_the_upload(server: Server, world: KfpWorld, sweep: Path) -> None:
+def test_a_compiled_path_is_refused_before_the_upload(
+    server: Server, world: KfpWorld, sweep: Path
+) -> None:
     compiled = compile_pipeline("tune_and_promote")
     with pytest.raises(InvalidInput, match="experiment is a file's path"):
         upload(server, compiled.replace("defaultValue: random\n", f"defaultValue: {sweep}\n"))
@@ -73,7 +79,9 @@ def test_a_compiled_path_is_refused_before_the_upload(server: Server, world: Kfp
     assert upload(server, compile_pipeline("tune_and_promote", [f"experiment={sweep}"])).new
 
 
-def test_code_is_stored_when_it_is_sent_and_not_before(server: Server, world: KfpWorld, tmp_path: Path) -> None:
+def test_code_is_stored_when_it_is_sent_and_not_before(
+    server: Server, world: KfpWorld, tmp_path: Path
+) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src/train.py").write_text("print(1)\n")
     version = upload(server, compile_pipeline("tune_and_promote", [f"storage={tmp_path}/store"]))

@@ -33,7 +33,9 @@ def begin(world: KfpWorld, storage: str) -> None:
     }  # fmt: skip
 
 
-def test_the_page_shows_the_log_of_what_failed(visitor: TestClient, world: KfpWorld, tmp_path: Path) -> None:
+def test_the_page_shows_the_log_of_what_failed(
+    visitor: TestClient, world: KfpWorld, tmp_path: Path
+) -> None:
     storage = f"file://{tmp_path}/store"
     begin(world, storage)
     kept = KeptLogs(storage, "run-1")
@@ -53,7 +55,9 @@ def test_the_page_shows_the_log_of_what_failed(visitor: TestClient, world: KfpWo
 
 
 @pytest.mark.parametrize("storage", ["minio://only-pods-reach-it/podium", "nothing://podium"])
-def test_a_storage_out_of_reach_leaves_the_rest(visitor: TestClient, world: KfpWorld, storage: str) -> None:
+def test_a_storage_out_of_reach_leaves_the_rest(
+    visitor: TestClient, world: KfpWorld, storage: str
+) -> None:
     begin(world, storage)
     page = visitor.get("/server/run-1")
     assert page.status_code == 200

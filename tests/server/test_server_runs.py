@@ -15,7 +15,9 @@ from podium.kfp.client import Server
 from podium.kfp.schedule_files import Schedule
 from podium.kfp.versions import upload
 
-NIGHTLY = Schedule(name="nightly", pipeline="hello-world", cron="0 0 3 * * *", parameters={"rounds": 5})
+NIGHTLY = Schedule(
+    name="nightly", pipeline="hello-world", cron="0 0 3 * * *", parameters={"rounds": 5}
+)
 
 
 @pytest.fixture(autouse=True)
@@ -28,11 +30,17 @@ def home(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def three(server: Server, world: KfpWorld) -> list[str]:
     """Ids of a run that succeeded, one that failed at its training and one in flight."""
     version = upload(server, HELLO)
-    ids = [runs.submit(server, version, [f"rounds={n}"], group="podium", name=f"hello {n}").run_id for n in (1, 2, 3)]
+    ids = [
+        runs.submit(server, version, [f"rounds={n}"], group="podium", name=f"hello {n}").run_id
+        for n in (1, 2, 3)
+    ]
     world.runs[ids[0]] |= {"state": "SUCCEEDED", "finished_at": "2026-01-01T00:01:30Z"}
     world.runs[ids[1]] |= {"state": "FAILED", "finished_at": "2026-01-01T00:00:20Z",
                            "run_details": details(prepare="SUCCEEDED", train="FAILED")}  # fmt: skip
-    world.runs[ids[2]] |= {"state": "RUNNING", "finished_at": "1970-01-01T00:00:00Z"}  # as 2.0.5 says it
+    world.runs[ids[2]] |= {
+        "state": "RUNNING",
+        "finished_at": "1970-01-01T00:00:00Z",
+    }  # as 2.0.5 says it
     return ids
 
 
@@ -49,12 +57,17 @@ def test_a_servers_runs_are_listed_as_those_here(kfp: KfpServer, three: list[str
     assert rows[2]["seconds"] > 90
     text = podium(kfp, "runs", "list").stdout
     assert "failed at train" in text
-    assert [row["run"] for row in json.loads(podium(kfp, "runs", "list", "--last", "1", "--json").stdout)] == three[2:]
+    assert [
+        row["run"]
+        for row in json.loads(podium(kfp, "runs", "list", "--last", "1", "--json").stdout)
+    ] == three[2:]
 
 
 def test_a_run_of_the_server_is_shown_with_its_steps(kfp: KfpServer, three: list[str]) -> None:
     shown = podium(kfp, "runs", "show", three[1]).stdout
-    assert f"run {three[1]} of hello-world: failed, began 2026-01-01 00:00 UTC, took 20.0 s" in shown
+    assert (
+        f"run {three[1]} of hello-world: failed, began 2026-01-01 00:00 UTC, took 20.0 s" in shown
+    )
     assert "  rounds=2\n" in shown
     assert "failed at train" in shown
     assert f"run {three[2]} of" in podium(kfp, "runs", "show", "latest").stdout
@@ -62,10 +75,13 @@ def test_a_run_of_the_server_is_shown_with_its_steps(kfp: KfpServer, three: list
     assert isinstance(podium(kfp, "runs", "show", "none").exception, NotFound)
 
 
-def test_the_steps_of_a_run_are_shown_as_they_began(kfp: KfpServer, world: KfpWorld, three: list[str]) -> None:
+def test_the_steps_of_a_run_are_shown_as_they_began(
+    kfp: KfpServer, world: KfpWorld, three: list[str]
+) -> None:
     began = {"upload": 9, "evaluate": None, "prepare": 1, "train": 5}
     tasks = [
-        {"display_name": name, "state": "RUNNING"} | ({"start_time": f"2026-01-01T00:00:{at:02}Z"} if at else {})
+        {"display_name": name, "state": "RUNNING"}
+        | ({"start_time": f"2026-01-01T00:00:{at:02}Z"} if at else {})
         for name, at in began.items()
     ]
     world.runs[three[2]]["run_details"] = {"task_details": tasks}
@@ -95,7 +111,9 @@ def in_flight(server: Server, world: KfpWorld) -> str:
 CHANGED = "name: nightly\npipeline: hello-world\ncron: 0 0 4 * * *\nparameters: {rounds: 6}\n"
 
 
-def test_a_changed_schedule_waits_for_its_run(kfp: KfpServer, world: KfpWorld, in_flight: str, tmp_path: Any) -> None:
+def test_a_changed_schedule_waits_for_its_run(
+    kfp: KfpServer, world: KfpWorld, in_flight: str, tmp_path: Any
+) -> None:
     file = tmp_path / "nightly.yaml"
     file.write_text(CHANGED)
     planned = podium(kfp, "schedule", "plan", str(file)).stdout
@@ -113,7 +131,9 @@ def test_a_changed_schedule_waits_for_its_run(kfp: KfpServer, world: KfpWorld, i
     assert left["trigger"] == {"cron_schedule": {"cron": "0 0 4 * * *"}}
 
 
-def test_a_deleted_schedule_waits_for_its_run(kfp: KfpServer, world: KfpWorld, in_flight: str) -> None:
+def test_a_deleted_schedule_waits_for_its_run(
+    kfp: KfpServer, world: KfpWorld, in_flight: str
+) -> None:
     error = podium(kfp, "schedule", "delete", "nightly").exception
     assert isinstance(error, Conflict)
     assert "podium schedule delete nightly --now" in str(error.hint)
@@ -124,8 +144,12 @@ def test_a_deleted_schedule_waits_for_its_run(kfp: KfpServer, world: KfpWorld, i
     assert f"POST runs/{in_flight}:terminate" not in world.requests
 
 
-def test_a_refused_change_leaves_the_old_schedule(server: Server, world: KfpWorld, in_flight: str) -> None:
-    (change,) = schedules.plan(server, [Schedule(name="nightly", pipeline="hello-world", cron="0 0 4 * * *")])
+def test_a_refused_change_leaves_the_old_schedule(
+    server: Server, world: KfpWorld, in_flight: str
+) -> None:
+    (change,) = schedules.plan(
+        server, [Schedule(name="nightly", pipeline="hello-world", cron="0 0 4 * * *")]
+    )
     before = dict(world.recurring)
     world.recur = lambda body: (500, {"message": "no room"})  # type: ignore[method-assign]
     with pytest.raises(Exception, match="no room"):

@@ -22,7 +22,9 @@ def own(limit: int = 0):
 
 
 def tasks(**states: str) -> dict[str, Any]:
-    return {"task_details": [{"display_name": name, "state": state} for name, state in states.items()]}
+    return {
+        "task_details": [{"display_name": name, "state": state} for name, state in states.items()]
+    }
 
 
 @pytest.fixture
@@ -35,11 +37,15 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def submit(kfp: KfpServer, file: str, *words: str) -> tuple[Result, list[Any]]:
     """Submit; return what the command ended with, and what the webhook got."""
     with webhook() as (url, bodies):
-        done = CliRunner().invoke(app, ["submit", file, "--host", kfp.host, *words, "--notify", url])
+        done = CliRunner().invoke(
+            app, ["submit", file, "--host", kfp.host, *words, "--notify", url]
+        )
     return done, [body for _, body in bodies]
 
 
-def test_the_webhook_hears_of_a_run_that_succeeded(kfp: KfpServer, world: KfpWorld, file: str) -> None:
+def test_the_webhook_hears_of_a_run_that_succeeded(
+    kfp: KfpServer, world: KfpWorld, file: str
+) -> None:
     world.script = [
         {"state": "RUNNING", "run_details": tasks(prepare="RUNNING")},
         {"state": "SUCCEEDED", "run_details": tasks(prepare="SUCCEEDED")},
@@ -64,7 +70,9 @@ def test_the_webhook_hears_which_task_failed(kfp: KfpServer, world: KfpWorld, fi
     assert body["text"] == f"podium: run {run} of own failed: run {run} failed at train"
 
 
-def test_notifying_without_waiting_is_refused_before_a_run_starts(kfp: KfpServer, world: KfpWorld, file: str) -> None:
+def test_notifying_without_waiting_is_refused_before_a_run_starts(
+    kfp: KfpServer, world: KfpWorld, file: str
+) -> None:
     done, bodies = submit(kfp, file)
     assert isinstance(done.exception, InvalidInput)
     assert (world.runs, bodies) == ({}, [])

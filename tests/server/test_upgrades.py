@@ -35,7 +35,9 @@ class Look:
 
 
 def schedule(server: Server, version: Version) -> None:
-    nightly = Schedule(name="nightly", pipeline=version.pipeline, cron="@daily", version=version.name)
+    nightly = Schedule(
+        name="nightly", pipeline=version.pipeline, cron="@daily", version=version.name
+    )
     (change,) = schedules.plan(server, [nightly])
     schedules.apply(server, change, "podium")
 
@@ -48,11 +50,16 @@ def old_pipeline() -> str:
 
 
 def test_a_schedule_of_this_podiums_steps_needs_nothing(look: Look, server: Server) -> None:
-    version = upload(server, compile_pipeline("train_and_promote", ["epochs=7"], steps_image="host/podium-steps:7"))
+    version = upload(
+        server,
+        compile_pipeline("train_and_promote", ["epochs=7"], steps_image="host/podium-steps:7"),
+    )
     schedule(server, version)
     done = look()
     assert done.exit_code == 0
-    reported = f"nightly: train-and-promote {version.name}: this podium's steps, in host/podium-steps:7"
+    reported = (
+        f"nightly: train-and-promote {version.name}: this podium's steps, in host/podium-steps:7"
+    )
     assert reported in done.output
     assert "to do" not in done.output
 
@@ -62,7 +69,10 @@ def test_a_schedule_of_another_podiums_steps_is_named(look: Look, server: Server
     schedule(server, old)
     done = look()
     assert done.exit_code == 1
-    assert f"train-and-promote {old.name}: another podium's steps, in host/podium-steps:0.0.9" in done.output
+    assert (
+        f"train-and-promote {old.name}: another podium's steps, in host/podium-steps:0.0.9"
+        in done.output
+    )
     assert "to do: podium upload train-and-promote, then podium schedule apply" in done.output
     new = upload(server, compile_pipeline("train_and_promote"))
     done = look()
@@ -70,7 +80,9 @@ def test_a_schedule_of_another_podiums_steps_is_named(look: Look, server: Server
     assert "to do: podium schedule apply" in done.output
 
 
-def test_a_version_that_is_gone_and_a_foreign_pipeline(look: Look, server: Server, world: KfpWorld) -> None:
+def test_a_version_that_is_gone_and_a_foreign_pipeline(
+    look: Look, server: Server, world: KfpWorld
+) -> None:
     version = upload(server, HELLO)
     schedule(server, version)
     assert "not podium's pipeline" in look().output

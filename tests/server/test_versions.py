@@ -41,7 +41,8 @@ def test_the_same_content_makes_no_second_version(server: Server, world: KfpWorl
 def test_comments_and_order_are_no_change(server: Server) -> None:
     upload(server, HELLO)
     assert not upload(
-        server, "# compiled again\nschemaVersion: 2.1.0\n" + HELLO.replace("schemaVersion: 2.1.0", "")
+        server,
+        "# compiled again\nschemaVersion: 2.1.0\n" + HELLO.replace("schemaVersion: 2.1.0", ""),
     ).new
 
 
@@ -79,7 +80,10 @@ def test_two_uploads_at_once_end_with_one_version(
 def test_a_real_pipeline_is_uploaded_and_its_parameters_come_back(server: Server) -> None:
     assert upload(server, compile_pipeline("train_and_promote")).new
     assert not upload(server, compile_pipeline("train_and_promote")).new
-    found = {parameter.name: parameter for parameter in choose(server, "train_and_promote", None).parameters()}
+    found = {
+        parameter.name: parameter
+        for parameter in choose(server, "train_and_promote", None).parameters()
+    }
     assert found["workers"].type is int
     assert found["hyperparameters"].type is dict
     assert "Workers beside" in found["workers"].description
@@ -99,7 +103,9 @@ def test_an_unknown_pipeline_or_version_names_what_there_is(server: Server) -> N
 
 
 @pytest.mark.parametrize("text", ["", "a: b", "- 1", "{", "kind: Workflow"])
-def test_a_file_that_is_not_a_compiled_pipeline_is_refused(server: Server, world: KfpWorld, text: str) -> None:
+def test_a_file_that_is_not_a_compiled_pipeline_is_refused(
+    server: Server, world: KfpWorld, text: str
+) -> None:
     with pytest.raises(InvalidInput):
         upload(server, text)
     assert not world.pipelines
@@ -122,7 +128,9 @@ def test_a_server_that_stopped_answering_is_said() -> None:
         server.call("read run x", server.services.get_run, run_id="x")
     assert server.silent_since is not None
     server.silent_since -= 40
-    assert _doing(server, tasks) == "the server has not answered for 40 s; before that: running: train"
+    assert (
+        _doing(server, tasks) == "the server has not answered for 40 s; before that: running: train"
+    )
 
 
 def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None:
@@ -140,8 +148,14 @@ def test_a_run_takes_checked_parameters(server: Server, world: KfpWorld) -> None
 def details(**states: str) -> dict[str, object]:
     """What a server shows: also the workflow itself, its drivers and executors."""
     named = {"root": "RUNNING", "executor": "RUNNING", "prepare-driver": "SUCCEEDED", **states}
-    tasks: list[dict[str, object]] = [{"display_name": name, "state": state} for name, state in named.items()]
-    workflow = {"display_name": "hello-x7k2p", "state": "RUNNING", "child_tasks": [{"pod_name": "hello-x7k2p-27888"}]}
+    tasks: list[dict[str, object]] = [
+        {"display_name": name, "state": state} for name, state in named.items()
+    ]
+    workflow = {
+        "display_name": "hello-x7k2p",
+        "state": "RUNNING",
+        "child_tasks": [{"pod_name": "hello-x7k2p-27888"}],
+    }
     return {"task_details": [workflow, *tasks]}
 
 
@@ -150,8 +164,14 @@ def test_the_server_knows_where_a_run_keeps_its_logs(
 ) -> None:
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
     storage = f"file://{tmp_path}/store"
-    world.runs["run-1"] = {"run_id": "run-1", "runtime_config": {"parameters": {"storage": storage}}}
-    world.runs["run-2"] = {"run_id": "run-2", "runtime_config": {"pipeline_root": "s3://team/artifacts"}}
+    world.runs["run-1"] = {
+        "run_id": "run-1",
+        "runtime_config": {"parameters": {"storage": storage}},
+    }
+    world.runs["run-2"] = {
+        "run_id": "run-2",
+        "runtime_config": {"pipeline_root": "s3://team/artifacts"},
+    }
     world.runs["run-3"] = {"run_id": "run-3"}
     KeptLogs(storage, "run-1").keep("steps/train", "epoch 1\n")
     shown = CliRunner().invoke(app, ["runs", "logs", "run-1", "train", "--host", kfp.host])
@@ -163,7 +183,9 @@ def test_the_server_knows_where_a_run_keeps_its_logs(
     assert refused.message == "3 runs begin with 'run'"
 
 
-def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(server: Server, world: KfpWorld) -> None:
+def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(
+    server: Server, world: KfpWorld
+) -> None:
     version = upload(server, compile_pipeline("tune_and_promote"))
     with pytest.raises(InvalidInput, match="max_trials >= 1"):
         runs.submit(server, version, ["max_trials=0"], group="podium")
@@ -172,7 +194,9 @@ def test_bad_values_are_refused_before_a_bundled_pipeline_is_submitted(server: S
     runs.submit(server, another, ["max_trials=0"], group="podium")
 
 
-def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_is_followed_task_by_task(
+    server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = runs.submit(server, upload(server, HELLO), [], group="podium")
     world.script = [
         {"state": "RUNNING", "run_details": details(prepare="RUNNING")},
@@ -180,7 +204,10 @@ def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeyp
         {"state": "SUCCEEDED", "run_details": details(prepare="SUCCEEDED", train="SUCCEEDED")},
     ]
     reported: list[tuple[str, str]] = []
-    assert runs.follow(server, run.run_id, lambda *one: reported.append(one), timeout=20) == "SUCCEEDED"
+    assert (
+        runs.follow(server, run.run_id, lambda *one: reported.append(one), timeout=20)
+        == "SUCCEEDED"
+    )
     assert reported == [
         ("prepare", "RUNNING"),
         ("prepare", "SUCCEEDED"),
@@ -189,24 +216,39 @@ def test_a_run_is_followed_task_by_task(server: Server, world: KfpWorld, monkeyp
     ]
 
 
-def test_a_failed_or_canceled_run_says_so(server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_or_canceled_run_says_so(
+    server: Server, world: KfpWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = runs.submit(server, upload(server, HELLO), [], group="podium")
-    world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
+    world.script = [
+        {"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}
+    ]
     with pytest.raises(PodiumError, match="failed at train") as caught:
         runs.follow(server, run.run_id, lambda *_: None)
     assert f"kubectl describe workflow -l pipeline/runid={run.run_id}" in str(caught.value.hint)
-    world.script = [{"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}]
+    world.script = [
+        {"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}
+    ]
     with pytest.raises(PodiumError, match="was cancelled"):
         runs.follow(server, run.run_id, lambda *_: None)
-    canceling = {"state": "CANCELING", "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}]}
-    world.script = [canceling, {"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "FAILED"}]}]
+    canceling = {
+        "state": "CANCELING",
+        "state_history": [{"state": "RUNNING"}, {"state": "CANCELING"}],
+    }
+    world.script = [
+        canceling,
+        {"state": "FAILED", "state_history": [{"state": "RUNNING"}, {"state": "FAILED"}]},
+    ]
     with pytest.raises(PodiumError, match="was cancelled"):
         runs.follow(server, run.run_id, lambda *_: None)
 
 
 def stored_run(server: Server, world: KfpWorld, folder: Path) -> tuple[Any, KeptLogs]:
     """Submit a run that keeps its logs in a storage that is in reach."""
-    run, storage = runs.submit(server, upload(server, HELLO), [], group="podium"), f"file://{folder}/store"
+    run, storage = (
+        runs.submit(server, upload(server, HELLO), [], group="podium"),
+        f"file://{folder}/store",
+    )
     world.runs[run.run_id]["runtime_config"] = {"parameters": {"storage": storage}}
     return run, KeptLogs(storage, run.run_id)
 
@@ -216,9 +258,14 @@ def test_a_failed_step_is_quoted_where_its_log_is_kept(
 ) -> None:
     run, kept = stored_run(server, world, tmp_path)
     kept.keep("steps/prepare", "reading\n")
-    kept.keep_error("steps/prepare", PodiumError("the table has no column left", "podium data inspect table:x.csv"))
+    kept.keep_error(
+        "steps/prepare",
+        PodiumError("the table has no column left", "podium data inspect table:x.csv"),
+    )
     world.script = [{"state": "FAILED", "run_details": details(prepare="FAILED")}]
-    with pytest.raises(PodiumError, match="failed at prepare: the table has no column left") as caught:
+    with pytest.raises(
+        PodiumError, match="failed at prepare: the table has no column left"
+    ) as caught:
         runs.follow(server, run.run_id, lambda *_: None)
     assert str(caught.value.hint).startswith("podium data inspect table:x.csv; see the steps' logs")
 
@@ -237,7 +284,9 @@ def test_the_last_words_of_a_failed_training_are_repeated(
     kept.forget_error("steps/train")
     with pytest.raises(PodiumError) as caught:
         runs.follow(server, run.run_id, lambda *_: None)
-    assert caught.value.message.endswith("failed at train"), "what a program prints is no error of the step"
+    assert caught.value.message.endswith("failed at train"), (
+        "what a program prints is no error of the step"
+    )
     assert "reboot" not in str(caught.value.hint)
 
 
@@ -246,8 +295,12 @@ def test_a_step_that_never_ran_is_not_quoted(
 ) -> None:
     run, kept = stored_run(server, world, tmp_path)
     kept.keep("steps/prepare", "prepared\n")
-    world.script = [{"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}]
-    with pytest.raises(PodiumError, match=r"failed at train: .* its inputs could not be read from the store") as caught:
+    world.script = [
+        {"state": "FAILED", "run_details": details(prepare="SUCCEEDED", train="FAILED")}
+    ]
+    with pytest.raises(
+        PodiumError, match=r"failed at train: .* its inputs could not be read from the store"
+    ) as caught:
         runs.follow(server, run.run_id, lambda *_: None)
     assert f"kubectl describe workflow -l pipeline/runid={run.run_id}" in str(caught.value.hint)
 
@@ -276,11 +329,16 @@ def own(source: str, limit: int = 0):
 """
 
 
-def test_a_pipelines_file_is_uploaded_once_and_submitted(kfp: KfpServer, world: KfpWorld, tmp_path: Path) -> None:
+def test_a_pipelines_file_is_uploaded_once_and_submitted(
+    kfp: KfpServer, world: KfpWorld, tmp_path: Path
+) -> None:
     file = tmp_path / "own.py"
     file.write_text(OWN)
     for words in (["upload", str(file)], ["submit", str(file), "source=s3://a/b"]):
-        assert CliRunner().invoke(app, [*words, "--host", kfp.host], catch_exceptions=False).exit_code == 0
+        assert (
+            CliRunner().invoke(app, [*words, "--host", kfp.host], catch_exceptions=False).exit_code
+            == 0
+        )
     (run,) = world.runs.values()
     assert run["runtime_config"]["parameters"] == {"source": "s3://a/b"}
     (pipeline,) = world.pipelines.values()

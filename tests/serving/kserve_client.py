@@ -19,7 +19,9 @@ async def main(url: str, model: str) -> None:
     for name, binary in (("json", False), ("binary", True)):
         given = InferInput("table", list(table.shape), "FP32")
         given.set_data_from_numpy(table, binary_data=binary)
-        request = InferRequest(model, [given], request_id=name, parameters={"binary_data_output": binary})
+        request = InferRequest(
+            model, [given], request_id=name, parameters={"binary_data_output": binary}
+        )
         answer = await client.infer(url, request, model_name=model)
         output = answer.outputs[0]
         said[name] = [answer.id, answer.model_name, output.name, output.as_numpy().tolist()]

@@ -54,4 +54,9 @@ def serving(*words: str | Path, **environ: str) -> Iterator[Running]:
 
 
 def tensor(array: np.ndarray, name: str, datatype: str) -> dict[str, Any]:
-    return {"name": name, "shape": list(array.shape), "datatype": datatype, "data": array.reshape(-1).tolist()}
+    return {
+        "name": name,
+        "shape": list(array.shape),
+        "datatype": datatype,
+        "data": array.reshape(-1).tolist(),
+    }

@@ -96,7 +96,8 @@ def at_once(*calls: Callable[[], Any]) -> list[Any]:
     """Make calls in threads of their own; return what they return."""
     said: dict[int, Any] = {}
     threads = [
-        threading.Thread(target=lambda at=at, call=call: said.update({at: call()})) for at, call in enumerate(calls)
+        threading.Thread(target=lambda at=at, call=call: said.update({at: call()}))
+        for at, call in enumerate(calls)
     ]
     for thread in threads:
         thread.start()
@@ -128,18 +129,24 @@ def alive(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_requests_that_wait_are_one_call(kind: str, sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+def test_requests_that_wait_are_one_call(
+    kind: str, sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
     with serving(sums(kind), "--processes", "1", **environ) as server:
         answers = at_once(*(lambda at=at: ask(server, [1, at]) for at in range(10)))
         page = server.http.get("/metrics").text
-    assert [answer.json()["outputs"][0]["data"] for answer in answers] == [[1.0 + at] for at in range(10)]
+    assert [answer.json()["outputs"][0]["data"] for answer in answers] == [
+        [1.0 + at] for at in range(10)
+    ]
     calls = [note for note in noted(environ) if note[0] == "begin"]
     assert len(calls) <= 4
     assert f'podium_serve_batches_total{{model="sums"}} {len(calls)}' in page
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_as_many_processes_work_as_asked_for(kind: str, sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+def test_as_many_processes_work_as_asked_for(
+    kind: str, sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
     def later(at: int) -> httpx.Response:
         time.sleep(at * 0.4)
         return ask(server, [2, at])
@@ -154,14 +161,20 @@ def test_as_many_processes_work_as_asked_for(kind: str, sums: Callable[[str], Pa
     assert most == 2
 
 
-def test_a_command_that_stays_is_started_once(sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+def test_a_command_that_stays_is_started_once(
+    sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
     with serving(sums("stays"), "--processes", "1", **environ) as server:
-        assert [ask(server, [0, at]).json()["outputs"][0]["data"] for at in range(5)] == [[at] for at in range(5)]
+        assert [ask(server, [0, at]).json()["outputs"][0]["data"] for at in range(5)] == [
+            [at] for at in range(5)
+        ]
     assert len({pid for _, pid, _ in noted(environ)}) == 1
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_that_dies_is_replaced(kind: str, sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+def test_a_process_that_dies_is_replaced(
+    kind: str, sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
     with serving(sums(kind), "--processes", "1", **environ) as server:
         assert ask(server, [0, 1]).status_code == 200
         failed = ask(server, [0, -7])
@@ -176,7 +189,9 @@ def test_a_process_that_dies_is_replaced(kind: str, sums: Callable[[str], Path],
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_process_that_hangs_is_ended(kind: str, sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+def test_a_process_that_hangs_is_ended(
+    kind: str, sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
     with serving(sums(kind), "--processes", "1", "--timeout", "3", **environ) as server:
         assert ask(server, [600, 1]).status_code in (500, 504)
         began = time.monotonic()
@@ -184,7 +199,9 @@ def test_a_process_that_hangs_is_ended(kind: str, sums: Callable[[str], Path], e
             assert time.monotonic() < began + 30
 
 
-def test_a_killed_keeper_holds_nothing_up(sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+def test_a_killed_keeper_holds_nothing_up(
+    sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
     """What the command started lives on, and keeps its pipes open."""
     with serving(sums("stays"), "--processes", "1", "--timeout", "5", **environ) as server:
         assert ask(server, [0, 1]).status_code == 200
@@ -204,7 +221,9 @@ def test_a_killed_keeper_holds_nothing_up(sums: Callable[[str], Path], environ: 
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_new_champion_takes_over_from_a_command(kind: str, tmp_path: Path, environ: dict[str, str]) -> None:
+def test_a_new_champion_takes_over_from_a_command(
+    kind: str, tmp_path: Path, environ: dict[str, str]
+) -> None:
     model: Model = open_registry(tmp_path / "store").model("sums")
     for number in (1, 2):
         model.upload(files(kind, 100 * number), {"run_id": f"v{number}"})
@@ -228,13 +247,20 @@ def test_a_new_champion_takes_over_from_a_command(kind: str, tmp_path: Path, env
         over.set()
         for thread in threads:
             thread.join()
-    said = [(answer.json()["model_version"], answer.json()["outputs"][0]["data"][0]) for answer in answers]
+    said = [
+        (answer.json()["model_version"], answer.json()["outputs"][0]["data"][0])
+        for answer in answers
+    ]
     assert {version for version, _ in said} == {"v1", "v2"}
-    assert all(abs(number - {"v1": 100.1, "v2": 200.1}[version]) < 0.001 for version, number in said)
+    assert all(
+        abs(number - {"v1": 100.1, "v2": 200.1}[version]) < 0.001 for version, number in said
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_nothing_is_left_behind_after_sigterm(kind: str, sums: Callable[[str], Path], environ: dict[str, str]) -> None:
+def test_nothing_is_left_behind_after_sigterm(
+    kind: str, sums: Callable[[str], Path], environ: dict[str, str]
+) -> None:
     answers: list[httpx.Response] = []
     with serving(sums(kind), "--processes", "2", **environ) as server:
         assert ask(server, [0, 1]).status_code == 200
@@ -244,7 +270,9 @@ def test_nothing_is_left_behind_after_sigterm(kind: str, sums: Callable[[str], P
     thread.join()
     assert answers[0].json()["outputs"][0]["data"] == [4.0]
     started = {int(pid) for _, pid, _ in noted(environ)}
-    started |= {int(pid) for pid in Path(environ["NOTES"]).with_suffix(".children").read_text().split()}
+    started |= {
+        int(pid) for pid in Path(environ["NOTES"]).with_suffix(".children").read_text().split()
+    }
     assert len(started) >= 3
     assert not [pid for pid in started if alive(pid)]
     assert not list(Path(environ["TMPDIR"]).iterdir())

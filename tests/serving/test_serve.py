@@ -44,8 +44,14 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A registry with a model of pictures and one of rows."""
     place = tmp_path_factory.mktemp("serving") / "store"
     registry = open_registry(place)
-    for name, graph, described in (("shapes", shapes_model(), SHAPES), ("rows", rows_model(), TABLE)):
-        files: dict[str, Path | bytes] = {"model.onnx": graph, "preprocessing.json": json.dumps(described).encode()}
+    for name, graph, described in (
+        ("shapes", shapes_model(), SHAPES),
+        ("rows", rows_model(), TABLE),
+    ):
+        files: dict[str, Path | bytes] = {
+            "model.onnx": graph,
+            "preprocessing.json": json.dumps(described).encode(),
+        }
         registry.model(name).upload(files, {"run_id": "v1"})
         registry.model(name).set_champion("v1", {}, expect=None)
     return place
@@ -59,7 +65,10 @@ def server(store: Path) -> Iterator[Running]:
 
 def test_the_first_page_has_a_form_for_each_model(server: Running) -> None:
     page = server.http.get("/").text
-    assert re.findall(r'data-try="([^"]*)"', page) == ["/v2/models/rows/predict", "/v2/models/shapes/predict"]
+    assert re.findall(r'data-try="([^"]*)"', page) == [
+        "/v2/models/rows/predict",
+        "/v2/models/shapes/predict",
+    ]
     assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
     assert re.findall(r'(?:src|href)="(?!/|data:)[^"]*"', page) == []
 
@@ -68,7 +77,10 @@ def test_health_and_metadata_are_the_protocols(server: Running) -> None:
     assert server.http.get("/v2/health/live").json() == {"live": True}
     assert server.http.get("/v2/health/ready").json() == {"ready": True}
     assert server.http.get("/v2").json()["extensions"] == ["binary_tensor_data"]
-    assert server.http.get("/v2/models/shapes/versions/v1/ready").json() == {"name": "shapes", "ready": True}
+    assert server.http.get("/v2/models/shapes/versions/v1/ready").json() == {
+        "name": "shapes",
+        "ready": True,
+    }
     assert server.http.get("/v2/models/shapes").json() == {
         "name": "shapes", "versions": ["v1"], "platform": "onnx_onnxv1",
         "inputs": [{"name": "images", "datatype": "UINT8", "shape": [-1, 28, 28]}],
@@ -111,7 +123,9 @@ def test_raw_items_are_prepared_as_the_training_data_were(server: Running, tmp_p
     said = server.http.post("/v2/models/rows/predict", json={"rows": rows}).json()
     assert [item["class"] for item in said["predictions"]] == ["high", "low"]
     said = server.http.post(
-        "/v2/models/rows/predict", content="x,color\n3,green\n", headers={"content-type": "text/csv"}
+        "/v2/models/rows/predict",
+        content="x,color\n3,green\n",
+        headers={"content-type": "text/csv"},
     )
     assert said.json()["predictions"][0]["class"] == "high"
 
@@ -123,7 +137,10 @@ def test_values_that_training_did_not_have_are_counted(server: Running) -> None:
     page = server.http.get("/metrics").text
     assert 'podium_serve_unknown_values_total{model="rows",column="color"} 1' in page
     rows = [{"x": 1, "color": "red"}]
-    assert "podium-unknown-values" not in server.http.post("/v2/models/rows/predict", json={"rows": rows}).headers
+    assert (
+        "podium-unknown-values"
+        not in server.http.post("/v2/models/rows/predict", json={"rows": rows}).headers
+    )
 
 
 ONE = tensor(np.stack([WIDE]), "images", "UINT8")
@@ -168,7 +185,9 @@ def asked(**more: Any) -> bytes:
 
 
 def data(text: bytes, datatype: str = "FP32") -> bytes:
-    head = b'{"inputs":[{"name":"images","shape":[1,28,28],"datatype":"%s","data":' % datatype.encode()
+    head = (
+        b'{"inputs":[{"name":"images","shape":[1,28,28],"datatype":"%s","data":' % datatype.encode()
+    )
     return head + text + b"}]}"
 
 
@@ -218,12 +237,16 @@ def test_every_malformed_request_is_a_sentence(server: Running) -> None:
     where = {**{what: ("shapes/infer", body) for what, body in MALFORMED.items()},
              **{f"raw {what}": ("rows/predict", body) for what, body in RAW.items()}}  # fmt: skip
     for what, (path, body) in where.items():
-        answer = server.http.post(f"/v2/models/{path}", content=body, headers={"content-type": "application/json"})
+        answer = server.http.post(
+            f"/v2/models/{path}", content=body, headers={"content-type": "application/json"}
+        )
         assert answer.status_code == 400, (what, answer.text[:300])
         assert 10 < len(answer.json()["error"]) < 3000, (what, answer.text[:300])
     for size in ("9" * 5000, "-1", "1e3", "٣", ""):
         answer = server.http.post(
-            "/v2/models/shapes/infer", content=asked(), headers={b"inference-header-content-length": size.encode()}
+            "/v2/models/shapes/infer",
+            content=asked(),
+            headers={b"inference-header-content-length": size.encode()},
         )
         assert answer.status_code == 400, size
     assert not [line for line in server.said if "Traceback" in line]
@@ -233,7 +256,10 @@ def test_every_malformed_request_is_a_sentence(server: Running) -> None:
 def test_headers_are_limited_before_the_token(server: Running) -> None:
     for more in ({"x": "y" * 100_000}, {f"x{at}": "y" * 100 for at in range(1000)}):
         answer = httpx.get(f"{server.url}/v2/models/shapes", headers=more)
-        assert (answer.status_code, "65536 bytes of headers" in answer.json()["error"]) == (431, True)
+        assert (answer.status_code, "65536 bytes of headers" in answer.json()["error"]) == (
+            431,
+            True,
+        )
     held = socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2])))
     began, sent = time.monotonic(), 0
     held.sendall(b"GET /v2 HTTP/1.1\r\nHost: x\r\nX: ")
@@ -243,12 +269,16 @@ def test_headers_are_limited_before_the_token(server: Running) -> None:
     assert sent < 16 << 20, "it hangs up"
     assert time.monotonic() - began < 5
     held.close()
-    body = json.dumps({"inputs": [tensor(np.zeros((30_000, 2), np.float32), "table", "FP32")]}).encode()
+    body = json.dumps(
+        {"inputs": [tensor(np.zeros((30_000, 2), np.float32), "table", "FP32")]}
+    ).encode()
     answer = server.http.post("/v2/models/rows/infer", content=body)
     assert answer.status_code == 200, "a body is no header"
     head = f"POST /v2/models/rows/infer HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", int(server.url.rpartition(":")[2]))) as piped:
-        piped.sendall(head + body + b"GET /v2 HTTP/1.1\r\nHost")  # what follows a body in one piece is none of it
+        piped.sendall(
+            head + body + b"GET /v2 HTTP/1.1\r\nHost"
+        )  # what follows a body in one piece is none of it
         assert piped.recv(15) == b"HTTP/1.1 200 OK"
         piped.sendall(b": x\r\nConnection: close\r\n\r\n")
         assert b"".join(iter(lambda: piped.recv(1 << 20), b"")).count(b"HTTP/1.1 200 OK") == 1
@@ -270,15 +300,25 @@ def test_a_run_ends_once_nobody_waits_for_it(tmp_path: Path) -> None:
 
 
 def infer_rows(server: Running, rows: int, size: int) -> httpx.Response:
-    held = {"name": "x", "shape": [rows, size], "datatype": "FP32", "parameters": {"binary_data_size": rows * size * 4}}
+    held = {
+        "name": "x",
+        "shape": [rows, size],
+        "datatype": "FP32",
+        "parameters": {"binary_data_size": rows * size * 4},
+    }
     head = json.dumps({"inputs": [held], "parameters": {"binary_data_output": True}}).encode()
     sized = {"inference-header-content-length": str(len(head))}
-    return server.http.post("/v2/models/long/infer", content=head + bytes(rows * size * 4), headers=sized)
+    return server.http.post(
+        "/v2/models/long/infer", content=head + bytes(rows * size * 4), headers=sized
+    )
 
 
 def test_a_server_starts_without_pandas() -> None:
     code = "import sys; from podium.data import values; import podium.serving.app; print('pandas' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"False\n"
+    assert (
+        subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout
+        == b"False\n"
+    )
 
 
 def test_a_small_file_of_many_rows_is_refused(server: Running, tmp_path: Path) -> None:
@@ -286,25 +326,33 @@ def test_a_small_file_of_many_rows_is_refused(server: Running, tmp_path: Path) -
     from pyarrow import parquet
 
     count = 3_000_000
-    table = pyarrow.table({"x": np.zeros(count), "color": pyarrow.array(["red"] * count).dictionary_encode()})
+    table = pyarrow.table(
+        {"x": np.zeros(count), "color": pyarrow.array(["red"] * count).dictionary_encode()}
+    )
     parquet.write_table(table, tmp_path / "many.parquet")
     body = (tmp_path / "many.parquet").read_bytes()
     assert len(body) < 100_000
     began = time.monotonic()
     answer = server.http.post(
-        "/v2/models/rows/predict", content=body, headers={"content-type": "application/vnd.apache.parquet"}
+        "/v2/models/rows/predict",
+        content=body,
+        headers={"content-type": "application/vnd.apache.parquet"},
     )
     assert (answer.status_code, "3000000 rows" in answer.json()["error"]) == (400, True)
     assert time.monotonic() - began < 5
     lines = b"x,color\n" + b"1,red\n" * 200_000
-    answer = server.http.post("/v2/models/rows/predict", content=lines, headers={"content-type": "text/csv"})
+    answer = server.http.post(
+        "/v2/models/rows/predict", content=lines, headers={"content-type": "text/csv"}
+    )
     assert (answer.status_code, "at most 100000 items" in answer.json()["error"]) == (400, True)
 
 
 def test_work_ends_when_nobody_waits_any_more(store: Path) -> None:
     model = find_models(["rows"], str(store))[0]
     model.open()
-    body, media = read_raw(json.dumps({"rows": [{"x": 1, "color": "red"}] * 10}).encode(), "application/json")
+    body, media = read_raw(
+        json.dumps({"rows": [{"x": 1, "color": "red"}] * 10}).encode(), "application/json"
+    )
     with pytest.raises(Failed, match="no answer in time"):
         predict_raw(model.now.predictor, body, media, until=time.monotonic() - 1)
 
@@ -319,16 +367,25 @@ def test_a_full_disk_is_said_in_a_sentence(store: Path, monkeypatch: pytest.Monk
     with TestClient(Server([model], token="", limits=Limits(), follow=60)) as http:
         monkeypatch.setattr(Path, "write_bytes", full)
         answer = http.post("/v2/models/rows/predict", json={"rows": [{"x": 1, "color": "red"}]})
-        assert (answer.status_code, answer.json()) == (507, {"error": "there is no room on the server's disk"})
+        assert (answer.status_code, answer.json()) == (
+            507,
+            {"error": "there is no room on the server's disk"},
+        )
 
 
 def test_other_requests_are_refused_in_words(server: Running) -> None:
     answers = {
         "no model 'shape' is served\nhint: did you mean shapes?": server.infer("shape", {}),
-        "version 'v9' of shapes is not served\nhint: v1 is": server.http.get("/v2/models/shapes/versions/v9"),
-        "the request is not readable as JSON": server.http.post("/v2/models/shapes/infer", content="{"),
+        "version 'v9' of shapes is not served\nhint: v1 is": server.http.get(
+            "/v2/models/shapes/versions/v9"
+        ),
+        "the request is not readable as JSON": server.http.post(
+            "/v2/models/shapes/infer", content="{"
+        ),
         "Inference-Header-Content-Length is '99'": server.http.post(
-            "/v2/models/shapes/infer", content="{}", headers={"inference-header-content-length": "99"}
+            "/v2/models/shapes/infer",
+            content="{}",
+            headers={"inference-header-content-length": "99"},
         ),
         "items do not come as 'video/mp4'": server.http.post(
             "/v2/models/shapes/predict", content="x", headers={"content-type": "video/mp4"}
@@ -350,12 +407,17 @@ def test_numbers_in_an_answer_are_those_of_the_model(server: Running) -> None:
     table = np.array([[0.1, 1], [1e-7, 0], [12345.678, 1]], np.float32)
     (output,) = server.infer("rows", {"inputs": [tensor(table, "table", "FP32")]}).json()["outputs"]
     said = np.array(output["data"], np.float32).reshape(output["shape"])
-    assert said.tobytes() == np.stack([-table[:, 0] + 0.0, table[:, 0] + 100 * table[:, 1]], 1).tobytes()
+    assert (
+        said.tobytes()
+        == np.stack([-table[:, 0] + 0.0, table[:, 0] + 100 * table[:, 1]], 1).tobytes()
+    )
 
 
 def test_a_text_is_never_read_as_a_path(server: Running, tmp_path: Path) -> None:
     (tmp_path / "secret.txt").write_text("a secret")
-    answer = server.http.post("/v2/models/rows/predict", json={"texts": [str(tmp_path / "secret.txt")]})
+    answer = server.http.post(
+        "/v2/models/rows/predict", json={"texts": [str(tmp_path / "secret.txt")]}
+    )
     assert "secret" not in answer.text.replace("secret.txt", "")
 
 
@@ -367,7 +429,9 @@ def test_many_clients_at_once_are_answered_in_batches(server: Running) -> None:
             for at in range(20):
                 x = float(number * 100 + at)
                 table = np.array([[x, 0]], np.float32)
-                answer = http.post("/v2/models/rows/infer", json={"inputs": [tensor(table, "table", "FP32")]}).json()
+                answer = http.post(
+                    "/v2/models/rows/infer", json={"inputs": [tensor(table, "table", "FP32")]}
+                ).json()
                 if answer["outputs"][0]["data"] != [-x, x]:
                     wrong.append(answer)
 
@@ -417,7 +481,9 @@ def test_a_new_champion_takes_over_without_a_lost_request(numbers: Model, tmp_pa
                     if answer.status_code != 200:
                         wrong.append(answer.text)
                         continue
-                    answers.append((answer.json()["model_version"], answer.json()["outputs"][0]["data"][0]))
+                    answers.append(
+                        (answer.json()["model_version"], answer.json()["outputs"][0]["data"][0])
+                    )
 
         threads = [threading.Thread(target=ask) for _ in range(4)]
         for thread in threads:
@@ -438,7 +504,9 @@ def test_a_new_champion_takes_over_without_a_lost_request(numbers: Model, tmp_pa
 
 def test_a_slow_request_is_answered_by_the_new_champion(numbers: Model, tmp_path: Path) -> None:
     with serving("numbers", "--storage", tmp_path / "store", "--follow", "0.1") as server:
-        whole = json.dumps({"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]}).encode()
+        whole = json.dumps(
+            {"inputs": [tensor(np.zeros((1, 2), np.float32), "table", "FP32")]}
+        ).encode()
 
         def pieces() -> Iterator[bytes]:
             yield whole[:20]
@@ -467,10 +535,14 @@ def test_a_token_is_needed_where_one_is_set(tmp_path: Path) -> None:
         assert server.http.get("/v2/models/trained").status_code == 401
         for given, status in (("a-token", 200), ("another", 401)):
             assert (
-                server.http.get("/v2/models/trained", headers={"authorization": f"Bearer {given}"}).status_code
+                server.http.get(
+                    "/v2/models/trained", headers={"authorization": f"Bearer {given}"}
+                ).status_code
                 == status
             )
-            answer = server.http.post("/v2/models/trained/infer", json={}, headers={"authorization": f"Bearer {given}"})
+            answer = server.http.post(
+                "/v2/models/trained/infer", json={}, headers={"authorization": f"Bearer {given}"}
+            )
             assert answer.status_code == {200: 400, 401: 401}[status]
         refused = server.http.post("/v2/models/trained/infer", json={})
         assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
@@ -494,7 +566,9 @@ def guarded(tmp_path: Path) -> Iterator[TestClient]:
 
 
 def test_a_token_needs_its_scheme_in_any_case(guarded: TestClient) -> None:
-    got = {given: guarded.get("/v2", headers={"authorization": given}).status_code for given in TOKENS}
+    got = {
+        given: guarded.get("/v2", headers={"authorization": given}).status_code for given in TOKENS
+    }
     assert got == TOKENS
 
 
@@ -550,7 +624,10 @@ def slow(seconds_of_work: int) -> bytes:
     weights = numpy_helper.from_array(np.full((size, size), 1e-6, np.float32), "weights")
     last = numpy_helper.from_array(np.full((size, 1), 1e-3, np.float32), "last")
     nodes = [helper.make_node("MatMul", ["table", "first"], ["h0"])]
-    nodes += [helper.make_node("MatMul", [f"h{at}", "weights"], [f"h{at + 1}"]) for at in range(seconds_of_work)]
+    nodes += [
+        helper.make_node("MatMul", [f"h{at}", "weights"], [f"h{at + 1}"])
+        for at in range(seconds_of_work)
+    ]
     nodes.append(helper.make_node("MatMul", [f"h{seconds_of_work}", "last"], ["number"]))
     return save(nodes, {"table": (TensorProto.FLOAT, ["n", 2])}, "number", 1, square, weights, last)
 
@@ -563,7 +640,8 @@ def test_a_slow_model_keeps_probes_answered_and_drains(tmp_path: Path) -> None:
     with serving(tmp_path / "slow", "--max-requests", "2", "--timeout", "240") as server:
         body = {"inputs": [tensor(rows, "table", "FP32")]}
         threads = [
-            threading.Thread(target=lambda: answers.append(server.infer("slow", body).status_code)) for _ in "12"
+            threading.Thread(target=lambda: answers.append(server.infer("slow", body).status_code))
+            for _ in "12"
         ]
         for thread in threads:
             thread.start()
@@ -583,19 +661,27 @@ def test_too_large_a_request_is_refused(tmp_path: Path) -> None:
     (tmp_path / "trained/model.onnx").write_bytes(constant(7))
     with serving(tmp_path / "trained", "--max-body", "1") as server:
         answer = server.http.post("/v2/models/trained/infer", content=b"x" * (2 << 20))
-        assert (answer.status_code, answer.json()["error"]) == (413, "a request has at most 1048576 bytes")
+        assert (answer.status_code, answer.json()["error"]) == (
+            413,
+            "a request has at most 1048576 bytes",
+        )
 
 
 REFUSED: dict[str, tuple[Callable[[Path], list[str]], str]] = {
     "an empty registry": (lambda place: ["--storage", str(place / "none")], "no model in"),
     "an unknown model": (lambda place: ["nobody", "--storage", str(place / "none")], "nobody"),
     "an empty token": (lambda place: [str(place), "--token-file", "/dev/null"], "token"),
-    "a key without its certificate": (lambda place: ["--tls-key", str(place / "key")], "go together"),
+    "a key without its certificate": (
+        lambda place: ["--tls-key", str(place / "key")],
+        "go together",
+    ),
 }
 
 
 @pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_served_is_said_at_the_start(what: str, tmp_path: Path, typed: Callable[..., Any]) -> None:
+def test_what_cannot_be_served_is_said_at_the_start(
+    what: str, tmp_path: Path, typed: Callable[..., Any]
+) -> None:
     words, sentence = REFUSED[what]
     (tmp_path / "key").write_text("")
     done = typed("serve", *words(tmp_path))
@@ -612,7 +698,9 @@ def test_a_server_that_drains_sends_its_clients_elsewhere(store: Path) -> None:
         while server.http.get("/v2/health/ready").status_code == 200:
             assert time.monotonic() < began + 2
         answers = [server.infer("rows", body) for _ in range(3)]  # each on a connection of its own
-        assert [(answer.status_code, answer.headers["connection"]) for answer in answers] == [(200, "close")] * 3
+        assert [(answer.status_code, answer.headers["connection"]) for answer in answers] == [
+            (200, "close")
+        ] * 3
         assert server.http.get("/v2/health/live").status_code == 200
         assert server.process.wait(30) in (0, 143)
         assert 2.5 < time.monotonic() - began < 20
@@ -631,15 +719,30 @@ def test_a_second_signal_ends_a_drain_at_once(store: Path) -> None:
 def certificate(tmp_path: Path) -> Path:
     """A certificate of 127.0.0.1, signed by itself; its key is beside it."""
     words = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=127.0.0.1"
-    extra = ["-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:TRUE"]
+    extra = [
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-addext",
+        "basicConstraints=critical,CA:TRUE",
+    ]
     files = ["-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"]
     subprocess.run(["openssl", *words.split(), *extra, *files], check=True, capture_output=True)
     return tmp_path / "cert.pem"
 
 
-def test_https_is_answered_with_the_certificate(numbers: Model, tmp_path: Path, certificate: Path) -> None:
+def test_https_is_answered_with_the_certificate(
+    numbers: Model, tmp_path: Path, certificate: Path
+) -> None:
     key = certificate.with_name("key.pem")
-    words = ("numbers", "--storage", tmp_path / "store", "--tls-cert", certificate, "--tls-key", key)
+    words = (
+        "numbers",
+        "--storage",
+        tmp_path / "store",
+        "--tls-cert",
+        certificate,
+        "--tls-key",
+        key,
+    )
     with serving(*words) as server:
         assert server.url.startswith("https://")
         with httpx.Client(verify=ssl.create_default_context(cafile=str(certificate))) as known:
@@ -658,7 +761,9 @@ def test_a_certificate_that_does_not_fit_its_key_is_refused(
     numbers: Model, tmp_path: Path, certificate: Path, typed: Callable[..., Any]
 ) -> None:
     key = certificate.with_name("other.pem")
-    subprocess.run(["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True)
+    subprocess.run(
+        ["openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", key], check=True
+    )
     done = typed("serve", "numbers", "--storage", str(tmp_path / "store"), "--port", "0", "--tls-cert", str(certificate),
                  "--tls-key", str(key))  # fmt: skip
     assert (done.returncode, "Traceback" in done.stderr) == (2, False)

@@ -30,11 +30,20 @@ PLANS = ("basic", 'say "plus"', "pro")
 COLUMNS = ("age", "plan")
 
 
-def customers(count: int, seed: int, *, older: float = 0.0, unknown: bool = False) -> list[dict[str, Any]]:
+def customers(
+    count: int, seed: int, *, older: float = 0.0, unknown: bool = False
+) -> list[dict[str, Any]]:
     draw = np.random.default_rng(seed)
-    ages, plans = draw.normal(40 + older, 8, count).round(1), draw.choice(PLANS, count, p=[0.6, 0.3, 0.1])
+    ages, plans = (
+        draw.normal(40 + older, 8, count).round(1),
+        draw.choice(PLANS, count, p=[0.6, 0.3, 0.1]),
+    )
     return [
-        {"age": float(age), "plan": "team" if unknown else str(plan), "left": "yes" if age > 44 else "no"}
+        {
+            "age": float(age),
+            "plan": "team" if unknown else str(plan),
+            "left": "yes" if age > 44 else "no",
+        }
         for age, plan in zip(ages, plans, strict=True)
     ]
 
@@ -63,7 +72,9 @@ def leaver(classes: tuple[str, ...], *, at: float = 44) -> bytes:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("customers")
     write_csv(folder / "customers.csv", customers(4000, 1), (*COLUMNS, "left"))
-    prepare_data(DataSettings(dataset=f"table:{folder / 'customers.csv'}", target="left"), folder / "data")
+    prepare_data(
+        DataSettings(dataset=f"table:{folder / 'customers.csv'}", target="left"), folder / "data"
+    )
     return folder / "data"
 
 
@@ -83,13 +94,19 @@ def churn(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
 
 def ask(server: Running, rows: list[dict[str, Any]], step: int = 100) -> None:
     for start in range(0, len(rows), step):
-        body = {"rows": [{name: row[name] for name in COLUMNS} for row in rows[start : start + step]]}
+        body = {
+            "rows": [{name: row[name] for name in COLUMNS} for row in rows[start : start + step]]
+        }
         assert server.http.post("/v2/models/churn/predict", json=body).status_code == 200
 
 
 def bins(page: str, name: str, version: str = "v1") -> dict[str, float]:
     samples = read_samples(page, "podium_serve_bin_items_total")
-    return {labels["bin"]: count for labels, count in samples if (labels["name"], labels["version"]) == (name, version)}
+    return {
+        labels["bin"]: count
+        for labels, count in samples
+        if (labels["name"], labels["version"]) == (name, version)
+    }
 
 
 def told(typed: Typed, *words: str) -> tuple[int, dict[str, Any]]:
@@ -107,7 +124,9 @@ def test_the_profile_is_a_file_of_the_version(churn: Model, data: Path) -> None:
     assert (sum(age.counts), sum(plan.counts)) == (count, count)
     assert set(plan.labels) == {*PLANS, "(missing)", "(unknown)", "(other)"}
     said = dict(zip(profile.predictions[0].labels, profile.predictions[0].counts, strict=True))
-    predicted = np.load(version.fetch(data.parent / f"v{np.random.randint(1 << 30)}") / "predictions.npy").argmax(1)
+    predicted = np.load(
+        version.fetch(data.parent / f"v{np.random.randint(1 << 30)}") / "predictions.npy"
+    ).argmax(1)
     assert said == {
         **dict(zip(version.facts.dataset.classes, np.bincount(predicted).tolist(), strict=True)),
         "(other)": 0,
@@ -120,7 +139,9 @@ def test_requests_of_all_kinds_are_counted_alike(churn: Model, tmp_path: Path) -
         ask(server, rows)
         by_rows = server.http.get("/metrics").text
         ages = [row["age"] for row in rows]
-        body = {"inputs": [tensor(np.array([[age, 0] for age in ages], np.float32), "table", "FP32")]}
+        body = {
+            "inputs": [tensor(np.array([[age, 0] for age in ages], np.float32), "table", "FP32")]
+        }
         assert server.infer("churn", body).status_code == 200
         both = server.http.get("/metrics").text
     assert sum(bins(by_rows, "age").values()) == 300
@@ -157,7 +178,9 @@ def test_a_shift_is_found_where_it_is(churn: Model, typed: Typed) -> None:
         "age": "drift",
         "plan": "same",
     }
-    assert verdicts["age"]["ks"] == pytest.approx(0.38, abs=0.05), "of two normals a standard deviation apart"
+    assert verdicts["age"]["ks"] == pytest.approx(0.38, abs=0.05), (
+        "of two normals a standard deviation apart"
+    )
     assert verdicts["plan"]["ks"] is None
 
 
@@ -182,25 +205,34 @@ def test_versions_are_told_apart_when_the_champion_changes(churn: Model, typed: 
         assert "0 items are too few" in done.stderr
         ask(server, customers(300, 4, older=20))
         page = server.http.get("/metrics").text
-        assert (sum(bins(page, "age").values()), sum(bins(page, "age", "v2").values())) == (400, 300)
+        assert (sum(bins(page, "age").values()), sum(bins(page, "age", "v2").values())) == (
+            400,
+            300,
+        )
         code, said = told(typed, "--metrics", f"{server.url}/metrics", "--fail-over", "0.2")
     assert (code, said["version"], said["items"]) == (3, "v2", 300)
     assert said["notes"] == ["items that other versions answered are left out: 400 of v1"]
 
 
-def test_only_what_came_since_the_last_look_is_judged(churn: Model, typed: Typed, tmp_path: Path) -> None:
+def test_only_what_came_since_the_last_look_is_judged(
+    churn: Model, typed: Typed, tmp_path: Path
+) -> None:
     words = ["--since", str(tmp_path / "look.json"), "--fail-over", "0.2", "--metrics"]
     with serving("churn", "--watch") as server:
         ask(server, customers(3000, 3))
         assert told(typed, *words, f"{server.url}/metrics")[1]["items"] == 3000
         ask(server, customers(100, 4, older=20))
-        assert told(typed, *words, f"{server.url}/metrics")[1]["items"] == 100, "too few: the next look sees them again"
+        assert told(typed, *words, f"{server.url}/metrics")[1]["items"] == 100, (
+            "too few: the next look sees them again"
+        )
         ask(server, customers(200, 4, older=20))
         code, said = told(typed, *words, f"{server.url}/metrics")
     assert (code, said["items"]) == (3, 300)
     look, before = tmp_path / "look.json", server.url
     with serving("churn", "--watch") as server:
-        look.write_text(look.read_text().replace(before, server.url))  # as if it had started again on its port
+        look.write_text(
+            look.read_text().replace(before, server.url)
+        )  # as if it had started again on its port
         ask(server, customers(250, 4))
         code, said = told(typed, *words, f"{server.url}/metrics")
     assert (code, said["items"]) == (0, 250)
@@ -215,12 +247,16 @@ def test_servers_are_added_up(churn: Model, typed: Typed, tmp_path: Path) -> Non
         for server, rows in ((first, customers(150, 3)), (second, customers(150, 4))):
             server.http.headers["authorization"] = "Bearer a-token"
             ask(server, rows)
-        urls = [word for server in (first, second) for word in ("--metrics", f"{server.url}/metrics")]
+        urls = [
+            word for server in (first, second) for word in ("--metrics", f"{server.url}/metrics")
+        ]
         assert told(typed, *urls, "--token-file", str(token))[1]["items"] == 300
         assert "cannot be read: Unauthorized" in typed("models", "drift", "churn", *urls).stderr
 
 
-def test_recent_data_are_compared_by_the_names_of_columns(churn: Model, typed: Typed, tmp_path: Path) -> None:
+def test_recent_data_are_compared_by_the_names_of_columns(
+    churn: Model, typed: Typed, tmp_path: Path
+) -> None:
     rows = customers(1000, 21, unknown=True)
     same = write_csv(tmp_path / "swapped.csv", rows, ("plan", "age"))
     code, said = told(typed, "--data", str(same), "--fail-over", "0.2")
@@ -238,7 +274,13 @@ def test_recent_data_are_compared_by_the_names_of_columns(churn: Model, typed: T
 
 
 def test_the_table_says_what_the_numbers_mean(churn: Model, typed: Typed, tmp_path: Path) -> None:
-    done = typed("models", "drift", "churn", "--data", str(write_csv(tmp_path / "new.csv", customers(500, 9, older=9))))
+    done = typed(
+        "models",
+        "drift",
+        "churn",
+        "--data",
+        str(write_csv(tmp_path / "new.csv", customers(500, 9, older=9))),
+    )
     lines = done.stdout.splitlines()
     assert lines[0] == "churn v1, 500 items seen"
     assert lines[1].split() == ["WHAT", "VERDICT", "PSI", "CHANCE", "KS", "MOST", "CHANGED"]
@@ -249,7 +291,10 @@ def test_the_table_says_what_the_numbers_mean(churn: Model, typed: Typed, tmp_pa
 
 REFUSED: dict[str, tuple[list[str], str]] = {
     "neither": ([], "either a server or recent data"),
-    "both": (["--data", "x.csv", "--metrics", "http://localhost/metrics"], "either a server or recent data"),
+    "both": (
+        ["--data", "x.csv", "--metrics", "http://localhost/metrics"],
+        "either a server or recent data",
+    ),
     "a server that is not there": (["--metrics", "http://127.0.0.1:9/metrics"], "cannot be read"),
     "an address that cannot be meant": (["--metrics", "http://[::1/metrics"], "cannot be read"),
     "a path": (["--metrics", "metrics.txt"], "takes the URL of a server's metrics"),
@@ -293,7 +338,9 @@ def test_the_dashboard_asks_for_what_the_server_says(churn: Model) -> None:
             assert set(re.findall(r'(\w+)=~?"', selector)) <= said[name], query
         for labels in re.findall(r"by \(([^)]*)\)", query):
             names = re.findall(r"podium_\w+", query)
-            assert set(labels.split(", ")) <= {label for name in names for label in said[name]}, query
+            assert set(labels.split(", ")) <= {label for name in names for label in said[name]}, (
+                query
+            )
     assert {name for query in asked for name in re.findall(r"podium_\w+", query)} >= {
         "podium_serve_bin_items_total", "podium_serve_bin_training_share", "podium_serve_seconds_bucket",
     }  # fmt: skip
@@ -315,7 +362,9 @@ def prometheus(target: str, folder: Path) -> Iterator[Callable[[str], list[dict[
 
     def query(expression: str) -> list[dict[str, Any]]:
         try:
-            answer = httpx.get(f"http://{address}/api/v1/query", params={"query": expression}, timeout=30).json()
+            answer = httpx.get(
+                f"http://{address}/api/v1/query", params={"query": expression}, timeout=30
+            ).json()
         except httpx.TransportError:
             return []  # it is starting
         assert answer["status"] == "success", (expression, answer)
@@ -328,8 +377,12 @@ def prometheus(target: str, folder: Path) -> Iterator[Callable[[str], list[dict[
         process.wait(60)
 
 
-@pytest.mark.skipif(shutil.which("prometheus") is None, reason="needs prometheus (Debian's package prometheus)")
-def test_a_prometheus_draws_the_drift_that_the_command_finds(churn: Model, typed: Typed, tmp_path: Path) -> None:
+@pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="needs prometheus (Debian's package prometheus)"
+)
+def test_a_prometheus_draws_the_drift_that_the_command_finds(
+    churn: Model, typed: Typed, tmp_path: Path
+) -> None:
     board = json.loads((Path(__file__).parents[2] / "deploy/monitoring/serving.json").read_text())
     with serving("churn", "--watch") as server, prometheus(server.url, tmp_path) as query:
         until = time.monotonic() + 60
@@ -339,7 +392,9 @@ def test_a_prometheus_draws_the_drift_that_the_command_finds(churn: Model, typed
         for seed in range(4):
             ask(server, customers(500, seed, older=5))
             time.sleep(1)
-        while not query("podium_serve_watched_items_total == 2000") or not query("rate(podium_serve_seconds_sum[5m])"):
+        while not query("podium_serve_watched_items_total == 2000") or not query(
+            "rate(podium_serve_seconds_sum[5m])"
+        ):
             assert time.monotonic() < until
             time.sleep(0.1)
         for panel in board["panels"]:
@@ -372,14 +427,18 @@ np.save(given.output, np.eye(2)[older if {yes} else 1 - older])
 def test_a_predict_command_is_watched_too(churn: Model, data: Path, tmp_path: Path) -> None:
     place = tmp_path / "command"
     place.mkdir()
-    (place / "predict.py").write_text(COMMAND.replace("{yes}", str(artifact.describe(data).classes.index("yes"))))
+    (place / "predict.py").write_text(
+        COMMAND.replace("{yes}", str(artifact.describe(data).classes.index("yes")))
+    )
     (place / "model.json").write_text('{"predict": ["python", "predict.py"]}')
     import_model(Source(uri=str(place), data=str(data)), churn, "command")
     rows = customers(60, 5)
     with serving("churn@command", "--watch") as server:
         ask(server, rows)
         table = np.array([[row["age"], 0] for row in rows], np.float32)
-        assert server.infer("churn", {"inputs": [tensor(table, "table", "FP32")]}).status_code == 200
+        assert (
+            server.infer("churn", {"inputs": [tensor(table, "table", "FP32")]}).status_code == 200
+        )
         page = server.http.get("/metrics").text
     assert bins(page, "class", "command")["yes"] == 2 * sum(row["age"] > 44 for row in rows)
     assert sum(bins(page, "age", "command").values()) == 120

@@ -23,7 +23,14 @@ SMALL = {"limit": "3000", "epochs": "1", "pods": '{"cpu": "100m"}'}
 @contextmanager
 def forwarded(service: str, port: int, namespace: str) -> Iterator[str]:
     """Reach a Service from this machine; its address here."""
-    command = ["kubectl", "--namespace", namespace, "port-forward", f"service/{service}", f":{port}"]
+    command = [
+        "kubectl",
+        "--namespace",
+        namespace,
+        "port-forward",
+        f"service/{service}",
+        f":{port}",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         said = process.stdout.readline()  # Forwarding from 127.0.0.1:40123 -> 9000
@@ -40,7 +47,10 @@ def server() -> Iterator[str]:
     if given := os.environ.get("KF_PIPELINES_ENDPOINT"):
         yield given
         return
-    with forwarded("ml-pipeline", 8888, NAMESPACE) as address, pytest.MonkeyPatch.context() as patch:
+    with (
+        forwarded("ml-pipeline", 8888, NAMESPACE) as address,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("KF_PIPELINES_ENDPOINT", address)  # for the commands the tests run
         yield address
 
@@ -54,7 +64,10 @@ def store() -> Iterator[str]:
     settings = client.CoreV1Api().read_namespaced_config_map("podium-storage", NAMESPACE).data
     place = urlsplit(settings["endpoint"])
     service, namespace, *_ = *str(place.hostname).split("."), NAMESPACE
-    with forwarded(service, place.port or 80, namespace) as address, pytest.MonkeyPatch.context() as patch:
+    with (
+        forwarded(service, place.port or 80, namespace) as address,
+        pytest.MonkeyPatch.context() as patch,
+    ):
         for own in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
             patch.delenv(own, raising=False)
         patch.setenv("AWS_ENDPOINT_URL", address)
@@ -96,7 +109,11 @@ def submit(server: str, source: str) -> Submit:
         parameters = {"source": source, **SMALL, **changes}
         account = ("--service-account", "podium-steps")
         result = podium(
-            "submit", pipeline, *account, *(f"{name}={value}" for name, value in parameters.items()), "--json"
+            "submit",
+            pipeline,
+            *account,
+            *(f"{name}={value}" for name, value in parameters.items()),
+            "--json",
         )
         assert result.returncode == 0, result.stderr
         return str(json.loads(result.stdout)["run_id"])

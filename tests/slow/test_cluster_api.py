@@ -42,7 +42,9 @@ def test_a_sweep_on_a_cluster_ends_with_its_best_trial(namespace: str) -> None:
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
     }  # fmt: skip
     trial = job(["python", "-c", PROGRAM], **container)
-    manifest = write_experiment(trial, name="bowl", maxFailedTrialCount=1, template={"retain": True})
+    manifest = write_experiment(
+        trial, name="bowl", maxFailedTrialCount=1, template={"retain": True}
+    )
     sweep = podium.sweep(manifest, cluster=namespace)
     assert sweep.status == "Succeeded"
     assert sweep.best.value == pytest.approx((sweep.best.parameters["x"] - 0.5) ** 2)

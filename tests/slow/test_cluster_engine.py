@@ -61,7 +61,9 @@ def name(cluster: KubernetesCluster) -> Iterator[str]:
 
 
 def kubectl(*words: str, text: str = "") -> str:
-    done = subprocess.run(["kubectl", "-n", "kubeflow", *words], input=text, capture_output=True, text=True)
+    done = subprocess.run(
+        ["kubectl", "-n", "kubeflow", *words], input=text, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -85,7 +87,9 @@ def test_a_killed_engine_loses_no_trial(cluster: KubernetesCluster, name: str) -
     kubectl("apply", "-f", "-", text=RATES.replace("NAME", name))
     while not cluster.trials(name):
         time.sleep(0.5)
-    kubectl("delete", "pod", "-l", "app.kubernetes.io/name=podium-engine", "--grace-period=0", "--force")
+    kubectl(
+        "delete", "pod", "-l", "app.kubernetes.io/name=podium-engine", "--grace-period=0", "--force"
+    )
     assert ended(cluster, name)["trialsSucceeded"] == 4
     assert len(cluster.trials(name)) == 4
 
@@ -105,7 +109,9 @@ def test_an_experiment_being_deleted_begins_no_trial(cluster: KubernetesCluster,
         assert len(cluster.trials(name)) == begun < 12
         assert not [job for job in cluster.list("Job") if job.name.startswith(name)]
     finally:
-        kubectl("patch", "experiment", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}')
+        kubectl(
+            "patch", "experiment", name, "--type=merge", "-p", '{"metadata": {"finalizers": null}}'
+        )
 
 
 PYTORCHJOB = """
@@ -135,7 +141,9 @@ spec:
 
 
 @pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
-def test_a_failed_trial_says_why_until_the_experiment_ends(cluster: KubernetesCluster, name: str, kind: str) -> None:
+def test_a_failed_trial_says_why_until_the_experiment_ends(
+    cluster: KubernetesCluster, name: str, kind: str
+) -> None:
     failing = yaml.safe_load(RATES.replace("NAME", name))
     template = failing["spec"]["trialTemplate"]
     if kind == "PyTorchJob":
@@ -162,7 +170,10 @@ def test_the_api_server_refuses_what_it_can(cluster: KubernetesCluster) -> None:
     twice = yaml.safe_load(RATES.replace("NAME", "refused"))
     twice["spec"]["parameters"] *= 2
     done = subprocess.run(
-        ["kubectl", "-n", "kubeflow", "create", "-f", "-"], input=yaml.safe_dump(twice), capture_output=True, text=True
+        ["kubectl", "-n", "kubeflow", "create", "-f", "-"],
+        input=yaml.safe_dump(twice),
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 1
     assert "spec.parameters[1]: Duplicate value" in done.stderr

@@ -111,7 +111,9 @@ def test_a_failed_job_says_which_pod_and_its_last_words(cluster: Cluster) -> Non
 
 def test_memory_beyond_the_limit_is_called_by_its_name(cluster: Cluster) -> None:
     manifest = job("x = bytearray(400 * 2**20); import time; time.sleep(5)")
-    container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][0]
+    container = manifest["spec"]["pytorchReplicaSpecs"]["Master"]["template"]["spec"]["containers"][
+        0
+    ]
     container["resources"] = {"limits": {"memory": "64Mi"}}
     name = launch(cluster, manifest)
     assert list(cluster.watch("PyTorchJob", name, timeout=240))[-1].state.phase == "Failed"
@@ -123,7 +125,9 @@ def test_memory_beyond_the_limit_is_called_by_its_name(cluster: Cluster) -> None
 def test_an_image_that_cannot_be_pulled_fails_within_a_minute(cluster: Cluster) -> None:
     started = time.monotonic()
     name = launch(cluster, job("print()", image="registry.invalid/nobody/nothing:1"))
-    with pytest.raises(Failed, match=r"(ErrImagePull|ImagePullBackOff).*registry\.invalid/nobody/nothing"):
+    with pytest.raises(
+        Failed, match=r"(ErrImagePull|ImagePullBackOff).*registry\.invalid/nobody/nothing"
+    ):
         list(cluster.watch("PyTorchJob", name, timeout=240))
     assert time.monotonic() - started < 60
 
@@ -141,7 +145,15 @@ def fenced() -> Iterator[Cluster]:
     with connect(f"kubernetes://{name}") as there:
         core = there.api.core
         core.create_namespace({"metadata": {"name": name}})
-        limit = {"limits": [{"type": "Container", "max": {"memory": "100Mi"}, "defaultRequest": {"memory": "16Mi"}}]}
+        limit = {
+            "limits": [
+                {
+                    "type": "Container",
+                    "max": {"memory": "100Mi"},
+                    "defaultRequest": {"memory": "16Mi"},
+                }
+            ]
+        }
         core.create_namespaced_limit_range(name, {"metadata": {"name": "small"}, "spec": limit})
         quota = {"metadata": {"name": "team"}, "spec": {"hard": {"pods": "1"}}}
         core.create_namespaced_resource_quota(name, quota)
@@ -160,7 +172,9 @@ def refused(cluster: Cluster, manifest: Manifest, words: str) -> None:
 
 def test_pods_beyond_a_quota_end_the_wait_with_its_words(fenced: Cluster) -> None:
     manifest = job("import time; time.sleep(300)", workers=1)
-    refused(fenced, manifest, r"exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1")
+    refused(
+        fenced, manifest, r"exceeded quota: team, requested: pods=1, used: pods=1, limited: pods=1"
+    )
 
 
 @pytest.mark.parametrize("kind", ["PyTorchJob", "Job"])
@@ -171,7 +185,12 @@ def test_pods_beyond_a_limit_range_end_the_wait(fenced: Cluster, kind: str) -> N
     if kind == "Job":
         template["spec"]["restartPolicy"] = "Never"
         spec = {"backoffLimit": 0, "template": {"spec": template["spec"]}}
-        manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": manifest["metadata"], "spec": spec}
+        manifest = {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": manifest["metadata"],
+            "spec": spec,
+        }
     refused(fenced, manifest, "maximum memory usage per Container is 100Mi, but limit is 200Mi")
 
 
@@ -200,13 +219,17 @@ def hooked(fenced: Cluster) -> Iterator[Callable[[], None]]:
         "sideEffects": "None",
         "admissionReviewVersions": ["v1"],
     }
-    hooks.create_validating_webhook_configuration({"metadata": {"name": namespace}, "webhooks": [hook]})
+    hooks.create_validating_webhook_configuration(
+        {"metadata": {"name": namespace}, "webhooks": [hook]}
+    )
     with ExitStack() as stack:
         stack.callback(hooks.delete_validating_webhook_configuration, namespace)
         yield stack.close
 
 
-def test_a_webhook_that_is_away_for_seconds_is_waited_out(fenced: Cluster, hooked: Callable[[], None]) -> None:
+def test_a_webhook_that_is_away_for_seconds_is_waited_out(
+    fenced: Cluster, hooked: Callable[[], None]
+) -> None:
     with pytest.raises(ApiException, match="failed calling webhook"):
         fenced.api.custom.create_namespaced_custom_object(
             "kubeflow.org", "v1", fenced.api.namespace, "pytorchjobs", job("pass")
@@ -235,8 +258,15 @@ def test_without_katib_an_experiment_is_refused_before_it_is_made(cluster: Clust
         pass
     else:
         pytest.skip("this cluster has Katib")
-    experiment = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "x"}, "spec": {}}
-    with pytest.raises(PodiumError, match=r"(does not know the kind Experiment|collects no metrics)"):
+    experiment = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": {"name": "x"},
+        "spec": {},
+    }
+    with pytest.raises(
+        PodiumError, match=r"(does not know the kind Experiment|collects no metrics)"
+    ):
         cluster.create(typed(experiment))
 
 
@@ -272,7 +302,9 @@ STEP = """if True:
 def test_a_terminated_step_ends_its_job_within_a_second(cluster: Cluster) -> None:
     manifest = job("import time; time.sleep(300)")
     name = manifest["metadata"]["name"]
-    step = subprocess.Popen([sys.executable, "-c", STEP, json.dumps(manifest)], stdout=subprocess.PIPE, text=True)
+    step = subprocess.Popen(
+        [sys.executable, "-c", STEP, json.dumps(manifest)], stdout=subprocess.PIPE, text=True
+    )
     assert step.stdout is not None
     with step, step.stdout:
         assert step.stdout.readline() == "launched\n"
@@ -297,7 +329,9 @@ def test_a_repeated_step_goes_on_with_its_job(cluster: Cluster) -> None:
     with subprocess.Popen(again, stdout=subprocess.PIPE, text=True) as second:
         assert second.stdout is not None
         said = second.stdout.readline()
-        assert said == f"podium | PyTorchJob {name} of an earlier attempt is there; going on with it\n"
+        assert (
+            said == f"podium | PyTorchJob {name} of an earlier attempt is there; going on with it\n"
+        )
         assert second.stdout.readline() == "launched\n"
         assert cluster.get("PyTorchJob", name).manifest["metadata"]["uid"] == started
         second.terminate()

@@ -34,10 +34,17 @@ from podium.manifests.labels import RUN_NAMESPACE
 from podium.manifests.typed import typed
 from podium.storage import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1800), pytest.mark.usefixtures("server")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.timeout(1800),
+    pytest.mark.usefixtures("server"),
+]
 
 
-def test_a_run_ends_with_a_champion_in_the_store(cluster: KubernetesCluster, submit: Submit, store: str) -> None:
+def test_a_run_ends_with_a_champion_in_the_store(
+    cluster: KubernetesCluster, submit: Submit, store: str
+) -> None:
     assert "unchanged" in podium("upload", "train_and_promote").stdout
     model = f"test-{uuid.uuid4().hex[:8]}"
     run_id = submit(workers=2, model_name=model)
@@ -53,7 +60,10 @@ def test_a_run_ends_with_a_champion_in_the_store(cluster: KubernetesCluster, sub
 
 
 def test_data_are_prepared_again_only_if_they_changed(submit: Submit, store: str) -> None:
-    folder, model = f"{store.removesuffix('podium')}podium-test/{uuid.uuid4().hex[:8]}", f"test-{uuid.uuid4().hex[:8]}"
+    folder, model = (
+        f"{store.removesuffix('podium')}podium-test/{uuid.uuid4().hex[:8]}",
+        f"test-{uuid.uuid4().hex[:8]}",
+    )
 
     def run(rows: int) -> tuple[str, set[str], int]:
         lines = [f"{number % 97},{number % 89},{'ny'[number % 97 > 48]}" for number in range(rows)]
@@ -64,9 +74,9 @@ def test_data_are_prepared_again_only_if_they_changed(submit: Submit, store: str
         assert end_of(run_id) == "SUCCEEDED"
         logs = connect(f"{store}/runs/{run_id}/logs/steps")
         kept = {entry.key: logs.get(entry.key).decode() for entry in logs.list()}
-        counts = json.loads(podium("models", "show", model, run_id, "--storage", store, "--json").stdout)["dataset"][
-            "counts"
-        ]
+        counts = json.loads(
+            podium("models", "show", model, run_id, "--storage", store, "--json").stdout
+        )["dataset"]["counts"]
         return kept.get("fingerprint-data.log", ""), set(kept), sum(counts.values())
 
     first, steps, count = run(1000)
@@ -80,7 +90,9 @@ def test_data_are_prepared_again_only_if_they_changed(submit: Submit, store: str
     assert "data changed: 1,000 items before, since run" in changed
 
 
-def test_a_cancelled_run_leaves_no_job_and_no_pod(cluster: KubernetesCluster, submit: Submit) -> None:
+def test_a_cancelled_run_leaves_no_job_and_no_pod(
+    cluster: KubernetesCluster, submit: Submit
+) -> None:
     run_id = submit(epochs=200, workers=1)
     name = training(cluster, run_id)
     cancel(run_id)
@@ -89,13 +101,17 @@ def test_a_cancelled_run_leaves_no_job_and_no_pod(cluster: KubernetesCluster, su
     assert ended_by_cancel(run_id)
 
 
-def test_without_katib_the_sweep_step_says_so_and_starts_nothing(cluster: KubernetesCluster, submit: Submit) -> None:
+def test_without_katib_the_sweep_step_says_so_and_starts_nothing(
+    cluster: KubernetesCluster, submit: Submit
+) -> None:
     if has_katib(cluster):
         pytest.skip("this cluster has Katib")
     assert podium("upload", "tune_and_promote").returncode == 0
     run_id = submit("tune-and-promote")
     assert "failed at katib-sweep" in end_of(run_id)
-    failed = [pod for pod in cluster.api.pods(f"pipeline/runid={run_id}") if pod.status.phase == "Failed"]
+    failed = [
+        pod for pod in cluster.api.pods(f"pipeline/runid={run_id}") if pod.status.phase == "Failed"
+    ]
     read = cluster.api.core.read_namespaced_pod_log
     said = "".join(read(pod.metadata.name, NAMESPACE, container="main") for pod in failed)
     assert "this cluster does not know the kind Experiment" in said
@@ -110,25 +126,40 @@ def test_a_sweep_of_pytorchjobs_ends_in_a_champion(
     run_id = submit("tune-and-promote", max_trials=2, parallel_trials=1, trial_workers=1, workers=1, model_name=model,
                     rule="better,trial.loss<=100")  # fmt: skip
     assert end_of(run_id) == "SUCCEEDED"
-    champion = json.loads(podium("models", "show", model, "champion", "--storage", store, "--json").stdout)
+    champion = json.loads(
+        podium("models", "show", model, "champion", "--storage", store, "--json").stdout
+    )
     assert 0 < champion["trial"]["metrics"]["loss"] <= 100
     (experiment,) = [stored.manifest for stored in cluster.list("Experiment", {RUN_LABEL: run_id})]
     assert status_of(experiment).phase == "Succeeded"
     trials = [
         stored.manifest
-        for stored in cluster.list("Trial", {"katib.kubeflow.org/experiment": experiment["metadata"]["name"]})
+        for stored in cluster.list(
+            "Trial", {"katib.kubeflow.org/experiment": experiment["metadata"]["name"]}
+        )
     ]
     assert [status_of(trial).phase for trial in trials] == ["Succeeded", "Succeeded"]
-    until(lambda: not cluster.api.pods(f"katib.kubeflow.org/suggestion={experiment['metadata']['name']}"), 60)
+    until(
+        lambda: (
+            not cluster.api.pods(f"katib.kubeflow.org/suggestion={experiment['metadata']['name']}")
+        ),
+        60,
+    )
 
 
 def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
     cluster: KubernetesCluster, katib: None, submit: Submit
 ) -> None:
-    run_id = submit("tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200)
-    (experiment,) = until(lambda: [stored.manifest for stored in cluster.list("Experiment", {RUN_LABEL: run_id})], 300)
+    run_id = submit(
+        "tune-and-promote", max_trials=4, parallel_trials=2, trial_workers=1, trial_epochs=200
+    )
+    (experiment,) = until(
+        lambda: [stored.manifest for stored in cluster.list("Experiment", {RUN_LABEL: run_id})], 300
+    )
     name = experiment["metadata"]["name"]
-    until(lambda: [job for job in jobs_of(cluster, run_id) if status_of(job).phase == "Running"], 300)
+    until(
+        lambda: [job for job in jobs_of(cluster, run_id) if status_of(job).phase == "Running"], 300
+    )
     cancel(run_id)
 
     def left() -> list[str]:
@@ -139,7 +170,9 @@ def test_a_cancelled_sweep_leaves_no_experiment_trial_job_or_pod(
             for launched in [stored.manifest for stored in cluster.list(kind, of_run)]
         ]
         pods = cluster.api.pods(f"katib.kubeflow.org/experiment={name}")
-        return [stored["metadata"]["name"] for stored in objects] + [pod.metadata.name for pod in pods]
+        return [stored["metadata"]["name"] for stored in objects] + [
+            pod.metadata.name for pod in pods
+        ]
 
     assert left()
     until(lambda: not left(), 90)
@@ -169,11 +202,20 @@ def test_retention_ends_well_as_its_cronjob_runs_it(cluster: KubernetesCluster, 
         said = kubectl("-n", NAMESPACE, "logs", f"job/{job}", "--all-containers")
         assert said.endswith(" deleted\n")
     finally:
-        kubectl("-n", NAMESPACE, "delete", f"job/{job}", "cronjob/podium-retention", "--ignore-not-found")
+        kubectl(
+            "-n",
+            NAMESPACE,
+            "delete",
+            f"job/{job}",
+            "cronjob/podium-retention",
+            "--ignore-not-found",
+        )
 
 
 def kubectl(*words: str) -> str:
-    done = subprocess.run(["kubectl", *words], capture_output=True, text=True, timeout=400, check=False)
+    done = subprocess.run(
+        ["kubectl", *words], capture_output=True, text=True, timeout=400, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -193,11 +235,17 @@ def test_a_lost_replica_leaves_one_job_with_a_clear_end(
 def step_pod(cluster: KubernetesCluster, run_id: str) -> str:
     """Name the pod that runs a step now; there is one at a time."""
     pods = cluster.api.pods(f"pipeline/runid={run_id}")
-    (step,) = [pod.metadata.name for pod in pods if pod.status.phase == "Running" and "impl" in pod.metadata.name]
+    (step,) = [
+        pod.metadata.name
+        for pod in pods
+        if pod.status.phase == "Running" and "impl" in pod.metadata.name
+    ]
     return str(step)
 
 
-def test_a_lost_launching_pod_leaves_no_second_job(cluster: KubernetesCluster, submit: Submit) -> None:
+def test_a_lost_launching_pod_leaves_no_second_job(
+    cluster: KubernetesCluster, submit: Submit
+) -> None:
     run_id = submit(epochs=4, workers=1)
     name = training(cluster, run_id)
     cluster.api.core.delete_namespaced_pod(step_pod(cluster, run_id), NAMESPACE)
@@ -226,7 +274,15 @@ def test_a_lost_steps_job_is_adopted_or_reaped(cluster: KubernetesCluster, submi
     step = step_pod(cluster, run_id)
     execute = cluster.api.core.connect_get_namespaced_pod_exec
     command = ["python3", "-c", FREEZE]
-    answer = stream(execute, step, NAMESPACE, container="main", command=command, stdout=True, _preload_content=False)
+    answer = stream(
+        execute,
+        step,
+        NAMESPACE,
+        container="main",
+        command=command,
+        stdout=True,
+        _preload_content=False,
+    )
     answer.run_forever(timeout=30)
     assert "frozen" in answer.read_stdout()
     answer.sock.shutdown()  # close() leaves the socket open once the other side has closed
@@ -267,23 +323,35 @@ def starved(cluster: KubernetesCluster) -> Iterator[None]:
         for name in names:
             core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": name}, "spec": spec})
         for name in names:
-            until(lambda of=name: core.read_namespaced_pod(of, NAMESPACE).status.phase == "Running", 120)
+            until(
+                lambda of=name: core.read_namespaced_pod(of, NAMESPACE).status.phase == "Running",
+                120,
+            )
         yield
     finally:
         for name in names:
             core.delete_namespaced_pod(name, NAMESPACE)
 
 
-def test_a_killed_steps_job_goes_within_a_minute(cluster: KubernetesCluster, tmp_path: Path) -> None:
+def test_a_killed_steps_job_goes_within_a_minute(
+    cluster: KubernetesCluster, tmp_path: Path
+) -> None:
     # The step dies without a call, and the node has no CPU to spare: only the reaper is left.
-    name, image = f"test-{uuid.uuid4().hex[:8]}", os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0")
+    name, image = (
+        f"test-{uuid.uuid4().hex[:8]}",
+        os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0"),
+    )
     steps = os.environ.get("PODIUM_TEST_STEPS_IMAGE", "podium-steps:0.1.0")
     upload(tmp_path, name, steps, ["python3", "-c", DEAF.format(job=name, image=image)])
-    run_id = json.loads(podium("submit", name, "--service-account", "podium-steps", "--json").stdout)["run_id"]
+    run_id = json.loads(
+        podium("submit", name, "--service-account", "podium-steps", "--json").stdout
+    )["run_id"]
     argo = ("argoproj.io", "v1alpha1", NAMESPACE, "workflows")
 
     def ended() -> bool:
-        found = cluster.api.custom.list_namespaced_custom_object(*argo, label_selector=f"pipeline/runid={run_id}")
+        found = cluster.api.custom.list_namespaced_custom_object(
+            *argo, label_selector=f"pipeline/runid={run_id}"
+        )
         return all(item["status"]["phase"] in ("Failed", "Error") for item in found["items"])
 
     assert training(cluster, run_id) == name
@@ -321,14 +389,23 @@ def upload(folder: Path, name: str, image: str, command: list[str]) -> None:
     """Upload a pipeline of one container."""
     compiled = str(folder / f"{name}.yaml")
     script = HELLO.format(image=image, command=command, name=name, file=compiled)
-    subprocess.run([sys.executable, "-W", "ignore", "-c", _in_a_file(folder, script)], check=True, timeout=120)
+    subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", _in_a_file(folder, script)], check=True, timeout=120
+    )
     assert podium("upload", compiled).returncode == 0
 
 
 def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
-    upload(tmp_path, "podium-test-hello", os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0"), ["echo", "hello"])
+    upload(
+        tmp_path,
+        "podium-test-hello",
+        os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0"),
+        ["echo", "hello"],
+    )
     schedule = tmp_path / "often.yaml"
-    schedule.write_text("name: podium-test-often\npipeline: podium-test-hello\ncron: '*/20 * * * * *'\n")
+    schedule.write_text(
+        "name: podium-test-often\npipeline: podium-test-hello\ncron: '*/20 * * * * *'\n"
+    )
     try:
         assert "create" in podium("schedule", "apply", str(schedule)).stdout
         assert "keep" in podium("schedule", "apply", str(schedule)).stdout
@@ -350,7 +427,9 @@ def test_a_schedule_fires_and_is_paused(tmp_path: Path) -> None:
 
 def test_a_schedules_run_in_flight_ends_only_when_asked(tmp_path: Path) -> None:
     name, file = f"podium-test-{uuid.uuid4().hex[:6]}", tmp_path / "often.yaml"
-    upload(tmp_path, name, os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0"), ["sleep", "120"])
+    upload(
+        tmp_path, name, os.environ.get("PODIUM_TEST_IMAGE", "podium-steps:0.1.0"), ["sleep", "120"]
+    )
     text = f"name: {name}\npipeline: {name}\ncron: '*/20 * * * * *'\n"
     file.write_text(text)
     runs_of = RunServiceApi(client().api_client)
@@ -368,9 +447,18 @@ def test_a_schedules_run_in_flight_ends_only_when_asked(tmp_path: Path) -> None:
             assert refused.returncode != 0
             assert f"schedule {name} has a run in flight, {run.run_id}" in refused.stderr
             assert "--now" in refused.stderr
-        assert next(execution for execution in runs() if execution.run_id == run.run_id).state == "RUNNING"
+        assert (
+            next(execution for execution in runs() if execution.run_id == run.run_id).state
+            == "RUNNING"
+        )
         assert podium("schedule", "apply", str(file), "--now").returncode == 0
-        until(lambda: next(execution for execution in runs() if execution.run_id == run.run_id).state != "RUNNING", 60)
+        until(
+            lambda: (
+                next(execution for execution in runs() if execution.run_id == run.run_id).state
+                != "RUNNING"
+            ),
+            60,
+        )
         assert "0 0 3 * * *" in podium("schedule", "list").stdout
     finally:
         assert podium("schedule", "delete", name, "--now").returncode == 0

@@ -7,7 +7,17 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from livekubeflow import NAMESPACE, Submit, cancel, ended_by_cancel, has_katib, jobs_of, podium, pods_of, until
+from livekubeflow import (
+    NAMESPACE,
+    Submit,
+    cancel,
+    ended_by_cancel,
+    has_katib,
+    jobs_of,
+    podium,
+    pods_of,
+    until,
+)
 
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 
@@ -29,9 +39,13 @@ def named(cluster: KubernetesCluster) -> Iterator[str]:
         made.callback(scheduling.delete_priority_class, name)
         core.create_namespaced_service_account(NAMESPACE, {"metadata": metadata})
         made.callback(core.delete_namespaced_service_account, name, NAMESPACE)
-        core.create_namespaced_secret(NAMESPACE, {"metadata": metadata, "stringData": {"key": "never shown"}})
+        core.create_namespaced_secret(
+            NAMESPACE, {"metadata": metadata, "stringData": {"key": "never shown"}}
+        )
         made.callback(core.delete_namespaced_secret, name, NAMESPACE)
-        core.create_namespaced_persistent_volume_claim(NAMESPACE, {"metadata": metadata, "spec": wanted})
+        core.create_namespaced_persistent_volume_claim(
+            NAMESPACE, {"metadata": metadata, "spec": wanted}
+        )
         made.callback(core.delete_namespaced_persistent_volume_claim, name, NAMESPACE)
         named = {"pod-accounts": f"podium-steps,{name}", "pod-secrets": name}  # deploy/policies
         core.patch_namespaced_config_map("podium-storage", NAMESPACE, {"data": named})
@@ -80,12 +94,16 @@ def check_pod(pod: dict[str, Any], name: str) -> None:
 def check_run(cluster: KubernetesCluster, run_id: str, name: str, jobs: int) -> None:
     """Wait for the jobs of a run with three pods each, and look at all; they stay Pending: no node has that GPU."""
     try:
-        found = until(lambda: len(jobs_of(cluster, run_id)) == jobs and jobs_of(cluster, run_id), 300)
+        found = until(
+            lambda: len(jobs_of(cluster, run_id)) == jobs and jobs_of(cluster, run_id), 300
+        )
         for job in found:
             for label in ("queue-name", "priority-class"):
                 assert job["metadata"]["labels"][f"kueue.x-k8s.io/{label}"] == name
             selector = f"training.kubeflow.org/job-name={job['metadata']['name']}"
-            pods = until(lambda of=selector: len(pods_of(cluster, of)) == 3 and pods_of(cluster, of), 60)
+            pods = until(
+                lambda of=selector: len(pods_of(cluster, of)) == 3 and pods_of(cluster, of), 60
+            )
             for pod in pods:
                 check_pod(pod, name)
     finally:
@@ -101,11 +119,18 @@ def test_every_replica_of_the_training_gets_all_settings(
     check_run(cluster, run_id, named, jobs=1)
 
 
-def test_every_replica_of_every_trial_gets_all_settings(cluster: KubernetesCluster, submit: Submit, named: str) -> None:
+def test_every_replica_of_every_trial_gets_all_settings(
+    cluster: KubernetesCluster, submit: Submit, named: str
+) -> None:
     if not has_katib(cluster):
         pytest.skip("this cluster has no Katib")
     assert podium("upload", "tune_and_promote").returncode == 0
     run_id = submit(
-        "tune-and-promote", max_trials=2, parallel_trials=2, trial_workers=2, gpus_per_worker=1, pods=settings(named)
+        "tune-and-promote",
+        max_trials=2,
+        parallel_trials=2,
+        trial_workers=2,
+        gpus_per_worker=1,
+        pods=settings(named),
     )
     check_run(cluster, run_id, named, jobs=2)

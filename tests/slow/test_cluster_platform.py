@@ -24,7 +24,9 @@ def steps_of(cluster: KubernetesCluster, run_id: str) -> list[dict[str, Any]]:
     return [pod for pod in pods if "-impl-" in pod["metadata"]["name"]]
 
 
-def test_platform_settings_are_in_every_step(cluster: KubernetesCluster, submit: Submit, tmp_path: Path) -> None:
+def test_platform_settings_are_in_every_step(
+    cluster: KubernetesCluster, submit: Submit, tmp_path: Path
+) -> None:
     if not knows_kfp_kubernetes():
         pytest.skip("this Kubeflow Pipelines is too old for platform settings")
     settings = ("secret=mlpipeline-minio-artifact", "timeout=1234", "retries=1", "pull_policy=Never",
@@ -44,7 +46,9 @@ def test_platform_settings_are_in_every_step(cluster: KubernetesCluster, submit:
     workflow = cluster.api.custom.list_namespaced_custom_object(
         "argoproj.io", "v1alpha1", NAMESPACE, "workflows", label_selector=f"pipeline/runid={run_id}"
     )["items"][0]
-    retried = [template for template in workflow["spec"]["templates"] if "retryStrategy" in template]
+    retried = [
+        template for template in workflow["spec"]["templates"] if "retryStrategy" in template
+    ]
     assert retried
 
 

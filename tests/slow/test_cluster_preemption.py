@@ -79,16 +79,29 @@ def write(
     name, words = f"test-{uuid.uuid4().hex[:8]}", [*command(folder, output), *flags]
     if kind == "PyTorchJob":
         manifest = write_pytorchjob(
-            name=name, image=IMAGE, command=words, workers=workers, resources=LITTLE, restart_policy=restart
+            name=name,
+            image=IMAGE,
+            command=words,
+            workers=workers,
+            resources=LITTLE,
+            restart_policy=restart,
         )
     elif kind == "TrainJob":
-        trainer = {"numNodes": workers + 1, "image": IMAGE, "command": words, "resourcesPerNode": {"requests": LITTLE}}
+        trainer = {
+            "numNodes": workers + 1,
+            "image": IMAGE,
+            "command": words,
+            "resourcesPerNode": {"requests": LITTLE},
+        }
         spec: Manifest = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
         manifest = {
             "apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec,
         }  # fmt: skip
     else:
-        manifest = {**job(words, image=IMAGE, resources={"requests": LITTLE}), "metadata": {"name": name}}
+        manifest = {
+            **job(words, image=IMAGE, resources={"requests": LITTLE}),
+            "metadata": {"name": name},
+        }
         manifest["spec"] |= {"podFailurePolicy": {"rules": [DISRUPTED]}} if outlives else {}
     return grant_access(Workload.parse(manifest), AccessByReference())
 
@@ -128,7 +141,11 @@ class Seen:
 
     def pod(self, replica: str = "") -> str:
         """Return the name of the pod that runs a replica."""
-        live = [pod for pod in self._pods() if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
+        live = [
+            pod
+            for pod in self._pods()
+            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
+        ]
         names = [str(pod.metadata.name) for pod in live]
         return next(name for name in names if replica in name)
 
@@ -152,8 +169,13 @@ def drain(seen: Seen, replica: str) -> None:
     name = seen.pod(replica)
     pod = seen.cluster.api.core.read_namespaced_pod(name, NAMESPACE)
     words = ("--pod-selector", f"{SELECTORS[seen.kind]}={seen.name}", "--grace-period", "30")
-    for line in (("drain", pod.spec.node_name, "--ignore-daemonsets", *words), ("uncordon", pod.spec.node_name)):
-        done = subprocess.run(["kubectl", *line], capture_output=True, text=True, timeout=120, check=False)
+    for line in (
+        ("drain", pod.spec.node_name, "--ignore-daemonsets", *words),
+        ("uncordon", pod.spec.node_name),
+    ):
+        done = subprocess.run(
+            ["kubectl", *line], capture_output=True, text=True, timeout=120, check=False
+        )
         assert done.returncode == 0, done.stderr
         print(done.stdout)
 
@@ -190,13 +212,17 @@ def went_on(seen: Seen, times: int = 1) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(cluster: KubernetesCluster, folder: str) -> Callable[[int], tuple[bytes, dict[str, Any]]]:
+def undisturbed(
+    cluster: KubernetesCluster, folder: str
+) -> Callable[[int], tuple[bytes, dict[str, Any]]]:
     """Weights and metrics of a training with so many workers that nobody disturbs; trained once."""
     results: dict[int, tuple[bytes, dict[str, Any]]] = {}
 
     def of(workers: int) -> tuple[bytes, dict[str, Any]]:
         if workers not in results:
-            with running(cluster, write("PyTorchJob", folder, f"undisturbed-{workers}", workers)) as seen:
+            with running(
+                cluster, write("PyTorchJob", folder, f"undisturbed-{workers}", workers)
+            ) as seen:
                 seen.end()
             results[workers] = result(folder, f"undisturbed-{workers}")
         return results[workers]
@@ -217,13 +243,21 @@ def undisturbed(cluster: KubernetesCluster, folder: str) -> Callable[[int], tupl
     ],
 )
 def test_an_evicted_training_goes_on_to_the_same_bytes(
-    cluster: KubernetesCluster, folder: str, undisturbed: Any, disturb: Any, kind: str, workers: int, replica: str
+    cluster: KubernetesCluster,
+    folder: str,
+    undisturbed: Any,
+    disturb: Any,
+    kind: str,
+    workers: int,
+    replica: str,
 ) -> None:
     output = f"{disturb.__name__}-{kind}-{workers}-{replica}".lower()
     if not cluster.api.serves(kind):
         pytest.skip(f"this cluster does not know the kind {kind}")
     restart = "ExitCode" if disturb is evict else "OnFailure"
-    with running(cluster, write(kind, folder, output, workers, restart=restart, outlives=True)) as seen:
+    with running(
+        cluster, write(kind, folder, output, workers, restart=restart, outlives=True)
+    ) as seen:
         seen.reach(epoch=2)
         disturb(seen, replica)
         went_on(seen)
@@ -231,7 +265,9 @@ def test_an_evicted_training_goes_on_to_the_same_bytes(
 
 
 @pytest.mark.parametrize("kind", ["Job", "PyTorchJob"])
-def test_an_evicted_trial_goes_on_and_counts_once(cluster: KubernetesCluster, folder: str, kind: str) -> None:
+def test_an_evicted_trial_goes_on_and_counts_once(
+    cluster: KubernetesCluster, folder: str, kind: str
+) -> None:
     if cluster.has_katib or not cluster.api.serves("Experiment"):
         pytest.skip("podium-engine does not run the Experiments of this cluster: deploy/engine")
     rate = "${trialParameters.lr}"
@@ -253,7 +289,9 @@ def test_an_evicted_trial_goes_on_and_counts_once(cluster: KubernetesCluster, fo
         trials = cluster.trials(trial.name)
         assert [each.phase for each in trials] == ["Succeeded", "Succeeded"]
         _, metrics = result(folder, f"trial-{kind}-{begun.assignments['lr']}")
-        (loss,) = (each for each in trials[0].status["observation"]["metrics"] if each["name"] == "loss")
+        (loss,) = (
+            each for each in trials[0].status["observation"]["metrics"] if each["name"] == "loss"
+        )
         losses = [epoch["loss"] for epoch in metrics["epochs"]]
         expected = {"max": max(losses), "min": min(losses), "latest": losses[-1]}
         assert {how: float(loss[how]) for how in expected} == pytest.approx(expected, rel=1e-3)
@@ -266,7 +304,9 @@ def queue(cluster: KubernetesCluster) -> Iterator[str]:
     """A queue of Kueue in the tests' namespace with room for one training, and a priority of the same name."""
     name, custom = f"podium-test-{uuid.uuid4().hex[:8]}", cluster.api.custom
     try:
-        cluster.api.call("look for Kueue", custom.list_cluster_custom_object, GROUP, VERSION, "clusterqueues")
+        cluster.api.call(
+            "look for Kueue", custom.list_cluster_custom_object, GROUP, VERSION, "clusterqueues"
+        )
     except PodiumError:
         pytest.skip("this cluster has no Kueue")
     stamped = {"apiVersion": f"{GROUP}/{VERSION}", "metadata": {"name": name}}
@@ -277,7 +317,9 @@ def queue(cluster: KubernetesCluster) -> Iterator[str]:
             made.callback(custom.delete_cluster_custom_object, GROUP, VERSION, plural, name)
         local = {**stamped, "kind": "LocalQueue", "spec": {"clusterQueue": name}}
         custom.create_namespaced_custom_object(GROUP, VERSION, NAMESPACE, "localqueues", local)
-        made.callback(custom.delete_namespaced_custom_object, GROUP, VERSION, NAMESPACE, "localqueues", name)
+        made.callback(
+            custom.delete_namespaced_custom_object, GROUP, VERSION, NAMESPACE, "localqueues", name
+        )
         yield name
 
 

@@ -35,16 +35,25 @@ def cluster() -> Iterator[KubernetesCluster]:
     with KubernetesCluster(f"kubernetes://{name}") as there:
         custom, core = there.api.custom, there.api.core
         try:
-            there.api.call("look for Kueue", custom.list_cluster_custom_object, GROUP, VERSION, "clusterqueues")
+            there.api.call(
+                "look for Kueue", custom.list_cluster_custom_object, GROUP, VERSION, "clusterqueues"
+            )
         except PodiumError:
             pytest.skip("this cluster has no Kueue")
-        labels = {"kueue-managed": "true", "katib.kubeflow.org/metrics-collector-injection": "enabled"}
+        labels = {
+            "kueue-managed": "true",
+            "katib.kubeflow.org/metrics-collector-injection": "enabled",
+        }
         core.create_namespace({"metadata": {"name": name, "labels": labels}})
         try:
             for plural, item in queue_objects(name, namespace=name, quota=QUOTA).items():
                 stamped = {"apiVersion": f"{GROUP}/{VERSION}", "metadata": {"name": name}, **item}
                 custom.create_cluster_custom_object(GROUP, VERSION, plural, stamped)
-            local = {"apiVersion": f"{GROUP}/{VERSION}", "kind": "LocalQueue", "metadata": {"name": "team"}}
+            local = {
+                "apiVersion": f"{GROUP}/{VERSION}",
+                "kind": "LocalQueue",
+                "metadata": {"name": "team"},
+            }
             custom.create_namespaced_custom_object(
                 GROUP, VERSION, name, "localqueues", {**local, "spec": {"clusterQueue": name}}
             )
@@ -57,7 +66,10 @@ def cluster() -> Iterator[KubernetesCluster]:
 
 def write(kind: str, seconds: int, deadline: int = 300) -> Workload:
     """Write a job that fills the queue."""
-    name, command = f"test-{uuid.uuid4().hex[:8]}", ("python3", "-c", f"import time; time.sleep({seconds})")
+    name, command = (
+        f"test-{uuid.uuid4().hex[:8]}",
+        ("python3", "-c", f"import time; time.sleep({seconds})"),
+    )
     if kind == "Job":
         job = job_manifest(name, image=IMAGE, command=command, labels={}, owner=None,
                            active_deadline_seconds=deadline, ttl_seconds_after_finished=600)  # fmt: skip
@@ -83,7 +95,9 @@ def test_the_second_job_waits_says_why_and_runs(cluster: KubernetesCluster, kind
     first = launch(cluster, write(kind, 300))
     until(lambda: phase(cluster, first) == "Running", 120)
     second = launch(cluster, write(kind, 1, deadline=20))
-    waiting = until(lambda: "insufficient" in cluster.get(*second).state.message and cluster.get(*second), 60)
+    waiting = until(
+        lambda: "insufficient" in cluster.get(*second).state.message and cluster.get(*second), 60
+    )
     assert waiting.state.phase == "Waiting"
     assert waiting.state.message.startswith("Queue team: couldn't assign flavors")
     shown = podium("job", "status", second[1], "--cluster", cluster.url).stdout
@@ -125,7 +139,9 @@ def test_parallel_trials_queue_up(cluster: KubernetesCluster) -> None:
     if not has_katib(cluster):
         pytest.skip("this cluster has no Katib")
     cluster.create(typed(experiment("sweep")))
-    waiting = until(lambda: [trial for trial in cluster.trials("sweep") if trial.phase == "Waiting"], 180)
+    waiting = until(
+        lambda: [trial for trial in cluster.trials("sweep") if trial.phase == "Waiting"], 180
+    )
     assert waiting[0].message.startswith("Queue team: ")
     until(lambda: cluster.experiment("sweep").trials.get("Waiting"), 10)
     *_, last = (stored.manifest for stored in cluster.watch("Experiment", "sweep", timeout=300))

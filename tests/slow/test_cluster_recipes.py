@@ -33,15 +33,25 @@ TRAINER = os.environ.get("PODIUM_TEST_TRAINER_IMAGE", "podium-trainer:0.1.0")
 
 def block(page: str, words: str) -> str:
     """Return the block of commands of a page that has these words, for the tests' namespace."""
-    blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL)
+    blocks = re.findall(
+        r"^```\w*\n(.*?)^```$", (ROOT / "docs" / page).read_text(), re.MULTILINE | re.DOTALL
+    )
     (found,) = (each for each in blocks if words in each)
-    return found.replace("kubernetes://team", f"kubernetes://{NAMESPACE}").replace("-n team", f"-n {NAMESPACE}")
+    return found.replace("kubernetes://team", f"kubernetes://{NAMESPACE}").replace(
+        "-n team", f"-n {NAMESPACE}"
+    )
 
 
 def type_in(folder: Path, commands: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     done = subprocess.run(
-        ["bash", "-ec", commands], cwd=folder, env=env, capture_output=True, text=True, timeout=900, check=False
+        ["bash", "-ec", commands],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
     )
     assert done.returncode == 0, f"{commands}\n{done.stdout}{done.stderr}"
     return done
@@ -83,7 +93,9 @@ def names(cluster: KubernetesCluster, kind: str) -> set[str]:
         return set()
 
 
-def test_master_and_worker_train_as_job_and_as_trainjob(reader: Path, cluster: KubernetesCluster) -> None:
+def test_master_and_worker_train_as_job_and_as_trainjob(
+    reader: Path, cluster: KubernetesCluster
+) -> None:
     job, trainjob = block("recipes.md", "two/trainjob.yaml --cluster").splitlines()
     ran = type_in(reader, job)
     assert len(metric_lines(ran.stdout)) == 2
@@ -94,7 +106,9 @@ def test_master_and_worker_train_as_job_and_as_trainjob(reader: Path, cluster: K
     assert metric_lines(ran_too.stdout) == metric_lines(ran.stdout)
 
 
-def test_the_notebook_runs_its_job_on_the_cluster(reader: Path, source: str, tmp_path: Path) -> None:
+def test_the_notebook_runs_its_job_on_the_cluster(
+    reader: Path, source: str, tmp_path: Path
+) -> None:
     notebook = reader / (RECIPES / "notebook/job.ipynb").relative_to(ROOT)
     reference = json.dumps(AccessByReference().env())
     text = notebook.read_text()
@@ -102,7 +116,8 @@ def test_the_notebook_runs_its_job_on_the_cluster(reader: Path, source: str, tmp
     text = text.replace("import podium\\n", "import json\\n\\nimport podium\\n", 1)
     notebook.write_text(
         text.replace(
-            '                \\"name\\": \\"pytorch\\",\\n', env + '                \\"name\\": \\"pytorch\\",\\n'
+            '                \\"name\\": \\"pytorch\\",\\n',
+            env + '                \\"name\\": \\"pytorch\\",\\n',
         )
     )
     executed = papermill.execute_notebook(
@@ -125,7 +140,9 @@ def test_the_volume_is_a_claim(reader: Path, cluster: KubernetesCluster, mode: s
     claim.write_text(re.sub(r"accessModes: \[\w+\]", f"accessModes: [{mode}]", claim.read_text()))
     for job in ("prepare", "train"):
         file = reader / f"examples/recipes/volume/{job}.yaml"
-        file.write_text(re.sub(r"hostPath:\n +path: (\S+)", r"hostPath: {path: \1}", file.read_text()))
+        file.write_text(
+            re.sub(r"hostPath:\n +path: (\S+)", r"hostPath: {path: \1}", file.read_text())
+        )
     try:
         ran = type_in(reader, block("recipes.md", "claim.yaml"))
         assert "worker-2 succeeded" in ran.stderr
@@ -136,28 +153,42 @@ def test_the_volume_is_a_claim(reader: Path, cluster: KubernetesCluster, mode: s
         cluster.api.core.delete_namespaced_persistent_volume_claim("recipes", NAMESPACE)
 
 
-def test_a_pipeline_takes_data_and_leaves_models_in_a_bucket(server: str, store: str, tmp_path: Path) -> None:
+def test_a_pipeline_takes_data_and_leaves_models_in_a_bucket(
+    server: str, store: str, tmp_path: Path
+) -> None:
     bucket = f"{store.removesuffix('podium')}podium-test/{uuid.uuid4().hex[:8]}"
     sizes = {"train": (1, 3000), "validation": (2, 300), "test": (3, 300)}
-    write_pictures(tmp_path / "drawn", {part: synthetic_part(*size) for part, size in sizes.items()})
+    write_pictures(
+        tmp_path / "drawn", {part: synthetic_part(*size) for part, size in sizes.items()}
+    )
     storage = connect(bucket)
     for file in (
         file for file in tmp_path.glob("drawn*/**/*") if file.is_file()
     ):  # the test part lies beside the others
-        storage.put(f"data/{file.relative_to(tmp_path)}".replace("drawn", "fashion-mnist"), file.read_bytes())
+        storage.put(
+            f"data/{file.relative_to(tmp_path)}".replace("drawn", "fashion-mnist"),
+            file.read_bytes(),
+        )
     folder = copy_recipes(tmp_path, {"s3://recipes": bucket}) / "buckets"
     (folder / "podium.yaml").write_text(
         (folder / "podium.yaml").read_text() + "pods: {cpu: 100m, env: {OMP_NUM_THREADS: '1'}}\n"
     )
     type_in(folder, block("recipes.md", "podium submit fashion"))
-    assert any(entry.key.startswith("podium/models/fashion/versions/") for entry in storage.list("podium/models/"))
+    assert any(
+        entry.key.startswith("podium/models/fashion/versions/")
+        for entry in storage.list("podium/models/")
+    )
 
 
-def test_both_launchers_run_on_the_cluster(server: str, cluster: KubernetesCluster, tmp_path: Path) -> None:
+def test_both_launchers_run_on_the_cluster(
+    server: str, cluster: KubernetesCluster, tmp_path: Path
+) -> None:
     """The examples with an image that has torch and the script, which a ConfigMap brings."""
     script = (ROOT / "examples/spirals.py").read_text()
     core = cluster.api.core
-    core.create_namespaced_config_map(NAMESPACE, {"metadata": {"name": "spirals"}, "data": {"spirals.py": script}})
+    core.create_namespaced_config_map(
+        NAMESPACE, {"metadata": {"name": "spirals"}, "data": {"spirals.py": script}}
+    )
     (tmp_path / "examples").mkdir()
     for name in ("launchers.py", "spirals-experiment.yaml", "spirals-pytorchjob.yaml"):
         text = (ROOT / "examples" / name).read_text().replace("python-with-torch", TRAINER)

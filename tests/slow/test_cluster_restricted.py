@@ -60,7 +60,13 @@ def restricted() -> Iterator[KubernetesCluster]:
 
 
 def job(image: str, script: str, **container: Any) -> dict[str, Any]:
-    main = {"name": "main", "image": image, "command": ["sh", "-c", script], "resources": LITTLE, **container}
+    main = {
+        "name": "main",
+        "image": image,
+        "command": ["sh", "-c", script],
+        "resources": LITTLE,
+        **container,
+    }
     template = {"spec": {"restartPolicy": "Never", "containers": [main]}}
     metadata = {"name": f"test-{uuid.uuid4().hex[:8]}"}
     spec = {"backoffLimit": 0, "activeDeadlineSeconds": 120, "template": template}
@@ -79,7 +85,9 @@ def test_a_job_runs_as_the_images_own_user(restricted: KubernetesCluster, tmp_pa
     assert (done.returncode, done.stdout.split()) == (0, ["1000", "wrote"]), done.stderr
 
 
-def test_a_root_image_ends_with_the_settings_that_help(restricted: KubernetesCluster, tmp_path: Path) -> None:
+def test_a_root_image_ends_with_the_settings_that_help(
+    restricted: KubernetesCluster, tmp_path: Path
+) -> None:
     done = run(restricted, job(ROOT_IMAGE, "id -u"), tmp_path)
     assert done.returncode == 1
     assert "image will run as root" in done.stderr
@@ -87,12 +95,16 @@ def test_a_root_image_ends_with_the_settings_that_help(restricted: KubernetesClu
 
 
 def test_a_root_image_runs_with_another_user(restricted: KubernetesCluster, tmp_path: Path) -> None:
-    placed = place(Workload.parse(job(ROOT_IMAGE, "id -u; touch ~/x && echo wrote")), Pods(run_as_user=1234))
+    placed = place(
+        Workload.parse(job(ROOT_IMAGE, "id -u; touch ~/x && echo wrote")), Pods(run_as_user=1234)
+    )
     done = run(restricted, dict(placed.manifest), tmp_path)
     assert (done.returncode, done.stdout.split()) == (0, ["1234", "wrote"]), done.stderr
 
 
-def test_the_trainer_needs_no_user_and_no_writable_root(restricted: KubernetesCluster, tmp_path: Path) -> None:
+def test_the_trainer_needs_no_user_and_no_writable_root(
+    restricted: KubernetesCluster, tmp_path: Path
+) -> None:
     volume = [{"name": "tmp", "mountPath": "/tmp"}]
     context = {"runAsUser": 54321, "readOnlyRootFilesystem": True}
     env = [{"name": "OMP_NUM_THREADS", "value": "1"}]
@@ -108,18 +120,32 @@ def test_the_nodes_of_a_trainjob_run(restricted: KubernetesCluster, tmp_path: Pa
         restricted.list("TrainJob")
     except PodiumError:
         pytest.skip("this cluster has no Kubeflow Trainer 2")
-    trainer = {"numNodes": 2, "image": TRAINER, "command": ["sh", "-c", "id -u"], "resourcesPerNode": LITTLE}
+    trainer = {
+        "numNodes": 2,
+        "image": TRAINER,
+        "command": ["sh", "-c", "id -u"],
+        "resourcesPerNode": LITTLE,
+    }
     metadata = {"name": f"test-{uuid.uuid4().hex[:8]}"}
     spec = {"runtimeRef": {"name": "torch-distributed"}, "trainer": trainer}
-    manifest = {"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "metadata": metadata, "spec": spec}
+    manifest = {
+        "apiVersion": "trainer.kubeflow.org/v1alpha1",
+        "kind": "TrainJob",
+        "metadata": metadata,
+        "spec": spec,
+    }
     done = run(restricted, manifest, tmp_path)
     assert (done.returncode, done.stdout.split()) == (0, ["1000"]), done.stderr
 
 
-def test_a_pytorchjobs_workers_run_or_the_refusal_is_explained(restricted: KubernetesCluster, tmp_path: Path) -> None:
+def test_a_pytorchjobs_workers_run_or_the_refusal_is_explained(
+    restricted: KubernetesCluster, tmp_path: Path
+) -> None:
     doctor = podium("doctor", "--namespace", restricted.api.namespace, "--json")
     findings = [
-        finding for finding in json.loads(doctor.stdout)["reports"][0]["findings"] if finding["rule"] == "pod-security"
+        finding
+        for finding in json.loads(doctor.stdout)["reports"][0]["findings"]
+        if finding["rule"] == "pod-security"
     ]
     (worker,) = [finding for finding in findings if "PyTorchJob's Worker" in finding["what"]]
     spec = write_pytorchjob(
@@ -139,9 +165,18 @@ def test_a_pytorchjobs_workers_run_or_the_refusal_is_explained(restricted: Kuber
 
 def stopped_sweep() -> dict[str, Any]:
     """Write a sweep whose second trial is stopped early."""
-    main = {"name": "main", "image": TRAINER, "command": ["python3", "-c", WORSE_EACH_TIME], "resources": LITTLE}
+    main = {
+        "name": "main",
+        "image": TRAINER,
+        "command": ["python3", "-c", WORSE_EACH_TIME],
+        "resources": LITTLE,
+    }
     template = {"spec": {"restartPolicy": "Never", "containers": [main]}}
-    trial = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": template}}
+    trial = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"backoffLimit": 0, "template": template},
+    }
     settings = {"min_trials_required": "1", "start_step": "3"}
     spec = {
         "objective": {"type": "minimize", "objectiveMetricName": "loss"},
@@ -158,18 +193,31 @@ def stopped_sweep() -> dict[str, Any]:
         },
     }  # fmt: skip
     metadata = {"name": f"test-{uuid.uuid4().hex[:8]}"}
-    return {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
+    return {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": metadata,
+        "spec": spec,
+    }
 
 
-def test_katibs_sweep_runs_or_the_refusal_is_explained(restricted: KubernetesCluster, tmp_path: Path) -> None:
+def test_katibs_sweep_runs_or_the_refusal_is_explained(
+    restricted: KubernetesCluster, tmp_path: Path
+) -> None:
     if not has_katib(restricted):
         pytest.skip("this cluster has no Katib")
     sweep = stopped_sweep()
     file, name = tmp_path / "sweep.yaml", sweep["metadata"]["name"]
     file.write_text(yaml.safe_dump(sweep))
     doctor = podium("doctor", str(file), "--namespace", restricted.api.namespace, "--json")
-    findings = [finding for report in json.loads(doctor.stdout)["reports"] for finding in report["findings"]]
-    refused = [finding for finding in findings if finding["rule"] == "pod-security" and finding["level"] == "fail"]
+    findings = [
+        finding for report in json.loads(doctor.stdout)["reports"] for finding in report["findings"]
+    ]
+    refused = [
+        finding
+        for finding in findings
+        if finding["rule"] == "pod-security" and finding["level"] == "fail"
+    ]
     done = podium("experiment", "run", str(file), "--cluster", restricted.url)
     if refused:  # Katib is as it comes
         assert all("deploy/katib" in finding["hint"] for finding in refused)

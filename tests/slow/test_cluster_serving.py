@@ -63,9 +63,13 @@ def constant(value: float) -> bytes:
     """A model that says one number of every row."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 1]) for name in "xy")
     numbers = [
-        helper.make_tensor(name, TensorProto.FLOAT, [1], [given]) for name, given in (("zero", 0), ("one", value))
+        helper.make_tensor(name, TensorProto.FLOAT, [1], [given])
+        for name, given in (("zero", 0), ("one", value))
     ]
-    nodes = [helper.make_node("Mul", ["x", "zero"], ["none"]), helper.make_node("Add", ["none", "one"], ["y"])]
+    nodes = [
+        helper.make_node("Mul", ["x", "zero"], ["none"]),
+        helper.make_node("Add", ["none", "one"], ["y"]),
+    ]
     graph = helper.make_graph(nodes, "constant", [x], [y], numbers)
     made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     return bytes(made.SerializeToString())
@@ -83,7 +87,9 @@ def restricted() -> Iterator[KubernetesCluster]:
         place = urlsplit(settings["endpoint"])
         host = place.hostname if "." in str(place.hostname) else f"{place.hostname}.{NAMESPACE}"
         address = {"endpoint": f"{place.scheme}://{host}:{place.port or 80}"}
-        core.create_namespaced_config_map(name, {"metadata": {"name": "podium-storage"}, "data": address})
+        core.create_namespaced_config_map(
+            name, {"metadata": {"name": "podium-storage"}, "data": address}
+        )
         keys = core.read_namespaced_secret(settings["secret"], NAMESPACE).data
         core.create_namespaced_secret(name, {"metadata": {"name": "keys"}, "data": keys})
         yield there
@@ -103,13 +109,24 @@ def model(store: str) -> Iterator[Model]:
         model.storage.delete(entry.key)
 
 
-def deploy(cluster: KubernetesCluster, model: Model, to: str, *words: str) -> subprocess.CompletedProcess[str]:
+def deploy(
+    cluster: KubernetesCluster, model: Model, to: str, *words: str
+) -> subprocess.CompletedProcess[str]:
     """Deploy the model as a user does."""
-    where = ("--storage", model.storage.url, "--namespace", cluster.api.namespace, "--secret", "keys")
+    where = (
+        "--storage",
+        model.storage.url,
+        "--namespace",
+        cluster.api.namespace,
+        "--secret",
+        "keys",
+    )
     return podium("models", "deploy", "numbers", "--to", to, *where, *LITTLE, *words, "--apply")
 
 
-def asked(cluster: KubernetesCluster, address: str, seconds: int, change: Callable[[], None]) -> dict[str, Any]:
+def asked(
+    cluster: KubernetesCluster, address: str, seconds: int, change: Callable[[], None]
+) -> dict[str, Any]:
     """Change something while a pod asks the server; what the pod has seen."""
     name, place = f"ask-{uuid.uuid4().hex[:8]}", urlsplit(address)
     command = ["python3", "-c", ASK, str(place.hostname), f"{place.path}/infer", str(seconds)]
@@ -127,18 +144,24 @@ def pods(cluster: KubernetesCluster) -> list[Any]:
 
 
 @pytest.fixture(scope="module", params=["kubernetes", "kserve"])
-def address(request: pytest.FixtureRequest, restricted: KubernetesCluster, model: Model) -> Iterator[str]:
+def address(
+    request: pytest.FixtureRequest, restricted: KubernetesCluster, model: Model
+) -> Iterator[str]:
     """The model's server, deployed each way."""
     if request.param == "kserve" and not restricted.api.serves("InferenceService"):
         pytest.skip("this cluster has no KServe")
     done = deploy(restricted, model, request.param)
     assert done.returncode == 0, done.stderr
     yield done.stdout.strip()
-    restricted.api.delete("Deployment" if request.param == "kubernetes" else "InferenceService", "numbers")
+    restricted.api.delete(
+        "Deployment" if request.param == "kubernetes" else "InferenceService", "numbers"
+    )
     until(lambda: not pods(restricted), 120)
 
 
-def test_promotion_and_rollback_lose_no_request(address: str, restricted: KubernetesCluster, model: Model) -> None:
+def test_promotion_and_rollback_lose_no_request(
+    address: str, restricted: KubernetesCluster, model: Model
+) -> None:
     def change() -> None:
         model.promote("v2" if model.champion.version == "v3" else "v3")
         time.sleep(12)
@@ -154,12 +177,18 @@ def test_a_deploy_with_other_settings_loses_no_request(
 ) -> None:
     to = "kserve" if "-predictor." in address else "kubernetes"
     before = {pod.metadata.name for pod in pods(restricted)}
-    answers = asked(restricted, address, 45, lambda: print(deploy(restricted, model, to, "--memory", "600Mi")))
+    answers = asked(
+        restricted, address, 45, lambda: print(deploy(restricted, model, to, "--memory", "600Mi"))
+    )
     assert answers["failed"] == []
-    assert not before & {pod.metadata.name for pod in pods(restricted) if not pod.metadata.deletion_timestamp}
+    assert not before & {
+        pod.metadata.name for pod in pods(restricted) if not pod.metadata.deletion_timestamp
+    }
 
 
-def test_a_pod_that_is_deleted_loses_no_request(address: str, restricted: KubernetesCluster) -> None:
+def test_a_pod_that_is_deleted_loses_no_request(
+    address: str, restricted: KubernetesCluster
+) -> None:
     name = pods(restricted)[0].metadata.name
     core, namespace = restricted.api.core, restricted.api.namespace
     answers = asked(restricted, address, 25, lambda: core.delete_namespaced_pod(name, namespace))
@@ -170,10 +199,17 @@ def test_an_eviction_leaves_one_pod(address: str, restricted: KubernetesCluster)
     namespace = restricted.api.namespace
 
     def evict(name: str) -> None:
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": namespace}}
+        body = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+        }
         restricted.api.core.create_namespaced_pod_eviction(name, namespace, body)
 
-    until(lambda: len([pod for pod in pods(restricted) if not pod.metadata.deletion_timestamp]) == 2, 60)
+    until(
+        lambda: len([pod for pod in pods(restricted) if not pod.metadata.deletion_timestamp]) == 2,
+        60,
+    )
     until(lambda: all(pod.status.container_statuses[0].ready for pod in pods(restricted)), 60)
     first, second = (pod.metadata.name for pod in pods(restricted))
     evict(first)
@@ -188,8 +224,13 @@ def test_a_missing_secret_is_named(restricted: KubernetesCluster, model: Model) 
     restricted.api.delete("Deployment", "lost")
 
 
-def test_what_cannot_be_read_from_the_bucket_is_shown(restricted: KubernetesCluster, model: Model) -> None:
-    wrong = {"metadata": {"name": "wrong"}, "stringData": {"accesskey": "nobody", "secretkey": "nothing-at-all"}}
+def test_what_cannot_be_read_from_the_bucket_is_shown(
+    restricted: KubernetesCluster, model: Model
+) -> None:
+    wrong = {
+        "metadata": {"name": "wrong"},
+        "stringData": {"accesskey": "nobody", "secretkey": "nothing-at-all"},
+    }
     restricted.api.core.create_namespaced_secret(restricted.api.namespace, wrong)
     done = deploy(restricted, model, "kubernetes", "--name", "locked-out", "--secret", "wrong")
     assert done.returncode == 1

@@ -25,7 +25,12 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.manifests.options import annotation
 from podium.storage import connect
 
-pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(1200), pytest.mark.usefixtures("server")]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.cluster,
+    pytest.mark.timeout(1200),
+    pytest.mark.usefixtures("server"),
+]
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 BUCKET = "podium-teams"
@@ -49,7 +54,13 @@ RESOURCES = (
     "rolebindings.rbac.authorization.k8s.io",
 )  # fmt: skip
 
-REACHED = ("create jobs", "get secrets/podium-storage", "list pods", "get pods/log", "delete pytorchjobs.kubeflow.org")
+REACHED = (
+    "create jobs",
+    "get secrets/podium-storage",
+    "list pods",
+    "get pods/log",
+    "delete pytorchjobs.kubeflow.org",
+)
 """What a team's steps may do in its namespace, and nobody else's."""
 
 
@@ -88,7 +99,9 @@ class Team:
 
 
 def kubectl(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["kubectl", *words], capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(
+        ["kubectl", *words], capture_output=True, text=True, timeout=300, check=False
+    )
 
 
 def hand_out_key(team: str, folder: Path) -> dict[str, str]:
@@ -98,11 +111,16 @@ def hand_out_key(team: str, folder: Path) -> dict[str, str]:
 
     endpoint = os.environ["AWS_ENDPOINT_URL"]
     secret = client.CoreV1Api().read_namespaced_secret("mlpipeline-minio-artifact", NAMESPACE)
-    access, key = (yaml.safe_load(f"!!binary {secret.data[name]}").decode() for name in ("accesskey", "secretkey"))
+    access, key = (
+        yaml.safe_load(f"!!binary {secret.data[name]}").decode()
+        for name in ("accesskey", "secretkey")
+    )
     admin = MinioAdmin(endpoint=urlsplit(endpoint).netloc, credentials=StaticProvider(access_key=access, secret_key=key),
                        secure=False)  # fmt: skip
     policy = folder / "bucket-policy.json"
-    policy.write_text(policy.read_text().replace(":::podium", f":::{BUCKET}").replace("vision", team))
+    policy.write_text(
+        policy.read_text().replace(":::podium", f":::{BUCKET}").replace("vision", team)
+    )
     admin.policy_add(policy_name=team, policy_file=str(policy))
     own = uuid.uuid4().hex
     admin.user_add(access_key=team, secret_key=own)
@@ -116,7 +134,9 @@ def set_up(name: str, folder: Path) -> Team:
     shutil.copytree(overlay.parent / "example", overlay)
     environment = hand_out_key(name, overlay)
     settings = (overlay / "team.yaml").read_text()
-    settings = settings.replace("name: vision", f"name: {name}").replace("bucket: podium", f"bucket: {BUCKET}")
+    settings = settings.replace("name: vision", f"name: {name}").replace(
+        "bucket: podium", f"bucket: {BUCKET}"
+    )
     (overlay / "team.yaml").write_text(settings)
     secret = yaml.safe_load((overlay / "storage.yaml.example").read_text())
     secret["stringData"] = {"accesskey": name, "secretkey": environment["AWS_SECRET_ACCESS_KEY"]}
@@ -141,7 +161,9 @@ def set_up(name: str, folder: Path) -> Team:
 
 
 @pytest.fixture(scope="module")
-def teams(server: str, store: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Team, Team]]:
+def teams(
+    server: str, store: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Team, Team]]:
     """Two teams, for the time of these tests."""
     folder, suffix = tmp_path_factory.mktemp("teams"), uuid.uuid4().hex[:6]
     shutil.copytree(DEPLOY, folder / "deploy")
@@ -155,30 +177,50 @@ def teams(server: str, store: str, tmp_path_factory: pytest.TempPathFactory) -> 
 def may(account: str, action: str, namespace: str) -> bool:
     """Return whether a service account of the steps' namespace may do something."""
     who = f"--as=system:serviceaccount:{NAMESPACE}:{account}"
-    return kubectl("auth", "can-i", *action.split(), "--namespace", namespace, who).stdout.strip() == "yes"
+    return (
+        kubectl("auth", "can-i", *action.split(), "--namespace", namespace, who).stdout.strip()
+        == "yes"
+    )
 
 
 def test_each_team_promotes_its_own_model_of_one_name(teams: tuple[Team, Team]) -> None:
     runs = [team.submit() for team in teams]
     assert [end_of(run) for run in runs] == ["SUCCEEDED", "SUCCEEDED"]
     for team, run, other in zip(teams, runs, reversed(teams), strict=True):
-        shown = team.podium("models", "show", "rows", "champion", "--storage", team.storage, "--json")
+        shown = team.podium(
+            "models", "show", "rows", "champion", "--storage", team.storage, "--json"
+        )
         assert run in shown.stdout, shown.stderr
-        jobs = kubectl("get", "pytorchjobs", "-n", team.name, "-l", f"podium/run-id={run}", "-o", "name")
+        jobs = kubectl(
+            "get", "pytorchjobs", "-n", team.name, "-l", f"podium/run-id={run}", "-o", "name"
+        )
         assert len(jobs.stdout.split()) == 1
-        assert team.podium("runs", "logs", run, "train-distributed", "--storage", team.storage).returncode == 0
-        for words in (["models", "list"], ["models", "rollback", "rows"], ["runs", "prune", "--older-than", "0"]):
+        assert (
+            team.podium(
+                "runs", "logs", run, "train-distributed", "--storage", team.storage
+            ).returncode
+            == 0
+        )
+        for words in (
+            ["models", "list"],
+            ["models", "rollback", "rows"],
+            ["runs", "prune", "--older-than", "0"],
+        ):
             refused = team.podium(*words, "--storage", other.storage)
             assert refused.returncode != 0
             assert "is not allowed to" in refused.stderr
 
 
-@pytest.mark.parametrize("parameter", ["cluster=kubernetes://{name}", "storage=s3://podium-teams/{name}"])
+@pytest.mark.parametrize(
+    "parameter", ["cluster=kubernetes://{name}", "storage=s3://podium-teams/{name}"]
+)
 def test_a_run_cannot_use_what_is_another_teams(teams: tuple[Team, Team], parameter: str) -> None:
     mine, other = teams
     ended = end_of(mine.submit(parameter.format(name=other.name), "model_name=foreign"))
     assert "failed at" in ended
-    assert "foreign" not in other.podium("models", "list", "--storage", other.storage, "--json").stdout
+    assert (
+        "foreign" not in other.podium("models", "list", "--storage", other.storage, "--json").stdout
+    )
 
 
 def test_a_teams_steps_have_rights_in_its_namespace_alone(teams: tuple[Team, Team]) -> None:
@@ -193,7 +235,11 @@ def test_a_teams_steps_have_rights_in_its_namespace_alone(teams: tuple[Team, Tea
 def rights_of(user: str, namespace: str) -> set[str]:
     """Ask the server for each verb of each resource."""
     review, found = client.AuthorizationV1Api(), set()
-    groups = ["system:serviceaccounts", f"system:serviceaccounts:{user.split(':')[2]}", "system:authenticated"]
+    groups = [
+        "system:serviceaccounts",
+        f"system:serviceaccounts:{user.split(':')[2]}",
+        "system:authenticated",
+    ]
     for resource in RESOURCES:
         plural, _, name = resource.partition("/")
         plural, _, group = plural.partition(".")
@@ -208,7 +254,9 @@ def rights_of(user: str, namespace: str) -> set[str]:
 
 
 @pytest.mark.parametrize("account", SHARED)
-def test_a_teams_accounts_have_listed_rights_where_they_are_guests(teams: tuple[Team, Team], account: str) -> None:
+def test_a_teams_accounts_have_listed_rights_where_they_are_guests(
+    teams: tuple[Team, Team], account: str
+) -> None:
     name = teams[0].name
     home = NAMESPACE if account.startswith("podium-steps") else name
     user = f"system:serviceaccount:{home}:{account.replace('TEAM', name)}"
@@ -229,8 +277,15 @@ def lease(name: str) -> dict[str, Any]:
 
 
 def result(workflow: str) -> dict[str, Any]:
-    metadata = {"name": f"{workflow}-{uuid.uuid4().hex[:6]}", "labels": {"workflows.argoproj.io/workflow": workflow}}
-    return {"apiVersion": "argoproj.io/v1alpha1", "kind": "WorkflowTaskResult", "metadata": metadata}
+    metadata = {
+        "name": f"{workflow}-{uuid.uuid4().hex[:6]}",
+        "labels": {"workflows.argoproj.io/workflow": workflow},
+    }
+    return {
+        "apiVersion": "argoproj.io/v1alpha1",
+        "kind": "WorkflowTaskResult",
+        "metadata": metadata,
+    }
 
 
 RESULTS = ("argoproj.io", "v1alpha1", NAMESPACE, "workflowtaskresults")
@@ -239,18 +294,22 @@ RESULTS = ("argoproj.io", "v1alpha1", NAMESPACE, "workflowtaskresults")
 def test_a_teams_steps_take_over_nothing_of_the_shared_namespace(teams: tuple[Team, Team]) -> None:
     api = as_account(teams[0].account, pod="mine-abc12-step-1")
     (reaper,) = (
-        client.CoreV1Api().list_namespaced_pod(NAMESPACE, label_selector="app.kubernetes.io/name=podium-reaper").items
+        client.CoreV1Api()
+        .list_namespaced_pod(NAMESPACE, label_selector="app.kubernetes.io/name=podium-reaper")
+        .items
     )
     change = {"spec": {"containers": [{"name": "reaper", "image": "podium-trainer:0.1.0"}]}}
     with pytest.raises(ApiException, match="cannot patch resource"):
-        client.CoreV1Api(api).patch_namespaced_pod(reaper.metadata.name, NAMESPACE, change, dry_run="All")
+        client.CoreV1Api(api).patch_namespaced_pod(
+            reaper.metadata.name, NAMESPACE, change, dry_run="All"
+        )
     custom = client.CustomObjectsApi(api)
     custom.create_namespaced_custom_object(*RESULTS, result("mine-abc12"), dry_run="All")
     with pytest.raises(ApiException, match="results of its own workflow alone"):
         custom.create_namespaced_custom_object(*RESULTS, result("other-abc12"), dry_run="All")
-    others = client.CustomObjectsApi().create_namespaced_custom_object(*RESULTS, result("other-abc12"))["metadata"][
-        "name"
-    ]
+    others = client.CustomObjectsApi().create_namespaced_custom_object(
+        *RESULTS, result("other-abc12")
+    )["metadata"]["name"]
     stolen = {"metadata": {"labels": {"workflows.argoproj.io/workflow": "mine-abc12"}}}
     with pytest.raises(ApiException, match="results of its own workflow alone"):
         custom.patch_namespaced_custom_object(*RESULTS, others, stolen)
@@ -262,7 +321,9 @@ def test_steps_lead_nothing_but_sweeps(teams: tuple[Team, Team]) -> None:
         coordination = client.CoordinationV1Api(as_account(account))
         coordination.create_namespaced_lease(namespace, lease("podium-sweep-mine"), dry_run="All")
         with pytest.raises(ApiException, match="steps lead sweeps alone"):
-            coordination.create_namespaced_lease(namespace, lease("training-operator"), dry_run="All")
+            coordination.create_namespaced_lease(
+                namespace, lease("training-operator"), dry_run="All"
+            )
         with pytest.raises(ApiException, match="steps lead sweeps alone"):
             coordination.delete_namespaced_lease("podium-engine", namespace, dry_run="All")
 
@@ -270,7 +331,9 @@ def test_steps_lead_nothing_but_sweeps(teams: tuple[Team, Team]) -> None:
 def test_a_job_beside_the_server_gets_no_account_of_it(teams: tuple[Team, Team]) -> None:
     spec = {"containers": [{"name": "main", "image": "podium-steps:0.1.0"}]}
     core = client.CoreV1Api()
-    core.create_namespaced_pod(NAMESPACE, {"metadata": {"name": "try"}, "spec": spec}, dry_run="All")
+    core.create_namespaced_pod(
+        NAMESPACE, {"metadata": {"name": "try"}, "spec": spec}, dry_run="All"
+    )
     stolen = {"metadata": {"name": "try"}, "spec": {**spec, "serviceAccountName": "ml-pipeline"}}
     with pytest.raises(ApiException, match="not ml-pipeline"):
         core.create_namespaced_pod(NAMESPACE, stolen, dry_run="All")
@@ -278,7 +341,12 @@ def test_a_job_beside_the_server_gets_no_account_of_it(teams: tuple[Team, Team])
 
 def test_a_teams_engine_runs_a_pool_in_its_namespace(teams: tuple[Team, Team]) -> None:
     name = teams[0].name
-    assert kubectl("-n", name, "rollout", "status", "deployment", "podium-engine", "--timeout=120s").returncode == 0
+    assert (
+        kubectl(
+            "-n", name, "rollout", "status", "deployment", "podium-engine", "--timeout=120s"
+        ).returncode
+        == 0
+    )
     manifest = yaml.safe_load(RATES.replace("NAME", "pool"))
     manifest["metadata"]["annotations"] = annotation({"pool": 2})
     (teams[0].project / "pool.yaml").write_text(yaml.safe_dump(manifest))
@@ -293,8 +361,14 @@ def test_a_teams_engine_runs_a_pool_in_its_namespace(teams: tuple[Team, Team]) -
 @pytest.mark.parametrize(
     ("changes", "expected"),
     [
-        ({"serviceAccountName": "podium-reaper"}, "run as the service account default, not podium-reaper"),
-        ({"volumes": [{"name": "v", "secret": {"secretName": "other"}}]}, "mount no other Secret than podium-storage"),
+        (
+            {"serviceAccountName": "podium-reaper"},
+            "run as the service account default, not podium-reaper",
+        ),
+        (
+            {"volumes": [{"name": "v", "secret": {"secretName": "other"}}]},
+            "mount no other Secret than podium-storage",
+        ),
         ({"volumes": [{"name": "v", "hostPath": {"path": "/"}}]}, "hostPath"),
         ({"hostNetwork": True}, "host"),
     ],

@@ -25,7 +25,9 @@ def call(folder: Path, *command: str) -> str:
 
 
 def run(folder: Path, *words: str) -> dict[str, Any]:
-    outcome: dict[str, Any] = json.loads(call(folder, "podium", "run", "max_trials=4", "--json", *words))
+    outcome: dict[str, Any] = json.loads(
+        call(folder, "podium", "run", "max_trials=4", "--json", *words)
+    )
     return outcome
 
 
@@ -38,10 +40,14 @@ def test_a_model_that_predicts_itself_is_tuned_promoted_and_challenged(
     if example == "native" and not (shutil.which("cc") or os.environ.get("CC")):
         pytest.skip("needs a C compiler")
     folder = tmp_path / example
-    shutil.copytree(EXAMPLES / example, folder, ignore=shutil.ignore_patterns("*.csv", "__pycache__"))
+    shutil.copytree(
+        EXAMPLES / example, folder, ignore=shutil.ignore_patterns("*.csv", "__pycache__")
+    )
     call(folder, "python", "make_data.py")
     first = run(folder)
-    trials = list((folder / "home" / "runs" / first["run"] / "cluster").glob("trials/*/object.json"))
+    trials = list(
+        (folder / "home" / "runs" / first["run"] / "cluster").glob("trials/*/object.json")
+    )
     assert len(trials) == 4
     assert first["decision"]["outcome"] == "promoted"
     assert first["test"]["metrics"][metric] > bound

@@ -41,7 +41,9 @@ class Example:
 
     def _run(self, *words: str) -> str:
         environment = {**os.environ, "PODIUM_HOME": str(self.home), "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(words, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=1200)
+        done = subprocess.run(
+            words, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=1200
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -67,7 +69,10 @@ def test_customers_who_leave_are_distinguished_from_those_who_stay(tmp_path: Pat
     assert second["decision"]["outcome"] in ("promoted", "kept")
     champion = open_registry(example.home / "store").model("customers").find_champion()
     assert champion is not None
-    assert champion.version == (second if second["decision"]["outcome"] == "promoted" else first)["run"]
+    assert (
+        champion.version
+        == (second if second["decision"]["outcome"] == "promoted" else first)["run"]
+    )
 
 
 def test_rents_are_predicted_within_the_noise_of_landlords(tmp_path: Path) -> None:
@@ -78,8 +83,16 @@ def test_rents_are_predicted_within_the_noise_of_landlords(tmp_path: Path) -> No
     example.podium("predict", "new-flats.csv", "--model", "rents", "-o", "offers.csv")
     offers, flats = example.rows("offers.csv"), example.rows("new-flats.csv")
     assert len(offers) == len(flats) == 100
-    large = [float(offer["prediction"]) for offer, flat in zip(offers, flats, strict=True) if float(flat["size"]) > 90]
-    small = [float(offer["prediction"]) for offer, flat in zip(offers, flats, strict=True) if float(flat["size"]) < 50]
+    large = [
+        float(offer["prediction"])
+        for offer, flat in zip(offers, flats, strict=True)
+        if float(flat["size"]) > 90
+    ]
+    small = [
+        float(offer["prediction"])
+        for offer, flat in zip(offers, flats, strict=True)
+        if float(flat["size"]) < 50
+    ]
     assert mean(large) > 1.5 * mean(small)
 
     poor = example.run("max_trials=4", "seed=3", "limit=300")
@@ -92,11 +105,16 @@ def test_the_order_of_words_is_understood(tmp_path: Path) -> None:
     first = example.run()
     assert first["decision"]["outcome"] == "promoted"
     assert first["test"]["metrics"]["accuracy"] > 0.9, "a bag of words gets 0.64"
-    sentences = ["The pool was dirty but the bar was never noisy.", "The bar was clean yet the pool was never clean."]
+    sentences = [
+        "The pool was dirty but the bar was never noisy.",
+        "The bar was clean yet the pool was never clean.",
+    ]
     value = json.loads(example.podium("predict", *sentences, "--model", "reviews", "--json"))
     assert [prediction["class"] for prediction in value["predictions"]] == ["good", "bad"]
     lines = example.podium("predict", "new-reviews.txt", "--model", "reviews").splitlines()
     assert len(lines) == 50
 
     again = example.run()
-    assert again["decision"]["outcome"] == "kept", "the same search on the same data finds nothing better"
+    assert again["decision"]["outcome"] == "kept", (
+        "the same search on the same data finds nothing better"
+    )

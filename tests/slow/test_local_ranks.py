@@ -49,10 +49,14 @@ def test_three_replicas_meet_at_the_masters_address(cluster: LocalSweeps) -> Non
     assert list(cluster.logs("PyTorchJob", "sum")) == ["sum 6 of 3"]
 
 
-def test_torchrun_starts_the_processes_of_each_replica(cluster: LocalSweeps, tmp_path: Path) -> None:
+def test_torchrun_starts_the_processes_of_each_replica(
+    cluster: LocalSweeps, tmp_path: Path
+) -> None:
     (tmp_path / "sum.py").write_text(SUM)
     command = ("torchrun", str(tmp_path / "sum.py"))
-    state = run(cluster, "elastic", command, workers=1, processes_per_worker=2, restart_policy="Never")
+    state = run(
+        cluster, "elastic", command, workers=1, processes_per_worker=2, restart_policy="Never"
+    )
     assert state.phase == "Succeeded", list(cluster.logs("PyTorchJob", "elastic"))
     lines = [line for line in cluster.logs("PyTorchJob", "elastic") if line.startswith("sum")]
     assert lines == ["sum 10 of 4"] * 2
@@ -63,20 +67,22 @@ def test_a_killed_rank_costs_nothing_but_time(
     policy: str, cluster: LocalSweeps, tiny_dataset: Path, tmp_path: Path
 ) -> None:
     def command(output: str) -> tuple[str, ...]:
-        flags = (
-            f"--data {tiny_dataset} --output {tmp_path / output} --epochs 3 --batch-size 4 --log-interval 1 --no-cuda"
-        )
+        flags = f"--data {tiny_dataset} --output {tmp_path / output} --epochs 3 --batch-size 4 --log-interval 1 --no-cuda"
         return ("python", "-m", "podium.trainer", *flags.split(), "--precision", "fp32")
 
     assert run(cluster, "whole", command("whole"), workers=1).phase == "Succeeded"
-    broken = write_pytorchjob(name="broken", image="any", command=command("broken"), workers=1, restart_policy=policy)
+    broken = write_pytorchjob(
+        name="broken", image="any", command=command("broken"), workers=1, restart_policy=policy
+    )
     cluster.create(typed(broken))
     for line in cluster.logs("PyTorchJob", "broken", follow=True):
         if line.startswith("Train Epoch: 2"):
             os.kill(_pid(cluster, "worker-0"), signal.SIGKILL)
             break
     assert wait(cluster, "broken").phase == "Succeeded", list(cluster.logs("PyTorchJob", "broken"))
-    results = [json.loads((tmp_path / kind / "metrics.json").read_text()) for kind in ("whole", "broken")]
+    results = [
+        json.loads((tmp_path / kind / "metrics.json").read_text()) for kind in ("whole", "broken")
+    ]
     for result in results:
         for epoch in result["epochs"]:
             epoch.pop("seconds")

@@ -29,18 +29,28 @@ def resident() -> int:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_thousandth_trial_costs_as_much_as_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_thousandth_trial_costs_as_much_as_the_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "trivial.py").write_text("import sys\nprint('loss=' + sys.argv[1])\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     marks: dict[int, tuple[float, float, int]] = {}
     with LocalSweeps(tmp_path / "cluster") as cluster:
         cluster.create(typed(thousand()))
-        for found in (stored.manifest for stored in cluster.watch("Experiment", "many", timeout=900)):
+        for found in (
+            stored.manifest for stored in cluster.watch("Experiment", "many", timeout=900)
+        ):
             done = found.get("status", {}).get("trialsSucceeded", 0)
-            reached = [mark for mark in (100, 200, 900, COUNT) if done >= mark and mark not in marks]
+            reached = [
+                mark for mark in (100, 200, 900, COUNT) if done >= mark and mark not in marks
+            ]
             marks |= dict.fromkeys(reached, (time.monotonic(), time.process_time(), resident()))
         assert cluster.join("Experiment", "many", 60)
-        others = [trial.status["conditions"][-1] for trial in cluster.trials("many") if trial.phase != "Succeeded"]
+        others = [
+            trial.status["conditions"][-1]
+            for trial in cluster.trials("many")
+            if trial.phase != "Succeeded"
+        ]
         assert others == []
         assert cluster.get("Experiment", "many").manifest["status"]["trialsSucceeded"] == COUNT
     seconds = {mark: at for mark, (_, at, _) in marks.items()}

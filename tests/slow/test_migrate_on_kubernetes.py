@@ -48,17 +48,25 @@ spec:
 
 
 def kubectl(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["kubectl", "--namespace", NAMESPACE, *words], capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        ["kubectl", "--namespace", NAMESPACE, *words], capture_output=True, text=True, timeout=60
+    )
 
 
 @pytest.fixture(scope="module", autouse=True)
 def trainer() -> None:
     """Skip without Kubeflow Trainer and its runtime for PyTorch."""
-    if kubectl("get", "clustertrainingruntimes.trainer.kubeflow.org", "torch-distributed").returncode:
-        pytest.skip("this cluster has no Kubeflow Trainer 2 (ClusterTrainingRuntime torch-distributed)")
+    if kubectl(
+        "get", "clustertrainingruntimes.trainer.kubeflow.org", "torch-distributed"
+    ).returncode:
+        pytest.skip(
+            "this cluster has no Kubeflow Trainer 2 (ClusterTrainingRuntime torch-distributed)"
+        )
 
 
-@pytest.mark.parametrize("name", ["experiments/pytorchjob.yaml", "examples/spirals-pytorchjob.yaml", "full.yaml"])
+@pytest.mark.parametrize(
+    "name", ["experiments/pytorchjob.yaml", "examples/spirals-pytorchjob.yaml", "full.yaml"]
+)
 def test_a_migrated_job_is_admitted_by_trainer(name: str, tmp_path: Path) -> None:
     source, output = ROOT / name, tmp_path / "trainjob.yaml"
     if not source.exists():

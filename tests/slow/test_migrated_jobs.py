@@ -43,6 +43,9 @@ def test_two_nodes_still_train_together_when_migrated(tmp_path: Path) -> None:
         where = tmp_path / file.stem
         done = podium("job", "run", str(file), "--dir", str(where))
         assert done.returncode == 0, done.stderr
-        logs = [podium("job", "logs", "sums", "--replica", replica, "--dir", str(where)) for replica in replicas]
+        logs = [
+            podium("job", "logs", "sums", "--replica", replica, "--dir", str(where))
+            for replica in replicas
+        ]
         said.add(tuple(log.stdout.strip().splitlines()[-1] for log in logs))
     assert said == {("rank 0 of 2 sum 3", "rank 1 of 2 sum 3")}

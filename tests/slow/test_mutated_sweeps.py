@@ -46,7 +46,9 @@ def test_every_accepted_mutation_ends_or_can_be_stopped(tmp_path: Path) -> None:
                 assert status_of(found).finished, what
                 assert not cluster.list("Job") or status["trials"], what
                 best = status["currentOptimalTrial"].get("bestTrialName")
-                assert bool(best) == bool(status.get("trialsSucceeded") or status.get("trialsEarlyStopped")), what
+                assert bool(best) == bool(
+                    status.get("trialsSucceeded") or status.get("trialsEarlyStopped")
+                ), what
             else:
                 assert status["conditions"][-1]["type"] == "Stopped", what
     assert ran > COUNT // 20

@@ -47,7 +47,9 @@ def test_a_sweep_tunes_it_by_what_it_prints(tmp_path: Path) -> None:
     assert "hidden" in text
 
 
-def test_two_steps_do_what_the_old_launchers_did(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_steps_do_what_the_old_launchers_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path))
     outputs = json.loads(podium("run", "examples/launchers.py", "--json"))["step_outputs"]
     assert {"lr", "hidden"} == outputs["launch-experiment"]["Output"].keys()
@@ -57,11 +59,21 @@ def test_two_steps_do_what_the_old_launchers_did(tmp_path: Path, monkeypatch: py
 SOFTMAX = ROOT / "tests" / "trainers" / "softmax.py"
 COMMANDS: dict[str, dict[str, Any]] = {
     "flags of its own": {
-        "command": ["python", str(SOFTMAX), "--pictures", "${podium.data}", "--put-into=${podium.output}"],
+        "command": [
+            "python",
+            str(SOFTMAX),
+            "--pictures",
+            "${podium.data}",
+            "--put-into=${podium.output}",
+        ],
         "args": ["--rate=${trialParameters.rate}"],
     },
     "a shell": {
-        "command": ["sh", "-c", f'python {SOFTMAX} --pictures "$PODIUM_DATA" --rate ${{trialParameters.rate}}']
+        "command": [
+            "sh",
+            "-c",
+            f'python {SOFTMAX} --pictures "$PODIUM_DATA" --rate ${{trialParameters.rate}}',
+        ]
     },
     "variables only": {
         "command": ["python", str(SOFTMAX)],
@@ -78,7 +90,10 @@ def experiment(folder: Path, container: dict[str, Any]) -> str:
     # Beside the Experiment: a shell would split a path of this checkout that has spaces.
     script = shutil.copy(SOFTMAX, folder)
     container = json.loads(json.dumps(container).replace(str(SOFTMAX), script))
-    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "anything", **container}]}
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "anything", **container}],
+    }
     file = folder / "experiment.yaml"
     file.write_text(yaml.safe_dump({
         "apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": {"name": "softmax"},
@@ -97,7 +112,9 @@ def experiment(folder: Path, container: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("way", COMMANDS)
-def test_a_trainer_of_ones_own_reaches_the_registry(way: str, tmp_path: Path, tiny_dataset: Path) -> None:
+def test_a_trainer_of_ones_own_reaches_the_registry(
+    way: str, tmp_path: Path, tiny_dataset: Path
+) -> None:
     outcome = run_pipeline(tmp_path, tiny_dataset, COMMANDS[way])
     assert outcome["decision"]["outcome"] == "promoted"
     assert outcome["test"]["metrics"]["accuracy"] > 0.9
@@ -110,13 +127,21 @@ def test_a_trainer_of_ones_own_reaches_the_registry(way: str, tmp_path: Path, ti
 def test_a_trainer_of_ones_own_is_distributed(tmp_path: Path, tiny_dataset: Path) -> None:
     outcome = run_pipeline(tmp_path, tiny_dataset, COMMANDS["flags of its own"], "workers=1")
     assert outcome["decision"]["outcome"] == "promoted"
-    (job,) = (tmp_path / "home" / "runs" / outcome["run"] / "cluster" / "pytorchjobs").glob("train-*")
+    (job,) = (tmp_path / "home" / "runs" / outcome["run"] / "cluster" / "pytorchjobs").glob(
+        "train-*"
+    )
     assert "saved after training in 2 processes" in (job / "logs" / "master-0.log").read_text()
     assert "saved" not in (job / "logs" / "worker-0.log").read_text()
 
 
 def run_pipeline(folder: Path, data: Path, container: dict[str, Any], *more: str) -> dict[str, Any]:
-    words = [f"dataset={data}", f"experiment={experiment(folder, container)}", "max_trials=2", *more, "--json"]
+    words = [
+        f"dataset={data}",
+        f"experiment={experiment(folder, container)}",
+        "max_trials=2",
+        *more,
+        "--json",
+    ]
     command = [str(Path(sys.executable).with_name("podium")), "run", "tune_and_promote", *words]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "PODIUM_HOME": str(folder / "home")}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=500)

@@ -19,7 +19,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 def call(folder: Path, *command: str) -> str:
     env = {**os.environ, "PODIUM_HOME": str(folder / "home"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=1400)
+    done = subprocess.run(
+        command, cwd=folder, env=env, capture_output=True, text=True, timeout=1400
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -40,7 +42,9 @@ def first(folder: Path) -> dict[str, Any]:
 
 
 def test_the_best_of_four_trials_becomes_champion(folder: Path, first: dict[str, Any]) -> None:
-    trials = list((folder / "home" / "runs" / first["run"] / "cluster").glob("trials/*/object.json"))
+    trials = list(
+        (folder / "home" / "runs" / first["run"] / "cluster").glob("trials/*/object.json")
+    )
     assert len(trials) == 4
     assert first["decision"]["outcome"] == "promoted"
     assert first["test"]["metrics"]["accuracy"] > 0.8
@@ -48,7 +52,9 @@ def test_the_best_of_four_trials_becomes_champion(folder: Path, first: dict[str,
 
 def test_new_photographs_are_named_by_the_champion(folder: Path, first: dict[str, Any]) -> None:
     pictures = sorted(str(file) for file in folder.glob("data/new/*/*.jpg"))
-    answers = json.loads(call(folder, PODIUM, "predict", *pictures, "--model", "signs", "--json"))["predictions"]
+    answers = json.loads(call(folder, PODIUM, "predict", *pictures, "--model", "signs", "--json"))[
+        "predictions"
+    ]
     named = [(Path(answer["picture"]).parent.name, answer["class"]) for answer in answers]
     assert len(named) == 40
     assert sum(kind == answer for kind, answer in named) >= 28

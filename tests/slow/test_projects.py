@@ -20,7 +20,12 @@ BIN = Path(sys.executable).parent
 def run(folder: Path, program: str, *words: str) -> str:
     env = {**os.environ, "PODIUM_HOME": str(folder / "podium-work"), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [str(BIN / program), *words], cwd=folder, env=env, capture_output=True, text=True, timeout=600
+        [str(BIN / program), *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=600,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -34,12 +39,16 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     if template in ("images", "table"):
         run(project, "podium", "run", "network=linear", "max_trials=1")
     outcome = json.loads(run(project, "podium", "run", "--json"))
-    assert outcome["decision"]["outcome"] == "promoted" or template == "table"  # penguins are told apart by lines
+    assert (
+        outcome["decision"]["outcome"] == "promoted" or template == "table"
+    )  # penguins are told apart by lines
     assert len(outcome["sweep"]["trials"]) == 4
     if template == "text":
         printed = run(project, "podium", "runs", "logs", "latest", "train-distributed")
         last = [line for line in printed.splitlines() if " baseline=" in line][-1]
-        accuracy, baseline = (float(re.search(rf"{name}=(\S+)", last)[1]) for name in ("accuracy", "baseline"))  # type: ignore[index]
+        accuracy, baseline = (
+            float(re.search(rf"{name}=(\S+)", last)[1]) for name in ("accuracy", "baseline")
+        )  # type: ignore[index]
         # An opinion depends on the order of words, which logistic regression ignores.
         assert accuracy > baseline + 0.2
     if template == "table":

@@ -36,7 +36,15 @@ OF_PAGES = {
 }
 """Commands of other pages that belong to the first hour."""
 
-REMOTE = ("make ", "kubectl ", "export ", "pip ", "podium upload", "podium submit", "podium schedule")
+REMOTE = (
+    "make ",
+    "kubectl ",
+    "export ",
+    "pip ",
+    "podium upload",
+    "podium submit",
+    "podium schedule",
+)
 """Commands for a cluster, a server or another environment: tests marked cluster, and tests/server, have them."""
 
 
@@ -63,9 +71,15 @@ images = np.zeros((2, 28, 28), np.uint8)
 
 def session() -> list[str]:
     """Return the commands of the README that run on this machine, in order."""
-    blocks = re.findall(r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    blocks = re.findall(
+        r"^```\w*\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     lines = [line[2:] for block in blocks for line in block.splitlines() if line.startswith("$ ")]
-    return [words for line in lines if not (words := line.partition("  #")[0].strip()).startswith(REMOTE)]
+    return [
+        words
+        for line in lines
+        if not (words := line.partition("  #")[0].strip()).startswith(REMOTE)
+    ]
 
 
 @pytest.mark.slow
@@ -86,7 +100,9 @@ def test_the_commands_of_the_readme_run(tiny_dataset: Path, tmp_path: Path) -> N
     assert len(run) > len(more)
     for line in run:
         words = ["bash", "-o", "pipefail", "-c", line]
-        done = subprocess.run(words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600)
+        done = subprocess.run(
+            words, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=600
+        )
         assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
     assert (tmp_path / "model/model.onnx").exists()
     assert "kind: Experiment" in (tmp_path / "applied.yaml").read_text()
@@ -95,7 +111,9 @@ def test_the_commands_of_the_readme_run(tiny_dataset: Path, tmp_path: Path) -> N
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_python_of_the_readme_runs(tiny_dataset: Path, tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+    (block,) = re.findall(
+        r"^```python\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE
+    )
     small = f'dataset="{tiny_dataset}", max_trials=2, epochs=1, network="fast"'
     shown = block.replace('dataset="fashion-mnist"', small)
     assert shown != block

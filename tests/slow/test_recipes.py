@@ -30,7 +30,11 @@ class Reader:
     def __init__(self, folder: Path, changes: dict[str, str]) -> None:
         self.folder, self.changes = folder, changes
         self.recipes = copy_recipes(folder, changes)
-        self.env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+        self.env = {
+            **os.environ,
+            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "OMP_NUM_THREADS": "1",
+        }
 
     def type(self, line: str) -> subprocess.CompletedProcess[str]:
         """Run a line; `cd` and `export` are kept for the next ones."""
@@ -64,7 +68,9 @@ def metric_lines(text: str) -> list[str]:
 
 def test_master_and_worker_train_as_job_and_as_trainjob(tiny_dataset: Path, tmp_path: Path) -> None:
     reader = Reader(tmp_path, small_data(tiny_dataset, tmp_path))
-    run, logs, migrate, run_migrated = (reader.type(line) for line in typed_lines("A master and a worker"))
+    run, logs, migrate, run_migrated = (
+        reader.type(line) for line in typed_lines("A master and a worker")
+    )
     assert len(metric_lines(run.stdout)) == 2, "one line an epoch, from rank 0 alone"
     assert metric_lines(run_migrated.stdout) == metric_lines(run.stdout)
     assert "400 train" in logs.stdout
@@ -93,7 +99,10 @@ def test_the_notebook_reads_the_log_of_each_worker(
     assert "400 train" in shown['job.logs("worker-1")']
     assert metric_lines(shown['job.logs("worker-1")']) == []
     assert [
-        output.text for cell in executed.cells for output in cell.get("outputs", []) if output.get("name") == "stderr"
+        output.text
+        for cell in executed.cells
+        for output in cell.get("outputs", [])
+        if output.get("name") == "stderr"
     ] == []
 
 
@@ -104,7 +113,9 @@ def text_of(cell: nbformat.NotebookNode) -> str:
 def test_the_shared_volume_holds_data_and_model(tiny_dataset: Path, tmp_path: Path) -> None:
     volume = tmp_path / "volume"
     reader = Reader(tmp_path, small_data(tiny_dataset, volume))
-    _, prepare, train, listed, uploaded = (reader.type(line) for line in typed_lines("A shared volume"))
+    _, prepare, train, listed, uploaded = (
+        reader.type(line) for line in typed_lines("A shared volume")
+    )
     assert "400 train" in prepare.stdout
     assert "worker-2 succeeded" in train.stderr
     assert {"model.onnx", "metrics.json"} <= set(listed.stdout.split())
@@ -127,11 +138,21 @@ def garments(seed: int, count: int) -> artifact.Split:
     return artifact.Split(inputs={"images": pictures}, target=labels)
 
 
-def test_data_model_and_prediction_come_from_a_bucket(new_bucket: Callable[[str], str], tmp_path: Path) -> None:
+def test_data_model_and_prediction_come_from_a_bucket(
+    new_bucket: Callable[[str], str], tmp_path: Path
+) -> None:
     classes = known_dataset("fashion-mnist").classes
-    reading = {"kind": "image", "input": "images", "recipe": "garment", "size": [28, 28], "channels": 1}
+    reading = {
+        "kind": "image",
+        "input": "images",
+        "recipe": "garment",
+        "size": [28, 28],
+        "channels": 1,
+    }
     parts = {"train": garments(1, 8000), "validation": garments(2, 100), "test": garments(3, 100)}
-    write_pictures(tmp_path / "drawn", parts, name="fashion-mnist", classes=classes, preprocessing=reading)
+    write_pictures(
+        tmp_path / "drawn", parts, name="fashion-mnist", classes=classes, preprocessing=reading
+    )
     bucket = new_bucket("moto")
     reader = Reader(tmp_path, small_data(tmp_path / "drawn", tmp_path, bucket))
     printed = {line.partition(" s3://")[0]: reader.type(line) for line in typed_lines("Buckets")}
@@ -158,11 +179,15 @@ def test_a_killed_run_resumes_and_the_next_is_cached(tiny_dataset: Path, tmp_pat
     (job,) = (reader.home / "runs").glob("*/cluster/pytorchjobs/train-*")
     resumed = reader.type(resume)
     assert "Sweep hyperparameters: succeeded" in resumed.stderr, "nothing that finished is repeated"
-    assert f"PyTorchJob {job.name} of an earlier attempt failed; starting it again" in resumed.stderr
+    assert (
+        f"PyTorchJob {job.name} of an earlier attempt failed; starting it again" in resumed.stderr
+    )
     epochs = [int(epoch) for epoch in re.findall(r"^Train Epoch: (\d+)", log_of(job), re.MULTILINE)]
     assert min(epochs) > 4, "it goes on from a checkpoint"
     assert max(epochs) == 60
-    resources = json.loads((job / "object.json").read_text())["spec"]["pytorchReplicaSpecs"]["Master"]["template"]
+    resources = json.loads((job / "object.json").read_text())["spec"]["pytorchReplicaSpecs"][
+        "Master"
+    ]["template"]
     asked = resources["spec"]["containers"][0]["resources"]
     assert asked["requests"]["nvidia.com/gpu"] == asked["limits"]["nvidia.com/gpu"] == "1"
 
@@ -208,9 +233,15 @@ def test_trials_training_and_champion_are_tracked(tiny_dataset: Path, tmp_path: 
         done = reader.type(line)
     assert re.search("MLflow: run .*, tracked version 1, champion", done.stderr)
     client = MlflowClient(tracking_uri=reader.env["MLFLOW_TRACKING_URI"])
-    runs = {each.name: client.search_runs([each.experiment_id]) for each in client.search_experiments()}
+    runs = {
+        each.name: client.search_runs([each.experiment_id]) for each in client.search_experiments()
+    }
     (sweep,) = (name for name in runs if name.startswith("sweep-"))
-    assert {name: len(found) for name, found in runs.items() if found} == {sweep: 2, "podium": 1, "tracked": 1}
+    assert {name: len(found) for name, found in runs.items() if found} == {
+        sweep: 2,
+        "podium": 1,
+        "tracked": 1,
+    }
     assert all(each.info.status == "FINISHED" for found in runs.values() for each in found)
     assert client.get_model_version_by_alias("tracked", "champion").version in (1, "1")
     offline = [path.parents[4].name for path in reader.home.rglob("offline-run-*")]

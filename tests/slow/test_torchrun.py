@@ -34,7 +34,9 @@ def rank_of(pid: int) -> str | None:
     return match and match[1]
 
 
-def test_torchrun_on_two_nodes_of_a_trainjob_trains_once(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_torchrun_on_two_nodes_of_a_trainjob_trains_once(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
     command = [sys.executable, "-m", "torch.distributed.run", "-m", "podium.trainer", "--data", str(tiny_dataset),
                "--output", str(tmp_path / "out"), "--epochs", "1", "--no-cuda", "--threads", "1"]  # fmt: skip
     nodes = [
@@ -52,7 +54,9 @@ def test_torchrun_on_two_nodes_of_a_trainjob_trains_once(tiny_dataset: Path, tmp
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the worker through /proc")
-def test_torchrun_replaces_a_killed_worker_and_repeats_no_epoch(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_torchrun_replaces_a_killed_worker_and_repeats_no_epoch(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
     launcher = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--max-restarts", "2",
                 "--rdzv-backend", "c10d", "--rdzv-endpoint", "127.0.0.1:0", "-m", "podium.trainer"]  # fmt: skip
     flags = ["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), "--epochs", "3", "--batch-size", "4",

@@ -54,7 +54,15 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def first(home: Path) -> dict[str, Any]:
     """Three trials, two at a time, then one master and one worker; the first run on an empty registry."""
-    return podium_run(home, "tune_and_promote", "max_trials=3", "parallel_trials=2", "epochs=2", "workers=1", *COMMON)
+    return podium_run(
+        home,
+        "tune_and_promote",
+        "max_trials=3",
+        "parallel_trials=2",
+        "epochs=2",
+        "workers=1",
+        *COMMON,
+    )
 
 
 def run_directory(home: Path, outcome: dict[str, Any]) -> Path:
@@ -101,7 +109,9 @@ def test_the_promoted_bytes_are_the_winning_candidates(home: Path, first: dict[s
     assert len(first["candidates"]) == 2
 
 
-def test_the_reported_accuracy_is_what_the_champions_bytes_do(home: Path, first: dict[str, Any], mnist: Path) -> None:
+def test_the_reported_accuracy_is_what_the_champions_bytes_do(
+    home: Path, first: dict[str, Any], mnist: Path
+) -> None:
     part = artifact.load(mnist, "test")
     assert len(part.target) == 10000
     folder = home / "champion"
@@ -122,11 +132,15 @@ def test_no_process_is_left(home: Path, first: dict[str, Any]) -> None:
 
 
 def test_a_later_run_promotes_only_what_is_better(home: Path, first: dict[str, Any]) -> None:
-    worse = podium_run(home, "train_and_promote", "epochs=1", "workers=0", 'hyperparameters={"lr": 1e-05}', *COMMON)
+    worse = podium_run(
+        home, "train_and_promote", "epochs=1", "workers=0", 'hyperparameters={"lr": 1e-05}', *COMMON
+    )
     assert worse["test"]["metrics"]["accuracy"] < first["test"]["metrics"]["accuracy"]
     assert worse["decision"]["outcome"] == "kept"
     assert champion(home).version == first["run"]
-    better = podium_run(home, "train_and_promote", "epochs=3", "limit=40000", "network=fast", "workers=1", "--json")
+    better = podium_run(
+        home, "train_and_promote", "epochs=3", "limit=40000", "network=fast", "workers=1", "--json"
+    )
     assert better["test"]["metrics"]["accuracy"] > first["test"]["metrics"]["accuracy"]
     assert better["decision"]["outcome"] == "promoted"
     assert champion(home).version == better["run"]

@@ -65,7 +65,10 @@ def sweep_table(tmp_path: Path) -> Path:
         value = None if number == 4 else round(0.9 + 0.007 * number, 4)
         parameters = {"lr": str(round(0.05 * number, 3)), "batch-size": ("32", "64", "128")[number % 3],
                       "schedule": ("step", "onecycle")[number % 2]}  # fmt: skip
-        epochs = [{"epoch": 1, "accuracy": 0.8, "loss": 0.5}, {"epoch": 2, "accuracy": value or 0.1, "loss": 0.4}]
+        epochs = [
+            {"epoch": 1, "accuracy": 0.8, "loss": 0.5},
+            {"epoch": 2, "accuracy": value or 0.1, "loss": 0.4},
+        ]
         rows.append({"name": f"sweep-1-{number:04x}", "state": "Succeeded" if value else "Failed", "number": number,
                      "parameters": parameters, "metrics": {}, "value": value, "seconds": 3.5, "message": "",
                      "model": f"file:///store/trials/{number}", "epochs": epochs if value else []})  # fmt: skip

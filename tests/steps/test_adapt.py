@@ -10,14 +10,18 @@ RUN: dict[str, Any] = {"name": "sweep-1", "image_for": lambda own: own}
 
 
 def test_a_finished_sweep_keeps_no_suggestion_service() -> None:
-    template = Experiment.load("random").changed(lambda manifest: manifest["spec"].update(resumePolicy="LongRunning"))
+    template = Experiment.load("random").changed(
+        lambda manifest: manifest["spec"].update(resumePolicy="LongRunning")
+    )
     assert adapt(template, fixed={}, **RUN).resume_policy == "Never"
     assert template.resume_policy == "LongRunning"
 
 
 def test_every_replica_gets_gpus_beside_its_own_requests() -> None:
     template = load("random")
-    for replica in template["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
+    for replica in template["spec"]["trialTemplate"]["trialSpec"]["spec"][
+        "pytorchReplicaSpecs"
+    ].values():
         replica["template"]["spec"]["containers"][0]["resources"] = {"requests": {"cpu": "2"}}
     adapted = adapt(Experiment.parse(template), fixed={}, gpus=2, workers=3, **RUN)
     replicas = adapted.manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["pytorchReplicaSpecs"]
@@ -33,7 +37,9 @@ def test_what_the_run_decides_is_searched_no_longer() -> None:
     searched = [parameter["name"] for parameter in load("random")["spec"]["parameters"]]
     name = next(flag for flag in searched if flag != "lr")
     adapted = adapt(Experiment.load("random"), fixed={name: "7", "epochs": 0}, **RUN)
-    assert [parameter.name for parameter in adapted.space] == [flag for flag in searched if flag != name]
+    assert [parameter.name for parameter in adapted.space] == [
+        flag for flag in searched if flag != name
+    ]
     admit(adapted.manifest)
     left = {parameter.name: "0.1" for parameter in adapted.space}
     flags = flags_of(adapted, "sweep-1-abc", left)

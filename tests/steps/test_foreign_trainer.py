@@ -48,8 +48,12 @@ def test_the_training_runs_the_best_trials_own_command(
 ) -> None:
     (tmp_path / "fit.sh").write_text(SCRIPT)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}", "${podium.name}"]
-    settings = SweepSettings(experiment=experiment(command), max_trials=2, parallel_trials=2, trial_epochs=5, seed=3)
-    swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
+    settings = SweepSettings(
+        experiment=experiment(command), max_trials=2, parallel_trials=2, trial_epochs=5, seed=3
+    )
+    swept = sweep(
+        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+    )
     assert swept.hyperparameters == {"rate": "0.5"}
     assert swept.metrics["score"] == 0.5
     assert (Path(swept.model) / "seen").read_text() == f"0.5 {swept.trial}\n"
@@ -72,26 +76,39 @@ until [ "${WORLD_SIZE:-1}" = 1 ] || [ -e "$PODIUM_OUTPUT/rank-1" ]; do sleep 0.0
 """The Master's end is the job's, whatever its Worker is at."""
 
 
-def test_workers_make_a_pytorchjob_of_a_job(tiny_dataset: Path, tmp_path: Path, target: LaunchTarget) -> None:
+def test_workers_make_a_pytorchjob_of_a_job(
+    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget
+) -> None:
     (tmp_path / "fit.sh").write_text(SCRIPT + WITH_RANKS)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
     settings = SweepSettings(experiment=experiment(command), max_trials=1, parallel_trials=1)
-    swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
+    swept = sweep(
+        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+    )
     trained = train(
-        str(tiny_dataset), task="train", settings=TrainSettings(recipe=swept.recipe, workers=1), target=target
+        str(tiny_dataset),
+        task="train",
+        settings=TrainSettings(recipe=swept.recipe, workers=1),
+        target=target,
     )
     ranks = sorted(file.read_text() for file in Path(trained.model).glob("rank-*"))
     assert ranks == ["0 of 2\n", "1 of 2\n"]
 
 
-@pytest.mark.parametrize(("job_kind", "folder"), [("trainjob", "trainjobs"), ("pytorchjob", "pytorchjobs")])
+@pytest.mark.parametrize(
+    ("job_kind", "folder"), [("trainjob", "trainjobs"), ("pytorchjob", "pytorchjobs")]
+)
 def test_a_job_kind_is_that_of_trials_and_training(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, job_kind: str, folder: str
 ) -> None:
     (tmp_path / "fit.sh").write_text(SCRIPT)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
-    settings = SweepSettings(experiment=experiment(command), max_trials=2, parallel_trials=2, job_kind=job_kind)
-    swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
+    settings = SweepSettings(
+        experiment=experiment(command), max_trials=2, parallel_trials=2, job_kind=job_kind
+    )
+    swept = sweep(
+        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+    )
     assert swept.metrics["score"] == 0.5
     again = TrainSettings(recipe=swept.recipe, job_kind=job_kind)
     trained = train(str(tiny_dataset), task="train", settings=again, target=target)

@@ -35,16 +35,27 @@ def jobs(tmp_path: Path) -> PredictJobs:
     return PredictJobs(target=target, beside="")
 
 
-def judge(data: Path, tmp_path: Path, *models: Path, trials: Path | None = None) -> EvaluationResult:
+def judge(
+    data: Path, tmp_path: Path, *models: Path, trials: Path | None = None
+) -> EvaluationResult:
     uris = [str(model) for model in models]
-    return evaluate(data, uris, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path), trials=trials)
+    return evaluate(
+        data,
+        uris,
+        tmp_path / "evaluation",
+        tmp_path / "predictions",
+        jobs=jobs(tmp_path),
+        trials=trials,
+    )
 
 
 @pytest.fixture
 def judged(
     tiny_dataset: Path, candidates: dict[str, Path], sweep_table: Path, tmp_path: Path
 ) -> tuple[EvaluationResult, dict[str, Any]]:
-    found = judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"], trials=sweep_table)
+    found = judge(
+        tiny_dataset, tmp_path, candidates["weak"], candidates["strong"], trials=sweep_table
+    )
     return found, json.loads((tmp_path / "evaluation").read_text())
 
 
@@ -60,7 +71,9 @@ def stored(tmp_path: Path) -> Version:
     return open_registry(tmp_path / "store").model("tiny").version(uploaded(tmp_path))
 
 
-def challenge(data: Path, tmp_path: Path, version: str, rule: str = "better") -> tuple[Promotion, dict[str, Any]]:
+def challenge(
+    data: Path, tmp_path: Path, version: str, rule: str = "better"
+) -> tuple[Promotion, dict[str, Any]]:
     ended = promote(
         data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
         model_name="tiny", rule=rule, jobs=jobs(tmp_path),
@@ -74,7 +87,8 @@ def test_the_candidate_that_is_better_on_the_validation_part_wins(
     _, reported = judged
     assert reported["winner"]["name"] == "train-1"
     by_name = {
-        candidate["name"]: candidate["validation"]["metrics"]["accuracy"] for candidate in reported["candidates"]
+        candidate["name"]: candidate["validation"]["metrics"]["accuracy"]
+        for candidate in reported["candidates"]
     }
     assert by_name["train-1"] > by_name["sweep-1-aaaa"]
     assert "against" in reported["winner"]["why"]
@@ -87,7 +101,9 @@ def test_the_order_of_the_candidates_does_not_matter(
     assert json.loads((tmp_path / "evaluation").read_text())["winner"]["name"] == "train-1"
 
 
-def test_between_equals_the_first_named_wins(tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path) -> None:
+def test_between_equals_the_first_named_wins(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
     twin = tmp_path / "twin"
     shutil.copytree(candidates["strong"], twin)
     origin = json.loads((twin / "origin.json").read_text())
@@ -105,15 +121,27 @@ def test_the_test_part_is_opened_once_for_the_winner(
 
     opened: list[str] = []
     load = artifact.load
-    monkeypatch.setattr(artifact, "load", lambda uri, part: (opened.append(part), load(uri, part))[1])
+    monkeypatch.setattr(
+        artifact, "load", lambda uri, part: (opened.append(part), load(uri, part))[1]
+    )
     real = scoring.OnnxModel
-    monkeypatch.setattr(scoring, "OnnxModel", lambda model: (opened.append(str(model)), real(model))[1])
+    monkeypatch.setattr(
+        scoring, "OnnxModel", lambda model: (opened.append(str(model)), real(model))[1]
+    )
     judge(tiny_dataset, tmp_path, candidates["weak"], candidates["strong"])
     weak, strong = "sweep-1-aaaa/model.onnx", "train-1/model.onnx"
-    assert ["/".join(name.split("/")[-2:]) for name in opened] == ["validation", weak, strong, "test", strong]
+    assert ["/".join(name.split("/")[-2:]) for name in opened] == [
+        "validation",
+        weak,
+        strong,
+        "test",
+        strong,
+    ]
 
 
-def test_a_version_says_how_its_inputs_were_made(judged: Any, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_version_says_how_its_inputs_were_made(
+    judged: Any, tiny_dataset: Path, tmp_path: Path
+) -> None:
     version = stored(tmp_path)
     written = json.loads(version.read(PREPROCESSING))
     info = artifact.describe(tiny_dataset)
@@ -130,7 +158,10 @@ def test_what_a_model_says_of_its_inputs_is_kept(
 
 
 def test_what_is_reported_is_what_the_models_bytes_do(
-    judged: tuple[EvaluationResult, dict[str, Any]], tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+    judged: tuple[EvaluationResult, dict[str, Any]],
+    tiny_dataset: Path,
+    candidates: dict[str, Path],
+    tmp_path: Path,
 ) -> None:
     found, reported = judged
     model = candidates["strong"] / "model.onnx"
@@ -138,13 +169,19 @@ def test_what_is_reported_is_what_the_models_bytes_do(
     assert reported["winner"]["files"]["model.onnx"] == sha256(model.read_bytes()).hexdigest()
     part = artifact.load(tiny_dataset, "test")
     again = score(model, part.inputs, part.target, classes=10)
-    assert found.metrics["accuracy"] == reported["test"]["metrics"]["accuracy"] == again.metrics["accuracy"]
+    assert (
+        found.metrics["accuracy"]
+        == reported["test"]["metrics"]["accuracy"]
+        == again.metrics["accuracy"]
+    )
     assert np.array_equal(np.load(tmp_path / "predictions" / PREDICTIONS), again.predictions)
     assert np.array_equal(np.load(tmp_path / "predictions" / TARGET), part.target)
     assert sum(map(sum, found.confusion)) == 100
 
 
-def test_a_checkpoint_never_goes_forward(tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path) -> None:
+def test_a_checkpoint_never_goes_forward(
+    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path
+) -> None:
     (candidates["strong"] / "checkpoint.pt").write_bytes(b"pickle")
     judge(tiny_dataset, tmp_path, candidates["strong"])
     assert not any("checkpoint" in file for file in stored(tmp_path).files)
@@ -160,7 +197,9 @@ def test_a_model_changed_after_its_evaluation_is_not_uploaded(
     assert not (tmp_path / "store").exists()
 
 
-def test_an_evaluation_holds_data_and_versions(judged: tuple[EvaluationResult, dict[str, Any]]) -> None:
+def test_an_evaluation_holds_data_and_versions(
+    judged: tuple[EvaluationResult, dict[str, Any]],
+) -> None:
     _, reported = judged
     parts = {part["name"]: part for part in reported["data"]["parts"]}
     assert list(parts) == ["train", "validation", "test"]
@@ -201,7 +240,12 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize(("padding", "expected"), [(0, 3), (9 << 20, 2)], ids=["small", "large"])
 def test_a_model_is_read_no_more_often_than_needed(
-    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, reads: list[str], padding: int, expected: int
+    tiny_dataset: Path,
+    candidates: dict[str, Path],
+    tmp_path: Path,
+    reads: list[str],
+    padding: int,
+    expected: int,
 ) -> None:
     import onnx
 
@@ -213,12 +257,17 @@ def test_a_model_is_read_no_more_often_than_needed(
     uri = bucket.join("strong")
     transfer.put(candidates["strong"], connect(uri))
     replace(Origin.read(str(candidates["strong"])), uri=uri).write()
-    evaluate(tiny_dataset, [uri], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path))
+    evaluate(
+        tiny_dataset, [uri], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path)
+    )
     version = upload_model(uri, tmp_path / "predictions", tmp_path / "evaluation", beside=uri, model_name="tiny",
                            storage=bucket.url)  # fmt: skip
     # The validation part, the test part, and what is small again for its checksum: the server copies what is large.
     assert [key.endswith("model.onnx") for key in reads].count(True) == expected
-    assert open_registry(bucket.url).model("tiny").version(version).read("model.onnx") == file.read_bytes()
+    assert (
+        open_registry(bucket.url).model("tiny").version(version).read("model.onnx")
+        == file.read_bytes()
+    )
 
     connect(uri).put("model.onnx", file.read_bytes()[:-1] + b"y")
     with pytest.raises(Conflict, match=r"model.onnx under .* changed after the evaluation"):
@@ -226,7 +275,9 @@ def test_a_model_is_read_no_more_often_than_needed(
                      storage=bucket.url)  # fmt: skip
 
 
-def test_only_what_was_evaluated_is_uploaded(judged: object, candidates: dict[str, Path], tmp_path: Path) -> None:
+def test_only_what_was_evaluated_is_uploaded(
+    judged: object, candidates: dict[str, Path], tmp_path: Path
+) -> None:
     (candidates["strong"] / "late.bin").write_bytes(b"late")
     assert "late.bin" not in stored(tmp_path).files
 
@@ -246,10 +297,18 @@ def test_precision_recall_and_f1_follow_from_the_confusion_matrix() -> None:
     assert rows[2] == {"name": "c", "precision": None, "recall": None, "f1": None, "items": 0}
 
 
-def test_a_version_says_how_it_came_about(judged: tuple[EvaluationResult, dict[str, Any]], tmp_path: Path) -> None:
+def test_a_version_says_how_it_came_about(
+    judged: tuple[EvaluationResult, dict[str, Any]], tmp_path: Path
+) -> None:
     version = stored(tmp_path)
     assert version.version == RUN
-    assert set(version.files) >= {"model.onnx", "model.safetensors", "metrics.json", "origin.json", PREDICTIONS}
+    assert set(version.files) >= {
+        "model.onnx",
+        "model.safetensors",
+        "metrics.json",
+        "origin.json",
+        PREDICTIONS,
+    }
     reported = version.metadata
     assert reported["hyperparameters"] == {"lr": "1.0"}
     assert reported["metrics"]["accuracy"] == judged[0].metrics["accuracy"]
@@ -265,10 +324,16 @@ def test_uploading_twice_makes_one_version(judged: object, tmp_path: Path) -> No
     assert len(open_registry(tmp_path / "store").model("tiny").versions) == 1
 
 
-def test_the_first_version_becomes_champion_once(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_the_first_version_becomes_champion_once(
+    judged: object, tiny_dataset: Path, tmp_path: Path
+) -> None:
     version = uploaded(tmp_path)
     first, reported = challenge(tiny_dataset, tmp_path, version)
-    assert (first.outcome, reported["champion"], reported["compared_with"]) == ("promoted", version, None)
+    assert (first.outcome, reported["champion"], reported["compared_with"]) == (
+        "promoted",
+        version,
+        None,
+    )
     again, reported = challenge(tiny_dataset, tmp_path, version)
     assert (again.outcome, reported["champion"]) == ("promoted", version)
     model = open_registry(tmp_path / "store").model("tiny")
@@ -277,7 +342,11 @@ def test_the_first_version_becomes_champion_once(judged: object, tiny_dataset: P
 
 
 def test_a_weaker_challenger_leaves_the_champion_where_it_is(
-    judged: object, tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    judged: object,
+    tiny_dataset: Path,
+    candidates: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     champion = uploaded(tmp_path)
     challenge(tiny_dataset, tmp_path, champion)
@@ -289,12 +358,16 @@ def test_a_weaker_challenger_leaves_the_champion_where_it_is(
     assert reported["champion_run"] == RUN
     page = (tmp_path / "report.html").read_text()
     assert f"It was compared with the champion {champion}, which the run {RUN} made:" in page
-    assert f"<code>podium models show tiny {champion} --storage {reported['storage']}</code>" in page
+    assert (
+        f"<code>podium models show tiny {champion} --storage {reported['storage']}</code>" in page
+    )
     assert any(reason.startswith("no: better than the champion") for reason in reported["reasons"])
     assert reported["value"] < reported["champion_value"]
 
 
-def test_a_champion_of_other_images_is_evaluated_on_ours(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_champion_of_other_images_is_evaluated_on_ours(
+    judged: object, tiny_dataset: Path, tmp_path: Path
+) -> None:
     """Its stored predictions belong to other pictures: comparing with them would be comparing noise."""
     reported = json.loads((tmp_path / "evaluation").read_text())
     (tmp_path / "other").write_text(
@@ -306,7 +379,9 @@ def test_a_champion_of_other_images_is_evaluated_on_ours(judged: object, tiny_da
     assert decision["value"] == reported["test"]["metrics"]["accuracy"]
 
 
-def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_rule_that_cannot_be_read_changes_nothing(
+    judged: object, tiny_dataset: Path, tmp_path: Path
+) -> None:
     version = uploaded(tmp_path)
     with pytest.raises(InvalidInput, match="'bettr' is not a criterion"):
         challenge(tiny_dataset, tmp_path, version, rule="bettr")
@@ -314,7 +389,9 @@ def test_a_rule_that_cannot_be_read_changes_nothing(judged: object, tiny_dataset
     assert not (tmp_path / "decision").exists()
 
 
-def test_promoting_a_missing_version_names_those_there_are(judged: object, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_promoting_a_missing_version_names_those_there_are(
+    judged: object, tiny_dataset: Path, tmp_path: Path
+) -> None:
     version = uploaded(tmp_path)
     with pytest.raises(NotFound) as caught:
         challenge(tiny_dataset, tmp_path, "other")
@@ -335,7 +412,9 @@ def test_a_candidates_field_of_another_type_is_named(
 ) -> None:
     path = candidates["weak"] / file
     whole = json.loads(path.read_text())
-    for name in ("epoch", "dataset", "epochs") if file == "metrics.json" else ("name", "hyperparameters"):
+    for name in (
+        ("epoch", "dataset", "epochs") if file == "metrics.json" else ("name", "hyperparameters")
+    ):
         path.write_text(json.dumps({**whole, name: [[7]]}))
         with pytest.raises(InvalidInput, match=rf"{file}: {name}(\[0\])? must be"):
             judge(tiny_dataset, tmp_path, candidates["weak"])
@@ -349,7 +428,10 @@ def test_a_candidates_field_of_another_type_is_named(
     ],
 )  # fmt: skip
 def test_an_evaluations_field_of_another_type_is_named(
-    tmp_path: Path, judged: tuple[EvaluationResult, dict[str, Any]], path: tuple[Any, ...], value: Any
+    tmp_path: Path,
+    judged: tuple[EvaluationResult, dict[str, Any]],
+    path: tuple[Any, ...],
+    value: Any,
 ) -> None:
     holder = document = judged[1]
     for step in path[:-1]:
@@ -391,8 +473,14 @@ def measured_table(sweep_table: Path) -> Path:
     table = json.loads(sweep_table.read_text())
     for number, row in enumerate(table["trials"]):
         folds = {"min": f"{number + 1}.5", "max": "99", "latest": f"{number + 10}"}
-        row["metrics"] = {"ms": folds, "accuracy": {"min": "0.1", "max": "0.9", "latest": "unavailable"}}
-    table["trials"][5]["name"], table["strategies"] = "sweep-1-aaaa", {"accuracy": "max", "ms": "latest"}
+        row["metrics"] = {
+            "ms": folds,
+            "accuracy": {"min": "0.1", "max": "0.9", "latest": "unavailable"},
+        }
+    table["trials"][5]["name"], table["strategies"] = (
+        "sweep-1-aaaa",
+        {"accuracy": "max", "ms": "latest"},
+    )
     sweep_table.write_text(json.dumps(table))
     return sweep_table
 
@@ -403,9 +491,13 @@ def test_a_version_has_the_metrics_of_its_trial(
     latency: float,
 ) -> None:  # fmt: skip
     judge(tiny_dataset, tmp_path, candidates[winner], trials=measured_table)
-    version = open_registry(tmp_path / "store").model("tiny").version(uploaded(tmp_path, winner=winner))
+    version = (
+        open_registry(tmp_path / "store").model("tiny").version(uploaded(tmp_path, winner=winner))
+    )
     name = json.loads(measured_table.read_text())["trials"][trial]["name"]
-    assert version.facts.trial.name == name, "of a training the best trial's, whose hyperparameters it has"
+    assert version.facts.trial.name == name, (
+        "of a training the best trial's, whose hyperparameters it has"
+    )
     assert version.facts.trial.metrics == {"ms": latency, "accuracy": 0.9}
     assert "ms" not in version.facts.metrics
     assert version.facts.metrics["accuracy"] != 0.9
@@ -425,7 +517,9 @@ def test_the_promotion_holds_a_bound_of_the_trial(
     ended, decision = challenge(tiny_dataset, tmp_path, uploaded(tmp_path), rule)
     assert ended.outcome == outcome
     assert any(re.fullmatch(reason, said) for said in decision["reasons"]), decision["reasons"]
-    assert (open_registry(tmp_path / "store").model("tiny").find_champion() is not None) == (outcome == "promoted")
+    assert (open_registry(tmp_path / "store").model("tiny").find_champion() is not None) == (
+        outcome == "promoted"
+    )
 
 
 def test_a_version_without_a_sweep_keeps_no_bound(
@@ -434,4 +528,6 @@ def test_a_version_without_a_sweep_keeps_no_bound(
     judge(tiny_dataset, tmp_path, candidates["strong"])
     ended, decision = challenge(tiny_dataset, tmp_path, uploaded(tmp_path), "trial.ms<=20")
     assert ended.outcome == "kept"
-    assert decision["reasons"][0] == "no: the version, which is of no trial, has no ms (trial.ms<=20)"
+    assert (
+        decision["reasons"][0] == "no: the version, which is of no trial, has no ms (trial.ms<=20)"
+    )

@@ -22,11 +22,17 @@ from podium.steps.prepare_data import DataSettings, prepare_data
 Array = np.ndarray[Any, Any]
 
 
-def write_table(target: Path, rows: Array, values: Array, names: list[str], classes: tuple[str, ...] = ()) -> Path:
+def write_table(
+    target: Path, rows: Array, values: Array, names: list[str], classes: tuple[str, ...] = ()
+) -> Path:
     """Write a real table as an artifact of three parts."""
     chosen = np.random.default_rng(0).permutation(len(rows))
     thirds = dict(
-        zip(("train", "validation", "test"), np.array_split(chosen, [len(rows) // 2, len(rows) * 3 // 4]), strict=True)
+        zip(
+            ("train", "validation", "test"),
+            np.array_split(chosen, [len(rows) // 2, len(rows) * 3 // 4]),
+            strict=True,
+        )
     )
     columns = tuple(Column(name=name, kind="number") for name in names)
     artifact.write(
@@ -42,7 +48,9 @@ def write_table(target: Path, rows: Array, values: Array, names: list[str], clas
 def diabetes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows, values = load_diabetes(return_X_y=True)
     names = load_diabetes().feature_names
-    return write_table(tmp_path_factory.mktemp("data") / "diabetes", rows.astype(np.float32), values, names)
+    return write_table(
+        tmp_path_factory.mktemp("data") / "diabetes", rows.astype(np.float32), values, names
+    )
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +58,9 @@ def cancer(tmp_path_factory: pytest.TempPathFactory) -> Path:
     data = load_breast_cancer()
     rows, names = data.data.astype(np.float32), [str(name) for name in data.feature_names]
     classes = tuple(map(str, data.target_names))
-    return write_table(tmp_path_factory.mktemp("data") / "cancer", rows, data.target, names, classes)
+    return write_table(
+        tmp_path_factory.mktemp("data") / "cancer", rows, data.target, names, classes
+    )
 
 
 @pytest.fixture
@@ -64,9 +74,15 @@ def kinds(cancer: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Judg
 
 
 def test_a_regression_is_chosen_by_its_rmse(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
-    weak, good = fitted(diabetes, tmp_path / "weak", Ridge(50.0)), fitted(diabetes, tmp_path / "good", Ridge(0.1))
+    weak, good = (
+        fitted(diabetes, tmp_path / "weak", Ridge(50.0)),
+        fitted(diabetes, tmp_path / "good", Ridge(0.1)),
+    )
     found, reported = numbers.evaluate(weak, good)
-    assert (reported["metric"], reported["winner"]["name"]) == ({"name": "rmse", "maximize": False}, "good")
+    assert (reported["metric"], reported["winner"]["name"]) == (
+        {"name": "rmse", "maximize": False},
+        "good",
+    )
     assert re.fullmatch(r"validation rmse 5\d\.\d+ against 8\d\.\d+", reported["winner"]["why"])
     part = artifact.load(diabetes, "test")
     predicted = np.load(tmp_path / "predictions" / PREDICTIONS)
@@ -83,7 +99,9 @@ def test_a_regression_is_chosen_by_its_rmse(numbers: Judge, diabetes: Path, tmp_
         assert list(spread.values()) == pytest.approx(figures)
 
 
-def test_a_regressions_report_shows_fit_residuals_and_rows(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
+def test_a_regressions_report_shows_fit_residuals_and_rows(
+    numbers: Judge, diabetes: Path, tmp_path: Path
+) -> None:
     numbers.challenge("r1", fitted(diabetes, tmp_path / "good", Ridge(0.1)))
     reported = json.loads((tmp_path / "evaluation").read_text())["test"]
     errors = [example["score"] for example in reported["examples"]]
@@ -96,10 +114,14 @@ def test_a_regressions_report_shows_fit_residuals_and_rows(numbers: Judge, diabe
     assert "Largest errors" in page
 
 
-def test_a_regression_is_promoted_by_a_paired_permutation_test(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
+def test_a_regression_is_promoted_by_a_paired_permutation_test(
+    numbers: Judge, diabetes: Path, tmp_path: Path
+) -> None:
     first = numbers.challenge("r1", fitted(diabetes, tmp_path / "weak", Ridge(50.0)))
     assert first["reasons"][0].startswith("ok: rmse ")
-    second = numbers.challenge("r2", fitted(diabetes, tmp_path / "good", Ridge(0.1)), rule="likely=.999")
+    second = numbers.challenge(
+        "r2", fitted(diabetes, tmp_path / "good", Ridge(0.1)), rule="likely=.999"
+    )
     assert (second["outcome"], second["test"]) == ("promoted", "paired permutation")
     assert second["difference"] == second["value"] - second["champion_value"] < 0
     assert second["interval"][0] < second["difference"] < second["interval"][1] < 0
@@ -111,22 +133,35 @@ def test_a_regression_is_promoted_by_a_paired_permutation_test(numbers: Judge, d
 
 
 def test_a_regressions_limit_is_a_maximum(numbers: Judge, diabetes: Path, tmp_path: Path) -> None:
-    decision = numbers.challenge("r1", fitted(diabetes, tmp_path / "weak", Ridge(50.0)), rule="minimum=40")
+    decision = numbers.challenge(
+        "r1", fitted(diabetes, tmp_path / "weak", Ridge(50.0)), rule="minimum=40"
+    )
     assert decision["outcome"] == "kept"
     assert re.match(r"no: rmse \d\d\.\d+ <= maximum 40", decision["reasons"][0])
 
 
-def test_candidates_are_chosen_by_the_metric_asked_for(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
+def test_candidates_are_chosen_by_the_metric_asked_for(
+    kinds: Judge, cancer: Path, tmp_path: Path
+) -> None:
     one = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
-    other = fitted(cancer, tmp_path / "other", LogisticRegression(C=1e-7, class_weight="balanced", max_iter=5000))
+    other = fitted(
+        cancer,
+        tmp_path / "other",
+        LogisticRegression(C=1e-7, class_weight="balanced", max_iter=5000),
+    )
     for metric in ("accuracy", "roc_auc", "log_loss"):
         _, reported = kinds.evaluate(one, other, metric=metric)
-        values = {entry["name"]: entry["validation"]["metrics"][metric] for entry in reported["candidates"]}
+        values = {
+            entry["name"]: entry["validation"]["metrics"][metric]
+            for entry in reported["candidates"]
+        }
         best = (min if metric == "log_loss" else max)(values, key=values.__getitem__)
         assert (reported["metric"]["name"], reported["winner"]["name"]) == (metric, best)
     part = artifact.load(cancer, "test")
     predicted = np.load(tmp_path / "predictions" / PREDICTIONS)
-    assert reported["test"]["metrics"]["roc_auc"] == pytest.approx(roc_auc_score(part.target, predicted[:, 1]))
+    assert reported["test"]["metrics"]["roc_auc"] == pytest.approx(
+        roc_auc_score(part.target, predicted[:, 1])
+    )
 
 
 def test_the_experiments_objective_is_the_metric_if_known(
@@ -134,7 +169,11 @@ def test_the_experiments_objective_is_the_metric_if_known(
 ) -> None:
     model = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
     table = json.loads(sweep_table.read_text())
-    for objective, metric in (("roc_auc", "roc_auc"), ("val_auc", "accuracy"), ("rmse", "accuracy")):
+    for objective, metric in (
+        ("roc_auc", "roc_auc"),
+        ("val_auc", "accuracy"),
+        ("rmse", "accuracy"),
+    ):
         table["objective"] = {"metric": objective, "maximize": objective != "rmse"}
         sweep_table.write_text(json.dumps(table))
         assert kinds.evaluate(model, trials=sweep_table)[1]["metric"]["name"] == metric
@@ -154,7 +193,9 @@ def test_the_challengers_metric_compares_whatever_chose_the_champion(
     assert by_rule["metric"]["name"] == "f1_macro"
 
 
-def test_a_metric_of_ones_own_chooses_and_compares(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
+def test_a_metric_of_ones_own_chooses_and_compares(
+    kinds: Judge, cancer: Path, tmp_path: Path
+) -> None:
     model = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
     (tmp_path / "clinic.py").write_text(
         "def missed(target, predictions):\n    return float(((predictions.argmax(1) == 1) & (target == 0)).mean())\n"
@@ -166,7 +207,9 @@ def test_a_metric_of_ones_own_chooses_and_compares(kinds: Judge, cancer: Path, t
     assert (again["outcome"], again["difference"], again["p_value"]) == ("promoted", 0, 1)
 
 
-def test_a_model_without_a_number_loses_every_night(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
+def test_a_model_without_a_number_loses_every_night(
+    kinds: Judge, cancer: Path, tmp_path: Path
+) -> None:
     good = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
     flat = fitted(cancer, tmp_path / "two", LogisticRegression(C=1e-9, max_iter=5000))
     (tmp_path / "spread.py").write_text(
@@ -185,7 +228,9 @@ def test_a_model_without_a_number_loses_every_night(kinds: Judge, cancer: Path, 
 
 def test_a_metric_of_the_other_kind_is_refused(kinds: Judge, cancer: Path, tmp_path: Path) -> None:
     model = fitted(cancer, tmp_path / "one", LogisticRegression(C=1e-4, max_iter=5000))
-    with pytest.raises(InvalidInput, match="rmse measures regression, but the dataset is classification"):
+    with pytest.raises(
+        InvalidInput, match="rmse measures regression, but the dataset is classification"
+    ):
         kinds.evaluate(model, metric="rmse")
     assert not (tmp_path / "evaluation").exists()
 
@@ -197,14 +242,19 @@ def test_a_model_of_another_table_is_refused_by_its_shape(
     facts = {"accuracy": 0, "loss": 0, "epoch": 1, "dataset": artifact.describe(cancer).digest}
     (model / "metrics.json").write_text(json.dumps(facts))
     with pytest.raises(
-        InvalidInput, match=r"takes table \(float32 \[n, 10\]\), but the dataset has table \(float32 \[n, 30"
+        InvalidInput,
+        match=r"takes table \(float32 \[n, 10\]\), but the dataset has table \(float32 \[n, 30",
     ):
         kinds.evaluate(model)
 
 
-def test_a_metric_of_the_other_kind_is_refused_before_training(cancer: Path, tmp_path: Path) -> None:
+def test_a_metric_of_the_other_kind_is_refused_before_training(
+    cancer: Path, tmp_path: Path
+) -> None:
     settings = DataSettings(dataset=str(cancer))
-    with pytest.raises(InvalidInput, match="rmse measures regression, but the dataset is classification"):
+    with pytest.raises(
+        InvalidInput, match="rmse measures regression, but the dataset is classification"
+    ):
         prepare_data(settings, tmp_path / "copy", metric="min:rmse")
     assert not (tmp_path / "copy").exists()
     assert prepare_data(settings, tmp_path / "copy", metric="log_loss").kind == "classification"

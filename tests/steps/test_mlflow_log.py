@@ -28,7 +28,9 @@ from podium.training.target import LaunchTarget
 RUN = "20260102-030405-abcd"
 
 
-@pytest.fixture(params=["database", pytest.param("server", marks=[pytest.mark.slow, pytest.mark.timeout(900)])])
+@pytest.fixture(
+    params=["database", pytest.param("server", marks=[pytest.mark.slow, pytest.mark.timeout(900)])]
+)
 def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     """Address of an empty MLflow: a database, and a server as its documentation starts one."""
     pytest.importorskip("mlflow", reason="needs MLflow: pip install 'podium-ml[mlflow]'")
@@ -37,7 +39,14 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         return
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "mlflow", "server", "--backend-store-uri", f"sqlite:///{tmp_path}/mlflow.db"]
+    command = [
+        sys.executable,
+        "-m",
+        "mlflow",
+        "server",
+        "--backend-store-uri",
+        f"sqlite:///{tmp_path}/mlflow.db",
+    ]
     command += ["--port", str(port), "--workers", "1"]
     server = subprocess.Popen(command, cwd=tmp_path, start_new_session=True)
     try:
@@ -66,7 +75,11 @@ def run_of(data: Path, candidates: dict[str, Path], tmp_path: Path, uri: str) ->
 
 @pytest.mark.filterwarnings("ignore")
 def test_mlflow_gets_the_run_and_the_champion(
-    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, uri: str, capfd: pytest.CaptureFixture[str]
+    tiny_dataset: Path,
+    candidates: dict[str, Path],
+    tmp_path: Path,
+    uri: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     from mlflow import MlflowClient
 
@@ -78,7 +91,9 @@ def test_mlflow_gets_the_run_and_the_champion(
     if uri.startswith("sqlite:"):
         assert champion.source == f"file://{tmp_path}/store/models/tiny/versions/{RUN}"
     else:
-        assert "model/model.onnx" in [file.path for file in client.list_artifacts(champion.run_id, "model")]
+        assert "model/model.onnx" in [
+            file.path for file in client.list_artifacts(champion.run_id, "model")
+        ]
     experiment = client.get_experiment_by_name("tiny")
     assert experiment is not None
     (run,) = client.search_runs([experiment.experiment_id])
@@ -96,11 +111,19 @@ def models(*words: str) -> Result:
 
 @pytest.mark.filterwarnings("ignore")
 def test_promoting_and_rolling_back_by_hand_move_mlflows_champion(
-    tiny_dataset: Path, candidates: dict[str, Path], tmp_path: Path, uri: str, monkeypatch: pytest.MonkeyPatch
+    tiny_dataset: Path,
+    candidates: dict[str, Path],
+    tmp_path: Path,
+    uri: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from mlflow import MlflowClient
 
-    client, storage, second = MlflowClient(tracking_uri=uri, registry_uri=uri), f"file://{tmp_path}/store", f"{RUN}-2"
+    client, storage, second = (
+        MlflowClient(tracking_uri=uri, registry_uri=uri),
+        f"file://{tmp_path}/store",
+        f"{RUN}-2",
+    )
     assert run_of(tiny_dataset, candidates, tmp_path, uri) == "promoted"
     monkeypatch.setenv("PODIUM_RUN_ID", second)
     assert run_of(tiny_dataset, candidates, tmp_path, uri) == "kept"
@@ -110,7 +133,9 @@ def test_promoting_and_rolling_back_by_hand_move_mlflows_champion(
     models("rollback", "tiny", "--storage", storage)
     assert client.get_model_version_by_alias("tiny", "champion").tags["podium.version"] == RUN
     client.set_registered_model_alias("tiny", "champion", "2")
-    models("promote", "tiny", RUN, "--storage", storage, "--tracking", uri)  # it is champion: only the alias moves
+    models(
+        "promote", "tiny", RUN, "--storage", storage, "--tracking", uri
+    )  # it is champion: only the alias moves
     assert str(client.get_model_version_by_alias("tiny", "champion").version) == "1"
     monkeypatch.setenv("PODIUM_RUN_ID", f"{RUN}-3")
     run_of(tiny_dataset, candidates, tmp_path, "")
@@ -128,15 +153,22 @@ def test_a_rollback_stands_when_mlflow_does_not_follow(
         monkeypatch.setenv("PODIUM_RUN_ID", run)
         run_of(tiny_dataset, candidates, tmp_path, tracking)
     storage = f"file://{tmp_path}/store"
-    left = models("promote", "tiny", f"{RUN}-2", "--storage", storage)  # it was not logged, but the one before was
+    left = models(
+        "promote", "tiny", f"{RUN}-2", "--storage", storage
+    )  # it was not logged, but the one before was
     assert f"warning: MLflow's alias champion at {nobody} has not moved: " in left.stderr
     back = models("rollback", "tiny", "--storage", storage)
     assert back.stdout == f"champion of tiny: {RUN}, instead of {RUN}-2\n"
     assert f"warning: MLflow's alias champion at {nobody} has not moved: " in back.stderr
     assert f"`podium models promote tiny {RUN} --tracking URL` tries again" in back.stderr
-    refused = CliRunner().invoke(app, ["models", "rollback", "tiny", "--storage", storage, "--tracking", "mlflow:5000"])
+    refused = CliRunner().invoke(
+        app, ["models", "rollback", "tiny", "--storage", storage, "--tracking", "mlflow:5000"]
+    )
     assert isinstance(refused.exception, InvalidInput)
-    assert models("list", "tiny", "--storage", storage, "--json").stdout.count(f'"champion": "{RUN}"') == 1
+    assert (
+        models("list", "tiny", "--storage", storage, "--json").stdout.count(f'"champion": "{RUN}"')
+        == 1
+    )
 
 
 def test_a_steps_image_without_mlflow_names_what_to_build(
@@ -159,7 +191,8 @@ def test_a_promotion_stands_when_mlflow_does_not_answer(
 
 
 @pytest.mark.parametrize(
-    "uri", ["mlflow:5000", "file:///mlruns", "sqlite:///mlflow.db", "http://me:pass-of-mine@mlflow:5000"]
+    "uri",
+    ["mlflow:5000", "file:///mlruns", "sqlite:///mlflow.db", "http://me:pass-of-mine@mlflow:5000"],
 )
 def test_an_address_that_cannot_work_is_refused(uri: str) -> None:
     with pytest.raises(InvalidInput, match=r"address of (an )?MLflow") as refused:

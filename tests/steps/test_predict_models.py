@@ -51,7 +51,12 @@ np.save(given.output, {result})
 PROBABLE = "neighbors.predict_proba(images)"
 
 
-def save(target: Path, data: Path, result: str = PROBABLE, command: tuple[str, ...] = ("python", "predict.py")) -> Path:
+def save(
+    target: Path,
+    data: Path,
+    result: str = PROBABLE,
+    command: tuple[str, ...] = ("python", "predict.py"),
+) -> Path:
     """Keep the neighbors and leave a model directory as a trial would."""
     part = artifact.load(data, "train")
     target.mkdir(parents=True)
@@ -69,7 +74,9 @@ def jobs(tmp_path: Path) -> PredictJobs:
 
 
 def judge(data: Path, tmp_path: Path, model: Path) -> EvaluationResult:
-    return evaluate(data, [str(model)], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path))
+    return evaluate(
+        data, [str(model)], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path)
+    )
 
 
 def test_neighbors_are_evaluated_stored_and_promoted(
@@ -129,7 +136,9 @@ def test_a_champion_without_stored_predictions_predicts_in_a_job(
         ("np.array([object()] * len(images))", "left no array of predictions"),
     ],
 )
-def test_predictions_that_do_not_fit_are_refused(result: str, problem: str, tiny_dataset: Path, tmp_path: Path) -> None:
+def test_predictions_that_do_not_fit_are_refused(
+    result: str, problem: str, tiny_dataset: Path, tmp_path: Path
+) -> None:
     with pytest.raises((InvalidInput, Failed), match=problem):
         judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, result))
 
@@ -157,7 +166,9 @@ def test_an_output_that_would_hang_or_fill_memory_is_refused(
     script: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (tmp_path / "head").open("wb") as file:
-        np.lib.format.write_array_header_1_0(file, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)})
+        np.lib.format.write_array_header_1_0(
+            file, {"descr": "<f8", "fortran_order": False, "shape": (10**13,)}
+        )
     monkeypatch.setenv("HEAD", str(tmp_path / "head"))
     with pytest.raises(InvalidInput, match=problem):
         leave(script, tmp_path)
@@ -174,7 +185,9 @@ def test_ctrl_c_ends_a_predict_command_with_all_it_started(tmp_path: Path) -> No
     script = f"setsid sh -c 'echo $$ >{tmp_path}/pid; exec sleep 100' & trap '' INT TERM; sleep 100"
     code = f"import test_predict_models as t; from pathlib import Path; t.leave({script!r}, Path({str(tmp_path)!r}))"
     here = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen([sys.executable, "-c", code], env=here, stderr=subprocess.DEVNULL) as process:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], env=here, stderr=subprocess.DEVNULL
+    ) as process:
         pid = tmp_path / "pid"
         while not (pid.exists() and pid.read_text()):
             time.sleep(0.05)
@@ -184,17 +197,27 @@ def test_ctrl_c_ends_a_predict_command_with_all_it_started(tmp_path: Path) -> No
 
 
 def test_classes_without_probabilities_are_scored(tiny_dataset: Path, tmp_path: Path) -> None:
-    found = judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, "neighbors.predict(images)"))
+    found = judge(
+        tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, "neighbors.predict(images)")
+    )
     assert found.metrics["accuracy"] > 0.9
     assert "log_loss" not in found.metrics
 
 
-def test_a_command_predicts_in_the_code_it_was_trained_with(tiny_dataset: Path, tmp_path: Path) -> None:
+def test_a_command_predicts_in_the_code_it_was_trained_with(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
     (tmp_path / "project").mkdir()
-    (tmp_path / "project" / "helper.py").write_text("def classes(model, images): return model.predict(images)")
+    (tmp_path / "project" / "helper.py").write_text(
+        "def classes(model, images): return model.predict(images)"
+    )
     code = store(pack(tmp_path / "project"), str(tmp_path / "store"))
-    model = save(tmp_path / "model", tiny_dataset, "__import__('helper').classes(neighbors, images)")
-    Origin(kind="training", name="train-1", run_id="run", uri=str(model), image="mine:1", code=code.uri).write()
+    model = save(
+        tmp_path / "model", tiny_dataset, "__import__('helper').classes(neighbors, images)"
+    )
+    Origin(
+        kind="training", name="train-1", run_id="run", uri=str(model), image="mine:1", code=code.uri
+    ).write()
     assert judge(tiny_dataset, tmp_path, model).metrics["accuracy"] > 0.9
     reported = json.loads((tmp_path / "evaluation").read_text())
     assert reported["winner"]["code"] == code.uri
@@ -202,7 +225,11 @@ def test_a_command_predicts_in_the_code_it_was_trained_with(tiny_dataset: Path, 
 
 def test_a_failing_predict_command_shows_its_last_words(tiny_dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(Failed, match="no such neighbors"):
-        judge(tiny_dataset, tmp_path, save(tmp_path / "model", tiny_dataset, "exit('no such neighbors')"))
+        judge(
+            tiny_dataset,
+            tmp_path,
+            save(tmp_path / "model", tiny_dataset, "exit('no such neighbors')"),
+        )
 
 
 def test_a_command_that_takes_uris_runs_as_it_stands(
@@ -211,7 +238,9 @@ def test_a_command_that_takes_uris_runs_as_it_stands(
     model = save(tmp_path / "model", tiny_dataset)
     script = tmp_path / "elsewhere.py"
     shutil.copy(model / "predict.py", script)
-    script.write_text(script.read_text().replace('load("neighbors', 'load(given.model + "/neighbors'))
+    script.write_text(
+        script.read_text().replace('load("neighbors', 'load(given.model + "/neighbors')
+    )
     document: dict[str, Any] = {"predict": ["python", str(script)], "uris": True}
     (model / "model.json").write_text(json.dumps(document))
     assert judge(tiny_dataset, tmp_path, model).metrics["accuracy"] > 0.9

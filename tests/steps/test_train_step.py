@@ -26,14 +26,18 @@ print("accuracy=0.75 loss=0.25")
 def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LaunchTarget:
     monkeypatch.setenv("PODIUM_RUN_ID", "run-1")
     return LaunchTarget(
-        trainer_image="unused", storage=f"file://{tmp_path}/store", cluster=f"local://{tmp_path}/cluster"
+        trainer_image="unused",
+        storage=f"file://{tmp_path}/store",
+        cluster=f"local://{tmp_path}/cluster",
     )
 
 
 def test_a_model_tells_the_flags_its_training_was_given(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget
 ) -> None:
-    settings = TrainSettings(hyperparameters={"model": "fast", "lr": "0.5", "epochs": "1"}, epochs=2, workers=1, seed=7)
+    settings = TrainSettings(
+        hyperparameters={"model": "fast", "lr": "0.5", "epochs": "1"}, epochs=2, workers=1, seed=7
+    )
     result = train(str(tiny_dataset), task="train", settings=settings, target=target)
 
     model = Path(result.model.removeprefix("file://"))
@@ -54,7 +58,9 @@ def script(tmp_path: Path) -> str:
 def test_a_foreign_command_runs_as_it_stands(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, script: str
 ) -> None:
-    settings = TrainSettings(command=["python", script], hyperparameters={"rate": 0.5}, epochs=3, seed=1)
+    settings = TrainSettings(
+        command=["python", script], hyperparameters={"rate": 0.5}, epochs=3, seed=1
+    )
     result = train(str(tiny_dataset), task="train", settings=settings, target=target)
     seen = json.loads((Path(result.model.removeprefix("file://")) / "seen.json").read_text())
     assert seen[0] == "--rate=0.5"
@@ -90,7 +96,9 @@ def test_a_recipe_survives_being_written() -> None:
 def test_a_trainjob_trains_podiums_trainer_on_two_nodes(
     tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    settings = TrainSettings(hyperparameters={"model": "fast", "lr": "0.5"}, epochs=1, workers=1, job_kind="trainjob")
+    settings = TrainSettings(
+        hyperparameters={"model": "fast", "lr": "0.5"}, epochs=1, workers=1, job_kind="trainjob"
+    )
     trained = train(str(tiny_dataset), task="train", settings=settings, target=target)
     (job,) = (tmp_path / "cluster" / "trainjobs").iterdir()
     stored = json.loads((job / "object.json").read_text())

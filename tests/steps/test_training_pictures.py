@@ -41,7 +41,9 @@ def test_a_trainers_pictures_are_in_the_report(
     command = [sys.executable, str(tmp_path / "fit.py"), str(made), "${trialParameters.rate}"]
     settings = SweepSettings(experiment=experiment(command), max_trials=1, parallel_trials=1)
     target = jobs(tmp_path).target
-    swept = sweep(str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target)
+    swept = sweep(
+        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+    )
     judge(tiny_dataset, tmp_path, Path(swept.model))
     said = capfd.readouterr().out
     assert "the picture drawing.svg is not in the report: it is neither a PNG nor a JPEG" in said
@@ -54,7 +56,9 @@ def test_a_trainers_pictures_are_in_the_report(
     assert "<h2>Pictures of the training</h2>" in page
     for media, name in (("image/png", "loss surface.png"), ("image/jpeg", "attention")):
         kept = base64.b64encode(Path(swept.model, name).read_bytes()).decode()
-        shown = f'<img src="data:{media};base64,{kept}" alt="{name}"><figcaption>{name}</figcaption>'
+        shown = (
+            f'<img src="data:{media};base64,{kept}" alt="{name}"><figcaption>{name}</figcaption>'
+        )
         assert shown in page
     assert "drawing.svg" not in page
 
@@ -65,9 +69,15 @@ def test_only_the_winners_pictures_are_handed_over(
     for name, directory in candidates.items():
         (directory / f"{name}.png").write_bytes(PNG)
     uris = [str(directory) for directory in candidates.values()]
-    evaluate(tiny_dataset, uris, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path))
+    evaluate(
+        tiny_dataset, uris, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path)
+    )
     (picture,) = json.loads((tmp_path / "evaluation").read_text())["pictures"]
-    assert picture == {"name": "strong.png", "media": "image/png", "base64": base64.b64encode(PNG).decode()}
+    assert picture == {
+        "name": "strong.png",
+        "media": "image/png",
+        "base64": base64.b64encode(PNG).decode(),
+    }
 
 
 def found(directory: Path, files: dict[str, bytes]) -> list[str]:
@@ -86,7 +96,11 @@ def found(directory: Path, files: dict[str, bytes]) -> list[str]:
     ({"items/a.png": PNG, "model.onnx": b"graph", "empty": b""}, [], ""),
 ])  # fmt: skip
 def test_pictures_beyond_the_limits_are_left_out(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], files: dict[str, bytes], kept: list[str], why: str
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    files: dict[str, bytes],
+    kept: list[str],
+    why: str,
 ) -> None:
     assert found(tmp_path, files) == kept
     said = capfd.readouterr().out

@@ -17,16 +17,24 @@ from podium.errors import Conflict, Damaged, InvalidInput, PodiumError
 from podium.storage import connect
 
 
-def test_every_spelling_of_a_directory_opens_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_spelling_of_a_directory_opens_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     target = tmp_path / "a b%20#?"
     connect(target).put("key", b"1")
     monkeypatch.chdir(tmp_path)
-    for url in (str(target), "a b%20#?", connect(target).url, f"file://localhost{connect(target).url[7:]}"):
+    for url in (
+        str(target),
+        "a b%20#?",
+        connect(target).url,
+        f"file://localhost{connect(target).url[7:]}",
+    ):
         assert connect(url).get("key") == b"1", url
 
 
 @pytest.mark.parametrize(
-    "url", ["", "ftp://x", "file://host/dir", "s3:/bucket/x://", "gs://bucket", "s3:/bucket", "minio:x"]
+    "url",
+    ["", "ftp://x", "file://host/dir", "s3:/bucket/x://", "gs://bucket", "s3:/bucket", "minio:x"],
 )
 def test_what_is_no_storage_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput):
@@ -45,7 +53,9 @@ def test_listing_what_does_not_exist_makes_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "none").exists()
 
 
-def test_conditions_hold_where_directories_cannot_be_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_conditions_hold_where_directories_cannot_be_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """NFS refuses to lock what is open for reading only."""
     flock: Callable[[int, int], None] = fcntl.flock
 
@@ -150,7 +160,9 @@ def outside(tmp_path: Path) -> Path:
 
 
 @pytest.mark.usefixtures("outside")
-def test_listings_leave_links_out_and_name_them(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_listings_leave_links_out_and_name_them(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     storage = connect(tmp_path / "store")
     for _ in range(2):
         assert [entry.key for entry in storage.list()] == ["m/real"]
@@ -168,7 +180,9 @@ def test_sweeping_stops_at_links(tmp_path: Path, outside: Path) -> None:
 
 
 @pytest.mark.parametrize("key", ["m/file", "m/folder/theirs", "m/folder/new"])
-def test_reading_and_writing_through_a_link_is_refused(tmp_path: Path, outside: Path, key: str) -> None:
+def test_reading_and_writing_through_a_link_is_refused(
+    tmp_path: Path, outside: Path, key: str
+) -> None:
     storage = connect(tmp_path / "store")
     for attempt in (
         lambda: storage.get(key),
@@ -220,4 +234,10 @@ def test_an_acknowledged_write_has_reached_file_and_directories(
     monkeypatch.setattr(os, "fsync", observed)
     connect(tmp_path / "store").put("a/b/key", b"1")
     # Each directory after the new name in it; the file's bytes before its name appears, and that name last.
-    assert synced == [(".", False), ("store", False), ("store/a", False), ("file", False), ("store/a/b", True)]
+    assert synced == [
+        (".", False),
+        ("store", False),
+        ("store/a", False),
+        ("file", False),
+        ("store/a/b", True),
+    ]

@@ -35,7 +35,9 @@ def identity(config: S3Config) -> tuple[str, str, str | None]:
         ("s3", {"S3_ENDPOINT": "m:9000", "S3_USE_HTTPS": "0"}, "http://m:9000"),
     ],
 )
-def test_the_first_endpoint_that_is_set_decides(scheme: str, environ: dict[str, str], url: str) -> None:
+def test_the_first_endpoint_that_is_set_decides(
+    scheme: str, environ: dict[str, str], url: str
+) -> None:
     assert read_config(scheme, {**KEYS, **environ}).url == url
 
 
@@ -81,8 +83,16 @@ def test_the_first_identity_that_is_given_decides(tmp_path: Path) -> None:
         ("root", "r", None),
         ("shared", "s", None),
     ]
-    taken_away = ("PODIUM_S3_CREDENTIALS_DIR", "AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "MINIO_ROOT_USER")
-    partners = {"AWS_ACCESS_KEY_ID": "AWS_SECRET_ACCESS_KEY", "MINIO_ACCESS_KEY": "MINIO_SECRET_KEY"}
+    taken_away = (
+        "PODIUM_S3_CREDENTIALS_DIR",
+        "AWS_ACCESS_KEY_ID",
+        "MINIO_ACCESS_KEY",
+        "MINIO_ROOT_USER",
+    )
+    partners = {
+        "AWS_ACCESS_KEY_ID": "AWS_SECRET_ACCESS_KEY",
+        "MINIO_ACCESS_KEY": "MINIO_SECRET_KEY",
+    }
     partners["MINIO_ROOT_USER"] = "MINIO_ROOT_PASSWORD"
     for wanted, name in zip(expected, (*taken_away, ""), strict=True):
         assert identity(read_config("s3", environ)) == wanted
@@ -118,8 +128,12 @@ def test_no_secret_shows_in_a_representation() -> None:
     assert "very-secret" not in repr(read_config("s3", KEYS))
 
 
-@pytest.mark.parametrize("url", ["s3://", "s3://Upper/x", "s3://a_b", "s3://ab", "s3://bucket/../x", "s3://bucket?a=b"])
-def test_a_url_without_a_proper_bucket_is_refused(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "url", ["s3://", "s3://Upper/x", "s3://a_b", "s3://ab", "s3://bucket/../x", "s3://bucket?a=b"]
+)
+def test_a_url_without_a_proper_bucket_is_refused(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name, value in KEYS.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(InvalidInput):
@@ -135,8 +149,13 @@ def kubernetes_api(tmp_path: Path) -> Iterator[dict[str, dict[str, str]]]:
         def do_GET(self) -> None:
             _, _, _, _, namespace, _, name = self.path.split("/")
             data = secrets.get(f"{namespace}/{name}")
-            encoded = {key: base64.b64encode(value.encode()).decode() for key, value in (data or {}).items()}
-            body = json.dumps({"kind": "Secret", "data": encoded} if data else {"reason": "NotFound"}).encode()
+            encoded = {
+                key: base64.b64encode(value.encode()).decode()
+                for key, value in (data or {}).items()
+            }
+            body = json.dumps(
+                {"kind": "Secret", "data": encoded} if data else {"reason": "NotFound"}
+            ).encode()
             self.send_response(200 if data else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -163,10 +182,15 @@ def kubernetes_api(tmp_path: Path) -> Iterator[dict[str, dict[str, str]]]:
     server.server_close()
 
 
-def test_a_kubernetes_secret_gives_the_keys(kubernetes_api: dict[str, dict[str, str]], tmp_path: Path) -> None:
+def test_a_kubernetes_secret_gives_the_keys(
+    kubernetes_api: dict[str, dict[str, str]], tmp_path: Path
+) -> None:
     environ = {"KUBECONFIG": str(tmp_path / "kubeconfig")}
     kubernetes_api["team-a/minio"] = {"accesskey": "from", "secretkey": "kubernetes"}
-    assert identity(read_config("s3", {**environ, "PODIUM_S3_SECRET": "team-a/minio"}))[:2] == ("from", "kubernetes")
+    assert identity(read_config("s3", {**environ, "PODIUM_S3_SECRET": "team-a/minio"}))[:2] == (
+        "from",
+        "kubernetes",
+    )
     kubernetes_api["default/aws"] = {"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": "y"}
     assert identity(read_config("s3", {**environ, "PODIUM_S3_SECRET": "aws"}))[:2] == ("x", "y")
 

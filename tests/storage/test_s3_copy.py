@@ -24,7 +24,10 @@ def test_a_source_that_changes_during_the_copy_is_noticed(monkeypatch: pytest.Mo
     with moto(around=changing, threads=True) as url:
         for name, value in {**KEYS, "AWS_ENDPOINT_URL": url}.items():
             monkeypatch.setenv(name, value)
-        storage, other = connect("s3://podium-changing", create=True), connect("s3://podium-changing")
+        storage, other = (
+            connect("s3://podium-changing", create=True),
+            connect("s3://podium-changing"),
+        )
         entry = storage.put("source", LARGE)
         with pytest.raises(SourceChanged, match="source changed"):
             storage.copy("key", storage, "source", if_absent=True, source_etag=entry.etag)

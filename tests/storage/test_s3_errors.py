@@ -63,7 +63,9 @@ def answering(status: int, body: bytes, content_type: str = "application/xml") -
 @pytest.mark.parametrize(
     "body", [b"", b"<ListBucketResult><Contents><Key>a</Key>", b"{}"], ids=["empty", "cut", "json"]
 )
-def test_an_answer_that_is_no_xml_becomes_a_sentence(at: Callable[[str], Storage], body: bytes, tmp_path: Path) -> None:
+def test_an_answer_that_is_no_xml_becomes_a_sentence(
+    at: Callable[[str], Storage], body: bytes, tmp_path: Path
+) -> None:
     (tmp_path / "large").write_bytes(bytes(32 * 2**20))
     with answering(200, body) as url:
         storage = at(url)
@@ -71,7 +73,11 @@ def test_an_answer_that_is_no_xml_becomes_a_sentence(at: Callable[[str], Storage
             with pytest.raises(PodiumError, match="gave half an answer or an empty one") as raised:
                 use()
             assert "proxy" in str(raised.value.hint)
-        for use in (lambda: storage.get("a"), lambda: storage.read("a", limit=2), lambda: storage.put("a", b"1")):
+        for use in (
+            lambda: storage.get("a"),
+            lambda: storage.read("a", limit=2),
+            lambda: storage.put("a", b"1"),
+        ):
             with pytest.raises(PodiumError, match="is not an S3 server"):
                 use()
 
@@ -79,10 +85,25 @@ def test_an_answer_that_is_no_xml_becomes_a_sentence(at: Callable[[str], Storage
 @pytest.mark.parametrize(
     ("status", "code", "reason", "hint"),
     [
-        (403, "InvalidAccessKeyId", "does not know the access key from AWS_ACCESS_KEY_ID", "check AWS_ACCESS_KEY_ID"),
-        (403, "SignatureDoesNotMatch", "secret key does not belong to the access key", "check the secret key"),
+        (
+            403,
+            "InvalidAccessKeyId",
+            "does not know the access key from AWS_ACCESS_KEY_ID",
+            "check AWS_ACCESS_KEY_ID",
+        ),
+        (
+            403,
+            "SignatureDoesNotMatch",
+            "secret key does not belong to the access key",
+            "check the secret key",
+        ),
         (403, "AccessDenied", "is not allowed to read key", "s3:ListBucket, GetObject, PutObject"),
-        (403, "RequestTimeTooSkewed", "clocks of this machine and the server differ", "set the clock"),
+        (
+            403,
+            "RequestTimeTooSkewed",
+            "clocks of this machine and the server differ",
+            "set the clock",
+        ),
         (400, "ExpiredToken", "session token has expired", "get a new AWS_SESSION_TOKEN"),
         (400, "AuthorizationHeaderMalformed", "bucket is in another region", "set AWS_REGION"),
         (507, "XMinioStorageFull", "server's disks are full", "make room"),
@@ -112,12 +133,17 @@ def test_a_port_that_speaks_something_else_is_named(at: Callable[[str], Storage]
 
 def test_plain_http_to_a_tls_port_is_named(at: Callable[[str], Storage]) -> None:
     said = b"Client sent an HTTP request to an HTTPS server."
-    with answering(400, said, "text/plain") as url, pytest.raises(PodiumError, match="expects TLS") as raised:
+    with (
+        answering(400, said, "text/plain") as url,
+        pytest.raises(PodiumError, match="expects TLS") as raised,
+    ):
         at(url).get("key")
     assert "https://127.0.0.1" in (raised.value.hint or "")
 
 
-def test_tls_to_a_plain_http_port_is_named(at: Callable[[str], Storage], endpoint: Callable[[str], str]) -> None:
+def test_tls_to_a_plain_http_port_is_named(
+    at: Callable[[str], Storage], endpoint: Callable[[str], str]
+) -> None:
     url = endpoint("moto").replace("http://", "https://")
     with pytest.raises(PodiumError, match="does not speak TLS") as raised:
         at(url).get("key")
@@ -184,7 +210,11 @@ def test_a_missing_bucket_is_not_taken_for_a_missing_key(
     at: Callable[[str], Storage], endpoint: Callable[[str], str], kind: str
 ) -> None:
     storage = at(endpoint(kind))
-    for attempt in (lambda: storage.get("key"), lambda: storage.put("key", b""), lambda: list(storage.list())):
+    for attempt in (
+        lambda: storage.get("key"),
+        lambda: storage.put("key", b""),
+        lambda: list(storage.list()),
+    ):
         with pytest.raises(PodiumError, match=r"the bucket podium-.* does not exist") as raised:
             attempt()
         assert type(raised.value) is PodiumError
@@ -248,7 +278,9 @@ def test_a_certificate_is_checked_against_the_given_ca(
     at: Callable[[str], Storage], certificate: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with s3servers.moto(tls=certificate) as url:
-        with pytest.raises(PodiumError, match=r"certificate of https://127.* is not trusted") as raised:
+        with pytest.raises(
+            PodiumError, match=r"certificate of https://127.* is not trusted"
+        ) as raised:
             at(url).get("key")
         assert "AWS_CA_BUNDLE" in (raised.value.hint or "")
         monkeypatch.setenv("AWS_CA_BUNDLE", str(certificate[0]))
@@ -261,10 +293,15 @@ def test_a_server_with_a_wrong_clock_fails_the_check(at: Callable[[str], Storage
     def late(application: s3servers.Application) -> s3servers.Application:
         def call(environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
             def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-                then = format_datetime(datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1), usegmt=True)
+                then = format_datetime(
+                    datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1), usegmt=True
+                )
                 return start_response(
                     status,
-                    [(name, then if name.lower() == "last-modified" else value) for name, value in headers],
+                    [
+                        (name, then if name.lower() == "last-modified" else value)
+                        for name, value in headers
+                    ],
                     *rest,
                 )
 
@@ -281,7 +318,9 @@ def test_a_server_with_a_wrong_clock_fails_the_check(at: Callable[[str], Storage
     assert "NTP" in (failed.hint or "")
 
 
-def breaking(times: int, broken: list[str]) -> Callable[[s3servers.Application], s3servers.Application]:
+def breaking(
+    times: int, broken: list[str]
+) -> Callable[[s3servers.Application], s3servers.Application]:
     """Break off the first large answers in the middle; their ranges are appended to broken."""
 
     def around(application: s3servers.Application) -> s3servers.Application:
@@ -297,7 +336,9 @@ def breaking(times: int, broken: list[str]) -> Callable[[s3servers.Application],
     return around
 
 
-def test_a_download_whose_connection_breaks_goes_on_where_it_was(at: Callable[[str], Storage], tmp_path: Path) -> None:
+def test_a_download_whose_connection_breaks_goes_on_where_it_was(
+    at: Callable[[str], Storage], tmp_path: Path
+) -> None:
     broken: list[str] = []
     content = bytes(range(256)) * 4096 * 20
     (tmp_path / "source").write_bytes(content)
@@ -312,7 +353,9 @@ def test_a_download_whose_connection_breaks_goes_on_where_it_was(at: Callable[[s
     assert sum(moved) == len(content)
 
 
-def test_an_object_replaced_during_a_download_is_fetched_again(at: Callable[[str], Storage], tmp_path: Path) -> None:
+def test_an_object_replaced_during_a_download_is_fetched_again(
+    at: Callable[[str], Storage], tmp_path: Path
+) -> None:
     broken: list[str] = []
     replaced: list[bool] = []
     with s3servers.moto(around=breaking(1, broken)) as url:

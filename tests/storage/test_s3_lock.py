@@ -57,7 +57,9 @@ def test_two_keys_do_not_wait_for_each_other() -> None:
 
 
 @pytest.mark.parametrize("ahead", [timedelta(0), timedelta(hours=3), timedelta(hours=-3)])
-def test_the_lock_of_a_dead_writer_is_taken_over(monkeypatch: pytest.MonkeyPatch, ahead: timedelta) -> None:
+def test_the_lock_of_a_dead_writer_is_taken_over(
+    monkeypatch: pytest.MonkeyPatch, ahead: timedelta
+) -> None:
     monkeypatch.setattr(s3lock, "LEASE", 0.4)
     bucket = Bucket(ahead)
     with pytest.raises(KeyboardInterrupt):

@@ -16,12 +16,20 @@ from podium.storage.s3.storage import S3Storage
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        ("moto", "enforced by the server (If-None-Match, If-Match): of 16 writers at once one won, 6 times"),
+        (
+            "moto",
+            "enforced by the server (If-None-Match, If-Match): of 16 writers at once one won, 6 times",
+        ),
         ("moto-without-conditions", "enforced by lock objects: the server ignores conditions"),
-        ("racy", "enforced by lock objects: the server checks conditions before it stores, not as it stores"),
+        (
+            "racy",
+            "enforced by lock objects: the server checks conditions before it stores, not as it stores",
+        ),
     ],
 )
-def test_storage_check_says_what_enforces_conditions(new_bucket: Callable[[str], str], kind: str, said: str) -> None:
+def test_storage_check_says_what_enforces_conditions(
+    new_bucket: Callable[[str], str], kind: str, said: str
+) -> None:
     storage = connect(new_bucket(kind))
     checks = {result.name: result for result in check(storage)}
     assert checks["conditional writes"].ok

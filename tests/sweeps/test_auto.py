@@ -59,7 +59,9 @@ def test_an_explicit_algorithm_is_what_searches() -> None:
 
 
 def test_an_unknown_choice_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"algorithm is auto, or one that podium chose, not 'cmaes'"):
+    with pytest.raises(
+        InvalidInput, match=r"algorithm is auto, or one that podium chose, not 'cmaes'"
+    ):
         check(Experiment.parse(asks("cmaes")))
 
 
@@ -77,7 +79,9 @@ def test_a_sweep_of_few_points_ends_as_a_grid(capsys: pytest.CaptureFixture[str]
 
 def test_a_seed_gives_the_same_choice_and_points() -> None:
     def tuned() -> podium.Sweep:
-        return podium.tune(PRINTS_X, {"x": (0.0, 1.0)}, objective="min:score", trials=12, parallel=1, seed=4)
+        return podium.tune(
+            PRINTS_X, {"x": (0.0, 1.0)}, objective="min:score", trials=12, parallel=1, seed=4
+        )
 
     first, second = tuned(), tuned()
     assert first.experiment.choice == second.experiment.choice
@@ -105,6 +109,10 @@ def test_where_katib_may_run_it_no_torch_is_expected() -> None:
 def test_workers_do_not_decide_a_deterministic_choice() -> None:
     names = set()
     for workers in (1, 60):
-        experiment = customize(Experiment.parse(asks(maxTrialCount=60, parallelTrialCount=workers)), deterministic=60)
+        experiment = customize(
+            Experiment.parse(asks(maxTrialCount=60, parallelTrialCount=workers)), deterministic=60
+        )
         names.add(settled(experiment).search.name)
-    assert names == {"multivariate-tpe"}, "with a Gaussian process and all at once it would be two others"
+    assert names == {"multivariate-tpe"}, (
+        "with a Gaussian process and all at once it would be two others"
+    )

@@ -44,7 +44,9 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
 
 def budgeted(given: dict[str, Any]) -> Experiment:
-    manifest = write_experiment(job(["true", "${trialParameters.x}"]), maxTrialCount=60, parallelTrialCount=2)
+    manifest = write_experiment(
+        job(["true", "${trialParameters.x}"]), maxTrialCount=60, parallelTrialCount=2
+    )
     manifest["metadata"]["annotations"] = annotation(given)
     return Experiment.parse(manifest)
 
@@ -63,7 +65,9 @@ class Clock:
         return look()
 
 
-def trial(name: str, start: float | None = None, end: float | None = None, phase: str = "Succeeded") -> Trial:
+def trial(
+    name: str, start: float | None = None, end: float | None = None, phase: str = "Succeeded"
+) -> Trial:
     """A trial of one pod that ran between two seconds of the epoch, or begins now."""
     stamps = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(at)) for at in (start or 0, end or 0)]
     begun = {} if start is None else {"startTime": stamps[0]}
@@ -72,11 +76,14 @@ def trial(name: str, start: float | None = None, end: float | None = None, phase
         status |= {"completionTime": stamps[1], "conditions": [{"type": phase, "status": "True"}]}
     run = job(["true"])
     spec = {"objective": {"type": "minimize", "objectiveMetricName": "loss"}, "runSpec": run}
-    return Trial(manifest={"kind": "Trial", "metadata": {"name": name}, "spec": spec, "status": status})
+    return Trial(
+        manifest={"kind": "Trial", "metadata": {"name": name}, "spec": spec, "status": status}
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "seconds"), [("90m", 5400), ("2h", 7200), ("1h30m", 5400), ("1.5 h", 5400), ("45s", 45), ("1d", 86400)]
+    ("text", "seconds"),
+    [("90m", 5400), ("2h", 7200), ("1h30m", 5400), ("1.5 h", 5400), ("45s", 45), ("1d", 86400)],
 )
 def test_a_budget_of_time_is_a_duration(text: str, seconds: float) -> None:
     budget = Budget.of({"max_time": text})
@@ -86,7 +93,14 @@ def test_a_budget_of_time_is_a_duration(text: str, seconds: float) -> None:
 
 @pytest.mark.parametrize(
     ("seconds", "said"),
-    [(0.5, "0.5 s"), (59, "59 s"), (60, "1 min"), (125, "2 min 5 s"), (7080, "1 h 58 min"), (7200, "2 h")],
+    [
+        (0.5, "0.5 s"),
+        (59, "59 s"),
+        (60, "1 min"),
+        (125, "2 min 5 s"),
+        (7080, "1 h 58 min"),
+        (7200, "2 h"),
+    ],
 )
 def test_a_duration_is_written_as_people_say_it(seconds: float, said: str) -> None:
     assert spell(seconds) == said
@@ -113,7 +127,9 @@ def test_a_budget_that_says_nothing_is_refused(given: dict[str, Any], message: s
 
 def test_katib_is_not_given_a_budget() -> None:
     assert check(budgeted({"max_time": "2h"}))
-    with pytest.raises(InvalidInput, match="podium's own engine alone keeps within a budget") as refused:
+    with pytest.raises(
+        InvalidInput, match="podium's own engine alone keeps within a budget"
+    ) as refused:
         check(budgeted({"max_time": "2h"}), RUNNERS)
     assert "leave out --max-time and --max-cost" in (refused.value.hint or "")
 
@@ -134,8 +150,12 @@ def test_what_is_asked_stands_in_one_annotation() -> None:
 def test_a_forecast_counts_what_fits() -> None:
     ended = [trial("a", 0, 300), trial("b", 0, 320), trial("c", 0, 900), trial("d", 0, 1, "Failed")]
     said = "fit into the budget of 2 h (a trial takes 5 min 20 s, 2 at a time)"
-    assert forecast(budgeted({"max_time": "2h"}), ended) == f"forecast: about 44 of 60 trials {said}"
-    assert forecast(budgeted({"max_time": "1d"}), ended).startswith("forecast: all of 60 trials fit ")
+    assert (
+        forecast(budgeted({"max_time": "2h"}), ended) == f"forecast: about 44 of 60 trials {said}"
+    )
+    assert forecast(budgeted({"max_time": "1d"}), ended).startswith(
+        "forecast: all of 60 trials fit "
+    )
     assert "about 11 of 60" in forecast(budgeted({"max_cost": 2, "price": 2}), ended)
     assert forecast(budgeted({}), ended) == forecast(budgeted({"max_time": "2h"}), []) == ""
 
@@ -149,7 +169,9 @@ def test_a_trial_begins_only_if_it_would_end_in_time() -> None:
     clock.at(1031, lambda: spending.trial_ended(trial("a", 1000, 1030)))  # looked at a second later
     assert clock.at(1070, spending.has_room)
     assert not clock.at(1071, spending.has_room)
-    assert clock.at(1060, lambda: spending.end(2, 60))[1].endswith("used: 1 min of 1 min 40 s; 2 of 60 trials")
+    assert clock.at(1060, lambda: spending.end(2, 60))[1].endswith(
+        "used: 1 min of 1 min 40 s; 2 of 60 trials"
+    )
     assert not clock.at(1105, spending.stops_trials)
     assert clock.at(1106, spending.stops_trials) == "the budget of 1 min 40 s is used up"
 
@@ -163,12 +185,16 @@ def test_a_cost_counts_what_running_trials_will_take() -> None:
     assert clock.at(1031, spending.has_room), "30 + 30 + 30"
     spending.trial_begins(trial("c"))
     assert not clock.at(1032, spending.has_room)
-    assert clock.at(1040, lambda: spending.end(3, None))[1].endswith("used: a cost of 0.49 of 1; 3 trials")
+    assert clock.at(1040, lambda: spending.end(3, None))[1].endswith(
+        "used: a cost of 0.49 of 1; 3 trials"
+    )
 
 
 def test_pauses_between_trials_use_no_time() -> None:
     spending = Spending(Budget(seconds=100), Clock(9000))
-    spending.begin([trial("b", 1010, 1030), trial("a", 1000, 1020), trial("c", 5000, 5010), trial("d", 5000)])
+    spending.begin(
+        [trial("b", 1010, 1030), trial("a", 1000, 1020), trial("c", 5000, 5010), trial("d", 5000)]
+    )
     assert "used: 40 s of " in spending.end(3, 60)[1]
 
 
@@ -182,7 +208,9 @@ def test_a_step_of_the_wall_clock_uses_no_budget(
 
     steps = [0]
     monkeypatch.setattr("podium.manifests.conditions.datetime", Wall)
-    sweep = podium.sweep(experiment(before=1.0, maxTrialCount=4, parallelTrialCount=1), max_time="1h", wait=False)
+    sweep = podium.sweep(
+        experiment(before=1.0, maxTrialCount=4, parallelTrialCount=1), max_time="1h", wait=False
+    )
     while "Running" not in {trial.phase for trial in sweep.cluster.trials(sweep.name)}:
         time.sleep(0.05)
     steps[0] = 1
@@ -192,7 +220,9 @@ def test_a_step_of_the_wall_clock_uses_no_budget(
     assert max(trial.seconds or 0.0 for trial in sweep.cluster.trials(sweep.name)) < 600
 
 
-def test_a_sweep_ends_with_its_budget(experiment: Callable[..., Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_sweep_ends_with_its_budget(
+    experiment: Callable[..., Any], capsys: pytest.CaptureFixture[str]
+) -> None:
     sweep = podium.sweep(experiment(maxTrialCount=500, parallelTrialCount=2), max_time="6s")
     state = sweep.experiment.state
     assert (sweep.status, state.reason) == ("Succeeded", "ExperimentBudgetReached")
@@ -203,7 +233,9 @@ def test_a_sweep_ends_with_its_budget(experiment: Callable[..., Any], capsys: py
     said = capsys.readouterr().err
     assert said.count("forecast: about ") == 1
     assert state.message in said
-    again = podium.sweep(experiment(maxTrialCount=500, parallelTrialCount=2), max_time="2s", wait=False)
+    again = podium.sweep(
+        experiment(maxTrialCount=500, parallelTrialCount=2), max_time="2s", wait=False
+    )
     again.stop()
     assert "fit into the budget of 2 s" in (said := capsys.readouterr().err)
     assert ", as in sweep\n" in said
@@ -214,13 +246,17 @@ def test_trials_end_with_the_budget_and_what_they_reported(experiment: Callable[
     sweep = podium.sweep(experiment(after=300.0, maxTrialCount=4, parallelTrialCount=2), max_time=8)
     assert time.monotonic() - begun < 200
     assert sweep.status == "Succeeded"
-    assert [(trial.phase, trial.value is not None) for trial in sweep.results] == [("EarlyStopped", True)] * 2
+    assert [(trial.phase, trial.value is not None) for trial in sweep.results] == [
+        ("EarlyStopped", True)
+    ] * 2
     assert "the budget of 8 s is used up" in sweep.results[0].message
     assert sweep.best.value == min(trial.value or 0 for trial in sweep.results)
 
 
 def test_trials_without_a_result_are_no_failure_then(experiment: Callable[..., Any]) -> None:
-    sweep = podium.sweep(experiment(before=300.0, maxTrialCount=4, parallelTrialCount=2), max_time=1)
+    sweep = podium.sweep(
+        experiment(before=300.0, maxTrialCount=4, parallelTrialCount=2), max_time=1
+    )
     assert (sweep.status, sweep.experiment.state.reason) == ("Succeeded", "ExperimentBudgetReached")
     assert set(sweep.finished.values()) == {"MetricsUnavailable"}
 
@@ -242,7 +278,9 @@ def test_a_resumed_sweep_has_what_is_left(experiment: Callable[..., Any]) -> Non
     sweep.resume()
     assert sweep.experiment.state.reason == "ExperimentBudgetReached"
     (used,) = re.findall(r"Budget used: (\S+) s of 10 s", sweep.experiment.state.message)
-    assert float(used) == pytest.approx(sum(trial.seconds or 0.0 for trial in sweep.results), abs=0.3)
+    assert float(used) == pytest.approx(
+        sum(trial.seconds or 0.0 for trial in sweep.results), abs=0.3
+    )
 
 
 def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
@@ -251,7 +289,12 @@ def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
     with pytest.raises(InvalidInput, match=r"sweep has ended: .* of 3; ") as caught:
         sweep.resume(600)
     assert caught.value.hint == "go on with a higher --max-time or --max-cost"
-    for less in ({"max_cost": 2}, {"max_time": "1s"}, {"price": 7200}, {"max_cost": 6, "price": 7200}):
+    for less in (
+        {"max_cost": 2},
+        {"max_time": "1s"},
+        {"price": 7200},
+        {"max_cost": 6, "price": 7200},
+    ):
         with pytest.raises(InvalidInput, match=r"sweep has ended: .* of 3; "):
             sweep.resume(**less)
     assert " of 3; " in sweep.experiment.state.message
@@ -262,7 +305,9 @@ def test_a_used_budget_can_be_raised(experiment: Callable[..., Any]) -> None:
     assert sweep.experiment.state.reason == "ExperimentBudgetReached"
     assert " of 5; " in sweep.experiment.state.message
     assert first < {trial.name for trial in sweep.results}
-    assert sum(trial.seconds or 0.0 for trial in sweep.results) <= 5.25, "what was used before counts"
+    assert sum(trial.seconds or 0.0 for trial in sweep.results) <= 5.25, (
+        "what was used before counts"
+    )
     with pytest.raises(InvalidInput, match="max_time is a duration above 0, not 'soon'"):
         sweep.resume(max_time="soon")
     assert " of 5; " in sweep.experiment.state.message, "a refused change changes nothing"

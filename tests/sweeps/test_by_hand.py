@@ -54,7 +54,9 @@ def running(sweep: podium.Sweep) -> list[str]:
     return [trial.name for trial in sweep.results if trial.phase == "Running" and trial.metrics]
 
 
-def test_a_stopped_trial_counts_with_what_it_printed(experiment: Callable[..., dict[str, Any]]) -> None:
+def test_a_stopped_trial_counts_with_what_it_printed(
+    experiment: Callable[..., dict[str, Any]],
+) -> None:
     sweep = podium.sweep(experiment(seconds=30.0, maxTrialCount=1), wait=False)
     until(lambda: running(sweep))
     (name,) = running(sweep)
@@ -66,7 +68,9 @@ def test_a_stopped_trial_counts_with_what_it_printed(experiment: Callable[..., d
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "grid", "random"])
-def test_a_trial_by_hand_joins_those_of_the_search(algorithm: str, experiment: Callable[..., dict[str, Any]]) -> None:
+def test_a_trial_by_hand_joins_those_of_the_search(
+    algorithm: str, experiment: Callable[..., dict[str, Any]]
+) -> None:
     sweep = podium.sweep(experiment(algorithm, seconds=0.3), wait=False)
     until(lambda: sweep.results)
     name = podium.open_sweep("sweep").add_trial({"x": 0.5})
@@ -80,11 +84,17 @@ def test_a_trial_by_hand_joins_those_of_the_search(algorithm: str, experiment: C
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "grid"])
-def test_a_finished_sweep_goes_on_for_one_more(algorithm: str, experiment: Callable[..., dict[str, Any]]) -> None:
+def test_a_finished_sweep_goes_on_for_one_more(
+    algorithm: str, experiment: Callable[..., dict[str, Any]]
+) -> None:
     sweep = podium.sweep(experiment(algorithm, maxTrialCount=2))
     first = sweep.results[0]
     name = sweep.add_trial({"x": 0.5}, like=first.name)
-    assert (len(sweep.results), sweep.status, sweep.best.value) == (3, "Succeeded", pytest.approx(1 / 3))
+    assert (len(sweep.results), sweep.status, sweep.best.value) == (
+        3,
+        "Succeeded",
+        pytest.approx(1 / 3),
+    )
     assert name in [trial.name for trial in sweep.results]
     again = sweep.add_trial(like=first.name)
     trials = {trial.name: trial for trial in sweep.results}
@@ -114,7 +124,9 @@ def test_values_outside_of_the_space_are_refused(experiment: Callable[..., dict[
     assert len(sweep.results) == 1
 
 
-def test_a_request_left_by_a_killed_engine_is_met_once(experiment: Callable[..., dict[str, Any]]) -> None:
+def test_a_request_left_by_a_killed_engine_is_met_once(
+    experiment: Callable[..., dict[str, Any]],
+) -> None:
     sweep = podium.sweep(experiment(maxTrialCount=1))
     name = sweep.add_trial({"x": 0.25})
     directory = Path(str(sweep.cluster.directory("Experiment", "sweep")))
@@ -124,12 +136,17 @@ def test_a_request_left_by_a_killed_engine_is_met_once(experiment: Callable[...,
     assert list((directory / "asked").iterdir()) == []
 
 
-def test_the_commands_stop_and_add_trials(experiment: Callable[..., dict[str, Any]], typed: Callable[..., Any]) -> None:
+def test_the_commands_stop_and_add_trials(
+    experiment: Callable[..., dict[str, Any]], typed: Callable[..., Any]
+) -> None:
     sweep = podium.sweep(experiment(seconds=30.0, maxTrialCount=1), wait=False)
     until(lambda: running(sweep))
     (name,) = running(sweep)
     done = typed("experiment", "stop", "sweep", "--trial", name)
-    assert (done.returncode, done.stderr) == (0, f"trial {name} stops; it counts with what it has reported\n")
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"trial {name} stops; it counts with what it has reported\n",
+    )
     sweep.wait()
     assert "a value is written NAME=VALUE" in typed("experiment", "add", "sweep", "x").stderr
     done = typed("experiment", "add", "sweep", "x=2")

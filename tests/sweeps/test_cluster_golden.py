@@ -64,7 +64,9 @@ def on_the_cluster(experiment: Experiment, programs: str) -> Experiment:
         if name not in RESUMED | SEARCH_DEPENDS and "refused" not in case.get("podium", {})
     ],
 )
-def test_a_cluster_ends_an_experiment_as_katib_did(name: str, cluster: KubernetesCluster, programs: str) -> None:
+def test_a_cluster_ends_an_experiment_as_katib_did(
+    name: str, cluster: KubernetesCluster, programs: str
+) -> None:
     made = Experiment.parse(json.loads(json.dumps(experiment_of(CASES[name], PROGRAMS))))
     cluster.delete("Experiment", name)
     cluster.create(on_the_cluster(made, programs))

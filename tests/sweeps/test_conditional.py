@@ -50,7 +50,9 @@ TAKERS = [name for name, known in ALGORITHMS.items() if known.takes_conditions]
 RESOURCE = {"r_l": 4.0, "eta": 2, "resource_name": "epochs"}
 
 
-def sweep_of(folder: Path, trials: int = 12, algorithm: str = "tpe", **asked: Any) -> dict[str, Any]:
+def sweep_of(
+    folder: Path, trials: int = 12, algorithm: str = "tpe", **asked: Any
+) -> dict[str, Any]:
     """An Experiment of a program with an optimizer and up to four layers, by a seed."""
     program = folder / "program.py"
     program.write_text(PROGRAM)
@@ -84,7 +86,9 @@ def searched(folder: Path, algorithm: str, *, seed: int = 1, begun: list[PastTri
              behind: int | None = None) -> Search:  # fmt: skip
     """A search over our space, with a resource where the algorithm needs one."""
     resource = (
-        [Parameter(name="epochs", kind="int", low=1, high=4, step=1)] if algorithm in ("hyperband", "asha") else []
+        [Parameter(name="epochs", kind="int", low=1, high=4, step=1)]
+        if algorithm in ("hyperband", "asha")
+        else []
     )
     settings = {"random_state": seed, **(RESOURCE if resource else {})}
     known = Experiment.parse(sweep_of(folder)).space
@@ -95,7 +99,9 @@ def searched(folder: Path, algorithm: str, *, seed: int = 1, begun: list[PastTri
 def loss(point: dict[str, str]) -> float:
     """The program's loss, but for steps between."""
     base = {"sgd": 1.0, "adam": 0.5, "adamw": 0.4}[point["optimizer"]]
-    return base + (abs(float(point["momentum"]) - 0.75) if base == 1.0 else abs(float(point["beta2"]) - 0.95))
+    return base + (
+        abs(float(point["momentum"]) - 0.75) if base == 1.0 else abs(float(point["beta2"]) - 0.95)
+    )
 
 
 def test_conditions_are_read_as_they_are_written() -> None:
@@ -107,8 +113,12 @@ def test_conditions_are_read_as_they_are_written() -> None:
 
 
 def test_a_chain_of_conditions_has_each_premise_once() -> None:
-    widths = [Parameter(name=f"w{number}", kind="int", low=0, high=9, step=1) for number in range(60)]
-    chain = "; ".join(f"w{number} if w{number - 1}>=1 and w{number - 1}<=8" for number in range(1, 60))
+    widths = [
+        Parameter(name=f"w{number}", kind="int", low=0, high=9, step=1) for number in range(60)
+    ]
+    chain = "; ".join(
+        f"w{number} if w{number - 1}>=1 and w{number - 1}<=8" for number in range(1, 60)
+    )
     known = conditional(widths, {"conditions": (chain,)})
     assert [len(parameter.when) for parameter in known] == [2 * number for number in range(60)]
 
@@ -164,21 +174,29 @@ def test_conditions_that_cannot_hold_are_refused(
      ("momentum<1", True), ("momentum>0.2 and momentum<0.3", True), ("momentum>=0.5 and momentum<=0.5", False),
      ("width3>48", True), ("width3>48 and width3<64", False), ("width3=48,64 and width3>48", True)],
 )  # fmt: skip
-def test_a_single_point_of_a_continuum_is_no_condition(tmp_path: Path, asked: str, holds: bool) -> None:
+def test_a_single_point_of_a_continuum_is_no_condition(
+    tmp_path: Path, asked: str, holds: bool
+) -> None:
     manifest = sweep_of(tmp_path, conditions=f"nesterov if {asked}")
     free = space("momentum", min="0", max="1")
-    manifest["spec"]["parameters"] = [free if each["name"] == "momentum" else each for each in PARAMETERS]
+    manifest["spec"]["parameters"] = [
+        free if each["name"] == "momentum" else each for each in PARAMETERS
+    ]
     if holds:
         check(Experiment.parse(manifest))
         return
     with pytest.raises(InvalidInput, match=f"the condition {asked} never holds") as caught:
         check(Experiment.parse(manifest))
-    assert ("hardly ever has just this one: ask with <=" in (caught.value.hint or "")) == ("momentum=" in asked)
+    assert ("hardly ever has just this one: ask with <=" in (caught.value.hint or "")) == (
+        "momentum=" in asked
+    )
 
 
 @pytest.mark.parametrize("algorithm", TAKERS)
 @pytest.mark.parametrize("behind", [None, 2])
-def test_what_does_not_count_is_never_searched(tmp_path: Path, algorithm: str, behind: int | None) -> None:
+def test_what_does_not_count_is_never_searched(
+    tmp_path: Path, algorithm: str, behind: int | None
+) -> None:
     search = searched(tmp_path, algorithm, behind=behind)
     points: list[dict[str, str]] = []
     while len(points) < 40 and (point := search.ask(f"t{len(points)}")):
@@ -192,7 +210,9 @@ def test_what_does_not_count_is_never_searched(tmp_path: Path, algorithm: str, b
     kept = optuna.load_study(study_name="s", storage=storage).trials
     known = {each.name: column(each) for each in Experiment.parse(sweep_of(tmp_path)).space}
     for trial, point in zip(kept, points, strict=True):
-        assert set(trial.params) - {"epochs"} == {known[name] for name in known if counts(name, point)}
+        assert set(trial.params) - {"epochs"} == {
+            known[name] for name in known if counts(name, point)
+        }
 
 
 @pytest.mark.parametrize("algorithm", TAKERS)
@@ -221,7 +241,9 @@ def test_a_grid_has_each_different_trial_once(tmp_path: Path) -> None:
     while point := search.ask(f"t{len(points)}"):
         points.append(tuple(point.values()))
     known = Experiment.parse(sweep_of(tmp_path)).space
-    every = itertools.product(*([each.nth(number) for number in range(each.points)] for each in known))
+    every = itertools.product(
+        *([each.nth(number) for number in range(each.points)] for each in known)
+    )
     distinct = {
         tuple(value if counts(name, dict(zip(NAMES, values, strict=True))) else IDLE[name]
               for name, value in zip(NAMES, values, strict=True))
@@ -243,13 +265,20 @@ def test_auto_chooses_what_knows_conditions(tmp_path: Path) -> None:
 
 def test_trainer_flags_are_checked_where_they_do_not_count() -> None:
     def trainer(least: str) -> Experiment:
-        parameters = [space("model", "categorical", list=["mlp", "linear"]), space("depth", "int", min=least, max="6")]
+        parameters = [
+            space("model", "categorical", list=["mlp", "linear"]),
+            space("depth", "int", min=least, max="6"),
+        ]
         flags = [f"--{each['name']}=${{trialParameters.{each['name']}}}" for each in parameters]
-        manifest = write_experiment(job(["python", "-m", "podium.trainer", *flags]), parameters=parameters)
+        manifest = write_experiment(
+            job(["python", "-m", "podium.trainer", *flags]), parameters=parameters
+        )
         manifest["metadata"]["annotations"] = annotation({"conditions": "depth if model=mlp"})
         return check(Experiment.parse(manifest))
 
-    with pytest.raises(InvalidInput, match="refuses its flags, in trials with model=linear: --depth is for mlp") as it:
+    with pytest.raises(
+        InvalidInput, match="refuses its flags, in trials with model=linear: --depth is for mlp"
+    ) as it:
         trainer("3")
     assert it.value.hint == "leave --depth out, or give it 2"
     trainer("2")
@@ -267,14 +296,19 @@ def test_what_does_not_count_is_shown_nowhere(tmp_path: Path) -> None:
         for trial in sweep.results:
             given = trial.assignments
             assert set(given) == set(NAMES), "its template has a value for each"
-            assert trial.parameters == {name: value for name, value in given.items() if counts(name, given)}
+            assert trial.parameters == {
+                name: value for name, value in given.items() if counts(name, given)
+            }
         best = sweep.best_trial
         assert set(sweep.best.parameters) == set(best.parameters) < set(NAMES)
         frame = sweep.trials
         assert frame["momentum"].isna().sum() == (frame["optimizer"] != "sgd").sum() > 0
         drawn = {axis["label"]: axis for axis in sweep.plot.parallel().data[0]["dimensions"]}
         assert drawn["momentum"]["ticktext"][0] == drawn["nesterov"]["ticktext"][0] == "-"
-        assert drawn["momentum"]["values"].count(drawn["momentum"]["tickvals"][0]) == frame["momentum"].isna().sum()
+        assert (
+            drawn["momentum"]["values"].count(drawn["momentum"]["tickvals"][0])
+            == frame["momentum"].isna().sum()
+        )
         assert set(sweep.plot.importance().data[0]["y"]) == {"optimizer", "layers"}
         assert sweep.plot.history().data
         report = sweep.report().read_text()
@@ -282,10 +316,16 @@ def test_what_does_not_count_is_shown_nowhere(tmp_path: Path) -> None:
         assert "momentum if optimizer=sgd" in report
     cli = ["--dir", str(tmp_path / "cluster"), "choice"]
     rows = json.loads(CliRunner().invoke(commands, ["trials", *cli, "--json"]).stdout)
-    assert all(("momentum" in row["parameters"]) == (row["parameters"]["optimizer"] == "sgd") for row in rows)
+    assert all(
+        ("momentum" in row["parameters"]) == (row["parameters"]["optimizer"] == "sgd")
+        for row in rows
+    )
     table = CliRunner().invoke(commands, ["trials", *cli], env={"COLUMNS": "200"}).stdout
     assert " - " in next(line for line in table.splitlines() if rows[0]["name"] in line)
-    assert "\nconditions: momentum if optimizer=sgd" in CliRunner().invoke(commands, ["status", *cli]).stdout
+    assert (
+        "\nconditions: momentum if optimizer=sgd"
+        in CliRunner().invoke(commands, ["status", *cli]).stdout
+    )
     shown = CliRunner().invoke(commands, ["best", *cli]).stdout
     assert ("momentum" in shown) == ("momentum" in rows[0]["parameters"])
 
@@ -311,7 +351,9 @@ def test_the_same_sweep_twice_with_conditions(tmp_path: Path) -> None:
     manifest = sweep_of(tmp_path, 14, "multivariate-tpe", deterministic=4)
     outcomes = []
     for parallel in (1, 4):
-        with closing(podium.sweep(manifest, parallel=parallel, cluster=tmp_path / str(parallel))) as sweep:
+        with closing(
+            podium.sweep(manifest, parallel=parallel, cluster=tmp_path / str(parallel))
+        ) as sweep:
             outcomes.append(outcome(sweep))
     begun = podium.sweep(manifest, cluster=tmp_path / "broken", wait=False)
     while len(begun.finished) < 6:
@@ -337,7 +379,14 @@ def test_a_warm_start_learns_from_a_sweep_without_conditions(tmp_path: Path) -> 
 
 def test_a_warm_start_bounds_what_counts_alone(tmp_path: Path) -> None:
     known = Experiment.parse(sweep_of(tmp_path)).space
-    point = {"optimizer": "adam", "momentum": "7", "beta2": "0.95", "nesterov": "?", "layers": "1", "width3": "0"}
+    point = {
+        "optimizer": "adam",
+        "momentum": "7",
+        "beta2": "0.95",
+        "nesterov": "?",
+        "layers": "1",
+        "width3": "0",
+    }
     assert fits(point, known)
     assert not fits({**point, "layers": "3"}, known), "width3 counts there"
 
@@ -345,14 +394,21 @@ def test_a_warm_start_bounds_what_counts_alone(tmp_path: Path) -> None:
 def test_options_write_the_annotation(tmp_path: Path) -> None:
     manifest = sweep_of(tmp_path)
     del manifest["metadata"]["annotations"]
-    changed = customize(Experiment.parse(manifest), conditions=["momentum if optimizer=sgd", "beta2 if optimizer=adam"])
+    changed = customize(
+        Experiment.parse(manifest),
+        conditions=["momentum if optimizer=sgd", "beta2 if optimizer=adam"],
+    )
     assert changed.asked == {"conditions": ("momentum if optimizer=sgd", "beta2 if optimizer=adam")}
     assert [str(premise) for premise in check(changed).space[1].when] == ["optimizer=sgd"]
-    one = customize(Experiment.parse(manifest), conditions="momentum if optimizer=sgd", constraints="loss<=9")
+    one = customize(
+        Experiment.parse(manifest), conditions="momentum if optimizer=sgd", constraints="loss<=9"
+    )
     assert one.asked == {"conditions": ("momentum if optimizer=sgd",), "constraints": ("loss<=9",)}
 
 
-def test_tune_leaves_out_what_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tune_leaves_out_what_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
     Path("train.py").write_text("""
@@ -373,7 +429,9 @@ print(f"loss={given.momentum if given.optimizer == 'sgd' else 0.05}")
         "--trials",
         "8",
     ]
-    ended = CliRunner().invoke(tune_command, [*words, "--seed", "1", "--condition", "momentum if optimizer=sgd"])
+    ended = CliRunner().invoke(
+        tune_command, [*words, "--seed", "1", "--condition", "momentum if optimizer=sgd"]
+    )
     assert ended.exit_code == 0, ended.output
     assert "conditions: momentum if optimizer=sgd" in ended.output
     assert "train with them: python train.py --optimizer=adam\n" in ended.output

@@ -79,7 +79,9 @@ def by_definition(costs: Sequence[tuple[float, ...]]) -> list[int]:
     return numbers
 
 
-def hypervolume(points: Sequence[tuple[float, float]], corner: tuple[float, float] = (1.1, 6.0)) -> float:
+def hypervolume(
+    points: Sequence[tuple[float, float]], corner: tuple[float, float] = (1.1, 6.0)
+) -> float:
     """The area that points dominate, up to a corner."""
     height, area = corner[1], 0.0
     for x, y in sorted(points):
@@ -103,18 +105,34 @@ def test_the_first_objective_leads_within_a_front() -> None:
             trial("quick", {"score": 5, "ms": 1}, **both), trial("equal", {"score": 9, "ms": 9}, **both),
             trial("lacks", {"score": 99}, **both), trial("ran", {"score": 99, "ms": 0}, "Failed", **both)]  # fmt: skip
     assert fronts_of(rows) == {"slow": 1, "equal": 1, "quick": 1, "worse": 2}
-    assert [row.name for row in leaderboard(rows)] == ["equal", "slow", "quick", "worse", "ran", "lacks"]
+    assert [row.name for row in leaderboard(rows)] == [
+        "equal",
+        "slow",
+        "quick",
+        "worse",
+        "ran",
+        "lacks",
+    ]
     assert rows[4].infeasible == ["ms is no number"]
 
 
 def test_equals_in_the_first_objective_are_told_by_the_next() -> None:
-    rows = [trial("a", {"score": 9, "ms": 9}, objectives="min:ms"), trial("b", {"score": 9, "ms": 2}, objectives="ms")]
+    rows = [
+        trial("a", {"score": 9, "ms": 9}, objectives="min:ms"),
+        trial("b", {"score": 9, "ms": 2}, objectives="ms"),
+    ]
     assert [row.name for row in leaderboard(rows)] == ["b", "a"], "ms: less is better by its name"
 
 
 @pytest.mark.parametrize(
     ("text", "kept", "broken"),
-    [("ms<=20", 20, 20.01), ("ms<20", 19.99, 20), ("ms >= 0.5", 0.5, 0.4), ("ms>0", 1e-9, 0), ("ms<=-1", -1, 0)],
+    [
+        ("ms<=20", 20, 20.01),
+        ("ms<20", 19.99, 20),
+        ("ms >= 0.5", 0.5, 0.4),
+        ("ms>0", 1e-9, 0),
+        ("ms<=-1", -1, 0),
+    ],
 )
 def test_a_constraint_is_kept_up_to_its_limit(text: str, kept: float, broken: float) -> None:
     constraint = Constraint.read(text)
@@ -127,10 +145,22 @@ def test_a_constraint_is_kept_up_to_its_limit(text: str, kept: float, broken: fl
         ({"objectives": "min:other", "constraints": "size=5"}, {}, "not 'size=5'"),
         ({"constraints": "size<=small"}, {}, "a number, not 'size<=small'"),
         ({"objectives": "min:"}, {}, "the name of a metric, but got 'min:'"),
-        ({"objectives": "min:othr"}, {}, "othr is not among the metrics that are recorded: loss, other, size"),
+        (
+            {"objectives": "min:othr"},
+            {},
+            "othr is not among the metrics that are recorded: loss, other, size",
+        ),
         ({"objectives": "min:loss"}, {}, "loss is an objective twice"),
-        ({"objectives": "min:other"}, {"algorithmName": "cmaes"}, "cmaes searches for one objective"),
-        ({"constraints": "size<1"}, {"algorithmName": "asha"}, "asha searches for one objective without constraints"),
+        (
+            {"objectives": "min:other"},
+            {"algorithmName": "cmaes"},
+            "cmaes searches for one objective",
+        ),
+        (
+            {"constraints": "size<1"},
+            {"algorithmName": "asha"},
+            "asha searches for one objective without constraints",
+        ),
     ],
 )
 def test_what_cannot_be_judged_is_refused(
@@ -146,20 +176,26 @@ def test_what_cannot_be_judged_is_refused(
 def test_early_stopping_by_one_of_several_is_refused(tmp_path: Path) -> None:
     manifest = zdt1(tmp_path, objectives="min:other")
     manifest["spec"]["earlyStopping"] = {"algorithmName": "medianstop"}
-    with pytest.raises(InvalidInput, match="judges a trial by loss alone, though other may be good"):
+    with pytest.raises(
+        InvalidInput, match="judges a trial by loss alone, though other may be good"
+    ):
         check(Experiment.parse(manifest))
 
 
 def test_katib_is_said_not_to_know_of_them(tmp_path: Path) -> None:
     for annotations in ({"objectives": "min:other"}, {"constraints": "size<=1"}):
-        with pytest.raises(InvalidInput, match="podium's own engine alone heeds further objectives and constraints"):
+        with pytest.raises(
+            InvalidInput, match="podium's own engine alone heeds further objectives and constraints"
+        ):
             check(Experiment.parse(zdt1(tmp_path, **annotations)), RUNNERS)
 
 
 def test_options_record_the_metrics_with_their_strategies(tmp_path: Path) -> None:
     manifest = zdt1(tmp_path)
     manifest["spec"]["objective"] = {"type": "maximize", "objectiveMetricName": "loss"}
-    changed = customize(Experiment.parse(manifest), objectives=["min:other"], constraints=["size<=0.5", "other<3"])
+    changed = customize(
+        Experiment.parse(manifest), objectives=["min:other"], constraints=["size<=0.5", "other<3"]
+    )
     assert changed.asked == {"objectives": ("min:other",), "constraints": ("size<=0.5", "other<3")}
     assert changed.objective.additional == ("other", "size")
     assert changed.objective.strategies == {"loss": "max", "other": "min", "size": "latest"}
@@ -194,7 +230,9 @@ def test_a_search_learns_what_breaks_a_constraint(tmp_path: Path, algorithm: str
     if algorithm == "bayesianoptimization":
         pytest.importorskip("torch")
     space = [Parameter(name=name, kind="double", low=0.01, high=1.0) for name in "ab"]
-    search = Search(space, algorithm, {"random_state": 1}, maximize=True, directory=tmp_path, name="s")
+    search = Search(
+        space, algorithm, {"random_state": 1}, maximize=True, directory=tmp_path, name="s"
+    )
     seen = []
     for number in range(30):
         point = search.ask(f"t{number}")
@@ -216,7 +254,9 @@ def test_a_resumed_study_still_knows_all_values(tmp_path: Path) -> None:
     for number in range(12):
         assert first.ask(f"t{number}")
         first.tell(f"t{number}", Value(0.0, [float(number)], {"c<=1": number - 5.0}))
-    first.tell("t3", Value(1.0, [1.0], {"c<=1": 1.0}))  # as the engine does for each trial when it resumes
+    first.tell(
+        "t3", Value(1.0, [1.0], {"c<=1": 1.0})
+    )  # as the engine does for each trial when it resumes
     again = opened()
     known = [Value.read(each) for each in again._study.get_trials(deepcopy=False)]
     assert [(value.objectives, value.feasible) for value in known if value is not None] == [
@@ -226,12 +266,18 @@ def test_a_resumed_study_still_knows_all_values(tmp_path: Path) -> None:
 
 
 def test_a_sweep_names_its_front_everywhere(tmp_path: Path) -> None:
-    with closing(podium.sweep(zdt1(tmp_path, objectives="min:other"), cluster=tmp_path / "cluster")) as sweep:
+    with closing(
+        podium.sweep(zdt1(tmp_path, objectives="min:other"), cluster=tmp_path / "cluster")
+    ) as sweep:
         points = {each.name: (each.value, each.reached) for each in sweep.results}
         front = {each.name for each in sweep.front}
-        costs = {name: reached.objectives for name, (_, reached) in points.items() if reached is not None}
+        costs = {
+            name: reached.objectives for name, (_, reached) in points.items() if reached is not None
+        }
         expected = {
-            name for name, number in zip(costs, by_definition(list(costs.values())), strict=True) if number == 1
+            name
+            for name, number in zip(costs, by_definition(list(costs.values())), strict=True)
+            if number == 1
         }
         assert front == expected
         assert 1 < len(front) < 16
@@ -239,7 +285,9 @@ def test_a_sweep_names_its_front_everywhere(tmp_path: Path) -> None:
         assert sweep.best.value == min(value for value, _ in points.values() if value is not None)
         drawn = sweep.plot.front().data
         assert {each.name: len(each.x) for each in drawn}["Pareto front"] == len(front)
-        with pytest.raises(InvalidInput, match=r"two of the objectives \(loss, other\), not by loss, size"):
+        with pytest.raises(
+            InvalidInput, match=r"two of the objectives \(loss, other\), not by loss, size"
+        ):
             sweep.plot.front("loss", "size")
         report = sweep.report().read_text()
         assert "<h2>Pareto front</h2>" in report
@@ -251,7 +299,9 @@ def test_a_sweep_names_its_front_everywhere(tmp_path: Path) -> None:
     rows = json.loads(CliRunner().invoke(commands, ["trials", *cli, "--json"]).stdout)
     assert {row["name"] for row in rows if row["front"] == 1} == front
     best = json.loads(CliRunner().invoke(commands, ["best", *cli, "--json"]).stdout)
-    assert [row["name"] for row in best["front"]] == [each["name"] for each in rows if each["front"] == 1]
+    assert [row["name"] for row in best["front"]] == [
+        each["name"] for each in rows if each["front"] == 1
+    ]
     shown = CliRunner().invoke(commands, ["status", *cli]).stdout
     assert "objectives: minimize loss, minimize other" in shown
 
@@ -268,7 +318,9 @@ def test_three_objectives_are_drawn_in_pairs(tmp_path: Path) -> None:
 
 
 def test_the_best_trial_keeps_the_constraints(tmp_path: Path) -> None:
-    with closing(podium.sweep(zdt1(tmp_path, constraints="loss>=0.3"), cluster=tmp_path / "cluster")) as sweep:
+    with closing(
+        podium.sweep(zdt1(tmp_path, constraints="loss>=0.3"), cluster=tmp_path / "cluster")
+    ) as sweep:
         rows = leaderboard(sweep.results)
         feasible = [each for each in rows if not each.infeasible]
         assert 0 < len(feasible) < len(rows)
@@ -277,17 +329,22 @@ def test_the_best_trial_keeps_the_constraints(tmp_path: Path) -> None:
         assert sweep.best.name == feasible[0].name == sweep.experiment.optimal_trial
         assert sweep.best.value > min(each.value for each in rows if each.value is not None)
         assert [each.name for each in sweep.front] == [sweep.best.name]
-    broken = CliRunner().invoke(commands, ["trials", "--dir", str(tmp_path / "cluster"), "front"]).stdout
+    broken = (
+        CliRunner().invoke(commands, ["trials", "--dir", str(tmp_path / "cluster"), "front"]).stdout
+    )
     assert broken.count("breaks loss>=0.3") == len(rows) - len(feasible)
     assert "Infeasible" in broken
 
 
 def test_without_a_feasible_trial_there_is_no_best(tmp_path: Path) -> None:
-    with closing(podium.sweep(zdt1(tmp_path, 4, constraints="other<=-1"), cluster=tmp_path / "cluster")) as sweep:
+    with closing(
+        podium.sweep(zdt1(tmp_path, 4, constraints="other<=-1"), cluster=tmp_path / "cluster")
+    ) as sweep:
         assert sweep.status == "Succeeded"
         assert sweep.experiment.status["currentOptimalTrial"] == {"observation": {}}
         with pytest.raises(
-            NotFound, match=r"no trial of front is feasible, though 4 have a result: of front-.* breaks"
+            NotFound,
+            match=r"no trial of front is feasible, though 4 have a result: of front-.* breaks",
         ):
             _ = sweep.best
         assert sweep.front == []
@@ -295,10 +352,14 @@ def test_without_a_feasible_trial_there_is_no_best(tmp_path: Path) -> None:
 
 
 def test_a_warm_start_takes_what_has_all_metrics(tmp_path: Path) -> None:
-    with closing(podium.sweep(zdt1(tmp_path, 8), algorithm="random", cluster=tmp_path / "cluster")) as sweep:
+    with closing(
+        podium.sweep(zdt1(tmp_path, 8), algorithm="random", cluster=tmp_path / "cluster")
+    ) as sweep:
         whole = sum(float(each.assignments["x"]) < 0.9 for each in sweep.results)
     more = zdt1(tmp_path, 12, objectives="min:other", constraints="size<=0.7")
-    with closing(podium.sweep(more, name="more", warm_start=["front"], cluster=tmp_path / "cluster")) as sweep:
+    with closing(
+        podium.sweep(more, name="more", warm_start=["front"], cluster=tmp_path / "cluster")
+    ) as sweep:
         created = sweep.experiment.condition("Created")
         assert created is not None
         assert f"starts warm from {whole} trials" in created.message
@@ -314,13 +375,18 @@ def test_a_goal_needs_a_feasible_trial(tmp_path: Path) -> None:
 
 def test_a_deterministic_front_is_the_same_each_time(tmp_path: Path) -> None:
     def outcome(sweep: podium.Sweep) -> list[tuple[object, ...]]:
-        on, rows = fronts_of(sweep.results), sorted(sweep.results, key=lambda each: int(each.labels[NUMBER]))
+        on, rows = (
+            fronts_of(sweep.results),
+            sorted(sweep.results, key=lambda each: int(each.labels[NUMBER])),
+        )
         return [(*each.assignments.values(), on.get(each.name)) for each in rows]
 
     manifest = zdt1(tmp_path, 14, objectives="min:other", constraints="size<=0.8", deterministic=4)
     outcomes = []
     for parallel in (1, 4):
-        with closing(podium.sweep(manifest, parallel=parallel, cluster=tmp_path / str(parallel))) as sweep:
+        with closing(
+            podium.sweep(manifest, parallel=parallel, cluster=tmp_path / str(parallel))
+        ) as sweep:
             outcomes.append(outcome(sweep))
     begun = podium.sweep(manifest, cluster=tmp_path / "broken", wait=False)
     while len(begun.finished) < 6:  # others run
@@ -341,7 +407,9 @@ def test_tune_takes_several_objectives_and_constraints(tmp_path: Path) -> None:
                         constraints=["latency_ms<=20"], cluster=tmp_path / "cluster")  # fmt: skip
     with closing(tuned) as sweep:
         assert sweep.best.parameters["x"] <= 0.5
-        assert describe(sweep.experiment)["objectives"] == ("maximize accuracy, minimize latency_ms, latency_ms<=20")
+        assert describe(sweep.experiment)["objectives"] == (
+            "maximize accuracy, minimize latency_ms, latency_ms<=20"
+        )
     with pytest.raises(InvalidInput, match="asha searches for one objective"):
         podium.tune(script, {"x": (0.0, 1.0)}, objective=["accuracy", "min:latency_ms"], algorithm="asha",
                     settings={"r_l": 2, "resource_name": "x"}, cluster=tmp_path / "cluster")  # fmt: skip
@@ -352,6 +420,17 @@ def test_a_front_shows_the_limit_of_a_constraint(tmp_path: Path) -> None:
     with closing(podium.sweep(manifest, algorithm="random", cluster=tmp_path / "cluster")) as sweep:
         lines = {line.label.text: line for line in sweep.plot.front().layout.shapes}
         assert set(lines) == {"other<=4", "loss>=0.1"}, "size is on no axis"
-        assert (lines["other<=4"].x0, lines["other<=4"].x1, lines["other<=4"].yref) == (4, 4, "paper")
-        assert (lines["loss>=0.1"].y0, lines["loss>=0.1"].y1, lines["loss>=0.1"].xref) == (0.1, 0.1, "paper")
-        assert "other\\u003c=4" in sweep.report().read_text() or "other<=4" in sweep.report().read_text()
+        assert (lines["other<=4"].x0, lines["other<=4"].x1, lines["other<=4"].yref) == (
+            4,
+            4,
+            "paper",
+        )
+        assert (lines["loss>=0.1"].y0, lines["loss>=0.1"].y1, lines["loss>=0.1"].xref) == (
+            0.1,
+            0.1,
+            "paper",
+        )
+        assert (
+            "other\\u003c=4" in sweep.report().read_text()
+            or "other<=4" in sweep.report().read_text()
+        )

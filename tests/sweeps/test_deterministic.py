@@ -38,7 +38,9 @@ def experiment(folder: Path, workers: int, **spec: Any) -> dict[str, Any]:
     }  # fmt: skip
     command = ["python", str(program), *(f"${{trialParameters.{name}}}" for name in names)]
     manifest = write_experiment(job(command), name="same", **given)
-    manifest["spec"]["trialTemplate"]["trialParameters"] = [{"name": name, "reference": name} for name in names]
+    manifest["spec"]["trialTemplate"]["trialParameters"] = [
+        {"name": name, "reference": name} for name in names
+    ]
     manifest["metadata"]["annotations"] = annotation({"deterministic": BEHIND})
     return manifest
 
@@ -46,20 +48,27 @@ def experiment(folder: Path, workers: int, **spec: Any) -> dict[str, Any]:
 def outcome(sweep: podium.Sweep) -> tuple[list[tuple[object, ...]], str]:
     """Values, state and result of each trial in the order of their numbers, and the number of the best."""
     trials = sorted(sweep.results, key=lambda trial: int(trial.labels[NUMBER]))
-    return [(*trial.assignments.values(), trial.phase, trial.value) for trial in trials], sweep.best_trial.labels[
-        NUMBER
-    ]
+    return [
+        (*trial.assignments.values(), trial.phase, trial.value) for trial in trials
+    ], sweep.best_trial.labels[NUMBER]
 
 
 def test_workers_and_delays_change_neither_trials_nor_winner(tmp_path: Path) -> None:
     outcomes = []
     for workers in (1, 4, BEHIND):
-        with closing(podium.sweep(experiment(tmp_path, workers), cluster=tmp_path / str(workers))) as sweep:
+        with closing(
+            podium.sweep(experiment(tmp_path, workers), cluster=tmp_path / str(workers))
+        ) as sweep:
             outcomes.append(outcome(sweep))
-            assert sweep.experiment.status["currentOptimalTrial"]["bestTrialName"] == sweep.best_trial.name
+            assert (
+                sweep.experiment.status["currentOptimalTrial"]["bestTrialName"]
+                == sweep.best_trial.name
+            )
     assert outcomes[0] == outcomes[1] == outcomes[2]
     values = [value for *_, value in outcomes[0][0] if value is not None]
-    assert values.count(min(values)) > 1, "there are equals, so that the order of their ends could decide"
+    assert values.count(min(values)) > 1, (
+        "there are equals, so that the order of their ends could decide"
+    )
 
 
 def test_a_stopped_sweep_goes_on_to_the_same_end(tmp_path: Path) -> None:
@@ -87,10 +96,16 @@ def test_a_stopped_sweep_goes_on_to_the_same_end(tmp_path: Path) -> None:
             {"objective": {"type": "minimize", "objectiveMetricName": "loss", "goal": 0.1}},
             r"spec\.objective\.goal",
         ),
-        ("8", {"earlyStopping": {"algorithmName": "medianstop"}}, r"spec\.earlyStopping depends on which trial ends"),
+        (
+            "8",
+            {"earlyStopping": {"algorithmName": "medianstop"}},
+            r"spec\.earlyStopping depends on which trial ends",
+        ),
     ],
 )
-def test_what_depends_on_the_clock_is_refused(tmp_path: Path, trials: str, spec: dict[str, Any], message: str) -> None:
+def test_what_depends_on_the_clock_is_refused(
+    tmp_path: Path, trials: str, spec: dict[str, Any], message: str
+) -> None:
     manifest = experiment(tmp_path, 4, **spec)
     manifest["metadata"]["annotations"] = annotation({"deterministic": trials})
     with pytest.raises(InvalidInput, match=message) as caught:
@@ -102,14 +117,18 @@ def test_a_budget_and_a_trial_by_hand_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="a budget depends on which trial ends first"):
         check(customize(Experiment.parse(experiment(tmp_path, 1)), max_time="1h"))
     few = {"maxTrialCount": 4, "maxFailedTrialCount": 4}
-    with closing(podium.sweep(experiment(tmp_path, 4, **few), cluster=tmp_path / "cluster")) as sweep:
+    with closing(
+        podium.sweep(experiment(tmp_path, 4, **few), cluster=tmp_path / "cluster")
+    ) as sweep:
         values = {"x": 0.5, "y": 0.5}
         with pytest.raises(InvalidInput, match="one by hand would change those after it"):
             sweep.add_trial(values)
 
 
 def test_katib_is_said_not_to_know_it(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="podium's own engine alone gives the same trials each time"):
+    with pytest.raises(
+        InvalidInput, match="podium's own engine alone gives the same trials each time"
+    ):
         check(Experiment.parse(experiment(tmp_path, 4)), RUNNERS)
 
 
@@ -123,5 +142,7 @@ def test_tune_gives_the_same_trials_each_time(tmp_path: Path) -> None:
         tuned = podium.tune(script, {"x": (0.0, 1.0)}, objective="min:loss", trials=8, parallel=parallel, seed=1,
                             deterministic=4, cluster=tmp_path / str(number))  # fmt: skip
         with closing(tuned) as sweep:
-            seen.append((sorted(trial.assignments["x"] for trial in sweep.results), sweep.best.parameters))
+            seen.append(
+                (sorted(trial.assignments["x"] for trial in sweep.results), sweep.best.parameters)
+            )
     assert seen[0] == seen[1]

@@ -57,13 +57,25 @@ def cluster(server: ApiServer) -> Iterator[KubernetesCluster]:
 
 
 def experiment(
-    name: str = "sweep", *, trials: int = 4, parallel: int = 2, wait: float = 0.0, steps: int = 1, **spec: Any
+    name: str = "sweep",
+    *,
+    trials: int = 4,
+    parallel: int = 2,
+    wait: float = 0.0,
+    steps: int = 1,
+    **spec: Any,
 ) -> dict[str, Any]:
     """An Experiment whose trials print 0.5 and then their learning rate."""
     container = {
         "name": "main",
         "image": "python",
-        "command": ["python", os.environ["PROGRAM"], "${trialParameters.lr}", str(wait), str(steps)],
+        "command": [
+            "python",
+            os.environ["PROGRAM"],
+            "${trialParameters.lr}",
+            str(wait),
+            str(steps),
+        ],
     }
     return {
         "apiVersion": "kubeflow.org/v1beta1",
@@ -79,7 +91,13 @@ def experiment(
             "maxTrialCount": trials,
             "parallelTrialCount": parallel,
             "maxFailedTrialCount": 1,
-            "parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "0.2"}}],
+            "parameters": [
+                {
+                    "name": "lr",
+                    "parameterType": "double",
+                    "feasibleSpace": {"min": "0.1", "max": "0.2"},
+                }
+            ],
             "trialTemplate": {
                 "primaryContainerName": "main",
                 "trialParameters": [{"name": "lr", "reference": "lr"}],
@@ -170,7 +188,9 @@ def test_a_cut_off_engine_is_followed_without_a_double_trial(
     second = start("engine-b")
     cluster.create(typed(experiment(trials=5, parallel=2, wait=0.7)))
     until(lambda: len(cluster.trials("sweep")) >= 2)
-    first.cluster.api.coordination.read_namespaced_lease = cut_off  # it renews no more, but goes on otherwise
+    first.cluster.api.coordination.read_namespaced_lease = (
+        cut_off  # it renews no more, but goes on otherwise
+    )
     until(lambda: "leads" in " ".join(second.said), 5 * LEASE_SECONDS)
     finished(cluster)
     check_whole(cluster, server.world, 5)
@@ -189,7 +209,9 @@ def test_the_api_server_may_be_away(
     check_whole(cluster, server.world, 4)
 
 
-def test_more_trials_may_be_asked_for(start: Callable[..., EngineThread], cluster: KubernetesCluster) -> None:
+def test_more_trials_may_be_asked_for(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
     start()
     cluster.create(typed(experiment(trials=2, resumePolicy="LongRunning")))
     finished(cluster)
@@ -197,7 +219,9 @@ def test_more_trials_may_be_asked_for(start: Callable[..., EngineThread], cluste
     until(lambda: cluster.experiment("sweep").trial_count == 4)
     status = finished(cluster)
     assert status["trialsSucceeded"] == 4
-    assert [condition["type"] for condition in status["conditions"] if condition["status"] == "True"][-1] == "Succeeded"
+    assert [
+        condition["type"] for condition in status["conditions"] if condition["status"] == "True"
+    ][-1] == "Succeeded"
 
 
 def test_a_deleted_experiment_starts_nothing_more(
@@ -241,7 +265,10 @@ def test_what_cannot_run_fails_with_the_rules_sentence(
     ],
 )  # fmt: skip
 def test_what_pods_lack_is_refused(
-    change: dict[str, Any], sentence: str, start: Callable[..., EngineThread], cluster: KubernetesCluster
+    change: dict[str, Any],
+    sentence: str,
+    start: Callable[..., EngineThread],
+    cluster: KubernetesCluster,
 ) -> None:
     start()
     cluster.api.create("Experiment", experiment(**change))
@@ -264,14 +291,18 @@ def test_scalars_of_event_files_are_metrics(
         },
     )
     (tmp_path / "writer.py").write_text(WRITER)
-    job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+    job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][
+        0
+    ]
     job["command"] = ["python", str(tmp_path / "writer.py"), "${trialParameters.lr}", "/events"]
     cluster.create(typed(manifest))
     finished(cluster)
     (trial,) = cluster.trials("sweep")
     rate = float(trial.assignments["lr"])
     (metrics,) = trial.status["observation"]["metrics"]
-    assert [float(metrics[fold]) for fold in ("min", "max", "latest")] == pytest.approx([rate, 0.5, rate])
+    assert [float(metrics[fold]) for fold in ("min", "max", "latest")] == pytest.approx(
+        [rate, 0.5, rate]
+    )
 
 
 def test_what_katib_held_can_be_deleted(
@@ -282,7 +313,12 @@ def test_what_katib_held_can_be_deleted(
     left["status"] = {"conditions": [{"type": "Succeeded", "status": "True"}]}
     server.world.put("experiments", left)
     start()
-    until(lambda: server.world.objects["experiments", "left"]["metadata"]["finalizers"] == ["example.com/other"])
+    until(
+        lambda: (
+            server.world.objects["experiments", "left"]["metadata"]["finalizers"]
+            == ["example.com/other"]
+        )
+    )
 
 
 def test_a_trial_whose_job_is_deleted_by_hand_fails(
@@ -303,7 +339,10 @@ def test_early_stopping_acts_while_trials_run(
     start()
     stopping = {
         "algorithmName": "medianstop",
-        "algorithmSettings": [{"name": "min_trials_required", "value": "2"}, {"name": "start_step", "value": "2"}],
+        "algorithmSettings": [
+            {"name": "min_trials_required", "value": "2"},
+            {"name": "start_step", "value": "2"},
+        ],
     }
     sweep = experiment(
         trials=6,
@@ -311,7 +350,10 @@ def test_early_stopping_acts_while_trials_run(
         wait=0.1,
         steps=20,
         earlyStopping=stopping,
-        algorithm={"algorithmName": "random", "algorithmSettings": [{"name": "random_state", "value": "3"}]},
+        algorithm={
+            "algorithmName": "random",
+            "algorithmSettings": [{"name": "random_state", "value": "3"}],
+        },
     )
     cluster.create(typed(sweep))
     status = finished(cluster)
@@ -327,7 +369,9 @@ def test_early_stopping_acts_while_trials_run(
     assert all(READINGS in trial.annotations for trial in kept)
 
 
-def test_an_engine_beside_katib_refuses_to_start(server: ApiServer, start: Callable[..., EngineThread]) -> None:
+def test_an_engine_beside_katib_refuses_to_start(
+    server: ApiServer, start: Callable[..., EngineThread]
+) -> None:
     server.world.katib = True
     engine = start()
     engine.thread.join(10)
@@ -349,7 +393,9 @@ def test_katib_installed_later_ends_the_engine(
     assert len(cluster.list("Job")) == 2, "trials that run go on"
 
 
-def test_an_engine_without_rights_names_its_own(server: ApiServer, start: Callable[..., EngineThread]) -> None:
+def test_an_engine_without_rights_names_its_own(
+    server: ApiServer, start: Callable[..., EngineThread]
+) -> None:
     server.world.forbidden.add("leases")
     engine = start()
     engine.thread.join(10)
@@ -361,7 +407,11 @@ def test_an_engine_without_rights_names_its_own(server: ApiServer, start: Callab
 def leave(server: ApiServer, plural: str, name: str) -> None:
     """Delete an object that a finalizer of somebody else holds."""
     item = server.world.objects[plural, name]
-    metadata = {**item["metadata"], "finalizers": ["foregroundDeletion"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    metadata = {
+        **item["metadata"],
+        "finalizers": ["foregroundDeletion"],
+        "deletionTimestamp": "2026-01-01T00:00:00Z",
+    }
     server.world.put(plural, {**item, "metadata": metadata})
 
 
@@ -396,7 +446,9 @@ def failing(program: str, **how: Any) -> dict[str, Any]:
     path = Path(os.environ["PROGRAM"]).with_name("failing.py")
     path.write_text(program)
     made = experiment(**how)
-    container = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+    container = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     container["command"] = ["python", str(path), "${trialParameters.lr}"]
     return made
 
@@ -407,7 +459,9 @@ def test_a_failed_trial_says_why_until_the_experiment_ends(
     start()
     program = "import sys, time; print('begun'); time.sleep(1.0); sys.exit('no dataset at s3://raw/mnist')"
     cluster.create(typed(failing(program, trials=2, parallel=1, maxFailedTrialCount=2)))
-    failed = until(lambda: [trial for trial in cluster.trials("sweep") if trial.phase == "Failed"])[0]
+    failed = until(lambda: [trial for trial in cluster.trials("sweep") if trial.phase == "Failed"])[
+        0
+    ]
     assert "no dataset at s3://raw/mnist" in failed.message
     assert list(cluster.logs("Job", failed.name))[-1] == "no dataset at s3://raw/mnist"
     finished(cluster)
@@ -415,7 +469,9 @@ def test_a_failed_trial_says_why_until_the_experiment_ends(
     until(lambda: not cluster.list("Job"))
 
 
-def test_a_failed_trials_last_words_are_bounded(start: Callable[..., EngineThread], cluster: KubernetesCluster) -> None:
+def test_a_failed_trials_last_words_are_bounded(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
     start()
     cluster.create(typed(failing("raise SystemExit('x' * 100_000)", trials=1, parallel=1)))
     finished(cluster)

@@ -50,7 +50,11 @@ def test_the_engine_has_no_right_to_secrets() -> None:
     granted = {resource: rule["verbs"] for rule in rules for resource in rule["resources"]}
     assert "secrets" not in granted
     assert granted["trials/status"] == ["get", "patch"]
-    assert next(rule for rule in rules if "leases" in rule["resources"])["resourceNames"] == ["podium-engine"]
-    pod = next(document for document in documents if document["kind"] == "Deployment")["spec"]["template"]["spec"]
+    assert next(rule for rule in rules if "leases" in rule["resources"])["resourceNames"] == [
+        "podium-engine"
+    ]
+    pod = next(document for document in documents if document["kind"] == "Deployment")["spec"][
+        "template"
+    ]["spec"]
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["containers"][0]["securityContext"]["readOnlyRootFilesystem"]

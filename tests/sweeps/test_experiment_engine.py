@@ -26,7 +26,9 @@ def experiment(
     return write_experiment(job(["python", "-c", quoted, *words]), **{"algorithm": SEEDED, **spec})
 
 
-def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def run(
+    cluster: LocalSweeps, manifest: dict[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     cluster.create(typed(manifest))
     for _ in cluster.watch("Experiment", "e", timeout=60):
         pass
@@ -45,20 +47,34 @@ def cluster(tmp_path: Path) -> Any:
 def test_a_job_that_ends_without_either_condition_fails(
     cluster: LocalSweeps,
 ) -> None:
-    template = {"successCondition": 'status.conditions.#(type=="Never")#', "failureCondition": 'status.x.#(y=="z")'}
-    found, trials = run(cluster, experiment(template=template, maxTrialCount=1, maxFailedTrialCount=1))
+    template = {
+        "successCondition": 'status.conditions.#(type=="Never")#',
+        "failureCondition": 'status.x.#(y=="z")',
+    }
+    found, trials = run(
+        cluster, experiment(template=template, maxTrialCount=1, maxFailedTrialCount=1)
+    )
     assert found["status"]["conditions"][-1]["type"] == "Failed"
-    assert "neither success nor failure condition holds" in trials[0]["status"]["conditions"][-1]["message"]
+    assert (
+        "neither success nor failure condition holds"
+        in trials[0]["status"]["conditions"][-1]["message"]
+    )
 
 
 def test_a_trial_says_when_it_began_and_ended(cluster: LocalSweeps) -> None:
     found, (trial,) = run(cluster, experiment("print('loss=1')", maxTrialCount=1))
-    times = [found["status"]["startTime"], *(trial["status"][name] for name in ("startTime", "completionTime"))]
+    times = [
+        found["status"]["startTime"],
+        *(trial["status"][name] for name in ("startTime", "completionTime")),
+    ]
     assert times == sorted(times)
 
 
 def test_without_times_the_latest_value_is_the_one_printed_last(cluster: LocalSweeps) -> None:
-    _, trials = run(cluster, experiment("print('loss=0.3'); print('loss=0.1'); print('loss=0.2')", maxTrialCount=1))
+    _, trials = run(
+        cluster,
+        experiment("print('loss=0.3'); print('loss=0.1'); print('loss=0.2')", maxTrialCount=1),
+    )
     assert trials[0]["status"]["observation"]["metrics"] == [
         {"name": "loss", "min": "0.1", "max": "0.3", "latest": "0.2"}
     ]
@@ -75,7 +91,12 @@ def test_what_a_container_printed_before_its_restart_is_no_metric(
     )
     manifest = experiment(maxTrialCount=1)
     job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
-    job["template"]["spec"]["containers"][0]["command"] = ["python", str(program), "${trialParameters.x}", *words]
+    job["template"]["spec"]["containers"][0]["command"] = [
+        "python",
+        str(program),
+        "${trialParameters.x}",
+        *words,
+    ]
     job["template"]["spec"]["restartPolicy"], job["backoffLimit"] = "OnFailure", 3
     _, (trial,) = run(cluster, manifest)
     assert trial["status"]["observation"]["metrics"][0]["min"] == "0.7"
@@ -123,7 +144,9 @@ def test_a_trials_log_stays_readable_without_its_job(retain: bool, cluster: Loca
 
 def test_katibs_shell_reads_the_words_behind_an_entrypoint(tmp_path: Path) -> None:
     manifest = experiment(maxTrialCount=1)
-    (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"]
+    (container,) = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+        "containers"
+    ]
     del container["command"]
     container["args"] = ["loss=$((40+2))", "${trialParameters.x}"]
     with LocalSweeps(tmp_path, entrypoints={"python": ["echo"]}) as cluster:
@@ -151,7 +174,9 @@ def test_asha_is_ours_and_runs_to_its_end(cluster: LocalSweeps) -> None:
     spec["spec"]["parameters"].append(
         {"name": "epochs", "parameterType": "int", "feasibleSpace": {"min": "1", "max": "9"}}
     )
-    spec["spec"]["trialTemplate"]["trialParameters"].append({"name": "epochs", "reference": "epochs"})
+    spec["spec"]["trialTemplate"]["trialParameters"].append(
+        {"name": "epochs", "reference": "epochs"}
+    )
     found, trials = run(cluster, spec)
     assert found["status"]["trialsSucceeded"] == 13
     levels = [trial["spec"]["parameterAssignments"][1]["value"] for trial in trials]
@@ -163,14 +188,23 @@ def test_a_grid_without_a_limit_ends_when_it_is_exhausted(cluster: LocalSweeps) 
     spec["spec"]["parameters"][0]["feasibleSpace"]["step"] = "0.5"
     found, trials = run(cluster, spec)
     assert found["status"]["conditions"][-1]["reason"] == "ExperimentSuggestionEndReached"
-    assert sorted(trial["spec"]["parameterAssignments"][0]["value"] for trial in trials) == ["0.0", "0.5", "1.0"]
+    assert sorted(trial["spec"]["parameterAssignments"][0]["value"] for trial in trials) == [
+        "0.0",
+        "0.5",
+        "1.0",
+    ]
 
 
 def test_every_value_a_trial_reported_is_kept_beside_it(cluster: LocalSweeps) -> None:
-    _, trials = run(cluster, experiment("print('2026-01-01T00:00:00Z loss=0.5'); print('loss=0.4')"))
+    _, trials = run(
+        cluster, experiment("print('2026-01-01T00:00:00Z loss=0.5'); print('loss=0.4')")
+    )
     place = cluster.store.path("Trial", trials[0]["metadata"]["name"])
     rows = json.loads((place / "readings.json").read_text())
-    assert rows == [["loss", "0.5", "2026-01-01T00:00:00+00:00"], ["loss", "0.4", "0001-01-01T00:00:00+00:00"]]
+    assert rows == [
+        ["loss", "0.5", "2026-01-01T00:00:00+00:00"],
+        ["loss", "0.4", "0001-01-01T00:00:00+00:00"],
+    ]
 
 
 def test_a_template_this_machine_cannot_run_is_refused(cluster: LocalSweeps) -> None:
@@ -215,12 +249,16 @@ def test_a_command_is_only_split_where_a_shell_would(line: str, argv: list[str] 
 def test_the_wrapped_line_is_katibs() -> None:
     assert join(["python", "a.py", "--x", "a b"]) == (("sh", "-c"), "python a.py --x a b")
     assert join(["bash", "-c", "a && b"]) == (("bash", "-c"), "a && b")
-    assert redirected("python a.py", METRICS_FILE) == "python a.py 1>/var/log/katib/metrics.log 2>&1"
+    assert (
+        redirected("python a.py", METRICS_FILE) == "python a.py 1>/var/log/katib/metrics.log 2>&1"
+    )
 
 
 @pytest.mark.parametrize("words", [(), ("$NOTHING",)], ids=["without a shell", "by a shell"])
 def test_a_failed_trial_says_its_exception(words: tuple[str, ...], cluster: LocalSweeps) -> None:
-    manifest = experiment("print('loss=1', flush=True); raise ValueError('no such city: Ulm')", maxTrialCount=1)
+    manifest = experiment(
+        "print('loss=1', flush=True); raise ValueError('no such city: Ulm')", maxTrialCount=1
+    )
     job = manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]
     job["template"]["spec"]["containers"][0]["command"] += words
     cluster.create(typed(manifest))
@@ -228,4 +266,6 @@ def test_a_failed_trial_says_its_exception(words: tuple[str, ...], cluster: Loca
         pass
     (trial,) = cluster.trials("e")
     assert trial.phase == "Failed"
-    assert trial.message.startswith("Trial has failed: ValueError: no such city: Ulm. Job message: ")
+    assert trial.message.startswith(
+        "Trial has failed: ValueError: no such city: Ulm. Job message: "
+    )

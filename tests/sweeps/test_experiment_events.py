@@ -28,9 +28,12 @@ writer.close()
 
 
 @pytest.mark.parametrize(
-    ("metric", "path"), [("validation/loss", "/events"), ("loss", "/events"), ("loss", "/events/validation")]
+    ("metric", "path"),
+    [("validation/loss", "/events"), ("loss", "/events"), ("loss", "/events/validation")],
 )
-def test_scalars_of_event_files_are_a_trials_metrics(metric: str, path: str, tmp_path: Path) -> None:
+def test_scalars_of_event_files_are_a_trials_metrics(
+    metric: str, path: str, tmp_path: Path
+) -> None:
     pytest.importorskip("tensorboard")
     collector = {
         "collector": {"kind": "TensorFlowEvent"},
@@ -50,7 +53,9 @@ def test_scalars_of_event_files_are_a_trials_metrics(metric: str, path: str, tmp
     (metrics,) = trial["status"]["observation"]["metrics"]
     x = float(trial["spec"]["parameterAssignments"][0]["value"])
     assert metrics["name"] == metric
-    assert [float(metrics[fold]) for fold in ("min", "max", "latest")] == pytest.approx([min(0.25, x), max(0.5, x), x])
+    assert [float(metrics[fold]) for fold in ("min", "max", "latest")] == pytest.approx(
+        [min(0.25, x), max(0.5, x), x]
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,12 @@ RESUMED = {"e7-longrunning", "e7-fromvolume", "e7-never"}
 ALSO = {"e5-no-metric-default-failed": {"trialMetricsUnavailable": 3, "trials": 3}}
 """Counts of the same rule where trials end in another order: here the second and the third between two looks."""
 
-SEARCH_DEPENDS = {"c1-medianstop", "c1-medianstop-no-retain", "c2-medianstop-defaults", "c3-medianstop-unparsable"}
+SEARCH_DEPENDS = {
+    "c1-medianstop",
+    "c1-medianstop-no-retain",
+    "c2-medianstop-defaults",
+    "c3-medianstop-unparsable",
+}
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +32,9 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(link)
 
 
-def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+def run(
+    cluster: LocalSweeps, manifest: dict[str, Any]
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Run an Experiment until none of its trials runs any more."""
     name = cluster.create(typed(manifest)).name
     for _ in cluster.watch("Experiment", name, timeout=90):
@@ -39,13 +46,20 @@ def run(cluster: LocalSweeps, manifest: dict[str, Any]) -> tuple[dict[str, Any],
     wanted = len(cluster.list("Trial", labels))
     for experiment in cluster.store.changes("Experiment", name, timeout=30):
         status = experiment["status"]
-        if not status.get("trialsRunning") and not status.get("trialsPending") and status.get("trials") == wanted:
+        if (
+            not status.get("trialsRunning")
+            and not status.get("trialsPending")
+            and status.get("trials") == wanted
+        ):
             return experiment, [stored.manifest for stored in cluster.list("Trial", labels)]
     raise AssertionError("the counts never followed")
 
 
 def conditions(status: dict[str, Any]) -> list[str]:
-    return [f"{condition['type']}={condition['status']} {condition['reason']}" for condition in status["conditions"]]
+    return [
+        f"{condition['type']}={condition['status']} {condition['reason']}"
+        for condition in status["conditions"]
+    ]
 
 
 def metrics(observation: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +75,8 @@ def row_of(trial: dict[str, Any], like: dict[str, Any]) -> dict[str, Any]:
     row: dict[str, Any] = {"conditions": conditions(status)}
     if "parameters" in like:
         row["parameters"] = {
-            assignment["name"]: assignment["value"] for assignment in trial["spec"]["parameterAssignments"]
+            assignment["name"]: assignment["value"]
+            for assignment in trial["spec"]["parameterAssignments"]
         }
     if "metrics" in like:
         row["metrics"] = metrics(status.get("observation") or {})
@@ -103,7 +118,9 @@ def test_an_experiment_ends_as_it_did_in_katib(name: str, tmp_path: Path, progra
 
 
 @pytest.mark.parametrize("name", sorted(RESUMED))
-def test_an_experiment_takes_more_trials_only_where_katibs_did(name: str, tmp_path: Path, programs: str) -> None:
+def test_an_experiment_takes_more_trials_only_where_katibs_did(
+    name: str, tmp_path: Path, programs: str
+) -> None:
     case = CASES[name]
     more = {"maxTrialCount": case["spec"]["maxTrialCount"] * 2}
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
@@ -120,11 +137,15 @@ def test_an_experiment_takes_more_trials_only_where_katibs_did(name: str, tmp_pa
             [stored.manifest for stored in cluster.list("Trial")],
         )
     assert conditions(status) == case["katib"]["conditions"]
-    assert {field: status.get(field) for field in case["katib"]["counts"]} == case["katib"]["counts"]
+    assert {field: status.get(field) for field in case["katib"]["counts"]} == case["katib"][
+        "counts"
+    ]
     assert all(row_of(trial, {}) == case["katib"]["trials"][0] for trial in trials)
 
 
-@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "refused" in case.get("podium", {})])
+@pytest.mark.parametrize(
+    "name", [name for name, case in CASES.items() if "refused" in case.get("podium", {})]
+)
 def test_an_endless_experiment_is_refused_before_it_is_stored(name: str, tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         with pytest.raises(InvalidInput) as caught:
@@ -135,15 +156,21 @@ def test_an_endless_experiment_is_refused_before_it_is_stored(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", sorted(SEARCH_DEPENDS - {"c3-medianstop-unparsable"}))
-def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path, programs: str) -> None:
+def test_early_stopping_follows_katibs_rule_and_shape(
+    name: str, tmp_path: Path, programs: str
+) -> None:
     case = CASES[name]
     settings = {
-        setting["name"]: int(setting["value"]) for setting in case["spec"]["earlyStopping"].get("algorithmSettings", [])
+        setting["name"]: int(setting["value"])
+        for setting in case["spec"]["earlyStopping"].get("algorithmSettings", [])
     }
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         experiment, trials = run(cluster, experiment_of(case, programs))
     maximize = case["spec"]["objective"]["type"] == "maximize"
-    shapes = {row["conditions"][-1].partition("=")[0]: row for row in CASES["c1-medianstop"]["katib"]["trials"]}
+    shapes = {
+        row["conditions"][-1].partition("=")[0]: row
+        for row in CASES["c1-medianstop"]["katib"]["trials"]
+    }
     stopped = []
     for trial in trials:
         level = float(trial["spec"]["parameterAssignments"][0]["value"])
@@ -162,14 +189,20 @@ def test_early_stopping_follows_katibs_rule_and_shape(name: str, tmp_path: Path,
     assert len(first) >= settings.get("min_trials_required", 3)
     assert stopped, "the seed gives at least one trial to stop"
     assert experiment["status"]["earlyStoppedTrialList"] == stopped
-    assert experiment["status"]["trialsEarlyStopped"] + experiment["status"]["trialsSucceeded"] == len(trials)
+    assert experiment["status"]["trialsEarlyStopped"] + experiment["status"][
+        "trialsSucceeded"
+    ] == len(trials)
     assert conditions(experiment["status"])[-1] == "Succeeded=True ExperimentMaxTrialsReached"
 
 
 def test_a_non_number_under_a_rule_fails_by_line(tmp_path: Path, programs: str) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        experiment, trials = run(cluster, experiment_of(CASES["c3-medianstop-unparsable"], programs))
-    assert conditions(experiment["status"]) == CASES["c3-medianstop-unparsable"]["katib"]["conditions"]
+        experiment, trials = run(
+            cluster, experiment_of(CASES["c3-medianstop-unparsable"], programs)
+        )
+    assert (
+        conditions(experiment["status"]) == CASES["c3-medianstop-unparsable"]["katib"]["conditions"]
+    )
     for trial in trials:
         ruled = bool(trial["spec"].get("earlyStoppingRules"))
         last = trial["status"]["conditions"][-1]
@@ -181,7 +214,9 @@ def test_a_non_number_under_a_rule_fails_by_line(tmp_path: Path, programs: str) 
 def test_a_goal_ends_the_experiment_but_not_other_trials(tmp_path: Path, programs: str) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(typed(experiment_of(CASES["e3-goal-running"], programs)))
-        *_, ended = (stored.manifest for stored in cluster.watch("Experiment", "e3-goal-running", timeout=60))
+        *_, ended = (
+            stored.manifest for stored in cluster.watch("Experiment", "e3-goal-running", timeout=60)
+        )
         assert conditions(ended["status"])[-1] == "Succeeded=True ExperimentGoalReached"
         assert ended["status"]["trialsRunning"] == 1
 

@@ -60,7 +60,11 @@ def test_a_trial_ended_by_a_stop_counts_for_the_search(tmp_path: Path) -> None:
     script = "import sys, time; time.sleep(1); print('loss=' + sys.argv[1])"
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(typed(experiment(script, maxTrialCount=2)))
-        until(lambda: cluster.get("Experiment", "e").manifest.get("status", {}).get("trialsRunning") == 1)
+        until(
+            lambda: (
+                cluster.get("Experiment", "e").manifest.get("status", {}).get("trialsRunning") == 1
+            )
+        )
         controller = cluster._supervisors["Experiment", "e"]  # type: ignore[attr-defined]
         suggesting = threading.Event()
 
@@ -79,7 +83,16 @@ def test_a_trial_ended_by_a_stop_counts_for_the_search(tmp_path: Path) -> None:
     assert [trial.state.name for trial in study.get_trials()] == ["COMPLETE", "COMPLETE"]
 
 
-ENDING = ("_reconcile", "_suggest", "_begin_trial", "_run_trial", "_take", "_learn", "_stop_trials", "_close_study")
+ENDING = (
+    "_reconcile",
+    "_suggest",
+    "_begin_trial",
+    "_run_trial",
+    "_take",
+    "_learn",
+    "_stop_trials",
+    "_close_study",
+)
 
 
 @pytest.mark.parametrize("step", ENDING)
@@ -93,7 +106,9 @@ def test_whatever_fails_during_a_stop_leaves_it_stopped(step: str, tmp_path: Pat
 
                 def failing(*given: Any) -> Any:
                     controller.stop()
-                    if step == "_run_trial":  # what runs in it fails; nobody waits for more of it than its event
+                    if (
+                        step == "_run_trial"
+                    ):  # what runs in it fails; nobody waits for more of it than its event
                         given[1].run = failing_run
                     else:
                         raise RuntimeError("can't start new thread at interpreter shutdown")
@@ -156,10 +171,15 @@ def test_a_repeated_trial_forgets_its_earlier_run(tmp_path: Path) -> None:
         "import os, sys, time; again = os.path.exists(sys.argv[3]); file = open(sys.argv[2], 'a')\n"
         "print('loss=' + ('0.7' if again else '0.1'), file=file, flush=True); time.sleep(0 if again else 60)"
     )
-    collector = {"collector": {"kind": "File"}, "source": {"fileSystemPath": {"path": "/m/x.log", "format": "TEXT"}}}
+    collector = {
+        "collector": {"kind": "File"},
+        "source": {"fileSystemPath": {"path": "/m/x.log", "format": "TEXT"}},
+    }
     words = ("${trialParameters.x}", "/m/x.log", str(again))
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(typed(experiment(script, words=words, maxTrialCount=1, metricsCollectorSpec=collector)))
+        cluster.create(
+            typed(experiment(script, words=words, maxTrialCount=1, metricsCollectorSpec=collector))
+        )
         until(lambda: any(path.stat().st_size for path in tmp_path.glob("trials/*/metrics/x.log")))
     again.touch()
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
@@ -175,7 +195,9 @@ def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> Non
         create = cluster.store.create
 
         def interrupted(manifest: dict[str, Any]) -> dict[str, Any]:
-            if manifest["kind"] == "Trial" and [stored.manifest for stored in cluster.list("Trial")]:
+            if manifest["kind"] == "Trial" and [
+                stored.manifest for stored in cluster.list("Trial")
+            ]:
                 cluster._supervisors["Experiment", "e"].stop()
                 raise Failed("killed")
             return create(manifest)
@@ -193,7 +215,9 @@ def test_a_point_whose_trial_was_never_stored_is_not_lost(tmp_path: Path) -> Non
 
 def _forget_the_failure(manifest: dict[str, Any]) -> None:
     conditions = manifest["status"]["conditions"]
-    manifest["status"]["conditions"] = [condition for condition in conditions if condition["type"] == "Created"]
+    manifest["status"]["conditions"] = [
+        condition for condition in conditions if condition["type"] == "Created"
+    ]
 
 
 def test_a_job_removed_at_once_is_read_first(tmp_path: Path) -> None:
@@ -206,16 +230,23 @@ def test_a_job_removed_at_once_is_read_first(tmp_path: Path) -> None:
 def test_a_suspended_trial_is_refused_for_nobody_would_start_it(tmp_path: Path) -> None:
     manifest = experiment()
     manifest["spec"]["trialTemplate"]["trialSpec"]["spec"]["suspend"] = True
-    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match="is suspended"):
+    with (
+        LocalSweeps(tmp_path, fork_server=False) as cluster,
+        pytest.raises(InvalidInput, match="is suspended"),
+    ):
         cluster.create(typed(manifest))
 
 
 def test_a_carriage_return_ends_no_line_of_a_file(tmp_path: Path) -> None:
     path = tmp_path / "metrics.log"
-    path.write_bytes(b"2026-01-01T00:00:09Z loss=0.5\r2026-01-01T00:00:01Z loss=0.9\n2026-01-01T00:00:05Z loss=0.7\n")
+    path.write_bytes(
+        b"2026-01-01T00:00:09Z loss=0.5\r2026-01-01T00:00:01Z loss=0.9\n2026-01-01T00:00:05Z loss=0.7\n"
+    )
     parsed = Experiment.parse({"spec": {"objective": {"objectiveMetricName": "loss"}}})
     observation, _ = collect(parsed, [path], list)
-    assert observation["metrics"][0]["latest"] == "0.9", "both values of the first line have its time"
+    assert observation["metrics"][0]["latest"] == "0.9", (
+        "both values of the first line have its time"
+    )
 
 
 def watch() -> RuleWatch:
@@ -238,7 +269,11 @@ def test_a_line_without_json_object_fails_under_a_rule(line: str) -> None:
 def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(typed(experiment("import time; time.sleep(60)", maxTrialCount=1)))
-        until(lambda: cluster.get("Experiment", "e").manifest.get("status", {}).get("trialsRunning") == 1)
+        until(
+            lambda: (
+                cluster.get("Experiment", "e").manifest.get("status", {}).get("trialsRunning") == 1
+            )
+        )
     refused: list[Conflict] = []
     together = threading.Barrier(2)
 
@@ -249,7 +284,10 @@ def test_of_two_that_resume_at_once_one_goes_on(tmp_path: Path) -> None:
         except Conflict as error:
             refused.append(error)
 
-    with LocalSweeps(tmp_path, fork_server=False) as one, LocalSweeps(tmp_path, fork_server=False) as other:
+    with (
+        LocalSweeps(tmp_path, fork_server=False) as one,
+        LocalSweeps(tmp_path, fork_server=False) as other,
+    ):
         threads = [threading.Thread(target=go_on, args=(cluster,)) for cluster in (one, other)]
         for thread in threads:
             thread.start()
@@ -278,7 +316,17 @@ MOUNT = 'mount -t tmpfs -o size=600k none "$0" && exec "$@"'
 
 
 def in_mount(directory: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    words = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", MOUNT, str(directory), *command]
+    words = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--mount",
+        "sh",
+        "-c",
+        MOUNT,
+        str(directory),
+        *command,
+    ]
     return subprocess.run(words, capture_output=True, text=True, timeout=100)
 
 
@@ -295,8 +343,12 @@ def test_a_sweep_stopped_by_a_full_disk_resumes(tmp_path: Path) -> None:
         "print('loss=' + sys.argv[1])"
     )
     with tempfile.TemporaryDirectory() as beside:
-        manifest = experiment(script, words=("${trialParameters.x}", f"{beside}/seen", str(tmp_path)), maxTrialCount=2)
-        ended = in_mount(tmp_path, sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), json.dumps(manifest))
+        manifest = experiment(
+            script, words=("${trialParameters.x}", f"{beside}/seen", str(tmp_path)), maxTrialCount=2
+        )
+        ended = in_mount(
+            tmp_path, sys.executable, "-c", ON_A_SMALL_DISK, str(tmp_path), json.dumps(manifest)
+        )
     assert ended.returncode == 0, ended.stderr
     assert "No space left" in ended.stdout or "Lost" in ended.stdout
     assert ended.stdout.splitlines()[-1] == "2"

@@ -21,7 +21,9 @@ from podium.sweeps.resume import is_stopped, resume
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 
 
-def experiment(name: str, *, policy: str = "Never", most: int = 2, seconds: float = 0, **spec: Any) -> dict[str, Any]:
+def experiment(
+    name: str, *, policy: str = "Never", most: int = 2, seconds: float = 0, **spec: Any
+) -> dict[str, Any]:
     command = ["sh", "-c", f'python -c "{PROGRAM}" ${{trialParameters.lr}} {seconds}']
     given = {"algorithm": SEEDED, "parallelTrialCount": min(2, most), "maxTrialCount": most, **spec}
     given |= {"parameters": [space("lr", min="0.1", max="1")], "resumePolicy": policy}
@@ -36,11 +38,15 @@ def finish(cluster: LocalSweeps, name: str) -> dict[str, Any]:
 
 
 def types(found: dict[str, Any]) -> list[str]:
-    return [f"{condition['type']}={condition['status']}" for condition in found["status"]["conditions"]]
+    return [
+        f"{condition['type']}={condition['status']}" for condition in found["status"]["conditions"]
+    ]
 
 
 def points(cluster: LocalSweeps, name: str) -> list[str]:
-    trials = [stored.manifest for stored in cluster.list("Trial", {"katib.kubeflow.org/experiment": name})]
+    trials = [
+        stored.manifest for stored in cluster.list("Trial", {"katib.kubeflow.org/experiment": name})
+    ]
     return [trial["spec"]["parameterAssignments"][0]["value"] for trial in trials]
 
 
@@ -49,10 +55,17 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         cluster.create(typed(experiment("e", policy=policy)))
         assert types(finish(cluster, "e")) == ["Created=True", "Running=False", "Succeeded=True"]
-    with LocalSweeps(tmp_path, fork_server=False) as cluster:  # another process, as far as the files know
+    with LocalSweeps(
+        tmp_path, fork_server=False
+    ) as cluster:  # another process, as far as the files know
         resume(cluster, "e", {"maxTrialCount": 4})
         found = finish(cluster, "e")
-        assert types(found) == ["Created=True", "Restarting=True", "Running=False", "Succeeded=True"]
+        assert types(found) == [
+            "Created=True",
+            "Restarting=True",
+            "Running=False",
+            "Succeeded=True",
+        ]
         assert (found["status"]["trials"], found["status"]["trialsSucceeded"]) == (4, 4)
         assert len(set(points(cluster, "e"))) == 4, "a seeded search does not begin again"
 
@@ -61,10 +74,18 @@ def test_more_trials_restart_a_finished_experiment_as_in_katib(policy: str, tmp_
     ("policy", "changes", "message"),
     [
         ("Never", {"maxTrialCount": 4}, "is resumed only if"),
-        ("LongRunning", {"maxTrialCount": 2, "parallelTrialCount": 1}, "maxTrialCount must be above"),
+        (
+            "LongRunning",
+            {"maxTrialCount": 2, "parallelTrialCount": 1},
+            "maxTrialCount must be above",
+        ),
         ("LongRunning", {"parallelTrialCount": 1}, "maxTrialCount must be above"),
         ("LongRunning", {"maxFailedTrialCount": 1}, "maxTrialCount must be above"),
-        ("LongRunning", {"maxTrialCount": 4, "parallelTrialCount": 9}, "parallelTrialCount <= maxTrialCount"),
+        (
+            "LongRunning",
+            {"maxTrialCount": 4, "parallelTrialCount": 9},
+            "parallelTrialCount <= maxTrialCount",
+        ),
     ],
 )
 def test_edits_that_katib_refuses_are_refused(
@@ -88,7 +109,8 @@ def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path)
         assert cluster.join("Experiment", "e", 30)
         assert is_stopped(cluster.experiment("e"))
         assert cluster.list("Job") == [] or all(
-            "conditions" in job["status"] for job in [stored.manifest for stored in cluster.list("Job")]
+            "conditions" in job["status"]
+            for job in [stored.manifest for stored in cluster.list("Job")]
         )
         begun = points(cluster, "e")
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
@@ -110,7 +132,9 @@ def test_a_stopped_experiment_goes_on_with_other_counts(tmp_path: Path) -> None:
             pass
         assert cluster.join("Experiment", "e", 30)
         count = cluster.experiment("e").trial_count
-        with pytest.raises(InvalidInput, match=f"maxTrialCount must be at least .* maxTrialCount={count - 1}"):
+        with pytest.raises(
+            InvalidInput, match=f"maxTrialCount must be at least .* maxTrialCount={count - 1}"
+        ):
             resume(cluster, "e", {"maxTrialCount": count - 1})
         resume(cluster, "e", {"maxTrialCount": 3})
         found = finish(cluster, "e")
@@ -122,10 +146,21 @@ def test_what_a_stopped_trial_printed_is_not_read_again(tmp_path: Path) -> None:
     again = tmp_path / "again"
     program = "print('loss=0.1', flush=True); import time; time.sleep(60)"
     # The output of a script's last command is collected, and the second time the script does not come to it.
-    container = job(["sh", "-c", f'test -e {again} && exit 0; python -c "{program}" ${{trialParameters.lr}}'])
-    given = {"parallelTrialCount": 1, "maxTrialCount": 1, "maxFailedTrialCount": 1, "algorithm": SEEDED}
+    container = job(
+        ["sh", "-c", f'test -e {again} && exit 0; python -c "{program}" ${{trialParameters.lr}}']
+    )
+    given = {
+        "parallelTrialCount": 1,
+        "maxTrialCount": 1,
+        "maxFailedTrialCount": 1,
+        "algorithm": SEEDED,
+    }
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
-        cluster.create(typed(write_experiment(container, parameters=[space("lr", min="0.1", max="1")], **given)))
+        cluster.create(
+            typed(
+                write_experiment(container, parameters=[space("lr", min="0.1", max="1")], **given)
+            )
+        )
         while not any("loss=0.1" in path.read_text() for path in tmp_path.rglob("metrics.log")):
             time.sleep(0.05)
         cluster.stop("Experiment", "e")
@@ -163,7 +198,9 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
         deadline = time.monotonic() + 10
         while cluster.store.is_supervised("Experiment", "e") and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert cluster.get("Experiment", "e").state.message.endswith(f"podium experiment resume e --dir {tmp_path}")
+        assert cluster.get("Experiment", "e").state.message.endswith(
+            f"podium experiment resume e --dir {tmp_path}"
+        )
         resume(cluster, "e")
         found_now = finish(cluster, "e")
         assert types(found_now) == ["Created=True", "Running=False", "Succeeded=True"]
@@ -172,14 +209,20 @@ def test_another_engine_goes_on_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_another_process_deletes_what_has_ended_at_once(tmp_path: Path) -> None:
-    with LocalSweeps(tmp_path, fork_server=False) as cluster, LocalSweeps(tmp_path, fork_server=False) as elsewhere:
+    with (
+        LocalSweeps(tmp_path, fork_server=False) as cluster,
+        LocalSweeps(tmp_path, fork_server=False) as elsewhere,
+    ):
         cluster.create(typed(experiment("e", most=1)))
         finish(cluster, "e")
         assert cluster.join("Experiment", "e", 30)
         began = time.monotonic()
         elsewhere.delete("Experiment", "e")
         assert time.monotonic() - began < 10
-        assert [[stored.manifest for stored in cluster.list(kind)] for kind in ("Experiment", "Trial", "Job")] == [
+        assert [
+            [stored.manifest for stored in cluster.list(kind)]
+            for kind in ("Experiment", "Trial", "Job")
+        ] == [
             [],
             [],
             [],
@@ -193,7 +236,10 @@ def test_deleting_an_experiment_takes_its_trials_and_jobs_with_it(tmp_path: Path
             if found.get("status", {}).get("trialsRunning") == 2:
                 break
         cluster.delete("Experiment", "e")
-        assert [[stored.manifest for stored in cluster.list(kind)] for kind in ("Experiment", "Trial", "Job")] == [
+        assert [
+            [stored.manifest for stored in cluster.list(kind)]
+            for kind in ("Experiment", "Trial", "Job")
+        ] == [
             [],
             [],
             [],

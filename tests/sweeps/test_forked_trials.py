@@ -13,7 +13,9 @@ from podium.machine import cores
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fork servers are used on Linux only")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="fork servers are used on Linux only"
+)
 
 PROBE = """
 import sys
@@ -39,7 +41,9 @@ def sweep(values: list[str], parallel: int) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def run(tmp_path: Path, values: list[str], **options: Any) -> tuple[dict[str, str], list[dict[str, Any]], int]:
+def run(
+    tmp_path: Path, values: list[str], **options: Any
+) -> tuple[dict[str, str], list[dict[str, Any]], int]:
     """Return the state of each trial by its value, what the probes printed, and how many fork servers there were."""
     with LocalSweeps(tmp_path / "cluster", **options) as cluster:
         cluster.create(typed(sweep(values, 2)))
@@ -66,8 +70,12 @@ def probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_forked_trials_have_their_own_directory_environment_and_output(tmp_path: Path) -> None:
     states, printed, servers = run(tmp_path, ["0.1", "0.5", "0.95"])
     assert states == {"0.1": "Succeeded", "0.5": "Succeeded", "0.95": "Failed"}
-    assert all(report["forked"] and not report["spoiled"] and report["files"] == [] for report in printed)
-    assert len({report["cwd"] for report in printed}) == len({entry["name"] for entry in printed}) == 3
+    assert all(
+        report["forked"] and not report["spoiled"] and report["files"] == [] for report in printed
+    )
+    assert (
+        len({report["cwd"] for report in printed}) == len({entry["name"] for entry in printed}) == 3
+    )
     # The one that was warmed up before the first trial was the one they ran in.
     assert servers == 1
 
@@ -84,6 +92,8 @@ def test_without_the_fork_server_trials_are_own_interpreters(
 ) -> None:
     if switch == "environment":
         monkeypatch.setitem(os.environ, "PODIUM_FORK_SERVER", "0")
-    states, printed, servers = run(tmp_path, ["0.1", "0.2"], **({"fork_server": False} if switch == "argument" else {}))
+    states, printed, servers = run(
+        tmp_path, ["0.1", "0.2"], **({"fork_server": False} if switch == "argument" else {})
+    )
     assert (set(states.values()), servers) == ({"Succeeded"}, 0)
     assert not any(report["forked"] for report in printed)

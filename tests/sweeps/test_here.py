@@ -130,7 +130,9 @@ def test_a_budget_is_kept_where_the_loop_runs_here(server: ApiServer) -> None:
     sweep = podium.sweep(experiment(trials=3), cluster="kubernetes://team", max_time="1h")
     assert sweep.experiment.state.reason == "ExperimentMaxTrialsReached"
     with pytest.raises(InvalidInput, match="podium's own engine alone keeps within a budget"):
-        podium.sweep(experiment(trials=3), cluster="kubernetes://team?engine=cluster", max_time="1h")
+        podium.sweep(
+            experiment(trials=3), cluster="kubernetes://team?engine=cluster", max_time="1h"
+        )
 
 
 def test_a_step_says_what_an_engine_elsewhere_may_not_keep(
@@ -143,18 +145,24 @@ def test_a_step_says_what_an_engine_elsewhere_may_not_keep(
     server.world.plurals |= {"experiments", "trials"}
     lead(server)
     announce(NamespaceSweeps("kubernetes://team"), Experiment.parse(made))
-    assert "podium's own engine alone keeps within a budget (max_time: 1h)" in capsys.readouterr().out
+    assert (
+        "podium's own engine alone keeps within a budget (max_time: 1h)" in capsys.readouterr().out
+    )
 
 
 def test_who_runs_experiments_follows_from_the_url_or_the_server(server: ApiServer) -> None:
     assert NamespaceSweeps("kubernetes://team").loops
     assert not NamespaceSweeps("kubernetes://team?engine=cluster").loops
     server.world.plurals |= {"experiments", "trials"}
-    assert NamespaceSweeps("kubernetes://team").loops, "nobody leads: that the kinds are known means nothing"
+    assert NamespaceSweeps("kubernetes://team").loops, (
+        "nobody leads: that the kinds are known means nothing"
+    )
     lead(server)
     assert not NamespaceSweeps("kubernetes://team").loops
     assert NamespaceSweeps("kubernetes://team?engine=here").loops
-    with pytest.raises(InvalidInput, match="engine must be auto, cluster or here, but got 'her'") as caught:
+    with pytest.raises(
+        InvalidInput, match="engine must be auto, cluster or here, but got 'her'"
+    ) as caught:
         connect("kubernetes://team?engine=her")
     assert "here" in str(caught.value.hint)
 
@@ -209,7 +217,9 @@ def test_a_killed_process_is_followed_by_resume(
     import yaml
 
     text = yaml.safe_dump(experiment(trials=4, parallel=2, wait=1.5))
-    process = subprocess.Popen([sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, env=os.environ, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT], stdin=subprocess.PIPE, env=os.environ, text=True
+    )
     assert process.stdin
     process.stdin.write(text)
     process.stdin.close()
@@ -238,7 +248,9 @@ def test_of_two_processes_one_runs_an_experiment(
     assert not first.list("Job")
 
 
-def test_a_stopped_sweep_goes_on_later(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+def test_a_stopped_sweep_goes_on_later(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
     cluster = sweeps()
     cluster.create(typed(experiment(trials=3, parallel=1, wait=1.0)))
     until(lambda: any(trial.phase == "Succeeded" for trial in cluster.trials("sweep")))
@@ -262,7 +274,9 @@ def test_a_process_that_ends_in_peace_stops_its_trials(
     assert ("leases", "podium-sweep-sweep") not in server.world.objects
 
 
-def test_the_api_server_may_be_away(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+def test_the_api_server_may_be_away(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
     cluster = sweeps()
     cluster.create(typed(experiment(trials=4, parallel=2, wait=1.0)))
     until(lambda: len(cluster.list("Job")) == 2)
@@ -273,7 +287,9 @@ def test_the_api_server_may_be_away(server: ApiServer, sweeps: Callable[..., Nam
     check_whole(cluster, server, 4)
 
 
-def test_the_storage_may_be_away(server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path) -> None:
+def test_the_storage_may_be_away(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps], tmp_path: Path
+) -> None:
     home = tmp_path / "state"
     cluster = sweeps(f"file://{home}")
     cluster.create(typed(experiment(trials=4, parallel=2, wait=0.5)))
@@ -287,7 +303,9 @@ def test_the_storage_may_be_away(server: ApiServer, sweeps: Callable[..., Namesp
     check_whole(cluster, server, 4)
 
 
-def test_without_rights_to_leases_nothing_begins(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+def test_without_rights_to_leases_nothing_begins(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
     server.world.forbidden.add("leases")
     cluster = sweeps()
     with pytest.raises(Denied, match="leases is forbidden") as caught:
@@ -297,13 +315,17 @@ def test_without_rights_to_leases_nothing_begins(server: ApiServer, sweeps: Call
     assert not cluster.list("Job")
 
 
-def test_jobs_of_a_step_are_known_to_the_reaper(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+def test_jobs_of_a_step_are_known_to_the_reaper(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
     cluster = sweeps()
     manifest = experiment(trials=1, parallel=1, wait=2.0)
     manifest["metadata"] |= {
         "labels": {RUN: "run-1"},
         "annotations": {RUN_NAMESPACE: "team"},
-        "ownerReferences": [{"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}],
+        "ownerReferences": [
+            {"apiVersion": "argoproj.io/v1alpha1", "kind": "Workflow", "name": "w", "uid": "u"}
+        ],
     }
     cluster.create(typed(manifest))
     (job,) = until(lambda: cluster.list("Job"))
@@ -327,7 +349,11 @@ def test_a_pool_runs_the_trials_of_a_step(
     trials = cluster.trials("sweep")
     assert [trial.value for trial in trials] == [float(trial.assignments["lr"]) for trial in trials]
     assert list(cluster.logs("Trial", trials[0].name))[-1] == f"loss={trials[0].assignments['lr']}"
-    created = [seen[3]["metadata"]["name"] for seen in server.world.history if (seen[1], seen[2]) == ("ADDED", "jobs")]
+    created = [
+        seen[3]["metadata"]["name"]
+        for seen in server.world.history
+        if (seen[1], seen[2]) == ("ADDED", "jobs")
+    ]
     assert created == ["sweep-pool"]
     until(lambda: not cluster.list("Job"))
 
@@ -346,7 +372,9 @@ def test_a_stopped_sweep_goes_on_with_new_workers(
     assert len(cluster.trials("sweep")) == 6
 
 
-def test_a_pool_needs_a_storage_that_pods_can_read(server: ApiServer, sweeps: Callable[..., NamespaceSweeps]) -> None:
+def test_a_pool_needs_a_storage_that_pods_can_read(
+    server: ApiServer, sweeps: Callable[..., NamespaceSweeps]
+) -> None:
     cluster = sweeps()
     with pytest.raises(InvalidInput, match="the pods of a pool cannot read"):
         cluster.create(typed(pooled(2)))

@@ -42,7 +42,9 @@ def test_all_lines_of_metrics_count_and_the_first_are_kept() -> None:
     count = 3 * MOST_READINGS
     lines = (f"loss={(number + 7) % count} noise={number}" for number in range(count))
     observation, kept = observe(text_readings(lines, ["loss"]), ["loss"])
-    assert observation["metrics"] == [{"name": "loss", "min": "0", "max": str(count - 1), "latest": "6"}]
+    assert observation["metrics"] == [
+        {"name": "loss", "min": "0", "max": str(count - 1), "latest": "6"}
+    ]
     assert [reading.value for reading in kept[:2]] == ["7", "8"]
     assert len(kept) == MOST_READINGS
 
@@ -62,7 +64,11 @@ def test_of_a_pods_long_line_the_beginning_is_held() -> None:
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> int:
     """Readings that are kept."""
-    for name in ("metrics_collector.MOST_READINGS", "pod_trial.MOST_READINGS", "pod_trial.MOST_LINES"):
+    for name in (
+        "metrics_collector.MOST_READINGS",
+        "pod_trial.MOST_READINGS",
+        "pod_trial.MOST_LINES",
+    ):
         monkeypatch.setattr(f"podium.sweeps.{name}", 100)
     return 100
 
@@ -95,7 +101,10 @@ def test_of_a_pod_that_prints_metrics_a_part_is_held(few: int, followed: bool) -
 
 
 def test_what_is_left_of_readings_says_the_same_of_all(few: int) -> None:
-    lines = [f"2026-01-01T00:{number % 60:02}:00Z loss={(number * 7) % 997} acc=nan" for number in range(2_500)]
+    lines = [
+        f"2026-01-01T00:{number % 60:02}:00Z loss={(number * 7) % 997} acc=nan"
+        for number in range(2_500)
+    ]
     readings = list(text_readings(lines, ["loss", "acc"]))
     less = shortened(shortened(readings))
     assert len(less) <= 2 * few + 6

@@ -20,7 +20,9 @@ def taught(*trials: tuple[str, ...], maximize: bool = False, **settings: int) ->
 @pytest.mark.parametrize(("maximize", "comparison"), [(True, "less"), (False, "greater")])
 def test_the_rule_stops_what_is_worse_than_the_mean(maximize: bool, comparison: str) -> None:
     median = taught(("1", "2"), ("3", "6"), maximize=maximize, min_trials_required=2, start_step=2)
-    assert median.rules() == [{"name": "loss", "value": "3.0", "comparison": comparison, "startStep": 2}]
+    assert median.rules() == [
+        {"name": "loss", "value": "3.0", "comparison": comparison, "startStep": 2}
+    ]
 
 
 def test_only_values_before_the_start_step_make_the_mean() -> None:
@@ -34,9 +36,12 @@ def test_values_that_are_no_numbers_count_as_steps_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("settings", "required", "start"), [({}, 3, 4), ({"min_trials_required": 2, "start_step": 1}, 2, 1)]
+    ("settings", "required", "start"),
+    [({}, 3, 4), ({"min_trials_required": 2, "start_step": 1}, 2, 1)],
 )
-def test_rules_begin_with_the_last_trial_required(settings: dict[str, int], required: int, start: int) -> None:
+def test_rules_begin_with_the_last_trial_required(
+    settings: dict[str, int], required: int, start: int
+) -> None:
     assert taught(*[("1",)] * (required - 1), **settings).rules() == []
     (rule,) = taught(*[("1",)] * required, **settings).rules()
     assert rule["startStep"] == start
@@ -65,8 +70,13 @@ def stopped_at(watch: RuleWatch, *values: float) -> int | None:
         (False, (0.4, 0.3), None),
     ],
 )
-def test_a_trial_is_judged_by_its_best_value(maximize: bool, values: tuple[float, ...], step: int | None) -> None:
-    assert stopped_at(watch(0.5, "less" if maximize else "greater", 2, maximize=maximize), *values) == step
+def test_a_trial_is_judged_by_its_best_value(
+    maximize: bool, values: tuple[float, ...], step: int | None
+) -> None:
+    assert (
+        stopped_at(watch(0.5, "less" if maximize else "greater", 2, maximize=maximize), *values)
+        == step
+    )
 
 
 @pytest.mark.parametrize("start", [1, 2, 3])
@@ -77,7 +87,9 @@ def test_a_trial_is_judged_at_its_start_step_alone(start: int) -> None:
     assert stopped_at(watch(0.5, "greater", start, maximize=False), *good_until_then) is None
 
 
-@pytest.mark.parametrize(("start", "stopped"), [(None, [False, False, True]), (2, [False, False, False])])
+@pytest.mark.parametrize(
+    ("start", "stopped"), [(None, [False, False, True]), (2, [False, False, False])]
+)
 def test_without_a_start_step_every_value_is_judged(start: int | None, stopped: list[bool]) -> None:
     rule = {"name": "time", "value": "10", "comparison": "greater", "startStep": start}
     watched = RuleWatch([rule], "loss", maximize=False, formats=None)
@@ -86,5 +98,12 @@ def test_without_a_start_step_every_value_is_judged(start: int | None, stopped: 
 
 def test_values_that_are_printed_again_count_once() -> None:
     watched = watch(0.5, "greater", 3, maximize=False)
-    lines = ["loss=0.9", "loss=0.8", "resumed: epoch 3 after step 0 of 9", "loss=0.9", "loss=0.8", "loss=0.7"]
+    lines = [
+        "loss=0.9",
+        "loss=0.8",
+        "resumed: epoch 3 after step 0 of 9",
+        "loss=0.9",
+        "loss=0.8",
+        "loss=0.7",
+    ]
     assert [watched.sees(line) for line in lines] == [False, False, False, False, False, True]

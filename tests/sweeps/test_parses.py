@@ -12,7 +12,9 @@ from podium.manifests.experiment import Experiment
 from podium.yaml_loader import dump
 
 
-def test_an_experiment_is_parsed_three_times_at_most(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_experiment_is_parsed_three_times_at_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     parse, parsed = Experiment.parse.__func__, list[str]()  # type: ignore[attr-defined]
 
     def counted(cls: type[Experiment], manifest: Any) -> Experiment:
@@ -22,7 +24,17 @@ def test_an_experiment_is_parsed_three_times_at_most(tmp_path: Path, monkeypatch
     monkeypatch.setattr(Experiment, "parse", classmethod(counted))
     file = tmp_path / "sweep.yaml"
     file.write_text(dump(experiment("print('loss=1')", maxTrialCount=5)))
-    words = ["experiment", "run", str(file), "--max-trials", "2", "--set", "a=1", "--output", str(tmp_path / "models")]
+    words = [
+        "experiment",
+        "run",
+        str(file),
+        "--max-trials",
+        "2",
+        "--set",
+        "a=1",
+        "--output",
+        str(tmp_path / "models"),
+    ]
     done = CliRunner().invoke(app, [*words, "--dir", str(tmp_path / "cluster")])
     assert done.exit_code == 0, done.output
     assert 1 <= len(parsed) <= 3

@@ -70,7 +70,11 @@ def test_two_pods_run_sixty_trials(
     status = finished(cluster)
     assert status["conditions"][-1]["reason"] == "ExperimentMaxTrialsReached"
     assert status["trialsSucceeded"] == 60
-    made = [request for request in server.world.requests if "/jobs" in request and request.startswith("POST")]
+    made = [
+        request
+        for request in server.world.requests
+        if "/jobs" in request and request.startswith("POST")
+    ]
     assert len(made) == 1
     assert not [key for key in server.world.objects if key[0] == "trials"]
     trials = cluster.trials("sweep")
@@ -88,7 +92,9 @@ def workers(server: ApiServer) -> dict[str, int]:
         with suppress(OSError):
             if b"podium.sweeps.worker" in (folder / "cmdline").read_bytes().split(b"\0"):
                 environ = dict(
-                    pair.split(b"=", 1) for pair in (folder / "environ").read_bytes().split(b"\0") if b"=" in pair
+                    pair.split(b"=", 1)
+                    for pair in (folder / "environ").read_bytes().split(b"\0")
+                    if b"=" in pair
                 )
                 if (uid := environ.get(b"PODIUM_POD_UID", b"").decode()) in uids_of(server):
                     found[uid] = int(folder.name)
@@ -96,7 +102,11 @@ def workers(server: ApiServer) -> dict[str, int]:
 
 
 def uids_of(server: ApiServer) -> set[str]:
-    return {item["metadata"]["uid"] for (kind, _), item in server.world.objects.items() if kind == "pods"}
+    return {
+        item["metadata"]["uid"]
+        for (kind, _), item in server.world.objects.items()
+        if kind == "pods"
+    }
 
 
 def store_of(cluster: NamespaceSweeps) -> PoolStore:
@@ -127,7 +137,9 @@ def test_a_worker_that_is_killed_gives_its_trial_back(
 
     def busy() -> tuple[str, str] | None:
         runs = {trial.name for trial in store.trials() if trial.phase == "Running"}
-        return next(((uid, trial) for uid, trial in store.all_given().items() if trial in runs), None)
+        return next(
+            ((uid, trial) for uid, trial in store.all_given().items() if trial in runs), None
+        )
 
     uid, lost = until(busy)
     os.kill(workers(server)[uid], signal.SIGKILL)
@@ -148,7 +160,9 @@ def test_the_next_engine_takes_the_workers_up(
     start("engine-b")
     assert finished(cluster)["trialsSucceeded"] == 10
     check_each_once(cluster, 10)
-    assert {pod["metadata"]["uid"] for _, event, plural, pod in server.world.history if plural == "pods"} == before
+    assert {
+        pod["metadata"]["uid"] for _, event, plural, pod in server.world.history if plural == "pods"
+    } == before
 
 
 def test_what_a_pod_without_the_trial_says_is_dropped(
@@ -166,15 +180,34 @@ def test_what_a_pod_without_the_trial_says_is_dropped(
     check_each_once(cluster, 3)
 
 
-def test_a_rule_stops_a_trial_in_its_worker(start: Callable[..., EngineThread], cluster: NamespaceSweeps) -> None:
+def test_a_rule_stops_a_trial_in_its_worker(
+    start: Callable[..., EngineThread], cluster: NamespaceSweeps
+) -> None:
     start()
     rule = {
         "algorithmName": "medianstop",
-        "algorithmSettings": [{"name": "min_trials_required", "value": "1"}, {"name": "start_step", "value": "1"}],
+        "algorithmSettings": [
+            {"name": "min_trials_required", "value": "1"},
+            {"name": "start_step", "value": "1"},
+        ],
     }
     grid = {"algorithmName": "grid"}
-    values = [{"name": "lr", "parameterType": "categorical", "feasibleSpace": {"list": ["0.9", "0.1"]}}]
-    cluster.create(typed(pooled(1, trials=2, wait=0.3, steps=4, earlyStopping=rule, algorithm=grid, parameters=values)))
+    values = [
+        {"name": "lr", "parameterType": "categorical", "feasibleSpace": {"list": ["0.9", "0.1"]}}
+    ]
+    cluster.create(
+        typed(
+            pooled(
+                1,
+                trials=2,
+                wait=0.3,
+                steps=4,
+                earlyStopping=rule,
+                algorithm=grid,
+                parameters=values,
+            )
+        )
+    )
     status = finished(cluster)
     assert (status["trialsSucceeded"], status["trialsEarlyStopped"]) == (1, 1)
 
@@ -184,12 +217,16 @@ def test_a_failed_trial_says_why_and_its_log_is_kept(
 ) -> None:
     start()
     made = pooled(trials=2)
-    container = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"][0]
+    container = made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+        "containers"
+    ][0]
     container["command"] = ["sh", "-c", "echo no such thing: ${trialParameters.lr}; exit 3"]
     cluster.create(typed(made))
     assert finished(cluster)["conditions"][-1]["reason"] == "ExperimentFailed"
     failed = next(trial for trial in cluster.trials("sweep") if trial.phase == "Failed")
-    assert list(cluster.logs("Trial", failed.name)) == [f"no such thing: {failed.assignments['lr']}"]
+    assert list(cluster.logs("Trial", failed.name)) == [
+        f"no such thing: {failed.assignments['lr']}"
+    ]
     assert "no such thing" in str(cluster.failure("Trial", failed.name))
 
 
@@ -228,7 +265,9 @@ def test_a_deleted_experiment_takes_its_pool_along(
     until(lambda: not [path for path in (tmp_path / "storage").rglob("*") if path.is_file()])
 
 
-def test_a_worker_that_comes_late_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_comes_late_leaves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROGRAM", "unused.py")
     (tmp_path / "left").mkdir()
     (tmp_path / "left" / "model.bin").write_bytes(b"model")
@@ -251,7 +290,11 @@ def test_a_population_hands_its_files_on_through_the_storage(
     cluster.create(typed(made))
     assert finished(cluster, "e")["trialsSucceeded"] == 12
     trials = {trial.name: trial for trial in cluster.trials("e")}
-    parents = {name: trial.labels[PBT_PARENT] for name, trial in trials.items() if PBT_PARENT in trial.labels}
+    parents = {
+        name: trial.labels[PBT_PARENT]
+        for name, trial in trials.items()
+        if PBT_PARENT in trial.labels
+    }
     assert parents
     for name, parent in parents.items():
         assert trials[name].metrics["began"]["latest"] == trials[parent].metrics["score"]["latest"]
@@ -263,9 +306,9 @@ WRONG: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
         "pool is a whole number, but got 'many'",
     ),
     "a sidecar": (
-        lambda made: made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"]["containers"].append(
-            {"name": "side", "image": "any", "command": ["true"]}
-        ),
+        lambda made: made["spec"]["trialTemplate"]["trialSpec"]["spec"]["template"]["spec"][
+            "containers"
+        ].append({"name": "side", "image": "any", "command": ["true"]}),
         "runs one container a trial, but these have main, side",
     ),
 }

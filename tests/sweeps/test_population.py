@@ -21,7 +21,12 @@ SPACE = [
     Parameter(name="units", kind="int", low=4, high=32, step=1),
     Parameter(name="kind", kind="categorical", choices=("a", "b", "c")),
 ]
-SETTINGS = {"n_population": 5, "truncation_threshold": 0.2, "random_state": 1, "suggestion_trial_dir": "/family"}
+SETTINGS = {
+    "n_population": 5,
+    "truncation_threshold": 0.2,
+    "random_state": 1,
+    "suggestion_trial_dir": "/family",
+}
 
 PROGRAM = """
 import pathlib, sys
@@ -45,7 +50,9 @@ def generation(population: Population, values: list[float], first: int = 0) -> l
 def test_the_worst_copy_the_best_and_the_others_change_theirs() -> None:
     population = Population(SPACE, SETTINGS, True)
     first = generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
-    assert all(population.tags(name) == {GENERATION: "0"} for name in first), "more than the population must end"
+    assert all(population.tags(name) == {GENERATION: "0"} for name in first), (
+        "more than the population must end"
+    )
     second = generation(population, [0.0] * 5, first=6)
     labels = [population.tags(name) for name in second]
     assert {label[GENERATION] for label in labels} == {"1"}
@@ -58,7 +65,9 @@ def test_the_worst_copy_the_best_and_the_others_change_theirs() -> None:
         mine, before = at[child].point, at[str(at[child].parent)].point
         for name, low, high in (("lr", 0.1, 1.0), ("units", 4, 32)):
             changed = [float(before[name]) * factor for factor in (0.8, 1.2)]
-            bounded = [min(max(int(value) if name == "units" else value, low), high) for value in changed]
+            bounded = [
+                min(max(int(value) if name == "units" else value, low), high) for value in changed
+            ]
             assert any(abs(float(mine[name]) - value) < 1e-9 for value in bounded), (mine, before)
         assert mine["units"] == str(int(mine["units"])), "a program may read it as an integer"
         assert mine["kind"] != before["kind"]
@@ -69,7 +78,10 @@ def test_fewer_is_better_if_the_objective_is_to_be_small() -> None:
     generation(population, [1.0, 2.0, 3.0, 4.0, 5.0, 6.0])
     (child,) = generation(population, [0.0], first=6)
     assert population.members[child].parent in ("t4", "t5")
-    assert population.members[child].point in (population.members["t0"].point, population.members["t1"].point)
+    assert population.members[child].point in (
+        population.members["t0"].point,
+        population.members["t1"].point,
+    )
 
 
 def test_values_are_drawn_anew_or_kept_with_a_probability() -> None:
@@ -79,7 +91,9 @@ def test_values_are_drawn_anew_or_kept_with_a_probability() -> None:
     assert child.point == kept.members[str(child.parent)].point
     drawn = Population(SPACE, {**SETTINGS, "resample_probability": 1.0}, True)
     names = generation(drawn, [float(number) for number in range(11)])
-    assert all(float(drawn.members[name].point["lr"]) * 10 % 1 < 1e-6 for name in names), "on their steps"
+    assert all(float(drawn.members[name].point["lr"]) * 10 % 1 < 1e-6 for name in names), (
+        "on their steps"
+    )
 
 
 def test_a_failed_trial_is_repeated_with_the_same_parent() -> None:
@@ -88,7 +102,10 @@ def test_a_failed_trial_is_repeated_with_the_same_parent() -> None:
     point = population.next("failed")
     family = population.tags("failed")
     population.tell("failed", None)
-    again = [(population.next(f"later{number}"), population.tags(f"later{number}")) for number in range(5)]
+    again = [
+        (population.next(f"later{number}"), population.tags(f"later{number}"))
+        for number in range(5)
+    ]
     assert again[-1] == (point, family)
 
 
@@ -97,7 +114,8 @@ def test_a_seeded_population_that_goes_on_draws_nobody_twice() -> None:
     points += [first.next(f"t{number}") for number in range(1, 7)]
     again = Population(SPACE, SETTINGS, True)
     again.recall(
-        PastTrial(trial=f"t{n}", point=point or {}, value=None, running=True) for n, point in enumerate(points[:6])
+        PastTrial(trial=f"t{n}", point=point or {}, value=None, running=True)
+        for n, point in enumerate(points[:6])
     )
     assert again.next("t6") == points[6]
 
@@ -117,7 +135,9 @@ def test_a_search_that_goes_on_knows_its_generations(tmp_path: Path) -> None:
     for number in range(8, 12):
         assert search.ask(f"t{number}")
         found.append(search.tags(f"t{number}"))
-    assert [value[GENERATION] for value in found[:3]] == ["1"] * 3, "two of five had been there before"
+    assert [value[GENERATION] for value in found[:3]] == ["1"] * 3, (
+        "two of five had been there before"
+    )
     assert len({trial[PARENT] for trial in [known["t6"], known["t7"], *found[:3]]}) == 5
 
 
@@ -133,20 +153,33 @@ def test_a_population_over_a_bell_goes_on(tmp_path: Path) -> None:
 def experiment(program: Path, most: int, **changes: Any) -> dict[str, Any]:
     command = ["python", str(program), "/family/", "${trialParameters.lr}"]
     container = {"name": "main", "image": "python", "command": command}
-    job = {"backoffLimit": 0, "template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}
+    job = {
+        "backoffLimit": 0,
+        "template": {"spec": {"restartPolicy": "Never", "containers": [container]}},
+    }
     settings = {**SETTINGS, "suggestion_trial_dir": "/family/"}
     spec = {
-        "objective": {"type": "maximize", "objectiveMetricName": "score", "additionalMetricNames": ["began"]},
+        "objective": {
+            "type": "maximize",
+            "objectiveMetricName": "score",
+            "additionalMetricNames": ["began"],
+        },
         "algorithm": {
             "algorithmName": "pbt",
-            "algorithmSettings": [{"name": name, "value": str(value)} for name, value in settings.items()],
+            "algorithmSettings": [
+                {"name": name, "value": str(value)} for name, value in settings.items()
+            ],
         },
         "resumePolicy": "FromVolume",
         "parallelTrialCount": 2,
         "maxTrialCount": most,
         "maxFailedTrialCount": 1,
         "parameters": [
-            {"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0.1", "max": "1", "step": "0.1"}}
+            {
+                "name": "lr",
+                "parameterType": "double",
+                "feasibleSpace": {"min": "0.1", "max": "1", "step": "0.1"},
+            }
         ],
         "trialTemplate": {
             "primaryContainerName": "main",
@@ -184,12 +217,27 @@ def test_each_trial_begins_with_what_its_parent_left(tmp_path: Path) -> None:
     [
         ({"resumePolicy": "LongRunning"}, "resumePolicy: must be FromVolume"),
         (
-            {"parameters": [{"name": "lr", "parameterType": "double", "feasibleSpace": {"min": "0", "max": "1"}}]},
+            {
+                "parameters": [
+                    {
+                        "name": "lr",
+                        "parameterType": "double",
+                        "feasibleSpace": {"min": "0", "max": "1"},
+                    }
+                ]
+            },
             "step",
         ),
         ({"algorithm": {"algorithmName": "pbt"}}, "pbt needs the settings"),
     ],
 )
-def test_what_a_population_lacks_is_named(change: dict[str, Any], message: str, tmp_path: Path) -> None:
-    with LocalSweeps(tmp_path, fork_server=False) as cluster, pytest.raises(InvalidInput, match=message):
-        cluster.create(typed(json.loads(json.dumps(experiment(tmp_path / "program.py", most=6, **change)))))
+def test_what_a_population_lacks_is_named(
+    change: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with (
+        LocalSweeps(tmp_path, fork_server=False) as cluster,
+        pytest.raises(InvalidInput, match=message),
+    ):
+        cluster.create(
+            typed(json.loads(json.dumps(experiment(tmp_path / "program.py", most=6, **change))))
+        )

@@ -90,7 +90,9 @@ print(json.dumps(said))
 
 def test_an_option_in_one_file_is_found_everywhere(tmp_path: Path) -> None:
     (tmp_path / "toy.py").write_text(TOY)
-    manifest = write_experiment(job(["echo", "loss=${trialParameters.x}"]), name="toys", maxTrialCount=2)
+    manifest = write_experiment(
+        job(["echo", "loss=${trialParameters.x}"]), name="toys", maxTrialCount=2
+    )
     ran = subprocess.run(
         [sys.executable, "-c", ASK, json.dumps(manifest)], cwd=tmp_path, capture_output=True, text=True, timeout=120,
         env={"PODIUM_HOME": str(tmp_path / "home"), "PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
@@ -103,7 +105,13 @@ def test_an_option_in_one_file_is_found_everywhere(tmp_path: Path) -> None:
     assert "a toy of 10 is too large" in said["refused"]
     assert said["yaml"] == {"podium.dev/sweep": "toy_size: 3\n"}
     assert said["flag"] == {"podium.dev/sweep": "toy_size: 4\n"}
-    assert sorted(said["called"]) == ["begin", "trial begins", "trial begins", "trial ended", "trial ended"]
+    assert sorted(said["called"]) == [
+        "begin",
+        "trial begins",
+        "trial begins",
+        "trial ended",
+        "trial ended",
+    ]
     assert said["page"] == {"toy": "of size 3"}
     for place in ("status", "report", "notebook"):
         assert "toy: of size 3" in said[place], place

@@ -31,7 +31,13 @@ def stripes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def prices(tmp_path_factory: pytest.TempPathFactory) -> Path:
     table, price, columns = houses(600)
-    return write(tmp_path_factory.mktemp("data") / "prices", {"table": table}, price, "table", columns=columns)
+    return write(
+        tmp_path_factory.mktemp("data") / "prices",
+        {"table": table},
+        price,
+        "table",
+        columns=columns,
+    )
 
 
 def train(dataset: Path, output: Path, *flags: str) -> dict[str, Any]:
@@ -53,7 +59,9 @@ def answers(output: Path, dataset: Path) -> tuple[np.ndarray[Any, Any], np.ndarr
 def test_color_pictures_are_learned_and_scored_through_onnx(
     model: str, epochs: str, stripes: Path, tmp_path: Path
 ) -> None:
-    metrics = train(stripes, tmp_path, "--model", model, "--epochs", epochs, "--batch-size", "32", "--lr", "0.1")
+    metrics = train(
+        stripes, tmp_path, "--model", model, "--epochs", epochs, "--batch-size", "32", "--lr", "0.1"
+    )
     logits, labels = answers(tmp_path, stripes)
     assert np.mean(logits.argmax(1) == labels) == pytest.approx(metrics["accuracy"], abs=0.013)
     assert metrics["accuracy"] > 0.9
@@ -74,7 +82,9 @@ def test_a_torchvision_network_starts_from_weights_and_keeps_its_seed(
     ]
     capsys.readouterr()
     weights = str(tmp_path / "first" / "model.safetensors")
-    more = train(stripes, tmp_path / "more", *flags, "--weights", weights, "--lr", "1e-4")  # no step away from them
+    more = train(
+        stripes, tmp_path / "more", *flags, "--weights", weights, "--lr", "1e-4"
+    )  # no step away from them
     assert more["epochs"][0]["train_loss"] < 0.8 * first["epochs"][0]["train_loss"]
     assert "last layer" not in capsys.readouterr().err
     logits, labels = answers(tmp_path / "more", stripes)
@@ -87,12 +97,18 @@ def test_a_price_is_learned_and_reported_in_its_own_units(
     metrics = train(prices, tmp_path, "--model", "mlp", "--epochs", "30")
     values, target = answers(tmp_path, prices)
     assert values.shape == (len(target), 1)
-    for name, compute in (("rmse", root_mean_squared_error), ("mae", mean_absolute_error), ("r2", r2_score)):
+    for name, compute in (
+        ("rmse", root_mean_squared_error),
+        ("mae", mean_absolute_error),
+        ("r2", r2_score),
+    ):
         assert metrics[name] == pytest.approx(compute(target, values[:, 0]), rel=1e-3), name
     assert metrics["rmse"] < 25_000  # the noise is 10,000, the spread of prices 200,000
     assert metrics["rmse"] == min(epoch["rmse"] for epoch in metrics["epochs"])
     lines = re.findall(
-        r"^\S+Z rmse=(\d+\.\d{4}) r2=-?\d\.\d{4} loss=\d+\.\d{4}$", capsys.readouterr().out, re.MULTILINE
+        r"^\S+Z rmse=(\d+\.\d{4}) r2=-?\d\.\d{4} loss=\d+\.\d{4}$",
+        capsys.readouterr().out,
+        re.MULTILINE,
     )
     assert len(lines) == 30
 
@@ -104,7 +120,11 @@ def test_several_numbers_are_scored_as_by_scikit_learn(tmp_path: Path) -> None:
     metrics = train(dataset, tmp_path / "out", "--model", "mlp", "--epochs", "3")
     values, target = answers(tmp_path / "out", dataset)
     assert values.shape == (50, 2)
-    for name, compute in (("rmse", root_mean_squared_error), ("mae", mean_absolute_error), ("r2", r2_score)):
+    for name, compute in (
+        ("rmse", root_mean_squared_error),
+        ("mae", mean_absolute_error),
+        ("r2", r2_score),
+    ):
         assert metrics[name] == pytest.approx(compute(target, values), rel=2e-3), name
 
 
@@ -112,7 +132,18 @@ def test_a_brightness_is_learned_from_pictures(tmp_path: Path) -> None:
     images, _ = striped_pictures(360, 16, 16)
     brightness = images.reshape(len(images), -1).mean(1) / 1000
     dataset = write(tmp_path / "light", {"pixels": images}, brightness, "image")
-    metrics = train(dataset, tmp_path / "out", "--model", "fast", "--epochs", "8", "--batch-size", "24", "--lr", "0.02")
+    metrics = train(
+        dataset,
+        tmp_path / "out",
+        "--model",
+        "fast",
+        "--epochs",
+        "8",
+        "--batch-size",
+        "24",
+        "--lr",
+        "0.02",
+    )
     values, target = answers(tmp_path / "out", dataset)
     assert metrics["rmse"] == pytest.approx(root_mean_squared_error(target, values[:, 0]), rel=1e-3)
     assert metrics["r2"] > 0.5
@@ -121,7 +152,9 @@ def test_a_brightness_is_learned_from_pictures(tmp_path: Path) -> None:
 def test_an_array_of_signals_is_learned(tmp_path: Path) -> None:
     rng = np.random.default_rng(1)
     labels = np.arange(480) % 3
-    signals = np.sin(np.linspace(0, 6, 40) * (1 + labels)[:, None])[..., None] + rng.normal(0, 0.3, (480, 40, 2))
+    signals = np.sin(np.linspace(0, 6, 40) * (1 + labels)[:, None])[..., None] + rng.normal(
+        0, 0.3, (480, 40, 2)
+    )
     dataset = write(tmp_path / "signals", {"signal": signals.astype(np.float32)}, labels, "array")
     assert train(dataset, tmp_path / "out", "--model", "mlp", "--epochs", "5")["accuracy"] > 0.95
 
@@ -137,7 +170,9 @@ def test_a_finished_regression_is_reported_again(
     assert len(lines[0]) == 2
 
 
-@pytest.mark.parametrize("flags", [["--model", "fast"], ["--model", "fast", "--augment", "crop,color", "--shift", "2"]])
+@pytest.mark.parametrize(
+    "flags", [["--model", "fast"], ["--model", "fast", "--augment", "crop,color", "--shift", "2"]]
+)
 def test_data_mapped_from_disk_give_the_same_losses(
     flags: list[str], stripes: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -146,7 +181,9 @@ def test_data_mapped_from_disk_give_the_same_losses(
     for share in (10**12, 0):
         monkeypatch.setattr(processor, "memory_for_data", lambda device, share=share: share)
         monkeypatch.setattr(data, "RESIDENT", 100_000)  # mapped anew every second batch
-        config = parse([*flags, "--data", str(stripes), "--batch-size", "32", "--epochs", "2", *FLAGS])
+        config = parse(
+            [*flags, "--data", str(stripes), "--batch-size", "32", "--epochs", "2", *FLAGS]
+        )
         dataset = data.load(config).to(torch.device("cpu"))
         assert isinstance(dataset.train.inputs, data.Mapped) is (share == 0)
         training = Training(config, dataset, World(), lambda line: None)
@@ -168,7 +205,9 @@ def test_a_table_is_refused_by_what_needs_pictures(
     assert not (tmp_path / "out").exists()
 
 
-def test_sentences_and_several_inputs_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_sentences_and_several_inputs_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     labels, words = np.arange(60) % 2, np.ones((60, 8), np.int64)
     one = write(tmp_path / "one", {"tokens": words}, labels, "tokens")
     two = write(tmp_path / "two", {"tokens": words, "mask": words}, labels, "array")
@@ -180,7 +219,9 @@ def test_sentences_and_several_inputs_are_refused(tmp_path: Path, capsys: pytest
         assert "hint: train it with a trainer of your own" in err
 
 
-def test_pictures_that_are_too_small_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pictures_that_are_too_small_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     images, labels = striped_pictures(60, 6, 20)
     dataset = write(tmp_path / "small", {"images": images}, labels, "image")
     assert main(["--data", str(dataset), "--batch-size", "8", *FLAGS]) == 2

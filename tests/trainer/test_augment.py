@@ -76,9 +76,13 @@ def test_a_turn_keeps_the_middle_and_moves_the_rim() -> None:
     assert out.flatten(1).sum(1).mean().item() == pytest.approx(image.sum().item(), rel=0.1)
 
 
-@pytest.mark.parametrize("flags", [{"shift": 3, "flip": True}, {"rotate": 15.0}, {"erase": 6}], ids=str)
+@pytest.mark.parametrize(
+    "flags", [{"shift": 3, "flip": True}, {"rotate": 15.0}, {"erase": 6}], ids=str
+)
 def test_all_channels_of_a_picture_change_alike(flags: dict[str, Any]) -> None:
-    gray = torch.randint(0, 256, (40, 20, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    gray = torch.randint(
+        0, 256, (40, 20, 32), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
     color = changed(gray[..., None].expand(-1, -1, -1, 3), **flags)
     alone = changed(gray, **flags)
     assert color.shape == (40, 20, 32, 3)
@@ -105,7 +109,9 @@ def test_pictures_keep_size_and_type_but_change(augment: str, images: torch.Tens
     assert sum(different) >= 6  # the choice of `trivial` may be not to change a picture
 
 
-@pytest.mark.parametrize("flags", [{"augment": EVERY}, {"shift": 3, "rotate": 9.0, "flip": True, "erase": 6}], ids=str)
+@pytest.mark.parametrize(
+    "flags", [{"augment": EVERY}, {"shift": 3, "rotate": 9.0, "flip": True, "erase": 6}], ids=str
+)
 def test_a_picture_changes_alike_in_any_batch_and_rank(flags: dict[str, Any]) -> None:
     augmentation = begun(PICTURES, 1, 1, **flags)
     whole = augmentation.apply(PICTURES, torch.arange(12))
@@ -116,6 +122,8 @@ def test_a_picture_changes_alike_in_any_batch_and_rank(flags: dict[str, Any]) ->
 
 @pytest.mark.parametrize("flags", [{"augment": "crop"}, {"shift": 3}], ids=str)
 def test_each_epoch_and_seed_has_other_changes(flags: dict[str, Any]) -> None:
-    first, second, other = (changed(PICTURES, *which, **flags) for which in ((1, 1), (1, 2), (2, 1)))
+    first, second, other = (
+        changed(PICTURES, *which, **flags) for which in ((1, 1), (1, 2), (2, 1))
+    )
     assert not torch.equal(first, second)
     assert not torch.equal(first, other)

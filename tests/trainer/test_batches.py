@@ -7,7 +7,9 @@ from podium.trainer import data
 
 
 def test_every_epoch_shows_all_images_in_a_new_order() -> None:
-    first, again, second = (torch.cat(data.batches(103, 10, data.stream(1, epoch))) for epoch in (1, 1, 2))
+    first, again, second = (
+        torch.cat(data.batches(103, 10, data.stream(1, epoch))) for epoch in (1, 1, 2)
+    )
     assert first.sort().values.tolist() == list(range(103))
     assert first.equal(again)
     assert not first.equal(second)
@@ -21,7 +23,9 @@ def test_processes_split_every_global_batch_between_them(size: int) -> None:
         seen = torch.cat([mine for mine, weight in shares if weight])
         assert seen.sort().values.equal(batch.sort().values)
         total = sum(len(mine) * weight for mine, weight in shares)
-        assert total == pytest.approx(1)  # so the summed gradients are those of the mean over the global batch
+        assert total == pytest.approx(
+            1
+        )  # so the summed gradients are those of the mean over the global batch
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])

@@ -34,7 +34,12 @@ def find_changes(dataset: str, here: worlds.World, precision: str) -> Changes:
     for batch in BATCHES:
         training.model.load_state_dict(before)
         loss = training.step(batch)
-        changes.append({"loss": loss, **{n: before[n] - after for n, after in training.model.state_dict().items()}})
+        changes.append(
+            {
+                "loss": loss,
+                **{n: before[n] - after for n, after in training.model.state_dict().items()},
+            }
+        )
     return changes
 
 
@@ -51,9 +56,16 @@ def go_on(dataset: str, here: worlds.World, optimizer: str) -> tuple[Any, Any, i
     for batch in BATCHES:
         first.step(batch)
         second.step(batch)
-    assert all(torch.equal(a, b) for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True))
-    for mine, other in zip(first.optimizer.state_dict(), second.optimizer.state_dict(), strict=True):
-        assert all(torch.equal(a, b) for name in mine for a, b in zip(mine[name], other[name], strict=True))
+    assert all(
+        torch.equal(a, b)
+        for a, b in zip(first.model.parameters(), second.model.parameters(), strict=True)
+    )
+    for mine, other in zip(
+        first.optimizer.state_dict(), second.optimizer.state_dict(), strict=True
+    ):
+        assert all(
+            torch.equal(a, b) for name in mine for a, b in zip(mine[name], other[name], strict=True)
+        )
     return dict(second.model.state_dict()), second.optimizer.state_dict(), saved.tell()
 
 
@@ -64,7 +76,9 @@ def together(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> li
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_three_ranks_change_weights_as_one_does(tiny_dataset: Path, together: list[Any], precision: str) -> None:
+def test_three_ranks_change_weights_as_one_does(
+    tiny_dataset: Path, together: list[Any], precision: str
+) -> None:
     before = torch.get_num_threads()
     alone = find_changes(str(tiny_dataset), worlds.World(), precision)
     torch.set_num_threads(before)
@@ -83,7 +97,9 @@ def assert_close(theirs: torch.Tensor, ours: torch.Tensor, name: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_every_rank_saves_what_one_process_saves(tiny_dataset: Path, together: list[Any], optimizer: str) -> None:
+def test_every_rank_saves_what_one_process_saves(
+    tiny_dataset: Path, together: list[Any], optimizer: str
+) -> None:
     before = torch.get_num_threads()
     weights, states, size = go_on(str(tiny_dataset), worlds.World(), optimizer)
     torch.set_num_threads(before)
@@ -91,7 +107,9 @@ def test_every_rank_saves_what_one_process_saves(tiny_dataset: Path, together: l
         their_weights, their_states, their_size = went_on[list(OPTIMIZERS).index(optimizer)]
         for name, value in weights.items():
             assert_close(their_weights[name], value, name)
-        assert their_size == pytest.approx(size, rel=0.001), "torch saves all of the storage that a tensor is a part of"
+        assert their_size == pytest.approx(size, rel=0.001), (
+            "torch saves all of the storage that a tensor is a part of"
+        )
         for state, their_state in zip(states, their_states, strict=True):
             assert state.keys() == their_state.keys()
             for name, tensors in state.items():
@@ -100,7 +118,9 @@ def test_every_rank_saves_what_one_process_saves(tiny_dataset: Path, together: l
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_steps_equal_those_of_the_classes_in_torch_optim(tiny_dataset: Path, optimizer: str) -> None:
+def test_steps_equal_those_of_the_classes_in_torch_optim(
+    tiny_dataset: Path, optimizer: str
+) -> None:
     config = TrainConfig(data=str(tiny_dataset), dropout=0.0, no_cuda=True, precision="fp32", average=0,
                          optimizer=optimizer, lr=OPTIMIZERS[optimizer], weight_decay=0.01)  # fmt: skip
     training = Training(config, data.load(config), worlds.World(), print)

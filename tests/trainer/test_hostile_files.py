@@ -48,7 +48,9 @@ def test_a_checkpoint_that_would_run_code_does_not(
     state = {"fingerprint": Payload(tmp_path / "ran"), "config": {}}
     (tmp_path / "out" / "checkpoint.pt").write_bytes(saved(state))
     assert main(flags(tiny_dataset, tmp_path)) == 0
-    assert "checkpoint.pt cannot be read (UnpicklingError): starting anew" in capsys.readouterr().err
+    assert (
+        "checkpoint.pt cannot be read (UnpicklingError): starting anew" in capsys.readouterr().err
+    )
     assert not (tmp_path / "ran").exists()
 
 
@@ -56,7 +58,10 @@ def refusal(dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     """Return the sentence a refused training prints."""
     assert main(flags(dataset, tmp_path)) == 2
     said = capsys.readouterr().err.splitlines()
-    assert [line.partition(": ")[0] for line in said if not line.startswith("notice")] == ["error", "hint"]
+    assert [line.partition(": ")[0] for line in said if not line.startswith("notice")] == [
+        "error",
+        "hint",
+    ]
     return "\n".join(said)
 
 
@@ -75,10 +80,22 @@ PARENTS: dict[str, Any] = {
     "a number": 3,
     "no weights": {"optimizer": "sgd", "state": []},
     "weights that are text": {"weights": "all of them", "optimizer": "sgd", "state": []},
-    "weights of another shape": {"weights": {"1.weight": torch.zeros(1)}, "optimizer": "sgd", "state": []},
+    "weights of another shape": {
+        "weights": {"1.weight": torch.zeros(1)},
+        "optimizer": "sgd",
+        "state": [],
+    },
     "weights that are numbers": {"weights": {"1.weight": 1.0}, "optimizer": "sgd", "state": []},
-    "optimizer state that is a number": {"weights": WEIGHTS_OF_FAST, "optimizer": "sgd", "state": 1},
-    "optimizer state without tensors": {"weights": WEIGHTS_OF_FAST, "optimizer": "sgd", "state": [{}, {}]},
+    "optimizer state that is a number": {
+        "weights": WEIGHTS_OF_FAST,
+        "optimizer": "sgd",
+        "state": 1,
+    },
+    "optimizer state without tensors": {
+        "weights": WEIGHTS_OF_FAST,
+        "optimizer": "sgd",
+        "state": [{}, {}],
+    },
 }
 
 
@@ -125,6 +142,10 @@ def test_a_checkpoint_of_another_version_is_explained(
 ) -> None:
     config = parse(flags(tiny_dataset, tmp_path))
     digest = json.loads((tiny_dataset / "dataset.json").read_text())["digest"]
-    state = {"fingerprint": checkpoint.fingerprint(config, digest), "config": config.decisive, "model": {}}
+    state = {
+        "fingerprint": checkpoint.fingerprint(config, digest),
+        "config": config.decisive,
+        "model": {},
+    }
     (tmp_path / "out" / "checkpoint.pt").write_bytes(saved(state))
     assert "is of another version" in refusal(tiny_dataset, tmp_path, capsys)

@@ -13,12 +13,43 @@ import torch
 
 from podium.trainer.__main__ import main
 
-SMALL = ["--model", "fast", "--optimizer", "adadelta", "--lr", "1", "--schedule", "step", "--average", "0"]
+SMALL = [
+    "--model",
+    "fast",
+    "--optimizer",
+    "adadelta",
+    "--lr",
+    "1",
+    "--schedule",
+    "step",
+    "--average",
+    "0",
+]
 
 
 def train(dataset: Path, tmp_path: Path, name: str, *more: str) -> int:
-    flags = ["--data", str(dataset), "--output", str(tmp_path / name), "--inherit", str(tmp_path / "family")]
-    return main([*flags, "--epochs", "1", "--threads", "1", "--no-cuda", "--batch-size", "20", *SMALL, *more])
+    flags = [
+        "--data",
+        str(dataset),
+        "--output",
+        str(tmp_path / name),
+        "--inherit",
+        str(tmp_path / "family"),
+    ]
+    return main(
+        [
+            *flags,
+            "--epochs",
+            "1",
+            "--threads",
+            "1",
+            "--no-cuda",
+            "--batch-size",
+            "20",
+            *SMALL,
+            *more,
+        ]
+    )
 
 
 @pytest.fixture(scope="module")
@@ -52,11 +83,18 @@ def test_a_training_starts_from_inherited_weights_with_its_own_flags(
     parent = first_loss(capsys.readouterr().out)
     left = torch.load(tmp_path / "family" / "inherit.pt", weights_only=True)
     assert left["state"], "the optimizer state"
-    assert train(tiny_dataset, tmp_path, "child", "--optimizer", optimizer, "--lr", "0.01", "--seed", "2") == 0
+    assert (
+        train(
+            tiny_dataset, tmp_path, "child", "--optimizer", optimizer, "--lr", "0.01", "--seed", "2"
+        )
+        == 0
+    )
     child = first_loss(capsys.readouterr().out)
     assert child < parent * 0.8
     mine = torch.load(tmp_path / "family" / "inherit.pt", weights_only=True)
-    assert any(not torch.equal(left["weights"][name], mine["weights"][name]) for name in left["weights"])
+    assert any(
+        not torch.equal(left["weights"][name], mine["weights"][name]) for name in left["weights"]
+    )
 
 
 def test_another_optimizer_inherits_the_weights_alone(
@@ -106,12 +144,16 @@ def again(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("content", ["[]", '{"epochs": 7}', '{"epochs": [{"accuracy": "x"}]}', "{", "[" * 5000, "null"])
+@pytest.mark.parametrize(
+    "content", ["[]", '{"epochs": 7}', '{"epochs": [{"accuracy": "x"}]}', "{", "[" * 5000, "null"]
+)
 def test_finished_metrics_of_other_types_are_refused_by_name(
     content: str, tiny_dataset: Path, again: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fingerprint = json.loads((again / "whole.json").read_text())["fingerprint"]
-    spoiled = content.replace("{", f'{{"fingerprint": "{fingerprint}",', 1) if ":" in content else content
+    spoiled = (
+        content.replace("{", f'{{"fingerprint": "{fingerprint}",', 1) if ":" in content else content
+    )
     (again / "output/metrics.json").write_text(spoiled)
     assert train(tiny_dataset, again, "output") == 2
     assert "metrics.json" in capsys.readouterr().err

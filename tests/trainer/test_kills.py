@@ -108,20 +108,28 @@ def test_a_killed_process_resumes_to_the_same_bits(
     out = capsys.readouterr().out
     assert "Train Epoch: 1 " not in out  # the first epoch is not repeated
     assert out.startswith("resumed: epoch 2 after step ")
-    assert len(re.findall(r"^\S+Z accuracy=", out, re.MULTILINE)) == 2  # but its metrics are printed again
-    assert ("Train Epoch: 2 [0/400" in out) == (kill == signal.SIGKILL)  # SIGTERM loses not even a step
+    assert (
+        len(re.findall(r"^\S+Z accuracy=", out, re.MULTILINE)) == 2
+    )  # but its metrics are printed again
+    assert ("Train Epoch: 2 [0/400" in out) == (
+        kill == signal.SIGKILL
+    )  # SIGTERM loses not even a step
     assert results(tmp_path) == results(unbroken)
     assert (tmp_path / "model.onnx").read_bytes() == (unbroken / "model.onnx").read_bytes()
 
 
-def test_a_job_with_a_killed_worker_ends_like_one_process(tiny_dataset: Path, tmp_path: Path, ranks: Ranks) -> None:
+def test_a_job_with_a_killed_worker_ends_like_one_process(
+    tiny_dataset: Path, tmp_path: Path, ranks: Ranks
+) -> None:
     """Of a network without batch normalization, which sees half of each batch in either process."""
     assert main([*flags(tiny_dataset, tmp_path / "unbroken", "mlp"), "--threads", "1"]) == 0
     argv = flags(tiny_dataset, tmp_path / "job", "mlp")
     (master, log), (worker, _) = ranks.job(argv, 2)
     wait_for("Train Epoch: 2 [40/400", master, log)
     os.kill(worker.pid, signal.SIGKILL)
-    assert master.wait(60) == 144, log.read_text()  # 128..255: restartPolicy ExitCode starts it again
+    assert master.wait(60) == 144, (
+        log.read_text()
+    )  # 128..255: restartPolicy ExitCode starts it again
     assert "another process of the training is gone" in log.read_text()
     assert "Traceback" not in log.read_text()
     (master, log), (worker, silent) = ranks.job(argv, 2)
@@ -134,8 +142,12 @@ def test_a_job_with_a_killed_worker_ends_like_one_process(tiny_dataset: Path, tm
         assert mine == pytest.approx(other, rel=1e-3)
 
 
-def test_a_stopped_job_resumes_to_the_same_bits(tiny_dataset: Path, tmp_path: Path, ranks: Ranks) -> None:
-    stopped, straight = (flags(tiny_dataset, tmp_path / name, "mlp") for name in ("stopped", "straight"))
+def test_a_stopped_job_resumes_to_the_same_bits(
+    tiny_dataset: Path, tmp_path: Path, ranks: Ranks
+) -> None:
+    stopped, straight = (
+        flags(tiny_dataset, tmp_path / name, "mlp") for name in ("stopped", "straight")
+    )
     (master, log), (worker, _) = ranks.job(stopped, 2)
     wait_for("Train Epoch: 2 [40/400", master, log)
     for process in (worker, master):
@@ -168,7 +180,9 @@ def test_a_silent_rank_is_missed_within_half_a_minute(
     assert silent == 0 or (tmp_path / "job" / "checkpoint.pt").exists()
 
 
-def test_a_restarted_rank_ends_the_attempt_before(tiny_dataset: Path, tmp_path: Path, ranks: Ranks) -> None:
+def test_a_restarted_rank_ends_the_attempt_before(
+    tiny_dataset: Path, tmp_path: Path, ranks: Ranks
+) -> None:
     argv = flags(tiny_dataset, tmp_path / "job", "mlp")
     (master, log), (stopped, _) = ranks.job(argv, 2)
     wait_for("Train Epoch: 1 [40/400", master, log)

@@ -21,12 +21,20 @@ EXPERIMENT = {
     "kind": "Experiment",
     "metadata": {"name": "nearest"},
     "spec": {
-        "objective": {"type": "minimize", "objectiveMetricName": "log_loss", "additionalMetricNames": ["accuracy"]},
+        "objective": {
+            "type": "minimize",
+            "objectiveMetricName": "log_loss",
+            "additionalMetricNames": ["accuracy"],
+        },
         "algorithm": {"algorithmName": "grid"},
         "maxTrialCount": 2,
         "parallelTrialCount": 2,
         "parameters": [
-            {"name": "sharpness", "parameterType": "categorical", "feasibleSpace": {"list": ["0.001", "0.5"]}}
+            {
+                "name": "sharpness",
+                "parameterType": "categorical",
+                "feasibleSpace": {"list": ["0.001", "0.5"]},
+            }
         ],
         "trialTemplate": {
             "primaryContainerName": "train",
@@ -42,7 +50,11 @@ EXPERIMENT = {
                                 {
                                     "name": "train",
                                     "image": "any",
-                                    "command": ["python", "train.py", "--sharpness=${trialParameters.sharpness}"],
+                                    "command": [
+                                        "python",
+                                        "train.py",
+                                        "--sharpness=${trialParameters.sharpness}",
+                                    ],
                                 }
                             ],
                         }
@@ -56,7 +68,9 @@ EXPERIMENT = {
 
 def python(code: str, *words: str, **env: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-c", code, *words]
-    return subprocess.run(command, env={**os.environ, **env}, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, env={**os.environ, **env}, capture_output=True, text=True, timeout=60
+    )
 
 
 def test_a_sweep_tunes_a_trainer_made_with_the_kit(tmp_path: Path, tiny_dataset: Path) -> None:
@@ -64,12 +78,28 @@ def test_a_sweep_tunes_a_trainer_made_with_the_kit(tmp_path: Path, tiny_dataset:
 
     (tmp_path / "train.py").write_text(TRAIN)
     (tmp_path / "sweep.yaml").write_text(yaml.safe_dump(EXPERIMENT))
-    command = [str(Path(sys.executable).with_name("podium")), "experiment", "run", "sweep.yaml", "--json"]
-    places = ["--data", str(tiny_dataset), "--output", str(tmp_path / "models"), "--dir", str(tmp_path / "cluster")]
-    done = subprocess.run([*command, *places], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    command = [
+        str(Path(sys.executable).with_name("podium")),
+        "experiment",
+        "run",
+        "sweep.yaml",
+        "--json",
+    ]
+    places = [
+        "--data",
+        str(tiny_dataset),
+        "--output",
+        str(tmp_path / "models"),
+        "--dir",
+        str(tmp_path / "cluster"),
+    ]
+    done = subprocess.run(
+        [*command, *places], cwd=tmp_path, capture_output=True, text=True, timeout=200
+    )
     assert done.returncode == 0, done.stderr
     models = {
-        float(json.loads(file.read_text())["log_loss"]): file for file in tmp_path.rglob("models/**/metrics.json")
+        float(json.loads(file.read_text())["log_loss"]): file
+        for file in tmp_path.rglob("models/**/metrics.json")
     }
     assert len(models) == 2
     best = models[min(models)]
@@ -78,7 +108,9 @@ def test_a_sweep_tunes_a_trainer_made_with_the_kit(tmp_path: Path, tiny_dataset:
     assert [epoch["epoch"] for epoch in kept["epochs"]] == [1, 2]
     assert kept["accuracy"] == kept["epochs"][1]["accuracy"] > 0.8
     validation = load(tiny_dataset, "validation")
-    (logits,) = onnxruntime.InferenceSession(best.with_name("model.onnx")).run(None, dict(validation.inputs))
+    (logits,) = onnxruntime.InferenceSession(best.with_name("model.onnx")).run(
+        None, dict(validation.inputs)
+    )
     assert (logits.argmax(1) == validation.target).mean() == kept["accuracy"]
 
 
@@ -86,10 +118,12 @@ def test_only_the_first_rank_reports_and_saves(tmp_path: Path, tiny_dataset: Pat
     code = "from podium.trainer import kit; kit.report(accuracy=0.5, epoch=3); kit.save_onnx(b'x')"
     places = {"PODIUM_DATA": str(tiny_dataset), "PODIUM_OUTPUT": f"file://{tmp_path}/out"}
     second, first = python(code, RANK="1", **places), python(code, RANK="0", **places)
-    assert (second.returncode, second.stdout, first.returncode) == (0, "", 0), first.stderr + second.stderr
-    assert [(reading.name, reading.value) for reading in parse_line(first.stdout.strip(), ["accuracy"])] == [
-        ("accuracy", "0.5000")
-    ]
+    assert (second.returncode, second.stdout, first.returncode) == (0, "", 0), (
+        first.stderr + second.stderr
+    )
+    assert [
+        (reading.name, reading.value) for reading in parse_line(first.stdout.strip(), ["accuracy"])
+    ] == [("accuracy", "0.5000")]
     assert json.loads((tmp_path / "out/metrics.json").read_text())["epoch"] == 3
     assert (tmp_path / "out/model.onnx").read_bytes() == b"x"
 
@@ -102,10 +136,14 @@ def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_data
         "for epoch in (1, 2): kit.report(rmse=1.0 / epoch)\n"
         "kit.save_model(sys.argv[1], predict=['python', 'predict.py'], epoch=1)"
     )
-    done = python(code, str(tmp_path / "made"), "--data", str(tiny_dataset), f"--output={tmp_path / 'out'}")
+    done = python(
+        code, str(tmp_path / "made"), "--data", str(tiny_dataset), f"--output={tmp_path / 'out'}"
+    )
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "out/inner/trees.npy").read_bytes() == b"trees"
-    assert json.loads((tmp_path / "out/model.json").read_text()) == {"predict": ["python", "predict.py"]}
+    assert json.loads((tmp_path / "out/model.json").read_text()) == {
+        "predict": ["python", "predict.py"]
+    }
     kept = json.loads((tmp_path / "out/metrics.json").read_text())
     assert (kept["rmse"], kept["epoch"], len(kept["epochs"])) == (1.0, 1, 2)
 
@@ -120,9 +158,15 @@ def test_a_model_with_a_predict_command_is_saved_whole(tmp_path: Path, tiny_data
         ("kit.output()", "neither --output nor PODIUM_OUTPUT is given"),
     ],
 )
-def test_a_mistake_is_reported_in_a_sentence(tmp_path: Path, tiny_dataset: Path, call: str, expected: str) -> None:
-    places = {"PODIUM_DATA": str(tiny_dataset)} | ({} if "output" in call else {"PODIUM_OUTPUT": str(tmp_path / "out")})
-    done = python(f"import os\nos.chdir({str(tmp_path)!r})\nfrom podium.trainer import kit\n{call}", **places)
+def test_a_mistake_is_reported_in_a_sentence(
+    tmp_path: Path, tiny_dataset: Path, call: str, expected: str
+) -> None:
+    places = {"PODIUM_DATA": str(tiny_dataset)} | (
+        {} if "output" in call else {"PODIUM_OUTPUT": str(tmp_path / "out")}
+    )
+    done = python(
+        f"import os\nos.chdir({str(tmp_path)!r})\nfrom podium.trainer import kit\n{call}", **places
+    )
     assert done.returncode == 1
     assert expected in done.stderr
 
@@ -137,7 +181,9 @@ def test_what_the_weights_had_seen_goes_with_the_model(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text(f"a,b\n{rows}\n")
     prepare_data(DataSettings(dataset=f"table:{tmp_path}/rows.csv", target="b"), tmp_path / "data")
     old, new, foreign = tmp_path / "old", tmp_path / "new", tmp_path / "foreign"
-    code = "import sys; from podium.trainer import kit; kit.save_onnx(b'model', weights=sys.argv[1])"
+    code = (
+        "import sys; from podium.trainer import kit; kit.save_onnx(b'model', weights=sys.argv[1])"
+    )
 
     def train(output: Path, weights: str) -> dict[str, object]:
         done = python(code, weights, PODIUM_DATA=str(tmp_path / "data"), PODIUM_OUTPUT=str(output))

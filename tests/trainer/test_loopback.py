@@ -19,7 +19,11 @@ LISTENS = "0A"  # of the states in /proc/net/tcp
 
 def listening_addresses() -> list[str]:
     """Return the addresses this process listens on, as /proc writes them."""
-    sockets = {os.readlink(entry.path) for entry in os.scandir("/proc/self/fd") if os.path.islink(entry.path)}
+    sockets = {
+        os.readlink(entry.path)
+        for entry in os.scandir("/proc/self/fd")
+        if os.path.islink(entry.path)
+    }
     addresses = []
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/self/net/{table}").read_text().splitlines()[1:]:
@@ -29,8 +33,12 @@ def listening_addresses() -> list[str]:
     return addresses
 
 
-@pytest.mark.skipif(not Path("/proc/self/net/tcp").exists(), reason="reads the table of sockets from /proc")
-def test_ranks_with_a_loopback_master_listen_on_loopback_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.skipif(
+    not Path("/proc/self/net/tcp").exists(), reason="reads the table of sockets from /proc"
+)
+def test_ranks_with_a_loopback_master_listen_on_loopback_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
     for addresses in run_ranks(__file__, tmp_path, tmp_path):
         assert set(addresses) == {"0100007F"}, "127.0.0.1 in the order of /proc"
@@ -38,16 +46,26 @@ def test_ranks_with_a_loopback_master_listen_on_loopback_alone(tmp_path: Path, m
 
 @pytest.mark.parametrize(
     ("address", "is_loopback"),
-    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("10.1.2.3", False), ("train-master-0", False)],
+    [
+        ("127.0.0.1", True),
+        ("::1", True),
+        ("localhost", True),
+        ("10.1.2.3", False),
+        ("train-master-0", False),
+    ],
 )
-def test_only_a_loopback_address_keeps_the_store_to_this_machine(address: str, is_loopback: bool) -> None:
+def test_only_a_loopback_address_keeps_the_store_to_this_machine(
+    address: str, is_loopback: bool
+) -> None:
     assert worlds.is_loopback(address) is is_loopback
 
 
 def test_a_taken_master_port_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     with worlds.socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        monkeypatch.setenv("GLOO_SOCKET_IFNAME", "lo")  # open_store sets it, which must not outlive this test
+        monkeypatch.setenv(
+            "GLOO_SOCKET_IFNAME", "lo"
+        )  # open_store sets it, which must not outlive this test
         with pytest.raises(worlds.PeerLost, match=f"rank 0 cannot listen on 127.0.0.1:{port}"):
             worlds.open_store(Ranks(size=2, address="127.0.0.1", port=port), {})
 
@@ -57,7 +75,9 @@ def test_a_restarted_rank_waits_for_the_new_store(monkeypatch: pytest.MonkeyPatc
     old = dist.TCPStore("127.0.0.1", 0, 2, is_master=True, wait_for_workers=False)
     own, met = Ranks(rank=1, size=2, address="127.0.0.1", port=old.port), list[dist.Store]()
     assert worlds.meet(own, {}, "attempt-0").get("beat-1") == b"1"
-    restarted = threading.Thread(target=lambda: met.append(worlds.meet(own, {}, "attempt-0")), daemon=True)
+    restarted = threading.Thread(
+        target=lambda: met.append(worlds.meet(own, {}, "attempt-0")), daemon=True
+    )
     restarted.start()
     restarted.join(1)
     assert restarted.is_alive(), "the store of the attempt before is still served"

@@ -24,7 +24,9 @@ def train(dataset: str, here: worlds.World) -> list[Any]:
     config = TrainConfig(data=dataset, batch_size=8, no_cuda=True, precision="fp32")
     training = Training(config, data.load(config), here, lambda line: None)
     owner, method = (
-        (training.gradients, "backward") if os.environ["DIES"] == "backward" else (training.optimizer, "step")
+        (training.gradients, "backward")
+        if os.environ["DIES"] == "backward"
+        else (training.optimizer, "step")
     )
     works = getattr(owner, method)
     calls: list[None] = []
@@ -48,7 +50,11 @@ def train(dataset: str, here: worlds.World) -> list[Any]:
         training.run(saved.append)
     except worlds.PeerLost as error:
         steps = [state["step"] for state in saved]
-        return [type(error).__name__, steps, *(torch.equal(state["model"]["8.weight"], weights[-1]) for state in saved)]
+        return [
+            type(error).__name__,
+            steps,
+            *(torch.equal(state["model"]["8.weight"], weights[-1]) for state in saved),
+        ]
     return ["nobody was missed"]
 
 
@@ -64,7 +70,9 @@ def test_the_finished_steps_are_saved_when_a_rank_dies(
 
 def test_running_statistics_are_never_left_as_half_a_sum(monkeypatch: pytest.MonkeyPatch) -> None:
     def break_off(values: torch.Tensor, async_op: bool) -> None:
-        values[: len(values) // 2] += 3  # as a process leaves them, one time in four, that is killed while it adds
+        values[: len(values) // 2] += (
+            3  # as a process leaves them, one time in four, that is killed while it adds
+        )
         raise RuntimeError("[gloo/transport/tcp/pair.cc] Connection closed by peer")
 
     monkeypatch.setattr(torch.distributed, "all_reduce", break_off)

@@ -32,8 +32,14 @@ def items(task: Task, count: int) -> torch.Tensor:
 @pytest.mark.parametrize("flags", WEIGHTS)
 def test_the_first_weights_for_digits_stay_the_same(flags: str) -> None:
     digest = hashlib.sha256()
-    for name, value in models.build(parse(["--seed", "3", "--model", *flags.split()]), digits()).state_dict().items():
-        digest.update(name.encode() + str(tuple(value.shape)).encode() + value.contiguous().numpy().tobytes())
+    for name, value in (
+        models.build(parse(["--seed", "3", "--model", *flags.split()]), digits())
+        .state_dict()
+        .items()
+    ):
+        digest.update(
+            name.encode() + str(tuple(value.shape)).encode() + value.contiguous().numpy().tobytes()
+        )
     assert digest.hexdigest()[:16] == WEIGHTS[flags]
 
 
@@ -59,7 +65,9 @@ def test_any_picture_goes_through_network_and_onnx(name: str, shape: tuple[int, 
     np.testing.assert_allclose(logits, expected, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [name for name in OWN if name not in networks.DENSE])  # these have one for each pixel
+@pytest.mark.parametrize(
+    "name", [name for name in OWN if name not in networks.DENSE]
+)  # these have one for each pixel
 @pytest.mark.parametrize("side", [224, 512])
 def test_large_pictures_need_no_huge_network(name: str, side: int) -> None:
     with torch.device("meta"):
@@ -85,12 +93,16 @@ def test_pixels_of_floats_are_not_divided_by_255() -> None:
     values = np.random.default_rng(1).normal(2, 4, (3, 16, 16)).astype(np.float32)
     (logits,) = exported(model, task).run(["logits"], {"images": values})
     with torch.no_grad():
-        np.testing.assert_allclose(logits, model(torch.from_numpy(values)).numpy(), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            logits, model(torch.from_numpy(values)).numpy(), rtol=1e-3, atol=1e-4
+        )
 
 
 def test_columns_are_standardized_and_categories_kept_apart() -> None:
     rows = torch.tensor([[180.0, 2.0, 7e4, 0.0], [160.0, -1.0, 7e4, 9.0]])
-    expected = torch.tensor([[1.0, 0, 0, 0, 1, 1, 0], [-1.0, 0, 0, 0, 0, 0, 0]])  # -1 and 9 are no category
+    expected = torch.tensor(
+        [[1.0, 0, 0, 0, 1, 1, 0], [-1.0, 0, 0, 0, 0, 0, 0]]
+    )  # -1 and 9 are no category
     columns = models.Columns(table().info)
     assert columns.features == 7
     assert torch.equal(columns(rows), expected)
@@ -103,7 +115,9 @@ def test_a_column_constant_in_training_decides_nothing(constant: float, new: flo
     mean, std = mean_and_std(iter(np.array_split(rows, 7)), "table")
     assert std[1] == 0
     columns = (Column(name="x", kind="number"), Column(name="year", kind="number"))
-    info = InputInfo(meaning="table", dtype="float32", shape=(2,), columns=columns, mean=mean, std=std)
+    info = InputInfo(
+        meaning="table", dtype="float32", shape=(2,), columns=columns, mean=mean, std=std
+    )
     task = Task(kind="classification", input="table", info=info, outputs=2)
     model = models.build(parse(["--model", "mlp"]), task).eval()
     rows[:, 1] = new
@@ -124,10 +138,14 @@ def test_a_table_goes_through_network_and_onnx(depth: str) -> None:
     assert sum(isinstance(layer, nn.Linear) for layer in model) == int(depth) + 1
     rows = np.array([[180, 2, 7e4, 0], [160, 0, 7e4, 1], [171, 1, 7e4, 5]], np.float32)
     session = exported(model, task)
-    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("table", "tensor(float)", ["n", 4])]
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
+        ("table", "tensor(float)", ["n", 4])
+    ]
     (logits,) = session.run(["logits"], {"table": rows})
     with torch.no_grad():
-        np.testing.assert_allclose(logits, model(torch.from_numpy(rows)).numpy(), rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(
+            logits, model(torch.from_numpy(rows)).numpy(), rtol=1e-4, atol=1e-5
+        )
 
 
 def test_an_array_of_integers_goes_through_network_and_onnx() -> None:
@@ -137,12 +155,16 @@ def test_an_array_of_integers_goes_through_network_and_onnx() -> None:
     values = np.random.default_rng(1).integers(999_990, 1_000_010, (4, 5, 3))
     (logits,) = exported(model, task).run(["logits"], {"steps": values})
     with torch.no_grad():
-        np.testing.assert_allclose(logits, model(torch.from_numpy(values)).numpy(), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(
+            logits, model(torch.from_numpy(values)).numpy(), rtol=1e-3, atol=1e-4
+        )
 
 
 @pytest.mark.parametrize("flags", ["mlp", "linear", "fast --flip"])
 def test_a_regression_answers_in_the_units_of_its_target(flags: str) -> None:
-    task = pictures(28, 28, kind="regression", outputs=2, target_mean=(5e5, -3.0), target_std=(1e5, 0.1))
+    task = pictures(
+        28, 28, kind="regression", outputs=2, target_mean=(5e5, -3.0), target_std=(1e5, 0.1)
+    )
     model = models.build(parse(["--model", *flags.split()]), task).eval()
     (values,) = exported(model, task).run(["values"], {"images": items(task, 4).numpy()})
     assert values.shape == (4, 2)

@@ -10,7 +10,12 @@ from podium.trainer import objective
 from podium.trainer.config import parse
 
 CPU = torch.device("cpu")
-NUMBERS = {"kind": "regression", "outputs": 2, "target_mean": (1e6, 0.0), "target_std": (10.0, 1e-5)}
+NUMBERS = {
+    "kind": "regression",
+    "outputs": 2,
+    "target_mean": (1e6, 0.0),
+    "target_std": (10.0, 1e-5),
+}
 
 
 def test_sums_of_any_batches_give_scikit_learns_metrics() -> None:
@@ -19,11 +24,18 @@ def test_sums_of_any_batches_give_scikit_learns_metrics() -> None:
     values = (target + rng.normal(0, 1, (101, 2)) * [3, 1e-5]).astype(np.float32)
     goal = objective.of(parse([]), table(**NUMBERS), CPU)
     pieces = [
-        goal.totals(torch.from_numpy(values[at]), torch.from_numpy(target[at])) for at in (slice(40), slice(40, 101))
+        goal.totals(torch.from_numpy(values[at]), torch.from_numpy(target[at]))
+        for at in (slice(40), slice(40, 101))
     ]
     metrics = goal.summarize(sum(pieces, goal.no_totals(CPU)), 101)
-    for name, compute in (("rmse", root_mean_squared_error), ("mae", mean_absolute_error), ("r2", r2_score)):
-        assert metrics[name] == pytest.approx(compute(target.astype(float), values.astype(float)), rel=1e-6), name
+    for name, compute in (
+        ("rmse", root_mean_squared_error),
+        ("mae", mean_absolute_error),
+        ("r2", r2_score),
+    ):
+        assert metrics[name] == pytest.approx(
+            compute(target.astype(float), values.astype(float)), rel=1e-6
+        ), name
 
 
 @pytest.mark.parametrize(("answer", "r2"), [(7.0, 1.0), (8.0, 0.0)])

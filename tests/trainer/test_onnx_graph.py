@@ -16,7 +16,9 @@ from podium.trainer.config import parse
 
 
 def images(count: int) -> torch.Tensor:
-    return torch.randint(0, 256, (count, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(1))
+    return torch.randint(
+        0, 256, (count, 28, 28), dtype=torch.uint8, generator=torch.Generator().manual_seed(1)
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,7 +33,9 @@ def test_onnxruntime_and_torch_agree_on_pixels(flags: str) -> None:
     made = onnx_graph.write(model, digits())
     onnx.checker.check_model(made, full_check=True)
     session = onnxruntime.InferenceSession(made.SerializeToString())
-    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("images", "tensor(uint8)", ["n", 28, 28])]
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
+        ("images", "tensor(uint8)", ["n", 28, 28])
+    ]
     for count in (1, 5):  # the number of images is free
         (logits,) = session.run(["logits"], {"images": images(5)[:count].numpy()})
         np.testing.assert_allclose(logits, expected[:count], rtol=1e-3, atol=1e-4)
@@ -47,7 +51,9 @@ def test_an_unknown_layer_is_exported_by_torch(flags: str) -> None:
     with torch.no_grad():
         output.compare(blob, images(5).numpy(), model(images(5)).numpy(), digits())
     session = onnxruntime.InferenceSession(blob)
-    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [("images", "tensor(uint8)", ["n", 28, 28])]
+    assert [(i.name, i.type, i.shape) for i in session.get_inputs()] == [
+        ("images", "tensor(uint8)", ["n", 28, 28])
+    ]
     assert [i.name for i in session.get_outputs()] == ["logits"]
 
 
@@ -67,7 +73,9 @@ def test_the_network_of_the_tutorial_has_its_layers() -> None:
     shapes = [tuple(p.shape) for p in model.parameters() if p.ndim > 1]
     assert shapes == [(32, 1, 3, 3), (64, 32, 3, 3), (128, 9216), (10, 128)]
     assert sum(p.numel() for p in model.parameters()) == 1_199_882
-    widths = [(layer.in_channels, layer.out_channels) for layer in model if isinstance(layer, nn.Conv2d)]
+    widths = [
+        (layer.in_channels, layer.out_channels) for layer in model if isinstance(layer, nn.Conv2d)
+    ]
     assert all(left[1] == right[0] for left, right in pairwise(widths))
 
 
@@ -92,7 +100,9 @@ def test_the_width_multiplies_the_channels() -> None:
     counts = []
     for width in ("0.5", "1", "2"):
         model = models.build(parse(["--model", "best", "--width", width]), digits())
-        counts.append([layer.out_channels for layer in model.modules() if isinstance(layer, nn.Conv2d)])
+        counts.append(
+            [layer.out_channels for layer in model.modules() if isinstance(layer, nn.Conv2d)]
+        )
     assert counts[1] == [32, 32, 32, 64, 64, 64, 128, 128, 128]
     assert counts[0] == [count // 2 for count in counts[1]]
     assert counts[2] == [count * 2 for count in counts[1]]

@@ -44,4 +44,6 @@ def test_precision_follows_the_flag_or_the_hardware() -> None:
     alone = World()
     assert processor.pick_precision(TrainConfig(precision="fp32"), alone) == "fp32"
     assert processor.pick_precision(TrainConfig(precision="bf16"), alone) == "bf16"
-    assert processor.pick_precision(TrainConfig(), alone) == ("bf16" if processor.has_bf16(alone.device) else "fp32")
+    assert processor.pick_precision(TrainConfig(), alone) == (
+        "bf16" if processor.has_bf16(alone.device) else "fp32"
+    )

@@ -27,7 +27,9 @@ def receive(here: worlds.World) -> dict[str, Any]:
     def fail() -> None:
         raise InvalidInput("nothing there", "look elsewhere")
 
-    received: dict[str, Any] = {"value": here.broadcast(lambda: [VALUES, TENSORS] if here.rank == 0 else here.rank)}
+    received: dict[str, Any] = {
+        "value": here.broadcast(lambda: [VALUES, TENSORS] if here.rank == 0 else here.rank)
+    }
     try:
         here.broadcast(fail if here.rank == 0 else lambda: None)
     except worlds.PodiumError as error:
@@ -39,7 +41,9 @@ def train(dataset: str, here: worlds.World) -> dict[str, Any]:
     """Train with a processor and an order of sets that are another in each process; return what came out."""
     torch.set_num_threads(1)
     processor.has_bf16 = lambda device: here.rank == 0
-    config = TrainConfig(data=dataset, model="fast", epochs=2, batch_size=8, average=20, no_cuda=True)
+    config = TrainConfig(
+        data=dataset, model="fast", epochs=2, batch_size=8, average=20, no_cuda=True
+    )
     training = Training(config, data.load(config), here, lambda line: None)
     places = {id(training.model): here.rank, id(training.average.model): 1 - here.rank}
     nn.Sequential.__hash__ = lambda module: places.get(id(module), 2)  # type: ignore[assignment,method-assign]
@@ -85,19 +89,27 @@ def test_an_error_of_rank_0_ends_every_rank(together: list[dict[str, Any]]) -> N
 def test_nothing_between_ranks_can_run_code() -> None:
     pickled = re.compile(r"_object(_list)?\(|import pickle|weights_only=False")
     for file in Path(worlds.__file__).parent.glob("*.py"):
-        assert not pickled.search(file.read_text()), f"{file.name} sends or reads pickles that can run code"
+        assert not pickled.search(file.read_text()), (
+            f"{file.name} sends or reads pickles that can run code"
+        )
 
 
-def test_weights_and_running_statistics_are_equal_in_all_processes(together: list[dict[str, Any]]) -> None:
+def test_weights_and_running_statistics_are_equal_in_all_processes(
+    together: list[dict[str, Any]],
+) -> None:
     first, second = together
     for network in ("model", "average"):
         for name, value in first[network].items():
             assert torch.equal(value, second[network][name]), f"{network} {name}"
     name = "3.running_mean"
-    assert not torch.equal(first["model"][name], first["average"][name]), "one of them says nothing about the other"
+    assert not torch.equal(first["model"][name], first["average"][name]), (
+        "one of them says nothing about the other"
+    )
 
 
 if __name__ == "__main__":
-    worlds.pick_device = lambda config, local_rank: torch.device("cuda" if local_rank == 0 else "cpu")
+    worlds.pick_device = lambda config, local_rank: torch.device(
+        "cuda" if local_rank == 0 else "cpu"
+    )
     with worlds.join(TrainConfig()) as here:
         torch.save(train(sys.argv[1], here), f"{sys.argv[2]}/{here.rank}")

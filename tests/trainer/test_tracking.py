@@ -44,14 +44,19 @@ def test_mlflow_holds_parameters_and_metrics_of_every_epoch(tmp_path: Path) -> N
     (run,) = client.search_runs([experiment.experiment_id])
     assert run.info.run_name == "sweep-of-mine-x7k2p9qz"
     assert (run.info.status, run.data.params["lr"]) == ("FINISHED", "0.25")
-    history = [(point.step, point.value) for point in client.get_metric_history(run.info.run_id, "accuracy")]
+    history = [
+        (point.step, point.value)
+        for point in client.get_metric_history(run.info.run_id, "accuracy")
+    ]
     assert history == [(1, 0.5), (2, 0.75)]
 
 
 @THEIR_WARNINGS
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_the_documented_mlflow_ui_shows_the_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_documented_mlflow_ui_shows_the_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("mlflow")
     monkeypatch.chdir(tmp_path)
     follow(tmp_path / TrainConfig().track_dir, "mlflow")
@@ -87,13 +92,17 @@ def test_tensorboard_holds_metrics_of_every_epoch(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     follow(tmp_path, "tensorboard")
-    events = EventAccumulator(str(tmp_path / "tensorboard" / "sweep-of-mine" / "sweep-of-mine-x7k2p9qz"))
+    events = EventAccumulator(
+        str(tmp_path / "tensorboard" / "sweep-of-mine" / "sweep-of-mine-x7k2p9qz")
+    )
     events.Reload()
     assert [(point.step, point.value) for point in events.Scalars("loss")] == [(1, 1.5), (2, 1.25)]
 
 
 @THEIR_WARNINGS
-def test_wandb_writes_an_offline_run_of_the_sweeps_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wandb_writes_an_offline_run_of_the_sweeps_group(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("wandb")
     monkeypatch.delenv("WANDB_MODE", raising=False)
     follow(tmp_path, "wandb")
@@ -142,13 +151,17 @@ def test_a_tracker_that_breaks_is_reported_once_and_left_out(
     assert capsys.readouterr().err == "notice: --track wandb is left out: OSError: no space left\n"
 
 
-def test_a_directory_that_cannot_be_written_stops_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_that_cannot_be_written_stops_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "file").touch()
     follow(tmp_path / "file" / "below", "tensorboard")
     assert "--track tensorboard is left out: NotADirectoryError" in capsys.readouterr().err
 
 
-def test_trials_that_begin_at_once_share_a_new_database(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trials_that_begin_at_once_share_a_new_database(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("mlflow")
     from mlflow.tracking import MlflowClient
 
@@ -158,7 +171,9 @@ import pathlib, sys
 from podium.trainer.tracking import MLflow
 MLflow({"lr": 0.1}, sys.argv[1], "sweep", pathlib.Path(".")).close(True)
 """
-    begun = [subprocess.Popen([sys.executable, "-c", code, f"trial-{number}"]) for number in range(3)]
+    begun = [
+        subprocess.Popen([sys.executable, "-c", code, f"trial-{number}"]) for number in range(3)
+    ]
     assert [process.wait(120) for process in begun] == [0, 0, 0]
     client = MlflowClient()
     (sweep,) = client.search_experiments(filter_string="name = 'sweep'")

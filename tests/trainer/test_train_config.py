@@ -21,7 +21,11 @@ ROOT = Path(__file__).parent.parent.parent
 
 def test_every_command_of_the_trainer_shown_in_the_docs_parses() -> None:
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-    shown = re.findall(r"^\$ .*-m podium\.trainer (.*)$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    shown = re.findall(
+        r"^\$ .*-m podium\.trainer (.*)$",
+        "\n".join(page.read_text() for page in pages),
+        re.MULTILINE,
+    )
     assert len(shown) >= 3
     for flags in shown:
         assert parse(shlex.split(flags)).data
@@ -38,7 +42,12 @@ def test_defaults_are_those_of_the_tutorial() -> None:
     config = parse([])
     assert (config.epochs, config.batch_size, config.test_batch_size) == (5, 64, 1000)
     assert (config.lr, config.gamma, config.seed) == (1.0, 0.7, 1)
-    assert (config.log_interval, config.no_cuda, config.save_model, config.backend) == (10, False, False, "gloo")
+    assert (config.log_interval, config.no_cuda, config.save_model, config.backend) == (
+        10,
+        False,
+        False,
+        "gloo",
+    )
     assert (config.model, config.optimizer, config.schedule) == ("tutorial", "adadelta", "step")
 
 
@@ -72,19 +81,34 @@ def test_a_flag_overrides_the_recipe_of_the_model() -> None:
         (["--seed", "4294967296"], "--seed < 2**32"),
         (["--dropout", "1"], "--dropout in [0, 1)"),
         (["--weight-decay", "-1"], "--weight-decay >= 0"),
-        (["--backend", "carrier-pigeon"], "--backend takes gloo, nccl, mpi, but not 'carrier-pigeon'"),
-        (["--track", "mlflow", "--track", "diary"], "--track takes wandb, mlflow, tensorboard, but not 'diary'"),
+        (
+            ["--backend", "carrier-pigeon"],
+            "--backend takes gloo, nccl, mpi, but not 'carrier-pigeon'",
+        ),
+        (
+            ["--track", "mlflow", "--track", "diary"],
+            "--track takes wandb, mlflow, tensorboard, but not 'diary'",
+        ),
         (
             ["--model", "resnet-18"],
             "--model resnet-18 is not one of tutorial, fast, best, mlp, linear or a network of torchvision",
         ),
-        (["--model", "vit_h_14"], "--model vit_h_14 has more than the 2 GB of weights that one ONNX file holds"),
+        (
+            ["--model", "vit_h_14"],
+            "--model vit_h_14 has more than the 2 GB of weights that one ONNX file holds",
+        ),
         (
             ["--model", "resnet18", "--dropout", "0.5"],
             "--dropout is for tutorial, fast, best, mlp; resnet18 keeps its own",
         ),
-        (["--model", "linear", "--width", "2"], "--width is for fast, best, mlp; linear keeps its own"),
-        (["--model", "tutorial", "--width", "2"], "--width is for fast, best, mlp; tutorial keeps its own"),
+        (
+            ["--model", "linear", "--width", "2"],
+            "--width is for fast, best, mlp; linear keeps its own",
+        ),
+        (
+            ["--model", "tutorial", "--width", "2"],
+            "--width is for fast, best, mlp; tutorial keeps its own",
+        ),
         (["--model", "fast", "--depth", "3"], "--depth is for mlp; fast keeps its own"),
         (["--augment", "crop,blur"], "--augment takes crop, color, trivial, rand, but not 'blur'"),
         (["--epochs", "three"], "invalid int value: 'three'"),

@@ -28,9 +28,15 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     [
         (["--lr", "nan"], "lr=nan"),
         (["--epochs", "0"], "epochs=0"),
-        (["--batch-size", "401"], "`--batch-size <= training items` must hold, but got batch_size=401, items=400"),
+        (
+            ["--batch-size", "401"],
+            "`--batch-size <= training items` must hold, but got batch_size=401, items=400",
+        ),
         (["--backend", "smoke"], "takes gloo, nccl, mpi, but not 'smoke'"),
-        (["--backend", "nccl", "--no-cuda"], "--backend nccl needs a GPU, but --no-cuda leaves it none"),
+        (
+            ["--backend", "nccl", "--no-cuda"],
+            "--backend nccl needs a GPU, but --no-cuda leaves it none",
+        ),
         (["--backend", "mpi"], "a torch that is built with MPI"),
         (["--dataset", "mnist"], "holds tiny, not mnist"),
         (["--output", "ftp://host/place"], "ftp://host/place"),
@@ -38,25 +44,35 @@ def refused(argv: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     ],
 )
 def test_wrong_flags_are_explained_and_nothing_is_written(
-    tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], said: str
+    tiny_dataset: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    said: str,
 ) -> None:
     argv = ["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), *flags]
     assert said in refused(argv, capsys)
     assert not (tmp_path / "out").exists()
 
 
-def test_a_dataset_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dataset_that_is_not_there_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert str(tmp_path / "nowhere") in refused(["--data", str(tmp_path / "nowhere")], capsys)
     assert "--data" in refused([], capsys)
 
 
-def test_a_damaged_dataset_is_named(tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_dataset_is_named(
+    tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     copy = shutil.copytree(tiny_dataset, tmp_path / "copy")
     images = copy / "train-images.npy"
     blob = bytearray(images.read_bytes())
     blob[-1] ^= 1
     images.write_bytes(blob)
-    assert "train-images.npy" in refused(["--data", str(copy), "--output", str(tmp_path / "out")], capsys)
+    assert "train-images.npy" in refused(
+        ["--data", str(copy), "--output", str(tmp_path / "out")], capsys
+    )
     assert not (tmp_path / "out").exists()
 
 
@@ -68,7 +84,10 @@ def test_a_damaged_dataset_is_named(tiny_dataset: Path, tmp_path: Path, capsys: 
         ({"WORLD_SIZE": "two"}, "'two'"),
         ({"PET_NODE_RANK": "0", "PET_NNODES": "1:4"}, "PET_NNODES must be a number, but is '1:4'"),
         ({"PET_NODE_RANK": "2", "PET_NNODES": "2"}, "PET_NODE_RANK=2, PET_NNODES=2"),
-        ({"PET_NODE_RANK": "0", "PET_NNODES": "2"}, "PET_NNODES is 2, but PET_MASTER_ADDR is not set"),
+        (
+            {"PET_NODE_RANK": "0", "PET_NNODES": "2"},
+            "PET_NNODES is 2, but PET_MASTER_ADDR is not set",
+        ),
         ({"PET_NODE_RANK": "0", "PET_NPROC_PER_NODE": "4"}, "start it with torchrun"),
     ],
 )
@@ -85,7 +104,9 @@ def test_an_output_below_a_file_is_refused_at_the_start(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").touch()
-    said = refused(["--data", str(tiny_dataset), "--output", str(tmp_path / "file" / "below")], capsys)
+    said = refused(
+        ["--data", str(tiny_dataset), "--output", str(tmp_path / "file" / "below")], capsys
+    )
     assert f"--output {tmp_path}/file/below cannot be used: " in said
 
 
@@ -113,7 +134,10 @@ def test_a_missing_bucket_is_refused_at_the_start(
 
 
 def test_a_server_that_does_not_answer_is_refused(
-    tiny_dataset: Path, bucket: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tiny_dataset: Path,
+    bucket: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         address = f"http://127.0.0.1:{closed.getsockname()[1]}"
@@ -124,5 +148,11 @@ def test_a_server_that_does_not_answer_is_refused(
 def test_a_bucket_holds_nothing_but_the_model_at_the_end(tiny_dataset: Path, bucket: str) -> None:
     flags = ["--model", "fast", "--epochs", "1", "--threads", "1", "--no-cuda"]
     assert main(["--data", str(tiny_dataset), "--output", f"{bucket}/model", *flags]) == 0
-    names = {"model.onnx", "model.safetensors", "metrics.json", "hyperparameters.json", "environment.json"}
+    names = {
+        "model.onnx",
+        "model.safetensors",
+        "metrics.json",
+        "hyperparameters.json",
+        "environment.json",
+    }
     assert {entry.key for entry in connect(bucket).list()} == {f"model/{name}" for name in names}

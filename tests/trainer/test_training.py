@@ -23,7 +23,9 @@ from podium.trainer.seen import Seen
 from podium.trainer.world import World
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "trainer-losses.json"
-LINE = re.compile(r"^\d{4}-\d\d-\d\dT[\d:.]+Z accuracy=(\d\.\d{4}) loss=(\d+\.\d{4})$", re.MULTILINE)
+LINE = re.compile(
+    r"^\d{4}-\d\d-\d\dT[\d:.]+Z accuracy=(\d\.\d{4}) loss=(\d+\.\d{4})$", re.MULTILINE
+)
 FAST = ["--precision", "fp32", "--threads", "1", "--no-cuda"]
 SMALL = [*FAST, "--model", "fast", "--optimizer", "adadelta", "--lr", "1", "--schedule", "step", "--batch-size", "64",
          "--keep", "best", "--average", "0"]  # fmt: skip
@@ -54,11 +56,15 @@ def test_the_loss_of_every_step_is_the_one_on_record(tiny_dataset: Path) -> None
     for model, expected in record.items():
         got = losses(tiny_dataset, model=model, epochs=2, batch_size=64)
         # Processors differ in the last bits of a sum; a change of the loop changes far more than that.
-        assert got == pytest.approx(expected, abs=2e-3), f"{model}: if the change is wanted, write {got} to {GOLDEN}"
+        assert got == pytest.approx(expected, abs=2e-3), (
+            f"{model}: if the change is wanted, write {got} to {GOLDEN}"
+        )
 
 
 def test_only_the_same_seed_gives_the_same_losses(tiny_dataset: Path) -> None:
-    first, again, other = (losses(tiny_dataset, model="fast", epochs=1, seed=seed) for seed in (1, 1, 2))
+    first, again, other = (
+        losses(tiny_dataset, model="fast", epochs=1, seed=seed) for seed in (1, 1, 2)
+    )
     assert first == again
     assert first != other
 
@@ -66,11 +72,23 @@ def test_only_the_same_seed_gives_the_same_losses(tiny_dataset: Path) -> None:
 def test_the_model_directory_agrees_with_the_trained_model(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), "--epochs", "2", *FAST]) == 0
-    names = {"model.onnx", "model.safetensors", "metrics.json", "hyperparameters.json", "environment.json"}
+    assert (
+        main(
+            ["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), "--epochs", "2", *FAST]
+        )
+        == 0
+    )
+    names = {
+        "model.onnx",
+        "model.safetensors",
+        "metrics.json",
+        "hyperparameters.json",
+        "environment.json",
+    }
     assert {file.name for file in (tmp_path / "out").iterdir()} == names
     metrics, message = (
-        json.loads((tmp_path / "out" / f"{name}.json").read_text()) for name in ("metrics", "hyperparameters")
+        json.loads((tmp_path / "out" / f"{name}.json").read_text())
+        for name in ("metrics", "hyperparameters")
     )
     assert message["lr"] == 1.0
     assert metrics["dataset"] == artifact.describe(tiny_dataset).digest
@@ -78,7 +96,9 @@ def test_the_model_directory_agrees_with_the_trained_model(
     validation = artifact.load(tiny_dataset, "validation")
     session = onnxruntime.InferenceSession(tmp_path / "out" / "model.onnx")
     (logits,) = session.run(["logits"], {"images": validation.inputs["images"]})
-    assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(metrics["accuracy"], abs=0.011)
+    assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(
+        metrics["accuracy"], abs=0.011
+    )
 
     info = artifact.describe(tiny_dataset)
     model = models.build(TrainConfig(), task.read(TrainConfig(), info)).eval()
@@ -88,7 +108,9 @@ def test_the_model_directory_agrees_with_the_trained_model(
             model(torch.tensor(validation.inputs["images"])).numpy(), logits, rtol=1e-3, atol=1e-3
         )
 
-    shown = [(float(accuracy), float(loss)) for accuracy, loss in LINE.findall(capsys.readouterr().out)]
+    shown = [
+        (float(accuracy), float(loss)) for accuracy, loss in LINE.findall(capsys.readouterr().out)
+    ]
     assert shown == [(round(e["accuracy"], 4), round(e["loss"], 4)) for e in metrics["epochs"]]
 
 
@@ -103,24 +125,52 @@ def test_equal_weights_are_equal_bytes(tiny_dataset: Path, tmp_path: Path) -> No
 
 
 def test_the_weights_of_the_best_epoch_are_kept(tiny_dataset: Path, tmp_path: Path) -> None:
-    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--epochs", "3", *SMALL, "--gamma", "200"]
+    argv = [
+        "--data",
+        str(tiny_dataset),
+        "--output",
+        str(tmp_path),
+        "--epochs",
+        "3",
+        *SMALL,
+        "--gamma",
+        "200",
+    ]
     assert main(argv) == 0  # the learning rate explodes on purpose
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     best = max(metrics["epochs"], key=lambda epoch: (epoch["accuracy"], -epoch["loss"]))
-    assert (metrics["epoch"], metrics["accuracy"], metrics["loss"]) == (best["epoch"], best["accuracy"], best["loss"])
+    assert (metrics["epoch"], metrics["accuracy"], metrics["loss"]) == (
+        best["epoch"],
+        best["accuracy"],
+        best["loss"],
+    )
     assert metrics["epoch"] < 3
     validation = artifact.load(tiny_dataset, "validation")
     (logits,) = onnxruntime.InferenceSession(tmp_path / "model.onnx").run(
         ["logits"], {"images": validation.inputs["images"]}
     )
-    assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(metrics["accuracy"], abs=0.011)
+    assert np.mean(logits.argmax(1) == validation.target) == pytest.approx(
+        metrics["accuracy"], abs=0.011
+    )
 
 
 def test_the_pace_is_printed_once_and_is_no_metric(
     tiny_dataset: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "ENOUGH", 0.0)
-    main(["--data", str(tiny_dataset), "--epochs", "2", *SMALL, "--batch-size", "50", "--log-interval", "1"])
+    main(
+        [
+            "--data",
+            str(tiny_dataset),
+            "--epochs",
+            "2",
+            *SMALL,
+            "--batch-size",
+            "50",
+            "--log-interval",
+            "1",
+        ]
+    )
     lines = capsys.readouterr().out.splitlines()
     (pace,) = [line for line in lines if line.startswith(PACE)]
     assert re.fullmatch(r"pace: [\d,]+ items/s, epoch 1 of 2, about \d+\.\d s left", pace)
@@ -130,7 +180,19 @@ def test_the_pace_is_printed_once_and_is_no_metric(
 def test_progress_is_printed_every_log_interval_as_train_loss(
     tiny_dataset: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    main(["--data", str(tiny_dataset), "--epochs", "1", *SMALL, "--batch-size", "50", "--log-interval", "3"])
+    main(
+        [
+            "--data",
+            str(tiny_dataset),
+            "--epochs",
+            "1",
+            *SMALL,
+            "--batch-size",
+            "50",
+            "--log-interval",
+            "3",
+        ]
+    )
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("Train")]
     heads = [line.partition("\t")[0] for line in lines]
     assert heads == [f"Train Epoch: 1 [{n}/400 ({n / 4:.0f}%)]" for n in (0, 150, 300)]
@@ -138,7 +200,9 @@ def test_progress_is_printed_every_log_interval_as_train_loss(
 
 
 @pytest.mark.parametrize("batch_size", [1, 7, 33, 1000])
-def test_evaluation_does_not_depend_on_the_size_of_its_batches(tiny_dataset: Path, batch_size: int) -> None:
+def test_evaluation_does_not_depend_on_the_size_of_its_batches(
+    tiny_dataset: Path, batch_size: int
+) -> None:
     config = TrainConfig(data=str(tiny_dataset))
     dataset = data.load(config)
     model = models.build(config, dataset.task).eval()
@@ -153,29 +217,62 @@ def test_evaluation_does_not_depend_on_the_size_of_its_batches(tiny_dataset: Pat
 def test_a_loss_that_is_not_finite_fails_without_metrics(
     tiny_dataset: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--lr", "1e30", "--model", "fast", *FAST]
+    argv = [
+        "--data",
+        str(tiny_dataset),
+        "--output",
+        str(tmp_path),
+        "--lr",
+        "1e30",
+        "--model",
+        "fast",
+        *FAST,
+    ]
     assert main(argv) == 1
     out, err = capsys.readouterr()
     assert not LINE.search(out)
     assert "nan" not in out
-    assert re.search(r"the loss must be finite, but is (nan|inf) at step \d+ of epoch 1 with --lr 1e\+30", err)
+    assert re.search(
+        r"the loss must be finite, but is (nan|inf) at step \d+ of epoch 1 with --lr 1e\+30", err
+    )
     assert "hint: try a smaller --lr" in err
     assert not list(tmp_path.iterdir())
 
 
-def test_patience_ends_a_training_that_no_longer_improves(tiny_dataset: Path, tmp_path: Path) -> None:
-    argv = ["--data", str(tiny_dataset), "--output", str(tmp_path), "--lr", "1e-9", "--epochs", "9", "--patience", "2"]
+def test_patience_ends_a_training_that_no_longer_improves(
+    tiny_dataset: Path, tmp_path: Path
+) -> None:
+    argv = [
+        "--data",
+        str(tiny_dataset),
+        "--output",
+        str(tmp_path),
+        "--lr",
+        "1e-9",
+        "--epochs",
+        "9",
+        "--patience",
+        "2",
+    ]
     assert main([*argv, "--batch-size", "200", "--model", "fast", *FAST]) == 0
     metrics = json.loads((tmp_path / "metrics.json").read_text())
     assert len(metrics["epochs"]) == metrics["epoch"] + 2 < 9
 
 
-@pytest.mark.parametrize(("keep", "patience", "epoch"), [("best", 0, 1), ("last", 0, 3), ("last", 9, 1)])
+@pytest.mark.parametrize(
+    ("keep", "patience", "epoch"), [("best", 0, 1), ("last", 0, 3), ("last", 9, 1)]
+)
 def test_keep_and_patience_decide_which_epochs_weights_are_kept(
     tiny_dataset: Path, keep: str, patience: int, epoch: int
 ) -> None:
     config = TrainConfig(
-        data=str(tiny_dataset), keep=keep, patience=patience, epochs=3, model="fast", no_cuda=True, threads=1
+        data=str(tiny_dataset),
+        keep=keep,
+        patience=patience,
+        epochs=3,
+        model="fast",
+        no_cuda=True,
+        threads=1,
     )
     training = Training(config, data.load(config), World(), lambda line: None)
     after: list[torch.Tensor] = []
@@ -217,7 +314,9 @@ def test_an_output_of_another_version_is_refused_without_flag_advice(
     assert main(argv) == 0
     for name, change in (("hyperparameters", {"keep"}), ("metrics", {"fingerprint"})):
         message = json.loads((tmp_path / f"{name}.json").read_text())
-        (tmp_path / f"{name}.json").write_text(json.dumps({key: message[key] for key in message.keys() - change}))
+        (tmp_path / f"{name}.json").write_text(
+            json.dumps({key: message[key] for key in message.keys() - change})
+        )
     assert main(argv) == 2
     err = capsys.readouterr().err
     assert "keep None -> 'best'" in err
@@ -253,6 +352,8 @@ def test_another_training_in_the_same_output_is_refused(
 
 def test_every_loss_of_a_small_net_falls(tiny_dataset: Path) -> None:
     for model in ("fast", "best"):
-        seen = losses(tiny_dataset, model=model, epochs=2, batch_size=20, optimizer="sgd", lr=0.02, width=0.5)
+        seen = losses(
+            tiny_dataset, model=model, epochs=2, batch_size=20, optimizer="sgd", lr=0.02, width=0.5
+        )
         assert all(map(math.isfinite, seen))
         assert sum(seen[-20:]) < 0.5 * sum(seen[:20])

@@ -28,7 +28,10 @@ def nodes(tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory) -> list[
     def environs(port: int) -> list[dict[str, str]]:
         return [{**node, "LATER_PORT": later} for node in of_trainer(port)]
 
-    return [{**seen, "target": target} for seen in run_ranks(__file__, tiny_dataset, target, environs=environs)]
+    return [
+        {**seen, "target": target}
+        for seen in run_ranks(__file__, tiny_dataset, target, environs=environs)
+    ]
 
 
 def test_two_nodes_without_rank_train_one_model(nodes: list[dict[str, Any]]) -> None:
@@ -52,7 +55,13 @@ def test_a_trainjob_of_one_node_is_one_rank(processes: str) -> None:
 
 
 def test_rank_outweighs_what_torchrun_was_given() -> None:
-    own = {"RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "MASTER_ADDR": "host", "MASTER_PORT": "29400"}
+    own = {
+        "RANK": "3",
+        "WORLD_SIZE": "4",
+        "LOCAL_RANK": "1",
+        "MASTER_ADDR": "host",
+        "MASTER_PORT": "29400",
+    }
     given = {**of_trainer(29500)[1], "PET_NPROC_PER_NODE": "2", **own}
     assert read(given) == Ranks(rank=3, size=4, local=1, address="host", port=29400)
 
@@ -66,7 +75,9 @@ def follow(dataset: str, target: str) -> dict[str, Any]:
     code = main(["--data", dataset, "--output", f"{target}/model", *FLAGS])
     os.environ["PET_MASTER_PORT"] = os.environ["LATER_PORT"]
     here, value = kit.ranks(), torch.ones(1)
-    torch.distributed.init_process_group("gloo", init_method=here.url, rank=here.rank, world_size=here.size)
+    torch.distributed.init_process_group(
+        "gloo", init_method=here.url, rank=here.rank, world_size=here.size
+    )
     value += here.rank
     torch.distributed.all_reduce(value)
     torch.distributed.destroy_process_group()

@@ -36,21 +36,55 @@ def in_a_trainjob(server: StatusServer, monkeypatch: pytest.MonkeyPatch) -> Stat
     return server
 
 
-def test_the_trainer_posts_a_status_each_epoch(tiny_dataset: Path, tmp_path: Path, in_a_trainjob: StatusServer) -> None:
-    assert main(["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), "--epochs", "2", *FLAGS]) == 0
+def test_the_trainer_posts_a_status_each_epoch(
+    tiny_dataset: Path, tmp_path: Path, in_a_trainjob: StatusServer
+) -> None:
+    assert (
+        main(
+            [
+                "--data",
+                str(tiny_dataset),
+                "--output",
+                str(tmp_path / "out"),
+                "--epochs",
+                "2",
+                *FLAGS,
+            ]
+        )
+        == 0
+    )
     first, last = in_a_trainjob.posts
     assert (first["progressPercentage"], last["progressPercentage"]) == (50, 100)
     assert first["estimatedRemainingSeconds"] > 0 == last["estimatedRemainingSeconds"]
     assert [metric["name"] for metric in last["metrics"]] == ["accuracy", "loss", "train_loss"]
-    assert all(float(metric["value"]) >= 0 and isinstance(metric["value"], str) for metric in last["metrics"])
+    assert all(
+        float(metric["value"]) >= 0 and isinstance(metric["value"], str)
+        for metric in last["metrics"]
+    )
     assert datetime.fromisoformat(last["lastUpdatedTime"]).tzinfo
 
 
 def test_a_refused_status_does_not_stop_the_trainer(
-    tiny_dataset: Path, tmp_path: Path, in_a_trainjob: StatusServer, capsys: pytest.CaptureFixture[str]
+    tiny_dataset: Path,
+    tmp_path: Path,
+    in_a_trainjob: StatusServer,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     in_a_trainjob.accepted = "another-token"
-    assert main(["--data", str(tiny_dataset), "--output", str(tmp_path / "out"), "--epochs", "2", *FLAGS]) == 0
+    assert (
+        main(
+            [
+                "--data",
+                str(tiny_dataset),
+                "--output",
+                str(tmp_path / "out"),
+                "--epochs",
+                "2",
+                *FLAGS,
+            ]
+        )
+        == 0
+    )
     err = capsys.readouterr().err
     assert err.count("warning: progress does not reach the TrainJob: 403") == 1
     assert "-token" not in err
@@ -83,7 +117,9 @@ def test_what_keeps_progress_away_is_one_warning(
 
 
 def test_a_server_nobody_vouches_for_gets_no_token(
-    server: StatusServer, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+    server: StatusServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     with status_server(tmp_path_factory.mktemp("other")) as other:
         stranger = {"KUBEFLOW_TRAINER_SERVER_CA_CERT": str(other.certificate)}
@@ -122,7 +158,9 @@ def test_the_kit_reports_progress_from_the_first_node(
 ) -> None:
     code = "from podium.trainer import kit; kit.report(epoch=1, epochs=4, accuracy=0.5)"
     environ = {**behind_a_proxy, **server.environment, "PET_NODE_RANK": rank, "PET_NNODES": "2"}
-    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environ, capture_output=True, text=True, timeout=60
+    )
     assert (done.returncode, done.stderr) == (0, "")
     assert [post["progressPercentage"] for post in server.posts] == posts
 
@@ -143,4 +181,7 @@ def test_what_is_left_is_counted_in_whole_seconds() -> None:
     status = describe(1, 3, {}, 0.6)
     assert (status["progressPercentage"], status["estimatedRemainingSeconds"]) == (33, 2)
     stopped_early = describe(2, 10, {}, 0.6, done=True)
-    assert (stopped_early["progressPercentage"], stopped_early["estimatedRemainingSeconds"]) == (100, 0)
+    assert (stopped_early["progressPercentage"], stopped_early["estimatedRemainingSeconds"]) == (
+        100,
+        0,
+    )

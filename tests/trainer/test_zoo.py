@@ -32,7 +32,9 @@ def test_the_names_are_those_of_torchvision() -> None:
     known = set(models.list_models(module=models))
     assert {*networks.TORCHVISION, *networks.TOO_LARGE} == known
     assert not known & set(networks.OWN)
-    assert tuple(map(int, version("torchvision").split(".")[:2])) == networks.LISTED, "if the names are right, raise it"
+    assert tuple(map(int, version("torchvision").split(".")[:2])) == networks.LISTED, (
+        "if the names are right, raise it"
+    )
 
 
 def test_without_torchvision_the_listed_names_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,7 +73,9 @@ def test_pictures_of_any_size_go_through_network_and_onnx(shape: tuple[int, ...]
         np.testing.assert_allclose(logits, expected[:count], rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "googlenet"])
+@pytest.mark.parametrize(
+    "name", ["mobilenet_v3_small", "squeezenet1_1", "shufflenet_v2_x0_5", "googlenet"]
+)
 def test_other_kinds_of_networks_become_onnx_as_well(name: str) -> None:
     task = pictures(32, 32, 3, outputs=5)
     model = build(name, task).eval()
@@ -86,7 +90,9 @@ def test_other_kinds_of_networks_become_onnx_as_well(name: str) -> None:
     ("resnet18", (28, 28), (64, 64)), ("resnet18", (32, 48), (64, 96)), ("resnet18", (96, 72), (96, 72)),
     ("inception_v3", (96, 96), (128, 128)), ("vit_b_16", (64, 96), (224, 224)), ("vgg11", (300, 300), (224, 224)),
 ])  # fmt: skip
-def test_small_pictures_are_enlarged_in_proportion(name: str, size: tuple[int, int], expected: tuple[int, int]) -> None:
+def test_small_pictures_are_enlarged_in_proportion(
+    name: str, size: tuple[int, int], expected: tuple[int, int]
+) -> None:
     assert models.fitting_size(name, size) == expected
 
 
@@ -108,8 +114,13 @@ def test_weights_of_another_task_get_a_new_last_layer(ending: str, tmp_path: Pat
 
 def test_weights_of_the_same_task_fill_every_layer(tmp_path: Path) -> None:
     task = pictures(64, 64, 3, outputs=5)
-    source, model = (models.build(parse(["--model", "fast", "--seed", seed]), task) for seed in ("1", "2"))
-    save_file({key: value.contiguous() for key, value in source.state_dict().items()}, tmp_path / "model.safetensors")
+    source, model = (
+        models.build(parse(["--model", "fast", "--seed", seed]), task) for seed in ("1", "2")
+    )
+    save_file(
+        {key: value.contiguous() for key, value in source.state_dict().items()},
+        tmp_path / "model.safetensors",
+    )
     assert weights.fill(model, weights.read(f"file://{tmp_path}/model.safetensors"), "")
     for key, value in model.state_dict().items():
         assert torch.equal(value, source.state_dict()[key])
@@ -120,16 +131,21 @@ def test_weights_of_another_network_are_refused_by_name() -> None:
 
     other = resnet34(num_classes=5).state_dict()
     with pytest.raises(
-        InvalidInput, match=r"do not fit this network: layer1.2.conv1.weight belongs to another network, and"
+        InvalidInput,
+        match=r"do not fit this network: layer1.2.conv1.weight belongs to another network, and",
     ):
         weights.fill(build("resnet18", pictures(64, 64, 3, outputs=5)), other, "w.pt")
     with pytest.raises(InvalidInput, match=r"has the shape \[16, 3, 5, 5\], not \[16, 1, 5, 5\]"):
-        weights.fill(build("fast", digits()), build("fast", pictures(28, 28, 3)).state_dict(), "w.pt")
+        weights.fill(
+            build("fast", digits()), build("fast", pictures(28, 28, 3)).state_dict(), "w.pt"
+        )
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "there is no file --weights"), (b"", "does not hold weights"),
                                                (b"not a pickle", "does not hold weights")])  # fmt: skip
-def test_a_file_without_weights_is_refused(content: bytes | None, said: str, tmp_path: Path) -> None:
+def test_a_file_without_weights_is_refused(
+    content: bytes | None, said: str, tmp_path: Path
+) -> None:
     for name in ("w.pt", "w.safetensors"):
         if content is not None:
             (tmp_path / name).write_bytes(content)

@@ -17,7 +17,9 @@ options = parser.parse_args()
 
 
 def load(part: str) -> tuple[torch.Tensor, torch.Tensor]:
-    images = np.load(Path(options.pictures) / f"{part}-images.npy").reshape(-1, 784) / np.float32(255)
+    images = np.load(Path(options.pictures) / f"{part}-images.npy").reshape(-1, 784) / np.float32(
+        255
+    )
     labels = np.load(Path(options.pictures) / f"{part}-target.npy")
     return torch.from_numpy(images), torch.from_numpy(labels.astype(np.int64))
 
@@ -52,7 +54,9 @@ weight, bias = torch.zeros(784, 10, requires_grad=True), torch.zeros(10, require
 for _ in range(4):
     for _ in range(20):
         loss = torch.nn.functional.cross_entropy(images @ weight + bias, labels)
-        for value, gradient in zip((weight, bias), torch.autograd.grad(loss, (weight, bias)), strict=True):
+        for value, gradient in zip(
+            (weight, bias), torch.autograd.grad(loss, (weight, bias)), strict=True
+        ):
             if ranks > 1:
                 dist.all_reduce(gradient)
             value.data -= options.rate * gradient / ranks

@@ -27,7 +27,11 @@ COMMAND = ("python", "./predict.py", "--base", "base")
 @pytest.fixture
 def target(tmp_path: Path) -> LaunchTarget:
     """Code with a predict command, packed and stored, and a secret beside it."""
-    for name, text in (("predict.py", PREDICT), ("train.py", "not needed"), ("base/deep/scale.txt", "3")):
+    for name, text in (
+        ("predict.py", PREDICT),
+        ("train.py", "not needed"),
+        ("base/deep/scale.txt", "3"),
+    ):
         file = tmp_path / "code" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -49,7 +53,13 @@ def test_its_files_predict_by_the_command(target: LaunchTarget, left: Path) -> N
     complete(str(left), target)
     assert json.loads((left / "model.json").read_text()) == {"predict": list(COMMAND)}
     kept = {file.relative_to(left).as_posix() for file in left.rglob("*") if file.is_file()}
-    assert kept == {"weights.txt", "checkpoint-8/weights.txt", "model.json", "predict.py", "base/deep/scale.txt"}
+    assert kept == {
+        "weights.txt",
+        "checkpoint-8/weights.txt",
+        "model.json",
+        "predict.py",
+        "base/deep/scale.txt",
+    }
     predicted = open_model(left).predict({"x": np.array([1.0, 2.0], np.float32)})
     assert list(predicted.values) == [6.0, 12.0]
 
@@ -72,7 +82,9 @@ def test_a_trainer_that_left_nothing_has_no_model(target: LaunchTarget, tmp_path
         complete(str(tmp_path / "nothing"), target)
 
 
-def test_files_outside_of_the_code_stay_there(target: LaunchTarget, left: Path, tmp_path: Path) -> None:
+def test_files_outside_of_the_code_stay_there(
+    target: LaunchTarget, left: Path, tmp_path: Path
+) -> None:
     (tmp_path / "secret.txt").write_text("secret")
     words = ("python", "predict.py", str(tmp_path / "secret.txt"), "../secret.txt", ".")
     complete(str(left), LaunchTarget(code=target.code, predict=words))
@@ -81,7 +93,9 @@ def test_files_outside_of_the_code_stay_there(target: LaunchTarget, left: Path, 
 
 
 def test_a_command_of_a_file_needs_the_code() -> None:
-    with pytest.raises(InvalidInput, match=r"predict names predict.py, but no code is given") as error:
+    with pytest.raises(
+        InvalidInput, match=r"predict names predict.py, but no code is given"
+    ) as error:
         LaunchTarget(predict=["python", "predict.py"])
     assert error.value.hint == "name its directory: code=."
     assert LaunchTarget(predict=["python", "/opt/app/predict.py"]).predict

@@ -22,7 +22,9 @@ RUN = RunIdentity(id="run-1")
 
 
 def sweep(**settings: Any) -> SweepSettings:
-    return SweepSettings(**{"experiment": "random", "max_trials": 4, "parallel_trials": 2, **settings})
+    return SweepSettings(
+        **{"experiment": "random", "max_trials": 4, "parallel_trials": 2, **settings}
+    )
 
 
 def target(**settings: Any) -> LaunchTarget:
@@ -47,17 +49,29 @@ def adapted(settings: SweepSettings, **target_settings: Any) -> Experiment:
         (lambda: TrainSettings(workers=-2), "workers >= -1"),
         (lambda: TrainSettings(seed=2**32), "0 <= seed"),
         (lambda: target(gpus_per_worker=-1), "gpus_per_worker >= 0"),
-        (lambda: TrainSettings(command=["sh", "-c", "x"], hyperparameters={"lr": 1}), "a shell takes no hyperparam"),
-        (lambda: TrainSettings(command=["python", "train.py"], network="fast"), "network=fast is for podium's trainer"),
+        (
+            lambda: TrainSettings(command=["sh", "-c", "x"], hyperparameters={"lr": 1}),
+            "a shell takes no hyperparam",
+        ),
+        (
+            lambda: TrainSettings(command=["python", "train.py"], network="fast"),
+            "network=fast is for podium's trainer",
+        ),
         (lambda: target(cluster="cloud://nine"), "use kubernetes://namespace"),
         (lambda: target(pods={"gpu": 1}), "GPUs are gpus_per_worker"),
         (lambda: DataSettings(limit=19), "limit >= 20"),
         (lambda: DataSettings(dataset="mnits"), "did you mean mnist"),
         (lambda: DataSettings(dataset="tabel:houses.csv"), "no source is called 'tabel'"),
-        (lambda: DataSettings(dataset="table:houses.csv", source="x"), "source is for mnist and fashion-mnist"),
+        (
+            lambda: DataSettings(dataset="table:houses.csv", source="x"),
+            "source is for mnist and fashion-mnist",
+        ),
         (lambda: DataSettings(data_options={"grup": "city"}), "data_options has no 'grup'"),
         (lambda: DataSettings(dataset="table:x", data_options={"test": 1.5}), "0 < test < 1"),
-        (lambda: DataSettings(dataset="table:x", data_options={"gap": 3}), "a gap of 3 needs a time"),
+        (
+            lambda: DataSettings(dataset="table:x", data_options={"gap": 3}),
+            "a gap of 3 needs a time",
+        ),
         (lambda: DataSettings(data_options={"split_seed": -1}), "0 <= split_seed"),
         (lambda: DataSettings(dataset="s3://data/prepared", limit=50), "taken as it is"),
     ],
@@ -86,13 +100,21 @@ def test_an_unknown_algorithm_gets_no_seed() -> None:
     text = Experiment.load("random").changed(
         lambda manifest: manifest["spec"].update(algorithm={"algorithmName": "own"})
     )
-    algorithm = adapted(sweep(experiment=json.dumps(text.manifest), seed=7)).manifest["spec"]["algorithm"]
+    algorithm = adapted(sweep(experiment=json.dumps(text.manifest), seed=7)).manifest["spec"][
+        "algorithm"
+    ]
     assert algorithm == {"algorithmName": "own"}
 
 
 def test_models_go_beside_the_data_unless_a_storage_is_given() -> None:
-    assert target().model_url("minio://bucket/data", RUN, "train-1") == "minio://bucket/podium/runs/run-1/train-1"
-    assert target(storage="file:///m/").model_url("s3://b/d", RUN, "train-1") == "file:///m/runs/run-1/train-1"
+    assert (
+        target().model_url("minio://bucket/data", RUN, "train-1")
+        == "minio://bucket/podium/runs/run-1/train-1"
+    )
+    assert (
+        target(storage="file:///m/").model_url("s3://b/d", RUN, "train-1")
+        == "file:///m/runs/run-1/train-1"
+    )
     with pytest.raises(PodiumError, match="is not in a bucket"):
         storage_url("", "/tmp/data")
 
@@ -103,7 +125,9 @@ def test_a_launch_outside_a_pod_needs_a_cluster() -> None:
         target().cluster_url()
 
 
-def test_a_bundled_experiment_takes_the_quickest_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bundled_experiment_takes_the_quickest_network(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     taken = [adapted(sweep(network=network)).template.workload for network in ("", "tutorial")]
     words = [workload.replicas[0].pod.containers[0].words for workload in taken]
@@ -112,11 +136,15 @@ def test_a_bundled_experiment_takes_the_quickest_network(tmp_path: Path, monkeyp
     own = Path("random")
     own.write_text(json.dumps(Experiment.load("random").manifest))
     assert not [
-        word for word in adapted(sweep()).template.workload.replicas[0].pod.containers[0].words if "model" in word
+        word
+        for word in adapted(sweep()).template.workload.replicas[0].pod.containers[0].words
+        if "model" in word
     ]
 
 
-@pytest.mark.parametrize(("meaning", "network"), [("image", "fast"), ("table", "mlp"), ("array", "mlp")])
+@pytest.mark.parametrize(
+    ("meaning", "network"), [("image", "fast"), ("table", "mlp"), ("array", "mlp")]
+)
 def test_the_network_that_nobody_names_follows_the_data(meaning: str, network: str) -> None:
     assert TrainSettings().with_data(meaning).fixed(gpus=0)["model"] == network
     assert TrainSettings(network="best").with_data(meaning).fixed(gpus=0)["model"] == "best"
@@ -127,13 +155,19 @@ def test_the_network_that_nobody_names_follows_the_data(meaning: str, network: s
 def test_a_training_names_a_network_unless_another_did() -> None:
     assert TrainSettings().fixed(gpus=0)["model"] == "fast"
     assert TrainSettings(network="best").fixed(gpus=0)["model"] == "best"
-    for decided in ({"recipe": "{}"}, {"command": ["python", "t.py"]}, {"hyperparameters": {"model": "best"}}):
+    for decided in (
+        {"recipe": "{}"},
+        {"command": ["python", "t.py"]},
+        {"hyperparameters": {"model": "best"}},
+    ):
         assert "model" not in TrainSettings(**decided).fixed(gpus=0)
 
 
 def trial(number: int, *, phase: str, seconds: float) -> Trial:
     start = datetime.now(UTC) - timedelta(seconds=seconds)
-    conditions = [{"type": phase, "status": "True", "lastTransitionTime": datetime.now(UTC).isoformat()}]
+    conditions = [
+        {"type": phase, "status": "True", "lastTransitionTime": datetime.now(UTC).isoformat()}
+    ]
     status = {"conditions": conditions, "startTime": start.isoformat()}
     if phase != "Running":
         status["completionTime"] = datetime.now(UTC).isoformat()
@@ -147,13 +181,18 @@ def test_what_is_left_follows_from_the_trials_that_ended() -> None:
     ended = [trial(2, phase="Succeeded", seconds=20)]
     assert time_left(experiment, [*ended, *running]) == "8 of 9 trials left, about 75.0 s"
     assert time_left(experiment, [trial(n, phase="Succeeded", seconds=20) for n in range(9)]) == ""
-    assert time_left(experiment, [trial(n, phase="Succeeded", seconds=2) for n in range(2)]) == "", "a few seconds"
+    assert (
+        time_left(experiment, [trial(n, phase="Succeeded", seconds=2) for n in range(2)]) == ""
+    ), "a few seconds"
     other = adapted(sweep(experiment="hyperband", max_trials=9))
     assert time_left(other, [*ended, *running]) == ""
 
 
 def test_a_sweep_fails_by_the_trial_that_failed_first() -> None:
-    first, second = trial(1, phase="Failed", seconds=9), trial(2, phase="MetricsUnavailable", seconds=9)
+    first, second = (
+        trial(1, phase="Failed", seconds=9),
+        trial(2, phase="MetricsUnavailable", seconds=9),
+    )
     good = trial(3, phase="Succeeded", seconds=9)
     assert first_failure([good, second, first]) is first
     assert first_failure([good]) is None

@@ -38,7 +38,9 @@ for epoch in range(1, 4):
 LOADING = "Failed to load resource"
 """What a browser says of an answer that is an error, or of a server that ended: tests ask for both."""
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 
 
 @pytest.fixture
@@ -48,9 +50,23 @@ def experiment(tmp_path: Path) -> Callable[..., dict[str, Any]]:
     program.write_text(PROGRAM)
 
     def write(name: str = "parabola", seconds: object = 0.0, **spec: Any) -> dict[str, Any]:
-        command = ["python", str(program), "${trialParameters.x}", "${trialParameters.own}", str(seconds)]
-        parameters = [{"name": "x", "reference": "x"}, {"name": "own", "reference": "${trialSpec.Name}"}]
-        given = {"algorithm": {"algorithmName": "grid"}, "maxTrialCount": 3, "resumePolicy": "LongRunning", **spec}
+        command = [
+            "python",
+            str(program),
+            "${trialParameters.x}",
+            "${trialParameters.own}",
+            str(seconds),
+        ]
+        parameters = [
+            {"name": "x", "reference": "x"},
+            {"name": "own", "reference": "${trialSpec.Name}"},
+        ]
+        given = {
+            "algorithm": {"algorithmName": "grid"},
+            "maxTrialCount": 3,
+            "resumePolicy": "LongRunning",
+            **spec,
+        }
         return write_experiment(
             job(command), name=name, parameters=[space("x", min="0", max="1", step="0.5")],
             template={"trialParameters": parameters, "retain": True}, **given,
@@ -63,8 +79,14 @@ def experiment(tmp_path: Path) -> Callable[..., dict[str, Any]]:
 def models(home: Path) -> None:
     """A model of pictures with two versions, and one of rows."""
     registry = open_registry(None)
-    for name, graph, described in (("shapes", shapes_model(), SHAPES), ("rows", rows_model(), TABLE)):
-        files: dict[str, Path | bytes] = {"model.onnx": graph, "preprocessing.json": json.dumps(described).encode()}
+    for name, graph, described in (
+        ("shapes", shapes_model(), SHAPES),
+        ("rows", rows_model(), TABLE),
+    ):
+        files: dict[str, Path | bytes] = {
+            "model.onnx": graph,
+            "preprocessing.json": json.dumps(described).encode(),
+        }
         for version in ("v1", "v2"):
             registry.model(name).upload(files, {"run_id": version, "metrics": {"accuracy": 0.5}})
         registry.model(name).set_champion("v1", {"reason": "the first"}, expect=None)
@@ -75,7 +97,9 @@ def stranger(home: Path) -> Iterator[httpx.Client]:
     """Asks the pages, which a server in this process answers with, without their token."""
     house = House(ClusterSpec.of(None), None, None)
     pages = Pages(house, TOKEN)
-    config = uvicorn.Config(pages.app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        pages.app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
+    )
     server, listening = uvicorn.Server(config), config.bind_socket()
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
@@ -109,7 +133,15 @@ class Shown:
 
 @contextmanager
 def running(*words: str) -> Iterator[Shown]:
-    command = [sys.executable, "-c", "from podium.cli import main; main()", "ui", "--port", "0", *words]
+    command = [
+        sys.executable,
+        "-c",
+        "from podium.cli import main; main()",
+        "ui",
+        "--port",
+        "0",
+        *words,
+    ]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ)
     assert process.stderr
     line = process.stderr.readline()
@@ -155,7 +187,11 @@ def browser(chromium: Any) -> Iterator[Any]:
     page.on("pageerror", lambda error: troubles.append(str(error)))
     page.on(
         "console",
-        lambda said: troubles.append(said.text) if said.type == "error" and LOADING not in said.text else None,
+        lambda said: (
+            troubles.append(said.text)
+            if said.type == "error" and LOADING not in said.text
+            else None
+        ),
     )
     yield page
     context.close()

@@ -9,7 +9,10 @@ from podium.models import open_registry
 
 
 def test_what_runs_is_followed_without_a_reload(
-    browser: Any, shown: Any, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+    browser: Any,
+    shown: Any,
+    experiment: Callable[..., dict[str, Any]],
+    begin: Callable[..., podium.Sweep],
 ) -> None:
     sweep = begin(experiment(seconds=1.0, parallelTrialCount=1))
     browser.goto(shown.url)
@@ -25,7 +28,10 @@ def test_what_runs_is_followed_without_a_reload(
 
 
 def test_a_sweep_is_stopped_by_keyboard_after_one_question(
-    browser: Any, shown: Any, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+    browser: Any,
+    shown: Any,
+    experiment: Callable[..., dict[str, Any]],
+    begin: Callable[..., podium.Sweep],
 ) -> None:
     sweep = begin(experiment(seconds=2.0))
     browser.goto(f"{shown.base}/sweeps/{sweep.name}?token={shown.token}")
@@ -73,7 +79,12 @@ def test_nothing_is_wider_than_a_phone_in_the_dark(
     sweep = podium.sweep(experiment())
     browser.set_viewport_size({"width": 390, "height": 800})
     browser.emulate_media(color_scheme="dark")
-    for path in ("/", f"/sweeps/{sweep.name}", f"/sweeps/{sweep.name}/trials/{sweep.best.name}", "/models/shapes"):
+    for path in (
+        "/",
+        f"/sweeps/{sweep.name}",
+        f"/sweeps/{sweep.name}/trials/{sweep.best.name}",
+        "/models/shapes",
+    ):
         browser.goto(f"{shown.base}{path}{'?token=' + shown.token if path == '/' else ''}")
         browser.wait_for_timeout(500)
         assert browser.evaluate("document.documentElement.scrollWidth") <= 390, path

@@ -50,7 +50,9 @@ def events(client: httpx.Client, path: str) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data: {")]
 
 
-def test_who_does_not_know_the_token_sees_and_changes_nothing(models: None, stranger: httpx.Client) -> None:
+def test_who_does_not_know_the_token_sees_and_changes_nothing(
+    models: None, stranger: httpx.Client
+) -> None:
     for path in ("/", "/models/shapes", "/static/ui.js", "/runs", "/?token=guessed"):
         assert stranger.get(path, follow_redirects=False).status_code == 401
     assert stranger.post("/models/shapes/rollback", json={}).status_code == 403
@@ -59,7 +61,10 @@ def test_who_does_not_know_the_token_sees_and_changes_nothing(models: None, stra
 
 def test_the_address_lets_in_and_its_token_leaves_the_address(stranger: httpx.Client) -> None:
     answer = stranger.get("/models?token=open-sesame&x=1", follow_redirects=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/models?x=1#token=open-sesame")
+    assert (answer.status_code, answer.headers["location"]) == (
+        303,
+        "/models?x=1#token=open-sesame",
+    )
     cookie = answer.headers["set-cookie"].lower()
     assert "httponly" in cookie
     assert "samesite=strict" in cookie
@@ -67,9 +72,13 @@ def test_the_address_lets_in_and_its_token_leaves_the_address(stranger: httpx.Cl
 
 def test_a_cookie_alone_changes_nothing(models: None, visitor: httpx.Client) -> None:
     assert "open-sesame" not in "".join(visitor.cookies.values())
-    assert "open-sesame" not in visitor.get("/models/shapes").text, "who has the cookie sees the page, too"
+    assert "open-sesame" not in visitor.get("/models/shapes").text, (
+        "who has the cookie sees the page, too"
+    )
     for headers in ({}, {"X-Podium-Token": next(iter(visitor.cookies.values()))}):
-        answer = visitor.post("/models/shapes/promote", json={"version": "v2", "rule": ""}, headers=headers)
+        answer = visitor.post(
+            "/models/shapes/promote", json={"version": "v2", "rule": ""}, headers=headers
+        )
         assert answer.status_code == 403
     assert open_registry(None)["shapes"].champion.version == "v1"
 
@@ -109,7 +118,13 @@ def test_a_run_shows_its_steps_log_and_outputs(visitor: httpx.Client) -> None:
 
 
 def test_what_is_not_there_is_said(models: None, visitor: httpx.Client) -> None:
-    for path in ("/runs/nothing", "/sweeps/nothing", "/models/nothing", "/models/shapes/versions/v9", "/nowhere"):
+    for path in (
+        "/runs/nothing",
+        "/sweeps/nothing",
+        "/models/nothing",
+        "/models/shapes/versions/v9",
+        "/nowhere",
+    ):
         answer = visitor.get(path)
         assert answer.status_code == 404, path
         assert "Not found" in answer.text
@@ -134,32 +149,44 @@ def test_a_sweep_shows_its_leaderboard_and_figures(
 
 
 def test_a_running_sweep_sends_what_its_trials_print(
-    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+    visitor: httpx.Client,
+    experiment: Callable[..., dict[str, Any]],
+    begin: Callable[..., podium.Sweep],
 ) -> None:
     sweep = begin(experiment(seconds=1.5))
     seen: list[int] = []
-    with visitor.stream("GET", f"/sweeps/{sweep.name}", headers={"Accept": "text/event-stream"}) as answer:
+    with visitor.stream(
+        "GET", f"/sweeps/{sweep.name}", headers={"Accept": "text/event-stream"}
+    ) as answer:
         for line in answer.iter_lines():
             if line.startswith("data: {"):
-                curves = json.loads(line.removeprefix("data: "))["figures"].get("curves", {"data": []})
+                curves = json.loads(line.removeprefix("data: "))["figures"].get(
+                    "curves", {"data": []}
+                )
                 seen.append(max((len(trace["y"]) for trace in curves["data"]), default=0))
     assert {2, 3} <= set(seen), "curves grow while their trials run"
     assert sweep.status == "Succeeded"
 
 
 def test_a_sweep_is_stopped_and_goes_on(
-    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+    visitor: httpx.Client,
+    experiment: Callable[..., dict[str, Any]],
+    begin: Callable[..., podium.Sweep],
 ) -> None:
     sweep = begin(experiment(seconds=0.5, parallelTrialCount=1))
     path = f"/sweeps/{sweep.name}"
     while sweep.status != "Running":
         time.sleep(0.1)
-    assert visitor.post(f"{path}/stop", json={}, headers=HEADERS).json() == {"said": "sweep parabola is being stopped"}
+    assert visitor.post(f"{path}/stop", json={}, headers=HEADERS).json() == {
+        "said": "sweep parabola is being stopped"
+    }
     while sweep.status != "Stopped":
         time.sleep(0.1)
     sweep.close()
     assert "Go on" in text(visitor, path)
-    assert visitor.post(f"{path}/resume", json={}, headers=HEADERS).json() == {"said": "sweep parabola goes on"}
+    assert visitor.post(f"{path}/resume", json={}, headers=HEADERS).json() == {
+        "said": "sweep parabola goes on"
+    }
     end = time.monotonic() + 60
     while podium.open_sweep(sweep.name).status != "Succeeded" and time.monotonic() < end:
         time.sleep(0.2)
@@ -177,12 +204,17 @@ def test_a_study_is_analysed_as_a_copy(
     assert found, said
     studies = httpx.get(f"{found[0]}api/studies", timeout=60).json()["study_summaries"]
     assert [study["study_name"] for study in studies] == [sweep.name]
-    assert httpx.delete(f"{found[0]}api/studies/{studies[0]['study_id']}", timeout=60).status_code == 204
+    assert (
+        httpx.delete(f"{found[0]}api/studies/{studies[0]['study_id']}", timeout=60).status_code
+        == 204
+    )
     assert journal.read_bytes() == before
 
 
 def test_a_trial_is_stopped_and_another_begun(
-    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]], begin: Callable[..., podium.Sweep]
+    visitor: httpx.Client,
+    experiment: Callable[..., dict[str, Any]],
+    begin: Callable[..., podium.Sweep],
 ) -> None:
     sweep = begin(experiment(seconds=20.0, maxTrialCount=1))
     while not (names := [trial.name for trial in sweep.results if trial.phase == "Running"]):
@@ -196,7 +228,9 @@ def test_a_trial_is_stopped_and_another_begun(
     assert "x=7 lies outside of its space" in answer.json()["error"]
 
 
-def test_a_sweep_that_cannot_go_on_says_why(visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]) -> None:
+def test_a_sweep_that_cannot_go_on_says_why(
+    visitor: httpx.Client, experiment: Callable[..., dict[str, Any]]
+) -> None:
     with pytest.raises(Failed):
         podium.sweep(experiment(seconds="never", maxFailedTrialCount=1))
     answer = visitor.post("/sweeps/parabola/resume", json={}, headers=HEADERS)
@@ -216,15 +250,26 @@ def test_a_host_header_does_not_pass_the_token_by(stranger: httpx.Client) -> Non
     for host in ("x/static/", "x/static/?", "x/v2/health/#"):
         for path in ("/", "/models", "/runs"):
             assert stranger.get(path, headers={"host": host}).status_code == 401
-        assert stranger.post("/models/x/rollback", headers={"host": host}, json={}).status_code == 403
+        assert (
+            stranger.post("/models/x/rollback", headers={"host": host}, json={}).status_code == 403
+        )
 
 
 def test_a_malformed_post_is_a_sentence(models: None, visitor: httpx.Client) -> None:
-    for body in (b"{", b"[" * 100_000, b'{"version":"\\ud800"}', b"\xff", b"5", b'{"version":' + b"9" * 5000 + b"}"):
+    for body in (
+        b"{",
+        b"[" * 100_000,
+        b'{"version":"\\ud800"}',
+        b"\xff",
+        b"5",
+        b'{"version":' + b"9" * 5000 + b"}",
+    ):
         answer = visitor.post("/models/shapes/promote", content=body, headers=HEADERS)
         assert (answer.status_code, bool(answer.json()["error"])) == (400, True), body[:20]
         tried = {**HEADERS, "content-type": "application/json"}
-        assert visitor.post("/models/rows/try", content=body, headers=tried).status_code == 400, body[:20]
+        assert visitor.post("/models/rows/try", content=body, headers=tried).status_code == 400, (
+            body[:20]
+        )
 
 
 def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client) -> None:
@@ -251,7 +296,9 @@ def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Clie
 
 def test_a_version_that_waits_is_rejected_on_the_page(models: None, visitor: httpx.Client) -> None:
     model = open_registry(None)["shapes"]
-    model.journal.refuse("v2", "v1", {"rule": "better,approved", "reasons": ["no: waits"], "waiting": True})
+    model.journal.refuse(
+        "v2", "v1", {"rule": "better,approved", "reasons": ["no: waits"], "waiting": True}
+    )
     page = text(visitor, "/models/shapes")
     assert 'data-post="/models/shapes/approve"' in page
     assert 'aria-label="reason to reject v2"' in page
@@ -266,18 +313,26 @@ def test_the_champion_is_tried(models: None, visitor: httpx.Client) -> None:
     drawn[2:26, 13:15] = 0
     Image.fromarray(drawn).save(picture, "PNG")
     answer = visitor.post(
-        "/models/shapes/try", content=picture.getvalue(), headers={**HEADERS, "Content-Type": "image/png"}
+        "/models/shapes/try",
+        content=picture.getvalue(),
+        headers={**HEADERS, "Content-Type": "image/png"},
     )
     assert answer.json()["predictions"][0]["class"] == "tall"
     row = {"rows": [{"x": 3.0, "color": "red"}]}
-    assert "class" in visitor.post("/models/rows/try", json=row, headers=HEADERS).json()["predictions"][0]
+    assert (
+        "class"
+        in visitor.post("/models/rows/try", json=row, headers=HEADERS).json()["predictions"][0]
+    )
     assert visitor.post("/models/rows/try", content=b"{", headers=HEADERS).status_code == 400
     page = text(visitor, "/models/rows")
     assert re.findall(r'<input name="(\w+)"', page) == ["x", "color"]
 
 
 def test_a_job_shows_its_replicas_and_log(visitor: httpx.Client) -> None:
-    pod = {"restartPolicy": "Never", "containers": [{"name": "main", "image": "i", "command": ["echo", "done <b>"]}]}
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [{"name": "main", "image": "i", "command": ["echo", "done <b>"]}],
+    }
     manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "echo"},
                 "spec": {"template": {"spec": pod}}}  # fmt: skip
     podium.run_job(manifest)

@@ -9,5 +9,7 @@ import podium
 
 dataset, file = sys.argv[1:]
 test = podium.load_dataset(dataset).test
-pixels = 255 - np.asarray(test.inputs["images"][0])  # the dataset is white on black, a photo has a bright background
+pixels = 255 - np.asarray(
+    test.inputs["images"][0]
+)  # the dataset is white on black, a photo has a bright background
 Image.fromarray(pixels).resize((280, 280), Image.Resampling.BICUBIC).save(file)

@@ -46,7 +46,11 @@ class Best:
 
     def _repr_html_(self) -> str:
         rows = [(key, str(value)) for key, value in {**self.parameters, **self.metrics}.items()]
-        return table(("NAME", ">VALUE"), [*rows, *([("model", self.model)] if self.model else [])], title=self.name)
+        return table(
+            ("NAME", ">VALUE"),
+            [*rows, *([("model", self.model)] if self.model else [])],
+            title=self.name,
+        )
 
 
 def model_of(trial: Trial) -> str | None:

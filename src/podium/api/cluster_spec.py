@@ -25,17 +25,23 @@ class ClusterSpec:
 
     @classmethod
     def of(cls, cluster: "str | Path | ClusterSpec | None", **processes: Any) -> "ClusterSpec":
-        """Return the cluster that a user names: a URL, a directory, or None for the local cluster of PODIUM_HOME."""
+        """Return the cluster that a user names: a URL, a directory, or None for the local cluster
+        of PODIUM_HOME."""
         if isinstance(cluster, ClusterSpec):
             return cluster
         text = str(cluster or Settings.from_environment().cluster)
-        url = text if "://" in text or text.startswith("local:") else f"local://{Path(text).absolute()}"
+        url = (
+            text
+            if "://" in text or text.startswith("local:")
+            else f"local://{Path(text).absolute()}"
+        )
         return cls(url=url, **processes)
 
     def open(self) -> Cluster:
         """Open the cluster.
 
         Raises:
-            InvalidInput: There is no such kind of cluster, or one that pulls its images is given directories for them.
+            InvalidInput: There is no such kind of cluster, or one that pulls its images is given
+                directories for them.
         """
         return connect(self.url, self.images, self.entrypoints, self.fork_server)

@@ -37,27 +37,40 @@ class Deployment:
         return "---\n".join(map(dump, self.manifests))
 
     def apply(self, timeout: float = 600.0) -> str:
-        """Create or update the objects on the cluster of the kubeconfig; return the address once the pods answer.
+        """Create or update the objects on the cluster of the kubeconfig; return the address once
+        the pods answer.
 
         Args:
             timeout: Seconds to wait for the pods, whose image may have to be pulled.
 
         Raises:
             UnknownKind: The cluster lacks KServe.
-            Failed: A pod cannot start, or they are not ready in time; the objects stay, and so do pods that answered.
+            Failed: A pod cannot start, or they are not ready in time; the objects stay, and so do
+                pods that answered.
         """
         name = self.server.name
-        with KubernetesCluster(f"kubernetes://{self.server.namespace}") as cluster, doing(f"waiting for {name}"):
+        with (
+            KubernetesCluster(f"kubernetes://{self.server.namespace}") as cluster,
+            doing(f"waiting for {name}"),
+        ):
             Rollout(cluster.api, self.manifests).run(timeout)
             service = name + PREDICTOR if self.to == "kserve" else name
             return f"http://{service}.{cluster.api.namespace}.svc/v2/models/{self.version.name}"
 
 
 def deploy(
-    model: str | Model, version: str = CHAMPION, *, to: str = "kubernetes", storage: str | Path | None = None,
-    name: str = "", key: str | Path | None = None, secret: str = SECRET, **settings: Any,
-) -> Deployment:  # fmt: skip
-    """Write the objects of a server on a cluster that follows a model's champion, as ``podium models deploy`` does.
+    model: str | Model,
+    version: str = CHAMPION,
+    *,
+    to: str = "kubernetes",
+    storage: str | Path | None = None,
+    name: str = "",
+    key: str | Path | None = None,
+    secret: str = SECRET,
+    **settings: Any,
+) -> Deployment:
+    """Write the objects of a server on a cluster that follows a model's champion, as ``podium
+    models deploy`` does.
 
     Args:
         model: A model of a registry in a bucket, or its name.
@@ -65,10 +78,11 @@ def deploy(
         to: ``kubernetes`` or ``kserve``.
         storage: URL of the registry, for a name; PODIUM_STORAGE if None.
         name: Of the objects; the model's if empty.
-        key: PEM of the public key that versions must be signed with; that of PODIUM_PUBLIC_KEY if None.
+        key: PEM of the public key that versions must be signed with; that of PODIUM_PUBLIC_KEY if
+            None.
         secret: Secret with the bucket's accesskey and secretkey; empty for a workload identity.
-        **settings: ``namespace``, ``replicas``, ``image``, ``cpu``, ``memory``, ``token_secret``, ``service_account``,
-            ``watch``.
+        **settings: ``namespace``, ``replicas``, ``image``, ``cpu``, ``memory``, ``token_secret``,
+            ``service_account``, ``watch``.
 
     Raises:
         InvalidInput: The registry is a directory, or a setting breaks a rule.
@@ -85,10 +99,14 @@ def deploy(
     chosen = model if isinstance(model, Model) else open_registry(storage)[model]
     public = PublicKey.read(Path(key)) if key else public_key()
     server = ModelServer(
-        name=name or chosen.name, model=chosen.name if version == CHAMPION else f"{chosen.name}@{version}",
-        storage=chosen.storage.url, env=AccessByReference(secret="").env(), secret=secret,
-        public_key=public.pem if public else "", **settings,
-    )  # fmt: skip
+        name=name or chosen.name,
+        model=chosen.name if version == CHAMPION else f"{chosen.name}@{version}",
+        storage=chosen.storage.url,
+        env=AccessByReference(secret="").env(),
+        secret=secret,
+        public_key=public.pem if public else "",
+        **settings,
+    )
     stored = chosen.version(version)
     if public:
         check(stored, public)

@@ -28,13 +28,14 @@ def read(source: Any, network: str = "", config_maps: Sequence[Path] = ()) -> Ex
     """Return the Experiment that a user means.
 
     Args:
-        source: A file, the name of a bundled Experiment, YAML text, a manifest as a dict, an Experiment, or a
-            ``V1beta1Experiment`` of Katib's SDK.
+        source: A file, the name of a bundled Experiment, YAML text, a manifest as a dict, an
+            Experiment, or a ``V1beta1Experiment`` of Katib's SDK.
         network: The trainer's ``--model``; a bundled Experiment chooses its learning rates by it.
         config_maps: Files of ConfigMaps that may hold the trial template.
 
     Raises:
-        InvalidInput: There is no such file or bundled Experiment, or it is something else than one Experiment.
+        InvalidInput: There is no such file or bundled Experiment, or it is something else than one
+            Experiment.
     """
     if isinstance(source, Experiment):
         return source
@@ -47,7 +48,9 @@ def read(source: Any, network: str = "", config_maps: Sequence[Path] = ()) -> Ex
     if (kind := manifest.get("kind")) in JOB_KINDS:
         named = source if isinstance(source, str | Path) and Path(source).is_file() else None
         hint = f"podium job run {named or 'FILE'}"
-        raise InvalidInput(f"{named or 'the manifest'} must hold an Experiment, but holds a {kind}", hint)
+        raise InvalidInput(
+            f"{named or 'the manifest'} must hold an Experiment, but holds a {kind}", hint
+        )
     return Experiment.parse(manifest)
 
 
@@ -76,9 +79,12 @@ def changed(
         **changes: As customize takes them.
 
     Raises:
-        InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for it.
+        InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for
+            it.
     """
-    given: dict[str, str | None] = {f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()}
+    given: dict[str, str | None] = {
+        f"--{flag.lstrip('-')}": str(value) for flag, value in (flags or {}).items()
+    }
     experiment = read(source, given.get("--model") or "", config_maps)
     if data:
         given["--data"] = absolute(data)
@@ -94,8 +100,8 @@ def ready(
 ) -> Experiment:
     """Return an Experiment as the cluster can run it.
 
-    On Kubernetes its pods get the access to the object store; on this machine podium's own trainer reads and writes
-    below ``home`` where the user named no place.
+    On Kubernetes its pods get the access to the object store; on this machine podium's own trainer
+    reads and writes below ``home`` where the user named no place.
 
     Args:
         home: Holds ``data/mnist`` and ``trials`` on this machine.
@@ -111,7 +117,9 @@ def ready(
     from podium.manifests.rules import PODIUM, RUNNERS
 
     if not cluster.traits.shares_files:
-        runners = RUNNERS if cluster.outlives_client(experiment.kind) else (PODIUM,)  # which then has the loop
+        runners = (
+            RUNNERS if cluster.outlives_client(experiment.kind) else (PODIUM,)
+        )  # which then has the loop
         return with_store(check(experiment, runners), cluster.url, say)
     if data:
         check_here(data)
@@ -131,10 +139,15 @@ def check_here(data: object) -> None:
 
 
 def at_home(experiment: Experiment, home: Path, data: object, output: object) -> Experiment:
-    """Point podium's own trainer at this machine's directories instead of S3 defaults, where the user named none."""
+    """Point podium's own trainer at this machine's directories instead of S3 defaults, where the
+    user named none."""
     if not experiment.uses_builtin_trainer:
         return experiment
-    words = [word for _, container in experiment.template.primary_containers() for word in container.words]
+    words = [
+        word
+        for _, container in experiment.template.primary_containers()
+        for word in container.words
+    ]
     flags: dict[str, str] = {}
     if not data and any(word.startswith(f"--data={PLACEHOLDER}") for word in words):
         flags["--data"] = str(home / "data" / "mnist")
@@ -146,7 +159,8 @@ def at_home(experiment: Experiment, home: Path, data: object, output: object) ->
 
 
 def with_store(resource: R, url: str, say: Say) -> R:
-    """Return a job or Experiment whose pods reach the object store of the cluster they are launched on.
+    """Return a job or Experiment whose pods reach the object store of the cluster they are launched
+    on.
 
     Args:
         resource: Stays as it is; unchanged where its commands name no s3:// or minio:// URL.
@@ -162,8 +176,10 @@ def with_store(resource: R, url: str, say: Say) -> R:
         return resource
     access = find_access(url)
     if access is None:
-        say("notice: the namespace has no ConfigMap podium-storage, so the pods use the credentials of the manifest\n"
-            "  hint: kubectl apply -k deploy makes it")  # fmt: skip
+        say(
+            "notice: the namespace has no ConfigMap podium-storage, so the pods use the credentials of the manifest\n"
+            "  hint: kubectl apply -k deploy makes it"
+        )
     return grant_access(resource, access)
 
 

@@ -1,8 +1,9 @@
-"""The source of a function that was typed into a notebook or a script, with all that it uses of its module.
+"""The source of a function that was typed into a notebook or a script, with all that it uses of its
+module.
 
-A process of its own cannot import such a function: importing the script would run it, and a notebook is no module. So
-its source is collected together with the imports, functions, classes and constants that it names. Functions of any
-other module are imported by their name.
+A process of its own cannot import such a function: importing the script would run it, and a
+notebook is no module. So its source is collected together with the imports, functions, classes and
+constants that it names. Functions of any other module are imported by their name.
 """
 
 import ast
@@ -56,43 +57,60 @@ def source_of(function: Callable[..., Any]) -> Source:
     """Return where a process of its own gets a function from.
 
     Raises:
-        InvalidInput: It cannot be imported there: a lambda, a nested function, a method, or one that uses a value
-            which has no source. Such a one goes with ``pickled``.
+        InvalidInput: It cannot be imported there: a lambda, a nested function, a method, or one
+            that uses a value which has no source. Such a one goes with ``pickled``.
     """
     name = getattr(function, "__qualname__", repr(function))
-    if not isinstance(function, FunctionType) or name != function.__name__ or not name.isidentifier():
+    if (
+        not isinstance(function, FunctionType)
+        or name != function.__name__
+        or not name.isidentifier()
+    ):
         hint = "define it with def at the top of a module, a script or a notebook's cell; or pickle=True"
-        raise InvalidInput(f"{name} is not a plain function, so a process of its own cannot import it", hint)
+        raise InvalidInput(
+            f"{name} is not a plain function, so a process of its own cannot import it", hint
+        )
     module = sys.modules.get(function.__module__)
     if function.__module__ != "__main__" and module is not None:
         return Source(module=function.__module__, function=name, roots=tuple(_root(module)))
     collected = _Collected()
     collected.add_definition(name, function, function.__globals__)
-    return Source(module=MODULE, function=name, text=collected.text(), roots=tuple(dict.fromkeys(collected.roots)))
+    return Source(
+        module=MODULE,
+        function=name,
+        text=collected.text(),
+        roots=tuple(dict.fromkeys(collected.roots)),
+    )
 
 
 def returned_names(function: Callable[..., Any]) -> list[str]:
-    """Return the names in the dicts that a function returns as it is written; empty where the source does not show."""
+    """Return the names in the dicts that a function returns as it is written; empty where the
+    source does not show."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):
         return []
     returned = [node.value for node in _own_nodes(tree.body[0]) if isinstance(node, ast.Return)]
     keys = [key for value in returned if isinstance(value, ast.Dict) for key in value.keys]
-    names = [key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)]
+    names = [
+        key.value for key in keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    ]
     return list(dict.fromkeys(names))
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
     """Yield what is in a function, without the functions and classes that are defined in it."""
     for child in ast.iter_child_nodes(node):
-        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+        if not isinstance(
+            child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
+        ):
             yield child
             yield from _own_nodes(child)
 
 
 def pickled(function: Callable[..., Any]) -> Source:
-    """Return a function as cloudpickle writes it: also a lambda, a closure, and what only this process has.
+    """Return a function as cloudpickle writes it: also a lambda, a closure, and what only this
+    process has.
 
     A process of its own needs the same version of Python, and the packages whose objects are in it.
 
@@ -109,7 +127,9 @@ def pickled(function: Callable[..., Any]) -> Source:
         content = base64.b64encode(cloudpickle.dumps(function)).decode()
     except Exception as error:  # whatever an object raises that does not want to be copied
         hint = "make it inside the function"
-        raise InvalidInput(f"{name} uses what cannot be pickled: {type(error).__name__}: {error}", hint) from None
+        raise InvalidInput(
+            f"{name} uses what cannot be pickled: {type(error).__name__}: {error}", hint
+        ) from None
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
     text = PICKLED.format(name=name, content=content, python=python)
     module = sys.modules.get(getattr(function, "__module__", None) or "")
@@ -126,7 +146,14 @@ class _Collected:
     roots: list[Path] = field(default_factory=list)
 
     def text(self) -> str:
-        return "\n".join([*self.imports, "", "", *(f"{definition}\n" for definition in self.definitions.values())])
+        return "\n".join(
+            [
+                *self.imports,
+                "",
+                "",
+                *(f"{definition}\n" for definition in self.definitions.values()),
+            ]
+        )
 
     def add_definition(self, name: str, value: Any, scope: dict[str, Any]) -> None:
         """Add a function or class, what it needs first."""
@@ -154,7 +181,9 @@ class _Collected:
         else:
             hint = f"make {name} inside {user}, or keep it in a module that {user} imports"
             kind = type(value).__name__
-            raise InvalidInput(f"{user} uses {name} of type {kind}, which only this process has", hint)
+            raise InvalidInput(
+                f"{user} uses {name} of type {kind}, which only this process has", hint
+            )
 
     def _add_import(self, statement: str, module: ModuleType) -> None:
         self.imports[statement] = None
@@ -177,7 +206,8 @@ def _source(name: str, value: Any) -> str:
 
 
 def _class_in_a_cell(value: type) -> str | None:
-    """Return the source of a class of a notebook, which inspect does not find: its methods know their cell."""
+    """Return the source of a class of a notebook, which inspect does not find: its methods know
+    their cell."""
     for method in vars(value).values():
         code = getattr(inspect.unwrap(method), "__code__", None) if callable(method) else None
         if code is None:
@@ -208,7 +238,8 @@ def _is_constant(value: Any) -> bool:
 
 
 def _globals_of(value: Any, source: str) -> set[str]:
-    """Return the global names that a function or class reads, also in decorators, defaults and annotations."""
+    """Return the global names that a function or class reads, also in decorators, defaults and
+    annotations."""
     tree = ast.parse(source).body[0]
     if not isinstance(value, FunctionType):
         return _names(tree)
@@ -218,7 +249,11 @@ def _globals_of(value: Any, source: str) -> set[str]:
 
 
 def _names(tree: ast.AST) -> set[str]:
-    return {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    return {
+        node.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    }
 
 
 def _loads(code: CodeType) -> Iterator[str]:
@@ -231,7 +266,8 @@ def _loads(code: CodeType) -> Iterator[str]:
 
 
 def _root(module: ModuleType) -> Iterator[Path]:
-    """Yield the directory from which a module of the user's own is imported; nothing for an installed one."""
+    """Yield the directory from which a module of the user's own is imported; nothing for an
+    installed one."""
     file = getattr(module, "__file__", None)
     if file is None:
         return

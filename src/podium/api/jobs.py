@@ -46,11 +46,18 @@ class Job(Launched):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What ``podium job status --json`` prints: kind, name, state, message, created, directory, replicas."""
-        job, replicas, directory = self.workload, self.replicas, self.cluster.directory(self.kind, self.name)
+        """What ``podium job status --json`` prints: kind, name, state, message, created, directory,
+        replicas."""
+        job, replicas, directory = (
+            self.workload,
+            self.replicas,
+            self.cluster.directory(self.kind, self.name),
+        )
         state, message = job.state.phase, job.state.message
         waits = not job.state.finished and all(replica.phase == "Pending" for replica in replicas)
-        if waits and (why := self.cluster.waits_for(job)):  # the operator calls it Running, or Created
+        if waits and (
+            why := self.cluster.waits_for(job)
+        ):  # the operator calls it Running, or Created
             state, message = "Pending", why
         names = {"name": "replica", "exit_code": "exitCode"}
         return {
@@ -61,13 +68,17 @@ class Job(Launched):
             "created": job.created,
             "directory": None if directory is None else str(directory),
             "replicas": [
-                {names.get(field.name, field.name): getattr(replica, field.name) for field in fields(replica)}
+                {
+                    names.get(field.name, field.name): getattr(replica, field.name)
+                    for field in fields(replica)
+                }
                 for replica in replicas
             ],
         }
 
     def logs(self, replica: str | None = None) -> Log:
-        """Return what a replica printed: ``master-0``, ``worker-1`` …; the one that reports metrics if None."""
+        """Return what a replica printed: ``master-0``, ``worker-1`` …; the one that reports metrics
+        if None."""
         return Log("\n".join(self.cluster.logs(self.kind, self.name, replica)))
 
     def check(self) -> None:
@@ -97,8 +108,15 @@ class Job(Launched):
         return one_line(f"<{self.kind} {self.name}: {self.progress()}>")
 
     def _repr_html_(self) -> str:
-        rows = [(replica.name, replica.phase, str(replica.restarts), replica.reason) for replica in self.replicas]
-        return table(("REPLICA", "STATE", ">RESTARTS", "REASON"), rows, title=f"{self.kind} {self.name}: {self.status}")
+        rows = [
+            (replica.name, replica.phase, str(replica.restarts), replica.reason)
+            for replica in self.replicas
+        ]
+        return table(
+            ("REPLICA", "STATE", ">RESTARTS", "REASON"),
+            rows,
+            title=f"{self.kind} {self.name}: {self.status}",
+        )
 
 
 def progress_of(job: Workload, replicas: Sequence[ReplicaStatus]) -> str:
@@ -129,11 +147,13 @@ def run_job(
     Args:
         job: A YAML file, or a manifest as a dict.
         name: metadata.name; the manifest's own if None, with a number behind it if that is taken.
-        cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of PODIUM_HOME if None.
+        cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of
+            PODIUM_HOME if None.
         queue: Kueue's local queue, in which the job waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         images: Directories that stand for images on this machine.
-        wait: Whether to return at the end, or at once while it runs in the background of this process.
+        wait: Whether to return at the end, or at once while it runs in the background of this
+            process.
 
     Raises:
         InvalidInput: It is not one job, or it breaks a rule; nothing was started.
@@ -154,7 +174,9 @@ def run_job(
     (workload,) = read_jobs(documents, source, name or "", most=1)
     session = Session(ClusterSpec.of(cluster, images=images))
     try:
-        (begun,) = begin_jobs([place(workload, Pods(queue=queue, queue_priority=queue_priority))], session)
+        (begun,) = begin_jobs(
+            [place(workload, Pods(queue=queue, queue_priority=queue_priority))], session
+        )
     except BaseException:
         session.close()
         raise
@@ -162,7 +184,9 @@ def run_job(
     return begun.wait() if wait else begun
 
 
-def read_jobs(documents: Sequence[Any], source: str, name: str = "", *, most: int | None = None) -> list[Workload]:
+def read_jobs(
+    documents: Sequence[Any], source: str, name: str = "", *, most: int | None = None
+) -> list[Workload]:
     """Return the jobs of a file.
 
     Args:
@@ -177,7 +201,9 @@ def read_jobs(documents: Sequence[Any], source: str, name: str = "", *, most: in
         kind = document.get("kind") if isinstance(document, dict) else None
         if not isinstance(kind, str) or kind not in JOB_KINDS:
             file = "FILE" if source.startswith("<") else source
-            run = "podium.sweep(MANIFEST)" if source == MANIFEST else f"podium experiment run {file}"
+            run = (
+                "podium.sweep(MANIFEST)" if source == MANIFEST else f"podium experiment run {file}"
+            )
             hint = run if kind == "Experiment" else "put other objects into another file"
             problem = f"document {number} has kind={kind!r}, but {source} must hold a {or_list([*JOB_KINDS])}"
             raise InvalidInput(problem, hint)
@@ -185,7 +211,9 @@ def read_jobs(documents: Sequence[Any], source: str, name: str = "", *, most: in
         raise InvalidInput(f"{source} has no object in it", "it must hold a job")
     jobs = [Workload.parse(document) for document in documents]
     if len(jobs) > (most or len(jobs)):
-        raise InvalidInput(f"{source} holds {len(jobs)} jobs, but one is run", "podium job run runs all of a file")
+        raise InvalidInput(
+            f"{source} holds {len(jobs)} jobs, but one is run", "podium job run runs all of a file"
+        )
     if name and len(jobs) > 1:
         raise InvalidInput(f"--name is for one job, but {source} holds {len(jobs)}")
     return [job.with_metadata({**job.metadata, "name": name}) for job in jobs] if name else jobs
@@ -199,14 +227,20 @@ def begin_jobs(jobs: Sequence[Workload], session: Session) -> list[Job]:
     """
     cluster = session.cluster
     for job in jobs:
-        if job.suspended and not (cluster.outlives_client(job.kind) and job.queue):  # Kueue starts those in its queues
-            raise InvalidInput(f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true")
+        if job.suspended and not (
+            cluster.outlives_client(job.kind) and job.queue
+        ):  # Kueue starts those in its queues
+            raise InvalidInput(
+                f"{job.kind} {job.name} is suspended: it would wait forever", "remove suspend: true"
+            )
     if not cluster.traits.shares_files:
         jobs = [with_store(job, cluster.url, say) for job in jobs]
     created = [cluster.create(_with_free_name(cluster, job)) for job in jobs]
     for job in created:
         directory = cluster.directory(job.kind, job.name)
-        say(f"{job.kind} {job.name}, {f'everything under {directory}' if directory else f'at {cluster.url}'}")
+        say(
+            f"{job.kind} {job.name}, {f'everything under {directory}' if directory else f'at {cluster.url}'}"
+        )
         if ignored := job.annotations.get(IGNORED_FIELDS):
             say(f"without meaning on this machine, ignored: {ignored}")
     return [Job(session, job.kind, job.name) for job in created]
@@ -243,7 +277,9 @@ def find_job(session: Session, name: str, kinds: Sequence[str] = tuple(JOB_KINDS
         NotFound: There is none.
     """
     for kind in kinds:
-        with suppress(NotFound, UnknownKind):  # a cluster without the training operator has Jobs all the same
+        with suppress(
+            NotFound, UnknownKind
+        ):  # a cluster without the training operator has Jobs all the same
             session.cluster.get(kind, name)
             return Job(session, kind, name)
     raise NotFound(f"no job {name} in {session.cluster.url}", "podium.jobs() lists them")

@@ -1,4 +1,5 @@
-"""What a sweep, a training and a job share: they run on a cluster, are waited for, stopped and deleted."""
+"""What a sweep, a training and a job share: they run on a cluster, are waited for, stopped and
+deleted."""
 
 import atexit
 import threading
@@ -27,7 +28,8 @@ ObjectKey = tuple[str, str]
 
 
 class Session:
-    """A cluster that this process opens when it is needed, and keeps open while something it began runs there.
+    """A cluster that this process opens when it is needed, and keeps open while something it began
+    runs there.
 
     Args:
         cluster: It, if it is open already.
@@ -47,7 +49,8 @@ class Session:
         return self._cluster
 
     def keep_open(self, kind: str, name: str) -> None:
-        """Let an object run in the background; what runs on this machine is stopped when Python exits."""
+        """Let an object run in the background; what runs on this machine is stopped when Python
+        exits."""
         cluster = self.cluster
         if cluster.outlives_client(kind):
             return
@@ -55,7 +58,10 @@ class Session:
         def release() -> None:
             cluster.join(kind, name)
             with self._lock:
-                own, self._cluster = self._cluster is cluster, None if self._cluster is cluster else self._cluster
+                own, self._cluster = (
+                    self._cluster is cluster,
+                    None if self._cluster is cluster else self._cluster,
+                )
             if own:
                 atexit.unregister(cluster.close)
                 cluster.close()
@@ -70,7 +76,8 @@ class Session:
             self._background.join()
 
     def close(self) -> None:
-        """Stop what still runs in this process and release the cluster, which can be opened again."""
+        """Stop what still runs in this process and release the cluster, which can be opened
+        again."""
         with self._lock:
             cluster, self._cluster = self._cluster, None
         if cluster:
@@ -99,7 +106,8 @@ class Launched(ABC):
     def wait(self) -> Self:
         """Show its progress until it has ended: a table in a notebook's cell, lines anywhere else.
 
-        Ctrl-C, or the stop button of a notebook, stops it on this machine; on Kubernetes it goes on by itself.
+        Ctrl-C, or the stop button of a notebook, stops it on this machine; on Kubernetes it goes on
+        by itself.
 
         Raises:
             Failed: It failed.
@@ -144,12 +152,16 @@ class Launched(ABC):
         self.close()
 
     def close(self) -> None:
-        """Stop what still runs in this process and release the cluster; the object can be used on."""
+        """Stop what still runs in this process and release the cluster; the object can be used
+        on."""
         self.session.close()
 
 
 def follow(
-    cluster: Cluster, objects: Sequence[ObjectKey], look: Callable[[], None], finish: Callable[[], None] = lambda: None
+    cluster: Cluster,
+    objects: Sequence[ObjectKey],
+    look: Callable[[], None],
+    finish: Callable[[], None] = lambda: None,
 ) -> None:
     """Wait until all objects have ended.
 
@@ -179,7 +191,8 @@ def follow(
 
 
 class _Watch:
-    """Waits for the end of an object in a thread: the cluster may have to tell that it can never start."""
+    """Waits for the end of an object in a thread: the cluster may have to tell that it can never
+    start."""
 
     def __init__(self, cluster: Cluster, key: ObjectKey, woken: threading.Event) -> None:
         self._cluster, self._key, self._woken = cluster, key, woken
@@ -204,4 +217,7 @@ class _Watch:
         if self._error:
             raise self._error
         if not self._finished:
-            raise Failed(f"{' '.join(self._key)} was deleted while it ran", "another command or user deleted it")
+            raise Failed(
+                f"{' '.join(self._key)} was deleted while it ran",
+                "another command or user deleted it",
+            )

@@ -1,4 +1,5 @@
-"""Figures of a sweep, as plotly figures: a notebook shows them, and each can be changed or saved."""
+"""Figures of a sweep, as plotly figures: a notebook shows them, and each can be changed or
+saved."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -26,11 +27,13 @@ class Plots:
         return _drawn(plots.history(self._with_results(1)))
 
     def parallel(self) -> "Figure":
-        """Return parallel coordinates: a line for each trial, from its parameters to its objective."""
+        """Return parallel coordinates: a line for each trial, from its parameters to its
+        objective."""
         return _drawn(plots.coordinates(self._with_results(1)))
 
     def front(self, *pair: str) -> "Figure":
-        """Return each trial by two of its objectives, the first two unless others are named, with the Pareto front.
+        """Return each trial by two of its objectives, the first two unless others are named, with
+        the Pareto front.
 
         Raises:
             InvalidInput: These are not two objectives.
@@ -44,7 +47,8 @@ class Plots:
         return _drawn(plots.pareto(table, *chosen))
 
     def importance(self) -> "Figure":
-        """Return how much each parameter mattered for being among the best trials (PED-ANOVA), with 90 % intervals.
+        """Return how much each parameter mattered for being among the best trials (PED-ANOVA), with
+        90 % intervals.
 
         Raises:
             InvalidInput: There are too few trials, or there is one parameter only.
@@ -61,7 +65,9 @@ class Plots:
         count = sum(row["value"] is not None for row in table["trials"])
         if count < least:
             hint = "wait for more trials, or resume the sweep with more"
-            raise InvalidInput(f"this figure needs {least} trials with a result, but there are {count}", hint)
+            raise InvalidInput(
+                f"this figure needs {least} trials with a result, but there are {count}", hint
+            )
         return table
 
 
@@ -70,15 +76,21 @@ def _drawn(figure: plots.Figure) -> "Figure":
     from plotly.graph_objects import Figure
 
     class Shown(Figure):  # type: ignore[misc, unused-ignore]  # plotly has no types
-        """A figure that is not blank in a notebook exported as HTML: beside plotly's own output there is a page's."""
+        """A figure that is not blank in a notebook exported as HTML: beside plotly's own output
+        there is a page's."""
 
         def _ipython_display_(self) -> None:
-            if io.renderers.default != "plotly_mimetype":  # chosen by the user, or by an editor that is no Jupyter
+            if (
+                io.renderers.default != "plotly_mimetype"
+            ):  # chosen by the user, or by an editor that is no Jupyter
                 self.show()
                 return
             from IPython.display import display
 
             page = self.to_html(include_plotlyjs="cdn", full_html=False)
-            display({"application/vnd.plotly.v1+json": json.loads(self.to_json()), "text/html": page}, raw=True)
+            display(
+                {"application/vnd.plotly.v1+json": json.loads(self.to_json()), "text/html": page},
+                raw=True,
+            )
 
     return Shown(figure)

@@ -12,19 +12,28 @@ from podium.training.dataset import DataSettings, prepare
 
 
 def prepare_data(
-    dataset: Any = "mnist", output: str | Path | None = None, *, source: str | Path = "", target: str = "",
-    limit: int = 0, seed: int | None = None, **options: Any,
-) -> Dataset:  # fmt: skip
-    """Read, verify, split and write data as one checksummed dataset, as ``podium data prepare`` does.
+    dataset: Any = "mnist",
+    output: str | Path | None = None,
+    *,
+    source: str | Path = "",
+    target: str = "",
+    limit: int = 0,
+    seed: int | None = None,
+    **options: Any,
+) -> Dataset:
+    """Read, verify, split and write data as one checksummed dataset, as ``podium data prepare``
+    does.
 
     Args:
-        dataset: ``mnist``, ``fashion-mnist``, ``images:DIRECTORY``, ``table:FILE``, ``text:FILE`` or ``npz:FILE``; or
-            the directory or URI of a prepared dataset, which is copied to output, or opened where there is none. Or
-            what this program holds: a DataFrame, ``(X, y)``, columns or arrays by name, rows as dicts.
+        dataset: ``mnist``, ``fashion-mnist``, ``images:DIRECTORY``, ``table:FILE``, ``text:FILE``
+            or ``npz:FILE``; or the directory or URI of a prepared dataset, which is copied to
+            output, or opened where there is none. Or what this program holds: a DataFrame, ``(X,
+            y)``, columns or arrays by name, rows as dicts.
         output: Directory, or ``s3://`` or ``minio://`` prefix; ``$PODIUM_HOME/data/NAME`` if None.
         source: Directory or URI with the idx files of mnist; cache and mirrors if empty.
         target: Name of the target column of a table or of text.
-        limit: Most items for train and validation together; 0 takes all. The test part of mnist stays whole.
+        limit: Most items for train and validation together; 0 takes all. The test part of mnist
+            stays whole.
         seed: Decides which items form which part: the option ``split_seed``, 1 if None.
         **options: Options of the source, such as ``validation=0.2`` or ``group="city"``.
 
@@ -40,7 +49,9 @@ def prepare_data(
     """
     options |= {} if seed is None else {"split_seed": seed}
     located_at, target = located(dataset, target)
-    settings = DataSettings(dataset=located_at, source=str(source), target=target, limit=limit, data_options=options)
+    settings = DataSettings(
+        dataset=located_at, source=str(source), target=target, limit=limit, data_options=options
+    )
     return write(settings, output)
 
 
@@ -54,7 +65,8 @@ def prepared(data: Any) -> str:
 
 
 def write(settings: DataSettings, output: str | Path | None = None) -> Dataset:
-    """Prepare a dataset where the user says, or below PODIUM_HOME; a prepared one without output stays where it is."""
+    """Prepare a dataset where the user says, or below PODIUM_HOME; a prepared one without output
+    stays where it is."""
     if settings.is_prepared and output is None:
         return Dataset(settings.dataset)
     where = output or Settings.from_environment().home / "data" / settings.name

@@ -43,19 +43,22 @@ class Program:
     """The call of a function; None for a script or a command."""
 
     text: str = ""
-    """Source of a module that is made for the call; empty where the function is imported from where it is."""
+    """Source of a module that is made for the call; empty where the function is imported from where
+    it is."""
 
     root: Path | None = None
     """Directory of the code it imports or is in; None for none."""
 
     folder: str = ""
-    """Working directory on this machine; empty for one of the trial's own that sees the files of this one."""
+    """Working directory on this machine; empty for one of the trial's own that sees the files of
+    this one."""
 
     code: Code | None = None
     """The code, stored; None where the command runs as it is."""
 
     def files(self, path: Sequence[str] = ()) -> dict[str, bytes]:
-        """Return the files that are made for it, by name; the command names them without a directory.
+        """Return the files that are made for it, by name; the command names them without a
+        directory.
 
         Args:
             path: Directories from which a function's modules are imported.
@@ -87,11 +90,20 @@ class Program:
             InvalidInput: The code is too large, or cannot be packed.
         """
         files = self.files()
-        return replace(self, code=store(pack(self.root, files), storage)) if files or self.root else self
+        return (
+            replace(self, code=store(pack(self.root, files), storage))
+            if files or self.root
+            else self
+        )
 
 
 def program_of(
-    train: Train, searched: Mapping[str, Dimension], fixed: Mapping[str, Value], metric: str, *, pickle: bool = False
+    train: Train,
+    searched: Mapping[str, Dimension],
+    fixed: Mapping[str, Value],
+    metric: str,
+    *,
+    pickle: bool = False,
 ) -> Program:
     """Return what runs in each trial.
 
@@ -105,7 +117,9 @@ def program_of(
         InvalidInput: There is no such script, or the function does not take these parameters.
     """
     if callable(train):
-        return _function(train, pickled(train) if pickle else source_of(train), searched, fixed, metric)
+        return _function(
+            train, pickled(train) if pickle else source_of(train), searched, fixed, metric
+        )
     if not isinstance(train, str | Path | Sequence):
         problem = f"a function, a script or a command is tuned, but got {train!r:.60}"
         raise InvalidInput(problem, 'a function, "train.py", or ["python", "-m", "my.train"]')
@@ -114,9 +128,11 @@ def program_of(
         raise InvalidInput("the command has no words", '["python", "train.py"]')
     given = [f"--{name}={value}" for name, value in fixed.items()]
     return Program(
-        name=_name_of(words), words=(*words, *given), root=_root_of(words),
+        name=_name_of(words),
+        words=(*words, *given),
+        root=_root_of(words),
         takes_data=not any(mark in word for word in words for mark in ("${podium.", "PODIUM_")),
-    )  # fmt: skip
+    )
 
 
 def _function(
@@ -128,22 +144,38 @@ def _function(
 ) -> Program:
     names = {name.replace("-", "_") for name in (*searched, *fixed)}
     takes = inspect.signature(train).parameters
-    passed = {name: variable for name, variable in FROM_RUN.items() if name in takes and name not in names}
+    passed = {
+        name: variable for name, variable in FROM_RUN.items() if name in takes and name not in names
+    }
     _check_signature(train, [*names, *passed])
     if len(source.roots) > 1:
         hint = "keep the modules it imports in one directory"
         listed = ", ".join(map(str, source.roots))
-        raise InvalidInput(f"{source.function} imports modules of its own from {len(source.roots)}: {listed}", hint)
+        raise InvalidInput(
+            f"{source.function} imports modules of its own from {len(source.roots)}: {listed}", hint
+        )
     call = Call(
-        module=source.module, function=source.function, metric=metric,
+        module=source.module,
+        function=source.function,
+        metric=metric,
         kinds={name: _kind(dimension) for name, dimension in searched.items()},
-        choices={name: dict(zip(dimension.texts, dimension.values, strict=True))
-                 for name, dimension in searched.items() if isinstance(dimension, Choice)},
-        fixed={name.replace("-", "_"): value for name, value in fixed.items()}, environment=passed,
-    )  # fmt: skip
+        choices={
+            name: dict(zip(dimension.texts, dimension.values, strict=True))
+            for name, dimension in searched.items()
+            if isinstance(dimension, Choice)
+        },
+        fixed={name.replace("-", "_"): value for name, value in fixed.items()},
+        environment=passed,
+    )
     root = source.roots[0] if source.roots else None
-    return Program(name=source.function, words=("python", "-m", "podium.code.call", CALL), takes_data=False, call=call,
-                   text=source.text, root=root)  # fmt: skip
+    return Program(
+        name=source.function,
+        words=("python", "-m", "podium.code.call", CALL),
+        takes_data=False,
+        call=call,
+        text=source.text,
+        root=root,
+    )
 
 
 def _kind(dimension: Dimension) -> str:
@@ -158,7 +190,9 @@ def _check_signature(train: Callable[..., Any], names: Sequence[str]) -> None:
     except TypeError as error:
         takes = f"{getattr(train, '__name__', train)}{inspect.signature(train)}"
         hint = "each name of the space is a parameter of the function, and all others have defaults"
-        raise InvalidInput(f"{takes} cannot be called with {', '.join(sorted(names))}: {error}", hint) from None
+        raise InvalidInput(
+            f"{takes} cannot be called with {', '.join(sorted(names))}: {error}", hint
+        ) from None
 
 
 def _script(path: Path) -> list[str]:
@@ -176,13 +210,21 @@ def _name_of(words: Sequence[str]) -> str:
     """Return the script or the module that a command runs, else its program."""
     scripts = [word for word in words if word.endswith((".py", ".sh"))]
     modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
-    return Path(scripts[0]).stem if scripts else modules[0].rpartition(".")[2] if modules else Path(words[0]).name
+    return (
+        Path(scripts[0]).stem
+        if scripts
+        else modules[0].rpartition(".")[2]
+        if modules
+        else Path(words[0]).name
+    )
 
 
 def _root_of(words: Sequence[str]) -> Path | None:
     """Return the working directory if a command names a file or a module below it."""
     here = Path.cwd()
-    modules = [words[at + 1].replace(".", "/") for at, word in enumerate(words[:-1]) if word == "-m"]
+    modules = [
+        words[at + 1].replace(".", "/") for at, word in enumerate(words[:-1]) if word == "-m"
+    ]
     named = [*words, *modules, *(f"{module}.py" for module in modules)]
     return here if any((here / name).exists() and name.strip("./") for name in named) else None
 

@@ -1,4 +1,5 @@
-"""Search spaces as Python writes them: ``{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}``."""
+"""Search spaces as Python writes them: ``{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers":
+range(1, 5)}``."""
 
 import json
 import re
@@ -9,7 +10,8 @@ from typing import Any
 from podium.errors import InvalidInput, require
 
 DECADES = 100
-"""A range of positive floats whose ends differ by this factor or more is searched on a log scale."""
+"""A range of positive floats whose ends differ by this factor or more is searched on a log
+scale."""
 
 Value = str | int | float | bool | None
 """What a choice or a fixed argument may be."""
@@ -33,7 +35,12 @@ class Float:
 
     def __post_init__(self) -> None:
         require(self.low < self.high, "low < high", low=self.low, high=self.high)
-        require(not self.log or self.low > 0, "low > 0 on a log scale", "there is no logarithm of 0", low=self.low)
+        require(
+            not self.log or self.low > 0,
+            "low > 0 on a log scale",
+            "there is no logarithm of 0",
+            low=self.low,
+        )
         require(self.step is None or self.step > 0, "step > 0", step=self.step)
 
     @property
@@ -54,7 +61,9 @@ class Float:
         return float(text)
 
     def __str__(self) -> str:
-        scale = " on a log scale" if self.is_log else f" in steps of {self.step:g}" if self.step else ""
+        scale = (
+            " on a log scale" if self.is_log else f" in steps of {self.step:g}" if self.step else ""
+        )
         return f"{self.low:g} to {self.high:g}{scale}"
 
 
@@ -77,11 +86,18 @@ class Int:
     def __post_init__(self) -> None:
         require(self.low <= self.high, "low <= high", low=self.low, high=self.high)
         require(self.step >= 1, "step >= 1", step=self.step)
-        require(not self.log or self.low > 0, "low > 0 on a log scale", "there is no logarithm of 0", low=self.low)
+        require(
+            not self.log or self.low > 0,
+            "low > 0 on a log scale",
+            "there is no logarithm of 0",
+            low=self.low,
+        )
 
     def feasible(self) -> tuple[str, dict[str, Any]]:
         """Return parameterType and feasibleSpace."""
-        space = {"min": str(self.low), "max": str(self.high)} | ({"step": str(self.step)} if self.step > 1 else {})
+        space = {"min": str(self.low), "max": str(self.high)} | (
+            {"step": str(self.step)} if self.step > 1 else {}
+        )
         return "int", space | ({"distribution": "logUniform"} if self.log else {})
 
     def read(self, text: str) -> int:
@@ -91,7 +107,9 @@ class Int:
     def __str__(self) -> str:
         if self.high - self.low == self.step == 1:
             return f"{self.low} or {self.high}, as whole numbers ({self.low}.0 to {self.high}.0 has all between)"
-        scale = " on a log scale" if self.log else f" in steps of {self.step}" if self.step > 1 else ""
+        scale = (
+            " on a log scale" if self.log else f" in steps of {self.step}" if self.step > 1 else ""
+        )
         return f"{self.low} to {self.high}{scale}"
 
 
@@ -114,10 +132,16 @@ class Choice:
                 raise InvalidInput(problem, "give it a name, and look that up in the function")
         texts = self.texts
         if unfit := [text for text in texts if json.dumps(text, ensure_ascii=False) != f'"{text}"']:
-            problem = f"{unfit[0]!r:.60} cannot be a choice: values are put into JSON text as they are"
-            raise InvalidInput(problem, "leave out double quotes, backslashes and line breaks, or give it a name")
+            problem = (
+                f"{unfit[0]!r:.60} cannot be a choice: values are put into JSON text as they are"
+            )
+            raise InvalidInput(
+                problem, "leave out double quotes, backslashes and line breaks, or give it a name"
+            )
         if len(set(texts)) != len(texts):
-            raise InvalidInput(f"a choice has a value twice: {list(self.values)}", "leave out the second")
+            raise InvalidInput(
+                f"a choice has a value twice: {list(self.values)}", "leave out the second"
+            )
 
     @property
     def texts(self) -> list[str]:
@@ -126,7 +150,9 @@ class Choice:
 
     def feasible(self) -> tuple[str, dict[str, Any]]:
         """Return parameterType and feasibleSpace."""
-        numbers = all(isinstance(value, int | float) and not isinstance(value, bool) for value in self.values)
+        numbers = all(
+            isinstance(value, int | float) and not isinstance(value, bool) for value in self.values
+        )
         return "discrete" if numbers else "categorical", {"list": self.texts}
 
     def read(self, text: str) -> Value:
@@ -154,7 +180,8 @@ def dimension(name: str, given: Any) -> Dimension | None:
     """Return what to search for a name; None for a single value, which is fixed.
 
     Args:
-        given: Float, Int or Choice; a tuple of two numbers, a range, a list or an array; or a value.
+        given: Float, Int or Choice; a tuple of two numbers, a range, a list or an array; or a
+            value.
 
     Raises:
         InvalidInput: It is something else.
@@ -167,18 +194,26 @@ def dimension(name: str, given: Any) -> Dimension | None:
         return given
     if isinstance(given, range):
         if not given or given.step < 0:
-            raise InvalidInput(f"{name} cannot be {given}, which does not rise", "write range(1, 5), for example")
+            raise InvalidInput(
+                f"{name} cannot be {given}, which does not rise", "write range(1, 5), for example"
+            )
         return Int(given.start, given[-1], given.step)
     if isinstance(given, list | set | frozenset):
         return Choice(sorted(given, key=str) if isinstance(given, set | frozenset) else given)
     if isinstance(given, tuple):
-        if len(given) != 2 or not all(isinstance(end, int | float) and not isinstance(end, bool) for end in given):
+        if len(given) != 2 or not all(
+            isinstance(end, int | float) and not isinstance(end, bool) for end in given
+        ):
             hint = "a range is (low, high); write a list for choices"
-            raise InvalidInput(f"{name} is searched between two numbers, but got {given!r:.60}", hint)
+            raise InvalidInput(
+                f"{name} is searched between two numbers, but got {given!r:.60}", hint
+            )
         try:
             return Int(*given) if all(isinstance(end, int) for end in given) else Float(*given)
         except InvalidInput as error:
-            raise InvalidInput(f"{name}: {error.message}", error.hint or "a range is (low, high)") from None
+            raise InvalidInput(
+                f"{name}: {error.message}", error.hint or "a range is (low, high)"
+            ) from None
     if isinstance(given, Value):
         return None
     hint = '{"lr": (1e-4, 1e-1), "batch_size": [32, 64], "layers": range(1, 5)}'
@@ -197,10 +232,13 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     searched = {name: dim for name, given in space.items() if (dim := dimension(name, given))}
     if not searched:
         raise InvalidInput(
-            f"there is nothing to search in {dict(space)!r:.80}", f"{hint}, in the shell --lr 1e-4..1e-1"
+            f"there is nothing to search in {dict(space)!r:.80}",
+            f"{hint}, in the shell --lr 1e-4..1e-1",
         )
     fixed = {name: given for name, given in space.items() if name not in searched}
-    return searched, {name: given.item() if hasattr(given, "item") else given for name, given in fixed.items()}
+    return searched, {
+        name: given.item() if hasattr(given, "item") else given for name, given in fixed.items()
+    }
 
 
 def parameter(name: str, searched: Dimension) -> dict[str, Any]:
@@ -214,7 +252,8 @@ _RANGE = re.compile(rf"(?:(log|linear):)?({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER
 
 
 def from_text(name: str, text: str) -> Any:
-    """Return what a word of a command line says: ``1e-4..1e-1``, ``1..8:2``, ``log:1..64``, ``32,64,128`` or a value.
+    """Return what a word of a command line says: ``1e-4..1e-1``, ``1..8:2``, ``log:1..64``,
+    ``32,64,128`` or a value.
 
     Args:
         text: Whole numbers stay whole; the ends of a range decide whether it is one of floats.
@@ -227,10 +266,13 @@ def from_text(name: str, text: str) -> Any:
         low, high, step = (None if number is None else _number(number) for number in given)
         if isinstance(low, int) and isinstance(high, int) and isinstance(step, int | None):
             return Int(low, high, step or 1, log=scale == "log")
-        return Float(float(low or 0), float(high or 0), None if scale is None else scale == "log", step)
+        return Float(
+            float(low or 0), float(high or 0), None if scale is None else scale == "log", step
+        )
     if ".." in text and "/" not in text:
         raise InvalidInput(
-            f"--{name} {text} is neither a range nor a list", f"--{name} 1e-4..1e-1, or --{name} 32,64,128"
+            f"--{name} {text} is neither a range nor a list",
+            f"--{name} 1e-4..1e-1, or --{name} 32,64,128",
         )
     if "," in text:
         return Choice([_number(part) for part in text.split(",")])

@@ -13,7 +13,8 @@ from podium.search.halving import ASHA
 STOPS = ("median", "asha")
 
 START = 3
-"""Lines after which medianstop judges a trial: Katib's own 4 is past the end of many a short training."""
+"""Lines after which medianstop judges a trial: Katib's own 4 is past the end of many a short
+training."""
 
 TRIALS = 3
 """Trials that must have succeeded before one is judged; Katib's own default."""
@@ -65,41 +66,55 @@ def stopping(
         metric: Name of the objective.
 
     Raises:
-        InvalidInput: There is no such word, it does not go with the algorithm, or asha finds no range that says how
-            long a trial trains.
+        InvalidInput: There is no such word, it does not go with the algorithm, or asha finds no
+            range that says how long a trial trains.
     """
     if stop is None:
         return Stopping(algorithm=algorithm, settings=settings)
     if stop not in STOPS:
         raise InvalidInput(
-            f"trials are stopped early by {' or '.join(STOPS)}, but got {stop!r}", suggestion(stop, STOPS)
+            f"trials are stopped early by {' or '.join(STOPS)}, but got {stop!r}",
+            suggestion(stop, STOPS),
         )
-    return _median(algorithm, settings, metric) if stop == "median" else _asha(algorithm, settings, searched, fixed)
+    return (
+        _median(algorithm, settings, metric)
+        if stop == "median"
+        else _asha(algorithm, settings, searched, fixed)
+    )
 
 
 def _median(algorithm: str, settings: Mapping[str, object], metric: str) -> Stopping:
     if find(algorithm).has_resource:
         problem = f"median compares trials that train equally long, but those of {algorithm} do not"
-        raise InvalidInput(problem, f"--stop median with --algorithm tpe or random; {algorithm} needs no --stop")
+        raise InvalidInput(
+            problem, f"--stop median with --algorithm tpe or random; {algorithm} needs no --stop"
+        )
     given = {"min_trials_required": TRIALS, "start_step": START}
     listed = [{"name": name, "value": str(value)} for name, value in given.items()]
     spec = {"earlyStopping": {"algorithmName": MEDIAN_STOP.name, "algorithmSettings": listed}}
     text = (
-        f"from {TRIALS} trials on, one is stopped that is worse than the others after it printed {metric} {START} times"
+        f"from {TRIALS} trials on, one is stopped that is worse than the others after it printed "
+        f"{metric} {START} times"
     )
     return Stopping(algorithm=algorithm, settings=settings, spec=spec, text=text)
 
 
 def _asha(
-    algorithm: str, settings: Mapping[str, object], searched: Mapping[str, Dimension], fixed: Mapping[str, Value]
+    algorithm: str,
+    settings: Mapping[str, object],
+    searched: Mapping[str, Dimension],
+    fixed: Mapping[str, Value],
 ) -> Stopping:
     if algorithm not in (AUTO, ASHA.name):
-        raise InvalidInput(f"asha is an algorithm itself, but {algorithm} is named too", "leave --algorithm out")
+        raise InvalidInput(
+            f"asha is an algorithm itself, but {algorithm} is named too", "leave --algorithm out"
+        )
     name = str(settings.get("resource_name") or _length(searched, fixed))
     length = searched.get(name)
     if not isinstance(length, Int) or length.low < 1:
         problem = (
-            f"asha needs a range of whole numbers from 1 on that says how long a trial trains, but {name} is {length}"
+            "asha needs a range of whole numbers from 1 on that says how long a trial trains, "
+            f"but {name} is {length}"
         )
         raise InvalidInput(problem, f"--{name} 1..27, in Python {{{name!r}: (1, 27)}}")
     given = {"resource_name": name, "r_min": length.low, "r_l": length.high, **settings}

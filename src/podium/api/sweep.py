@@ -1,4 +1,5 @@
-"""A sweep: an Experiment that runs on this machine or on a cluster, from its start to its best model."""
+"""A sweep: an Experiment that runs on this machine or on a cluster, from its start to its best
+model."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -26,10 +27,26 @@ from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound, suggestion
 from podium.frames import data_frame, number
 from podium.heartbeat import doing
-from podium.manifests.experiment import Changes, Experiment, Trial, best_trial, leaderboard, no_best, pareto_front
+from podium.manifests.experiment import (
+    Changes,
+    Experiment,
+    Trial,
+    best_trial,
+    leaderboard,
+    no_best,
+    pareto_front,
+)
 from podium.manifests.experiment.rules import warnings_of
 from podium.manifests.names import named
-from podium.manifests.options import SweepOptions, describe, documented, ended_by, forecast, read_settings, settings
+from podium.manifests.options import (
+    SweepOptions,
+    describe,
+    documented,
+    ended_by,
+    forecast,
+    read_settings,
+    settings,
+)
 from podium.notebook import LiveCell, Log, in_notebook, say
 from podium.settings import Settings
 from podium.storage import absolute
@@ -88,14 +105,24 @@ class Sweep(Launched):
             PodiumError: pandas is not installed.
         """
         experiment, trials = self.experiment, leaderboard(self.results)
-        names, metrics = [parameter.name for parameter in experiment.space], experiment.objective.metrics
+        names, metrics = (
+            [parameter.name for parameter in experiment.space],
+            experiment.objective.metrics,
+        )
         rows = [
-            {"trial": row.name, "state": row.state, **{name: number(row.parameters.get(name, "")) for name in names},
-             **{name: number(value) for name, value in row.metrics.items()}, "seconds": row.seconds,
-             "model": model_of(trial)}
+            {
+                "trial": row.name,
+                "state": row.state,
+                **{name: number(row.parameters.get(name, "")) for name in names},
+                **{name: number(value) for name, value in row.metrics.items()},
+                "seconds": row.seconds,
+                "model": model_of(trial),
+            }
             for trial, row in zip(trials, leaderboard_of(trials, experiment).rows, strict=True)
-        ]  # fmt: skip
-        return data_frame(rows, ["trial", "state", *dict.fromkeys([*names, *metrics]), "seconds", "model"])
+        ]
+        return data_frame(
+            rows, ["trial", "state", *dict.fromkeys([*names, *metrics]), "seconds", "model"]
+        )
 
     @property
     def best(self) -> Best:
@@ -108,15 +135,24 @@ class Sweep(Launched):
 
     @property
     def front(self) -> list[Best]:
-        """The Pareto front, best in the first objective first: no other trial is better in one objective, and as good
-        in the others. With one objective it is the best trial; empty as long as there is no result."""
+        """The Pareto front, best in the first objective first: no other trial is better in one
+        objective, and as good in the others. With one objective it is the best trial; empty as long
+        as there is no result."""
         return [self._of_trial(trial) for trial in pareto_front(self.cluster.trials(self.name))]
 
     def _of_trial(self, trial: Trial) -> Best:
         values = {name: number(value) for name, value in trial.parameters.items()}
-        metrics = {name: number(value) for name, value in measured(trial, self.experiment).items() if value}
+        metrics = {
+            name: number(value) for name, value in measured(trial, self.experiment).items() if value
+        }
         assert trial.value is not None
-        return Best(name=trial.name, parameters=values, metrics=metrics, value=trial.value, model=model_of(trial))
+        return Best(
+            name=trial.name,
+            parameters=values,
+            metrics=metrics,
+            value=trial.value,
+            model=model_of(trial),
+        )
 
     @property
     def best_trial(self) -> Trial:
@@ -128,12 +164,16 @@ class Sweep(Launched):
         trials = self.cluster.trials(self.name)
         best = best_trial(trials)
         if best is None:
-            raise NotFound(f"no trial of {self.name} {no_best(trials)}", "sweep.logs(TRIAL) shows what a trial printed")
+            raise NotFound(
+                f"no trial of {self.name} {no_best(trials)}",
+                "sweep.logs(TRIAL) shows what a trial printed",
+            )
         return best
 
     @property
     def plot(self) -> Plots:
-        """Figures: ``plot.history()``, ``plot.importance()``, ``plot.parallel()``, ``plot.front()``."""
+        """Figures: ``plot.history()``, ``plot.importance()``, ``plot.parallel()``,
+        ``plot.front()``."""
         return Plots(self._table)
 
     def _table(self) -> dict[str, Any]:
@@ -141,13 +181,16 @@ class Sweep(Launched):
 
         trials = self.cluster.trials(self.name)
         best = best_trial(trials)
-        return asdict(TrialTable.of(self.experiment, trials, lambda _: "", best.name if best else ""))
+        return asdict(
+            TrialTable.of(self.experiment, trials, lambda _: "", best.name if best else "")
+        )
 
     def logs(self, trial: str | None = None) -> Log:
         """Return what a trial printed.
 
         Args:
-            trial: Its name; the best one's if None, or of a sweep without a result the first that failed.
+            trial: Its name; the best one's if None, or of a sweep without a result the first that
+                failed.
 
         Raises:
             NotFound: There is no such trial.
@@ -164,10 +207,12 @@ class Sweep(Launched):
         return Log("\n".join(self.cluster.logs("Trial", trial)))
 
     def report(self, path: str | Path | None = None) -> Path:
-        """Write an HTML report that opens anywhere: the best trial, the leaderboard, figures, and why trials failed.
+        """Write an HTML report that opens anywhere: the best trial, the leaderboard, figures, and
+        why trials failed.
 
         Args:
-            path: The file; beside the Experiment on this machine if None, of one on Kubernetes below PODIUM_HOME.
+            path: The file; beside the Experiment on this machine if None, of one on Kubernetes
+                below PODIUM_HOME.
 
         Returns:
             The file.
@@ -189,7 +234,8 @@ class Sweep(Launched):
         return to_sdk(self.experiment.manifest)
 
     def stop(self) -> Self:
-        """Stop the trials that run; resume goes on. Katib cannot do that: on Kubernetes it is refused."""
+        """Stop the trials that run; resume goes on. Katib cannot do that: on Kubernetes it is
+        refused."""
         return super().stop()
 
     def stop_trial(self, trial: str) -> Self:
@@ -206,15 +252,21 @@ class Sweep(Launched):
         return self
 
     def add_trial(
-        self, values: Mapping[str, object] | None = None, *, like: str | None = None, wait: bool = True
+        self,
+        values: Mapping[str, object] | None = None,
+        *,
+        like: str | None = None,
+        wait: bool = True,
     ) -> str:
-        """Begin a trial with values of your own: beside the others, or in a sweep that goes on for it.
+        """Begin a trial with values of your own: beside the others, or in a sweep that goes on for
+        it.
 
         The search learns from it as from its own, and it carries the label ``podium.dev/by-hand``.
 
         Args:
             values: A value of its space for each parameter: ``{"lr": 0.02, "batch-size": 64}``.
-            like: Name of a trial whose values, of those that count in it, it has where none is given.
+            like: Name of a trial whose values, of those that count in it, it has where none is
+                given.
             wait: Whether to return at its end if the sweep does not run and goes on here.
 
         Returns:
@@ -222,7 +274,8 @@ class Sweep(Launched):
 
         Raises:
             NotFound: There is no trial to be like.
-            InvalidInput: A value is missing or outside of its space, or the sweep has ended for good.
+            InvalidInput: A value is missing or outside of its space, or the sweep has ended for
+                good.
         """
         given = dict(values or {})
         if like is not None:
@@ -233,7 +286,11 @@ class Sweep(Launched):
         trial, experiment = self.cluster.add_trial(self.name, given), self.experiment
         if experiment.state.finished:
             most = experiment.limits.max_trials
-            more = None if self.status == "Stopped" or most is None else max(most, experiment.trial_count) + 1
+            more = (
+                None
+                if self.status == "Stopped" or most is None
+                else max(most, experiment.trial_count) + 1
+            )
             self.resume(more, wait=wait)
         return trial
 
@@ -246,35 +303,44 @@ class Sweep(Launched):
         wait: bool = True,
         **options: Unpack[SweepOptions],
     ) -> Self:
-        """Go on after a stop, or with more trials or a higher budget; what finished is not repeated.
+        """Go on after a stop, or with more trials or a higher budget; what finished is not
+        repeated.
 
         Args:
-            trials: New number of trials in all; a finished sweep needs one above the trials there are.
+            trials: New number of trials in all; a finished sweep needs one above the trials there
+                are.
             parallel: New number of trials at a time.
             failures: New number of failed trials that end it.
             wait: Whether to return at the end.
-            **options: New values of what may be raised, for all trials, those there are included: ``max_time``,
-                ``max_cost``, ``price``.
+            **options: New values of what may be raised, for all trials, those there are included:
+                ``max_time``, ``max_cost``, ``price``.
 
         Raises:
             InvalidInput: It has ended for good, or the numbers break a rule.
             Conflict: Another process runs it.
         """
         reported = self.finished
-        given = {"maxTrialCount": trials, "parallelTrialCount": parallel, "maxFailedTrialCount": failures}
+        given = {
+            "maxTrialCount": trials,
+            "parallelTrialCount": parallel,
+            "maxFailedTrialCount": failures,
+        }
         counts = {key: value for key, value in given.items() if value is not None}
         for name in options:
             if name in settings() and not settings()[name].is_raised:
-                raise InvalidInput(f"a sweep goes on with the {name} that it has", "begin a new sweep")
+                raise InvalidInput(
+                    f"a sweep goes on with the {name} that it has", "begin a new sweep"
+                )
         self.cluster.resume("Experiment", self.name, {**counts, **read_settings(options)})
         self.session.keep_open("Experiment", self.name)
         return self.wait(reported=reported) if wait else self
 
     def wait(self, *, reported: Mapping[str, str] | None = None) -> Self:
-        """Show progress until the sweep has ended: a table in a notebook's cell, lines anywhere else.
+        """Show progress until the sweep has ended: a table in a notebook's cell, lines anywhere
+        else.
 
-        Ctrl-C, or the stop button of a notebook, stops the trials on this machine; ``podium.open_sweep(name).resume()``
-        goes on. On Kubernetes they go on by themselves.
+        Ctrl-C, or the stop button of a notebook, stops the trials on this machine;
+        ``podium.open_sweep(name).resume()`` goes on. On Kubernetes they go on by themselves.
 
         Args:
             reported: Phases by trial that no line is printed for.
@@ -287,7 +353,9 @@ class Sweep(Launched):
         experiment = self.experiment
         if ended_by(experiment):
             say(experiment.state.message)
-        if warning := partly_failed(self.cluster, self.name, logs=f"podium.open_sweep({self.name!r}).logs('TRIAL')"):
+        if warning := partly_failed(
+            self.cluster, self.name, logs=f"podium.open_sweep({self.name!r}).logs('TRIAL')"
+        ):
             say(warning)
         return self
 
@@ -308,9 +376,14 @@ class Sweep(Launched):
         """Raise Failed if the sweep failed."""
         if self.status == "Failed":
             opened = f"podium.open_sweep({self.name!r})"
-            raise failure(self.cluster, self.name, trials=f"{opened}.trials", logs=f"{opened}.logs('TRIAL')",
-                          objective='objective="NAME"',
-                          ask='podium.tune(…, prints="{}", objective="{}")'.format)  # fmt: skip
+            raise failure(
+                self.cluster,
+                self.name,
+                trials=f"{opened}.trials",
+                logs=f"{opened}.logs('TRIAL')",
+                objective='objective="NAME"',
+                ask='podium.tune(…, prints="{}", objective="{}")'.format,
+            )
 
     def __repr__(self) -> str:
         trials = self.cluster.trials(self.name)
@@ -347,11 +420,11 @@ def sweep(
     """Run an Experiment, and show its trials as they come.
 
     Args:
-        experiment: A file, the name of a bundled Experiment (``"tpe"``), YAML text, a manifest as a dict, an
-            Experiment, or a ``V1beta1Experiment`` of Katib's SDK.
+        experiment: A file, the name of a bundled Experiment (``"tpe"``), YAML text, a manifest as a
+            dict, an Experiment, or a ``V1beta1Experiment`` of Katib's SDK.
         data: A dataset, its directory or URI, the trainer's ``--data``; or what podium.train takes.
-        cluster: ``kubernetes://NAMESPACE``, where Katib runs it, or a directory of this machine; the local cluster
-            of PODIUM_HOME if None.
+        cluster: ``kubernetes://NAMESPACE``, where Katib runs it, or a directory of this machine;
+            the local cluster of PODIUM_HOME if None.
         storage: Directory or URI below which trials put their models, ``<storage>/trials/<trial>``.
         output: The same with the directory of the trials itself, ``<output>/<trial>``.
         trials: spec.maxTrialCount.
@@ -362,11 +435,12 @@ def sweep(
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
         images: Directories that stand for images on this machine.
         config_maps: Files of ConfigMaps that may hold the trial template.
-        wait: Whether to return at the end, or at once while the trials run in the background of this process.
-        detach: Whether to return at once and leave it to the cluster: to whatever runs Experiments there, else to a
-            Job of its own.
-        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``; and what else a sweep
-            can be asked, ``max_time="2h"``, ``algorithm="auto"`` …: listed below.
+        wait: Whether to return at the end, or at once while the trials run in the background of
+            this process.
+        detach: Whether to return at once and leave it to the cluster: to whatever runs Experiments
+            there, else to a Job of its own.
+        **changes: Other changes: ``seed``, ``goal``, ``image``, ``workers``, ``resume_policy``; and
+            what else a sweep can be asked, ``max_time="2h"``, ``algorithm="auto"`` …: listed below.
 
     Returns:
         The sweep: ``.best``, ``.trials``, ``.plot.history()``.
@@ -385,17 +459,33 @@ def sweep(
     for change in changes:
         if change not in possible:
             known = {*inspect.signature(sweep).parameters, *possible} - {"experiment", "changes"}
-            raise InvalidInput(f"a sweep has no setting {change!r}", suggestion(change, sorted(known)))
+            raise InvalidInput(
+                f"a sweep has no setting {change!r}", suggestion(change, sorted(known))
+            )
     changes["max_trials"] = _either("trials", trials, "max_trials", changes.get("max_trials"))
-    changes["parallel_trials"] = _either("parallel", parallel, "parallel_trials", changes.get("parallel_trials"))
+    changes["parallel_trials"] = _either(
+        "parallel", parallel, "parallel_trials", changes.get("parallel_trials")
+    )
     output = output or (f"{absolute(storage)}/trials" if storage else None)
     data = None if data is None else prepared(data)
     changed = experiments.changed(
-        experiment, name=name, data=data, output=output, flags=flags, config_maps=config_maps,
-        queue=queue, queue_priority=queue_priority, **changes,
-    )  # fmt: skip
+        experiment,
+        name=name,
+        data=data,
+        output=output,
+        flags=flags,
+        config_maps=config_maps,
+        queue=queue,
+        queue_priority=queue_priority,
+        **changes,
+    )
     begun = begin(
-        changed, ClusterSpec.of(cluster, images=images), exact=name is not None, data=data, output=output, detach=detach
+        changed,
+        ClusterSpec.of(cluster, images=images),
+        exact=name is not None,
+        data=data,
+        output=output,
+        detach=detach,
     )
     return begun.wait() if wait and not detach else begun
 
@@ -405,14 +495,21 @@ sweep.__doc__ = documented(sweep.__doc__)
 
 def _either(short: str, value: int | None, name: str, other: int | None) -> int | None:
     if value is not None and other is not None:
-        raise InvalidInput(f"{short} and {name} are one setting, but both are given", f"leave out {name}")
+        raise InvalidInput(
+            f"{short} and {name} are one setting, but both are given", f"leave out {name}"
+        )
     return other if value is None else value
 
 
 def begin(
-    experiment: Experiment, spec: ClusterSpec, *, exact: bool, data: object = None, output: object = None,
+    experiment: Experiment,
+    spec: ClusterSpec,
+    *,
+    exact: bool,
+    data: object = None,
+    output: object = None,
     detach: bool = False,
-) -> Sweep:  # fmt: skip
+) -> Sweep:
     """Create an Experiment and return at once.
 
     Args:

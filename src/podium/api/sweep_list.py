@@ -44,14 +44,23 @@ class ListedSweep:
     def summary(self) -> dict[str, Any]:
         """Return it as ``--json`` shows it."""
         return {
-            "kind": "sweep", "sweep": self.name, "algorithm": self.algorithm, "state": self.state,
-            "began": self.began.isoformat(timespec="seconds"), "seconds": round(self.seconds, 3), "trials": self.trials,
-            "metric": self.metric, "best": self.best, "best_trial": self.best_trial, "result": self.result,
-        }  # fmt: skip
+            "kind": "sweep",
+            "sweep": self.name,
+            "algorithm": self.algorithm,
+            "state": self.state,
+            "began": self.began.isoformat(timespec="seconds"),
+            "seconds": round(self.seconds, 3),
+            "trials": self.trials,
+            "metric": self.metric,
+            "best": self.best,
+            "best_trial": self.best_trial,
+            "result": self.result,
+        }
 
 
 def list_sweeps(cluster: str | Path | ClusterSpec | None = None) -> list[ListedSweep]:
-    """Return the sweeps of a cluster, the oldest first; those inside runs are in clusters of their own.
+    """Return the sweeps of a cluster, the oldest first; those inside runs are in clusters of their
+    own.
 
     Args:
         cluster: As podium.sweep takes it.
@@ -68,10 +77,16 @@ def sweeps_on(cluster: Cluster) -> list[ListedSweep]:
 def _listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:
     began = experiment.started or datetime.fromisoformat(experiment.created)
     return ListedSweep(
-        name=experiment.name, algorithm=experiment.search.name, state=experiment.state.phase.lower(), began=began,
-        seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()), trials=experiment.trial_count,
-        metric=experiment.objective.metric, best=experiment.optimal_value, best_trial=experiment.optimal_trial,
-    )  # fmt: skip
+        name=experiment.name,
+        algorithm=experiment.search.name,
+        state=experiment.state.phase.lower(),
+        began=began,
+        seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()),
+        trials=experiment.trial_count,
+        metric=experiment.objective.metric,
+        best=experiment.optimal_value,
+        best_trial=experiment.optimal_trial,
+    )
 
 
 def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
@@ -80,10 +95,12 @@ def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
         return datetime.fromisoformat(experiment.completed)
     if stopped := experiment.condition("Stopped"):
         return datetime.fromisoformat(stopped.changed)
-    if is_resumable(experiment):  # its process died: nothing was written at that moment, only what its trials left
-        return _latest(trial.ended for trial in cluster.trials(experiment.name)) or datetime.fromisoformat(
-            experiment.created
-        )
+    if is_resumable(
+        experiment
+    ):  # its process died: nothing was written at that moment, only what its trials left
+        return _latest(
+            trial.ended for trial in cluster.trials(experiment.name)
+        ) or datetime.fromisoformat(experiment.created)
     return datetime.now(UTC)
 
 

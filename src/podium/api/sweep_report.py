@@ -33,7 +33,8 @@ LINES = 12
 
 
 def path_of_report(cluster: Cluster, name: str) -> Path:
-    """Return where the report of an Experiment is written: beside it on this machine, else below PODIUM_HOME."""
+    """Return where the report of an Experiment is written: beside it on this machine, else below
+    PODIUM_HOME."""
     directory = cluster.directory("Experiment", name)
     if directory is not None:
         return directory / "report.html"
@@ -55,35 +56,52 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
 
 def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> SweepPage:
     best = best_trial(trials)
-    values = {name: number(text) for name, text in measured(best, experiment).items()} if best else {}
+    values = (
+        {name: number(text) for name, text in measured(best, experiment).items()} if best else {}
+    )
     return SweepPage(
-        table=_table(cluster, experiment, trials, best), cluster=cluster.url,
-        goal=f"{experiment.objective.direction} {experiment.objective.metric}", no_best=no_best(trials),
+        table=_table(cluster, experiment, trials, best),
+        cluster=cluster.url,
+        goal=f"{experiment.objective.direction} {experiment.objective.metric}",
+        no_best=no_best(trials),
         asked=describe(experiment),
-        state="Stopped" if is_stopped(experiment) else experiment.state.phase, message=experiment.state.message,
+        state="Stopped" if is_stopped(experiment) else experiment.state.phase,
+        message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
         command=command_of(best, experiment.template.primary_container) if best else "",
         trained_with=_environment(model_of(best) or "") if best else {},
-        failures=[_failure(cluster, trial, said=at < SHOWN_FAILURES) for at, trial in enumerate(failed(trials))],
-    )  # fmt: skip
+        failures=[
+            _failure(cluster, trial, said=at < SHOWN_FAILURES)
+            for at, trial in enumerate(failed(trials))
+        ],
+    )
 
 
 def _environment(model: str) -> dict[str, Any]:
-    """Return what a trial's trainer recorded of versions and hardware; nothing if it recorded none, or is gone."""
+    """Return what a trial's trainer recorded of versions and hardware; nothing if it recorded none,
+    or is gone."""
     if not model:
         return {}
     with suppress(PodiumError):
         name = f"{model}/environment.json"
-        return parse(dict[str, Any], load_json(connect(model).get("environment.json", limit=MAX_JSON + 1), name), name)
+        return parse(
+            dict[str, Any],
+            load_json(connect(model).get("environment.json", limit=MAX_JSON + 1), name),
+            name,
+        )
     return {}
 
 
-def _table(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], best: Trial | None) -> dict[str, Any]:
+def _table(
+    cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], best: Trial | None
+) -> dict[str, Any]:
     """Describe the trials; where a trial's model has no record of its epochs, its log has."""
     good = {trial.name: trial for trial in trials if trial.is_good}
     models = {name: model_of(trial) or "" for name, trial in good.items()}
     table = asdict(
-        TrialTable.of(experiment, trials, lambda trial: models.get(trial.name, ""), best.name if best else "")
+        TrialTable.of(
+            experiment, trials, lambda trial: models.get(trial.name, ""), best.name if best else ""
+        )
     )
     for row in table["trials"]:
         if row["name"] in good and not row["epochs"]:
@@ -92,7 +110,8 @@ def _table(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial], be
 
 
 def command_of(trial: Trial, container: str) -> str:
-    """Return a trial's program as a shell takes it, of its first replica; values that go by variables stand in it."""
+    """Return a trial's program as a shell takes it, of its first replica; values that go by
+    variables stand in it."""
     own = next((own for _, own in trial.workload.containers() if own.name == container), None)
     script = join(own.words)[1] if own else ""
     for name, variable in own.env.items() if own else ():
@@ -108,7 +127,8 @@ def _failure(cluster: Cluster, trial: Trial, *, said: bool) -> Failure:
 def epochs_printed(
     cluster: Cluster, trial: Trial, experiment: Experiment, lines: Sequence[str] | None = None
 ) -> list[dict[str, float]]:
-    """Return the metrics of each line that has any; nothing for a trial that printed each metric once.
+    """Return the metrics of each line that has any; nothing for a trial that printed each metric
+    once.
 
     Of more than MOST_EPOCHS lines some are left out, evenly.
 
@@ -118,7 +138,9 @@ def epochs_printed(
     names, formats = experiment.objective.metrics, experiment.collector.filters
     printed = logs_of(cluster, trial) if lines is None else lines
     read, every = list[dict[str, float]](), 1
-    for at, values in enumerate(filter(None, (read_metrics(line, names, formats) for line in printed))):
+    for at, values in enumerate(
+        filter(None, (read_metrics(line, names, formats) for line in printed))
+    ):
         if at % every == 0:
             read.append(values)
         if len(read) > MOST_EPOCHS:

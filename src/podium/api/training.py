@@ -70,7 +70,8 @@ class Training(Job):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the trainer measured on the validation part, with the weights that were kept; so far, while it runs.
+        """What the trainer measured on the validation part, with the weights that were kept; so
+        far, while it runs.
 
         Raises:
             NotFound: It left no model.
@@ -90,7 +91,8 @@ class Training(Job):
         return self._planned.result(self._read(), self._target)
 
     def _read(self) -> list[dict[str, float]]:
-        """Return the metrics of each line of its log; those read before if it cannot be read any more."""
+        """Return the metrics of each line of its log; those read before if it cannot be read any
+        more."""
         metrics, formats = self._planned.recipe.metrics, self._planned.recipe.formats
         with suppress(NotFound, Unavailable, Denied):
             lines = list(self.cluster.logs(self.kind, self.name))
@@ -126,7 +128,9 @@ class Training(Job):
             cell.show(_table(self.name, epochs))
             return
         for number, values in enumerate(epochs[self._shown :], self._shown + 1):
-            say(f"epoch {number}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
+            say(
+                f"epoch {number}: {' '.join(f'{name}={value:g}' for name, value in values.items())}"
+            )
         self._shown = len(epochs)
 
     def _sign_of_life(self) -> str:
@@ -135,7 +139,8 @@ class Training(Job):
         return f"{self.name}, {duration(time.monotonic() - self._began)} so far: {last}"
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
-        """Predict new items as ``Version.predict`` does; raw data become inputs as those it was trained on did."""
+        """Predict new items as ``Version.predict`` does; raw data become inputs as those it was
+        trained on did."""
         from podium.prediction import open_model
 
         return open_model(self.model).predict(items, data=data or self._planned.data)
@@ -164,23 +169,30 @@ def train(
     wait: bool = True,
     **hyperparameters: Any,
 ) -> Training:
-    """Train one model, also distributed over several processes or pods, and show its epochs as they come.
+    """Train one model, also distributed over several processes or pods, and show its epochs as they
+    come.
 
     Args:
-        data: A dataset, or its directory or URI; or ``(X, y)``, arrays by name, which are prepared first.
-        command: The trainer; podium's own if empty. It gets ``--data``, ``--output`` and the hyperparameters.
-        job: A Job, PyTorchJob or TrainJob instead: a file, or a manifest as a dict. Its command may hold
-            ``${podium.data}`` and ``${podium.output}``, or read PODIUM_DATA and PODIUM_OUTPUT.
+        data: A dataset, or its directory or URI; or ``(X, y)``, arrays by name, which are prepared
+            first.
+        command: The trainer; podium's own if empty. It gets ``--data``, ``--output`` and the
+            hyperparameters.
+        job: A Job, PyTorchJob or TrainJob instead: a file, or a manifest as a dict. Its command may
+            hold ``${podium.data}`` and ``${podium.output}``, or read PODIUM_DATA and PODIUM_OUTPUT.
         workers: Processes beside the master; -1 leaves it to the job.
         gpus: GPUs of each process; 0 trains on the CPU.
-        cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of PODIUM_HOME if None.
-        storage: Directory or URI that keeps the model; ``$PODIUM_HOME/store`` on this machine if None.
+        cluster: ``kubernetes://NAMESPACE`` or a directory of this machine; the local cluster of
+            PODIUM_HOME if None.
+        storage: Directory or URI that keeps the model; ``$PODIUM_HOME/store`` on this machine if
+            None.
         image: Image of the pods, on Kubernetes.
         queue: Kueue's local queue, in which the job waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
-        wait: Whether to return at the end, or at once while it trains in the background: ``.status``, ``.metrics``,
-            ``.wait()`` and ``.stop()`` watch it. On this machine it is stopped when this process ends.
-        **hyperparameters: Flags of the trainer, for podium's own ``epochs=3, lr=0.5, model="fast"``.
+        wait: Whether to return at the end, or at once while it trains in the background:
+            ``.status``, ``.metrics``, ``.wait()`` and ``.stop()`` watch it. On this machine it is
+            stopped when this process ends.
+        **hyperparameters: Flags of the trainer, for podium's own ``epochs=3, lr=0.5,
+            model="fast"``.
 
     Raises:
         InvalidInput: A setting breaks a rule; nothing was started.
@@ -195,8 +207,13 @@ def train(
     """
     spec = ClusterSpec.of(cluster)
     pods = {"queue": queue, "queue_priority": queue_priority}
-    target = LaunchTarget(trainer_image=image, cluster=spec.url, gpus_per_worker=gpus, pods=pods,
-                          storage=_storage(storage, spec))  # fmt: skip
+    target = LaunchTarget(
+        trainer_image=image,
+        cluster=spec.url,
+        gpus_per_worker=gpus,
+        pods=pods,
+        storage=_storage(storage, spec),
+    )
     settings = _settings(job, command, workers, hyperparameters)
     with signals_interrupt():
         data = prepared(data)
@@ -233,7 +250,10 @@ def _storage(named: str | Path | None, spec: ClusterSpec) -> str:
 
 
 def _settings(
-    job: str | Path | Mapping[str, Any] | None, command: Sequence[str], workers: int, hyperparameters: dict[str, Any]
+    job: str | Path | Mapping[str, Any] | None,
+    command: Sequence[str],
+    workers: int,
+    hyperparameters: dict[str, Any],
 ) -> TrainSettings:
     if job is None:
         return TrainSettings(command=command, workers=workers, hyperparameters=hyperparameters)
@@ -245,7 +265,8 @@ def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str
     """Read a job's manifest.
 
     Raises:
-        InvalidInput: It is not one job, or there are hyperparameters, which would have no place in it.
+        InvalidInput: It is not one job, or there are hyperparameters, which would have no place in
+            it.
     """
     if isinstance(job, Mapping):
         documents: list[Any] = [dict(job)]
@@ -253,14 +274,19 @@ def _recipe_of(job: str | Path | Mapping[str, Any], hyperparameters: Mapping[str
         documents = load_yaml(read_text(Path(job)), str(job))
     else:
         raise InvalidInput(f"there is no file {job}", "the YAML of a job, or a manifest as a dict")
-    kinds = [document.get("kind") if isinstance(document, Mapping) else None for document in documents]
+    kinds = [
+        document.get("kind") if isinstance(document, Mapping) else None for document in documents
+    ]
     if len(documents) != 1 or kinds[0] not in JOB_KINDS:
         raise InvalidInput(
-            f"a training is one {or_list([*JOB_KINDS])}, but got {kinds}", "podium.sweep runs Experiments"
+            f"a training is one {or_list([*JOB_KINDS])}, but got {kinds}",
+            "podium.sweep runs Experiments",
         )
     if hyperparameters:
         given = ", ".join(hyperparameters)
-        raise InvalidInput(f"a job has its hyperparameters in its command, but got {given}", "write them there")
+        raise InvalidInput(
+            f"a job has its hyperparameters in its command, but got {given}", "write them there"
+        )
     return Recipe.of_job(documents[0])
 
 

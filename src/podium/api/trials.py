@@ -58,9 +58,16 @@ def logs_of(cluster: Cluster, trial: Trial) -> Iterator[str]:
 
 
 def failure(
-    cluster: Cluster, name: str, *, trials: str, logs: str, objective: str, ask: Callable[[str, str], str] | None = None
+    cluster: Cluster,
+    name: str,
+    *,
+    trials: str,
+    logs: str,
+    objective: str,
+    ask: Callable[[str, str], str] | None = None,
 ) -> Failed:
-    """Return the error to raise for an Experiment that failed, with the last lines of a trial that did.
+    """Return the error to raise for an Experiment that failed, with the last lines of a trial that
+    did.
 
     Args:
         trials: What to type to see its trials.
@@ -89,7 +96,8 @@ def failure(
 
 
 def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
-    """Return a warning about the trials that failed, with the last lines of the first one; empty if none did.
+    """Return a warning about the trials that failed, with the last lines of the first one; empty if
+    none did.
 
     Args:
         logs: What to type to see what a trial said, with TRIAL for its name.
@@ -102,7 +110,9 @@ def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
     ends = "" if state.succeeded else f", which ends the sweep: {state.message}"
     said = _account(first, lines_of(cluster, first), [])
     hint = f"  hint: {logs.replace('TRIAL', first.name)} prints all it said"
-    return "\n".join([f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint])
+    return "\n".join(
+        [f"warning: {len(bad)} of {plural(len(ended), 'trial')} failed{ends}", *said, hint]
+    )
 
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:
@@ -126,33 +136,49 @@ def leaderboard_of(
     """Return trials as a table, in their order.
 
     Args:
-        among: All trials of the Experiment, where others than the shown ones decide which of them are on the front.
+        among: All trials of the Experiment, where others than the shown ones decide which of them
+            are on the front.
     """
     on, best = fronts_of(among or trials), best_trial(among or trials)
     rows = [row_of(trial, experiment, on) for trial in trials]
     names = list(dict.fromkeys(name for trial in trials for name in trial.assignments))
     return Leaderboard(
-        rows=rows, parameters=names, metrics=experiment.objective.metrics, best=best.name if best else ""
+        rows=rows,
+        parameters=names,
+        metrics=experiment.objective.metrics,
+        best=best.name if best else "",
     )
 
 
-def row_of(trial: Trial, experiment: Experiment, on: Mapping[str, int], number: int | None = None) -> TrialRow:
+def row_of(
+    trial: Trial, experiment: Experiment, on: Mapping[str, int], number: int | None = None
+) -> TrialRow:
     """Return a trial as a row of a table.
 
     Args:
         on: Number of the Pareto front by trial.
         number: Its place in the order of starts.
     """
-    return TrialRow(name=trial.name, state=trial.phase, parameters=trial.parameters, seconds=trial.seconds,
-                    metrics=measured(trial, experiment), front=on.get(trial.name), infeasible=bool(trial.infeasible),
-                    number=number)  # fmt: skip
+    return TrialRow(
+        name=trial.name,
+        state=trial.phase,
+        parameters=trial.parameters,
+        seconds=trial.seconds,
+        metrics=measured(trial, experiment),
+        front=on.get(trial.name),
+        infeasible=bool(trial.infeasible),
+        number=number,
+    )
 
 
 def measured(trial: Trial, experiment: Experiment) -> dict[str, str]:
-    """Return a trial's metrics: of one that ended by the Experiment's strategies, else the latest values."""
+    """Return a trial's metrics: of one that ended by the Experiment's strategies, else the latest
+    values."""
     objective, ended = experiment.objective, trial.phase not in ("Running", "Waiting", "Pending")
     return {
-        name: trial.metrics.get(name, {}).get(objective.strategies.get(name, "latest") if ended else "latest", "")
+        name: trial.metrics.get(name, {}).get(
+            objective.strategies.get(name, "latest") if ended else "latest", ""
+        )
         for name in objective.metrics
     }
 
@@ -174,9 +200,12 @@ class TrialProgress:
         return f"{self._name}: {self._counts}"
 
     def lines(self) -> Iterator[str]:
-        """Describe what changed; only trials of which the Experiment says so are read, for there may be thousands."""
+        """Describe what changed; only trials of which the Experiment says so are read, for there
+        may be thousands."""
         experiment = self._cluster.experiment(self._name)
-        counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items() if names]
+        counts = [
+            f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items() if names
+        ]
         self._counts = ", ".join(counts) or self._counts
         changed = [
             name
@@ -206,5 +235,7 @@ def _line(trial: Trial, phase: str, experiment: Experiment) -> str:
         return f"{trial.name} Running {words}"
     if phase == "Waiting":
         return f"{trial.name} waits. {trial.message}"
-    metrics = " ".join(f"{name}={short(value)}" for name, value in measured(trial, experiment).items() if value)
+    metrics = " ".join(
+        f"{name}={short(value)}" for name, value in measured(trial, experiment).items() if value
+    )
     return f"{trial.name} {phase} {metrics if trial.is_good else trial.message} {words}".rstrip()

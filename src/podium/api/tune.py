@@ -74,8 +74,14 @@ class TuneSettings:
     """What else the sweep is asked, read by read_settings."""
 
     def __post_init__(self) -> None:
-        require(isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials)
-        require(isinstance(self.parallel, int) and self.parallel >= 1, "parallel >= 1", parallel=self.parallel)
+        require(
+            isinstance(self.trials, int) and self.trials >= 1, "trials >= 1", trials=self.trials
+        )
+        require(
+            isinstance(self.parallel, int) and self.parallel >= 1,
+            "parallel >= 1",
+            parallel=self.parallel,
+        )
 
     @property
     def formats(self) -> list[str]:
@@ -108,9 +114,10 @@ def experiment_of(
     stops = stops or Stopping(algorithm=settings.algorithm, settings=settings.settings or {})
     given = {**stops.settings, **present(random_state=settings.seed)}
     objective = {
-        "type": "maximize" if goal.maximize else "minimize", "objectiveMetricName": goal.metric,
+        "type": "maximize" if goal.maximize else "minimize",
+        "objectiveMetricName": goal.metric,
         **({"additionalMetricNames": list(settings.metrics)} if settings.metrics else {}),
-    }  # fmt: skip
+    }
     spec = {
         "objective": objective,
         **stops.spec,
@@ -119,7 +126,8 @@ def experiment_of(
         "maxFailedTrialCount": min(settings.trials, max(3, settings.trials // 4)),
         "resumePolicy": "LongRunning",
         "metricsCollectorSpec": {
-            "collector": {"kind": "StdOut"}, "source": {"filter": {"metricsFormat": settings.formats}},
+            "collector": {"kind": "StdOut"},
+            "source": {"filter": {"metricsFormat": settings.formats}},
         },
         "parameters": [parameter(name, dimension) for name, dimension in searched.items()],
         "trialTemplate": {
@@ -130,50 +138,93 @@ def experiment_of(
                 *({"name": name, "reference": name} for name in searched),
                 {"name": "ownName", "reference": OWN_NAME},
             ],
-            "trialSpec": _job(program, searched, settings.image, data, f"{output}/${{trialParameters.ownName}}",
-                              unbuffered=stops.reads_along),
+            "trialSpec": _job(
+                program,
+                searched,
+                settings.image,
+                data,
+                f"{output}/${{trialParameters.ownName}}",
+                unbuffered=stops.reads_along,
+            ),
         },
-    }  # fmt: skip
+    }
     asked = prepare(spec, {}, {**settings.asked, "algorithm": stops.algorithm})
-    spec["algorithm"]["algorithmSettings"] = [{"name": key, "value": str(value)} for key, value in given.items()]
-    metadata = {"name": name or slug(program.name), **present(annotations=annotation(asked) or None)}
-    manifest = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "metadata": metadata, "spec": spec}
-    wrapped = with_code(Experiment.parse(manifest), program.code.uri if program.code else "", container=CONTAINER)
+    spec["algorithm"]["algorithmSettings"] = [
+        {"name": key, "value": str(value)} for key, value in given.items()
+    ]
+    metadata = {
+        "name": name or slug(program.name),
+        **present(annotations=annotation(asked) or None),
+    }
+    manifest = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "metadata": metadata,
+        "spec": spec,
+    }
+    wrapped = with_code(
+        Experiment.parse(manifest), program.code.uri if program.code else "", container=CONTAINER
+    )
     return check(placed(wrapped, settings.pods))
 
 
 def _job(
-    program: Program, searched: Mapping[str, Dimension], image: str, data: str | None, output: str, *, unbuffered: bool
+    program: Program,
+    searched: Mapping[str, Dimension],
+    image: str,
+    data: str | None,
+    output: str,
+    *,
+    unbuffered: bool,
 ) -> dict[str, Any]:
     flags = list[str]()
     variables = {"PODIUM_OUTPUT": output} | ({"PODIUM_DATA": data} if data else {})
-    variables |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}  # lines that come at the end stop nothing
+    variables |= (
+        {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
+    )  # lines that come at the end stop nothing
     for number, (name, dimension) in enumerate(searched.items(), 1):
         value, choices = f"${{trialParameters.{name}}}", dimension.feasible()[1].get("list", ())
         if any("'" in choice for choice in choices):  # which would end the quotes around it
             variables[f"PODIUM_VALUE_{number}"] = value
             flags.append(f'{quoted(f"--{name}=")}"$PODIUM_VALUE_{number}"')
         else:
-            flags.append(quoted(f"--{name}={value}", any(quoted(choice) != choice for choice in choices)))
+            flags.append(
+                quoted(f"--{name}={value}", any(quoted(choice) != choice for choice in choices))
+            )
     given = [f"--data={data}"] if data and program.takes_data else []
     words = [*map(quoted, [_with_variables(word) for word in (*program.words, *given)]), *flags]
     if takes_script(words) or any("$PODIUM_VALUE_" in flag for flag in flags):
-        words = ["sh", "-c", " ".join(words)]  # else Katib takes all words behind a script for parts of it
+        words = [
+            "sh",
+            "-c",
+            " ".join(words),
+        ]  # else Katib takes all words behind a script for parts of it
     container = {
-        "name": CONTAINER, "image": image, "command": words,
+        "name": CONTAINER,
+        "image": image,
+        "command": words,
         "env": [{"name": key, "value": value} for key, value in variables.items()],
         **({"workingDir": program.folder} if program.folder else {}),
-    }  # fmt: skip
+    }
     template = {
         "metadata": {"labels": {ISTIO_INJECT: "false"}},
         "spec": {"restartPolicy": "Never", "containers": [container]},
     }
-    return {"apiVersion": "batch/v1", "kind": "Job", "spec": {"backoffLimit": 0, "template": template}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "spec": {"backoffLimit": 0, "template": template},
+    }
 
 
 def _with_variables(word: str) -> str:
-    """Return a word with podium's placeholders as Kubernetes writes variables: a pipeline gives them other values."""
-    variables = {DATA: "$(PODIUM_DATA)", OUTPUT: "$(PODIUM_OUTPUT)", NAME: "${trialParameters.ownName}"}
+    """Return a word with podium's placeholders as Kubernetes writes variables: a pipeline gives
+    them other values."""
+    variables = {
+        DATA: "$(PODIUM_DATA)",
+        OUTPUT: "$(PODIUM_OUTPUT)",
+        NAME: "${trialParameters.ownName}",
+    }
     for placeholder, variable in variables.items():
         word = word.replace(placeholder, variable)
     return word
@@ -206,42 +257,52 @@ def tune(
     """Search the best arguments of a function, a script or a command.
 
     Args:
-        train: A function, called in a process of its own with the values as keywords; it returns its metrics (a number,
-            or numbers by name) or prints metric lines; a parameter ``data`` or ``output`` gets the dataset and the
-            place for its model. Or the path of a script, or a command as words: they get ``--name=value``.
-        space: ``(low, high)``, ``[…]`` for choices, ``range(1, 5)``, Float, Int, Choice, or a value that is the same in
-            all trials. Floats whose range spans two decades or more are searched on a log scale.
-        objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name decides. Or several,
-            of which the first decides about the best trial: ``["accuracy", "min:latency_ms"]``. None: the only name in
-            the dict that a function returns, else ``accuracy``.
+        train: A function, called in a process of its own with the values as keywords; it returns
+            its metrics (a number, or numbers by name) or prints metric lines; a parameter ``data``
+            or ``output`` gets the dataset and the place for its model. Or the path of a script, or
+            a command as words: they get ``--name=value``.
+        space: ``(low, high)``, ``[…]`` for choices, ``range(1, 5)``, Float, Int, Choice, or a value
+            that is the same in all trials. Floats whose range spans two decades or more are
+            searched on a log scale.
+        objective: Metric to search for, ``accuracy`` or ``min:loss``; without a direction the name
+            decides. Or several, of which the first decides about the best trial: ``["accuracy",
+            "min:latency_ms"]``. None: the only name in the dict that a function returns, else
+            ``accuracy``.
         metrics: Other metrics to record.
-        prints: The library whose lines hold the metrics, as it prints them: ``huggingface``, ``lightning``, ``keras``,
-            ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``; ``colon`` for lines such as ``Accuracy: 0.93``.
+        prints: The library whose lines hold the metrics, as it prints them: ``huggingface``,
+            ``lightning``, ``keras``, ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``;
+            ``colon`` for lines such as ``Accuracy: 0.93``.
         parallel: How many at a time.
-        algorithm: ``auto``, podium's choice by the space and the number of trials; or ``tpe``, ``random``, ``grid``,
-            ``cmaes``, ``sobol`` … as Katib calls them.
+        algorithm: ``auto``, podium's choice by the space and the number of trials; or ``tpe``,
+            ``random``, ``grid``, ``cmaes``, ``sobol`` … as Katib calls them.
         settings: Settings of the algorithm.
-        stop: How trials that get nowhere are kept short. ``median`` stops one that is worse than the others after three
-            lines of the objective, so the program prints one for each epoch, a function by ``podium.report``; ``asha``
-            gives few epochs to all and more to the best, and needs a range such as ``"epochs": (1, 27)``.
+        stop: How trials that get nowhere are kept short. ``median`` stops one that is worse than
+            the others after three lines of the objective, so the program prints one for each epoch,
+            a function by ``podium.report``; ``asha`` gives few epochs to all and more to the best,
+            and needs a range such as ``"epochs": (1, 27)``.
         seed: Seed of the algorithm.
-        data: A dataset, its directory or URI: a script gets it as ``--data``. Or ``(X, y)``, arrays by name, which are
-            prepared first.
-        cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of this machine.
+        data: A dataset, its directory or URI: a script gets it as ``--data``. Or ``(X, y)``, arrays
+            by name, which are prepared first.
+        cluster: ``kubernetes://NAMESPACE``, where packed code runs in the image, or a directory of
+            this machine.
         storage: Directory or URI below which trials put their models and code is kept.
         image: Image of the trials, on a cluster.
         queue: Kueue's local queue, in which each trial waits for its turn on a cluster.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
-        pickle: Hand the function on as cloudpickle writes it, not as source: lambdas and closures too, and values that
-            only this process has. Trials need cloudpickle and the same version of Python.
+        pickle: Hand the function on as cloudpickle writes it, not as source: lambdas and closures
+            too, and values that only this process has. Trials need cloudpickle and the same version
+            of Python.
         name: Name of the sweep; the function's or script's if None.
-        wait: Whether to return at the end, or at once while the trials run in the background of this process.
-        **options: What else a sweep can be asked, ``max_time="2h"``, ``constraints=["latency_ms<=20"]`` …: listed
-            below.
+        wait: Whether to return at the end, or at once while the trials run in the background of
+            this process.
+        **options: What else a sweep can be asked, ``max_time="2h"``,
+            ``constraints=["latency_ms<=20"]`` …: listed below.
 
     Raises:
-        InvalidInput: The function does not take these arguments, or a value breaks a rule; nothing was started.
-        Failed: Too many trials failed, and none has a result; else the sweep is returned, with a warning.
+        InvalidInput: The function does not take these arguments, or a value breaks a rule; nothing
+            was started.
+        Failed: Too many trials failed, and none has a result; else the sweep is returned, with a
+            warning.
 
     Example:
         >>> import podium
@@ -254,21 +315,40 @@ def tune(
     objective = _objective_of(train) if objective is None else objective
     first, *further = [objective] if isinstance(objective, str) else objective or [""]
     library = library_of(prints) if prints else None
-    given = TuneSettings(goal=Goal.read(first, any_name=library is not None), metrics=metrics, prints=library,
-                         trials=trials, parallel=parallel, image=image, algorithm=algorithm, settings=settings,
-                         stop=stop, seed=seed, pickle=pickle, pods=Pods(queue=queue, queue_priority=queue_priority),
-                         asked=read_settings({**options, "objectives": further}))  # fmt: skip
+    given = TuneSettings(
+        goal=Goal.read(first, any_name=library is not None),
+        metrics=metrics,
+        prints=library,
+        trials=trials,
+        parallel=parallel,
+        image=image,
+        algorithm=algorithm,
+        settings=settings,
+        stop=stop,
+        seed=seed,
+        pickle=pickle,
+        pods=Pods(queue=queue, queue_priority=queue_priority),
+        asked=read_settings({**options, "objectives": further}),
+    )
     data = None if data is None else prepared(data)
-    begun = plan(train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name).start()
+    begun = plan(
+        train, space, given, spec=ClusterSpec.of(cluster), data=data, storage=storage, name=name
+    ).start()
     return _waited(begun) if wait else begun
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    """Refuse arguments that tune has not, by those it has; it knows what Optuna calls some of them."""
+    """Refuse arguments that tune has not, by those it has; it knows what Optuna calls some of
+    them."""
     for name, value in given.items():
         if name in option_settings() and name not in ("objectives", "algorithm"):
             continue
-        others = {"n_trials": "trials", "max_trials": "trials", "n_jobs": "parallel", "timeout": "max_time"}
+        others = {
+            "n_trials": "trials",
+            "max_trials": "trials",
+            "n_jobs": "parallel",
+            "timeout": "max_time",
+        }
         hint = (
             f"write {others[name]}={value!r:.20}"
             if name in others
@@ -331,7 +411,9 @@ class Plan:
         Raises:
             Conflict: There is one of this name.
         """
-        return begin(self.experiment, self.spec, exact=self.exact, data=self.data, output=self.output)
+        return begin(
+            self.experiment, self.spec, exact=self.exact, data=self.data, output=self.output
+        )
 
 
 def plan(
@@ -350,7 +432,14 @@ def plan(
         InvalidInput: As tune; or there is no storage that the cluster can reach.
     """
     searched, fixed = split(space)
-    stops = stopping(settings.stop, settings.algorithm, settings.settings or {}, searched, fixed, settings.goal.metric)
+    stops = stopping(
+        settings.stop,
+        settings.algorithm,
+        settings.settings or {},
+        searched,
+        fixed,
+        settings.goal.metric,
+    )
     program = program_of(train, searched, fixed, settings.goal.metric, pickle=settings.pickle)
     home = Settings.from_environment().home
     if traits_of(spec.url).shares_files:
@@ -360,18 +449,32 @@ def plan(
         program = program.packed(root)
     given, output = absolute(data) if data else None, f"{root}/trials"
     if not given and any(DATA in word for word in program.words):
-        raise InvalidInput(f"the command names {DATA}, but no data is given", "--data DIRECTORY, or data=")
-    experiment = experiment_of(program, searched, settings, stops=stops, name=name, data=given, output=output)
+        raise InvalidInput(
+            f"the command names {DATA}, but no data is given", "--data DIRECTORY, or data="
+        )
+    experiment = experiment_of(
+        program, searched, settings, stops=stops, name=name, data=given, output=output
+    )
     flags = (f"--data={given}",) if given and program.takes_data else ()
     library, metric = settings.prints, settings.goal.metric
     if library and library.training.fullmatch(metric):
-        say(f"warning: {library.name} measures {metric} on training data; {library.metric} is one of validation data")
-    say(f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}")
+        say(
+            f"warning: {library.name} measures {metric} on training data; {library.metric} is one of validation data"
+        )
+    say(
+        f"{settings.goal}: {'; '.join(f'{name} {dimension}' for name, dimension in searched.items())}"
+    )
     if stops.text:
         say(f"{settings.stop}: {stops.text}")
     words = tuple(word.replace(OUTPUT, "output") for word in (*program.words, *flags))
-    return Plan(experiment=experiment, spec=spec, words=words, output=output, data=data,
-                exact=name is not None)  # fmt: skip
+    return Plan(
+        experiment=experiment,
+        spec=spec,
+        words=words,
+        output=output,
+        data=data,
+        exact=name is not None,
+    )
 
 
 def _remote(storage: str | Path | None) -> str:

@@ -1,6 +1,7 @@
 """The command line: read options, call the library, print. stdout is data, stderr is talk.
 
-Commands live in modules beside this one and are imported when they are called: `podium --help` loads none of them.
+Commands live in modules beside this one and are imported when they are called: `podium --help`
+loads none of them.
 """
 
 import codecs
@@ -30,18 +31,30 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "init": ("init", "init", "Write a small project to begin with."),
         "run": ("run", "run", "Run a pipeline on this machine, no cluster needed."),
         "tune": ("tune", "tune", "Search the best flags of any script, without YAML."),
-        "predict": ("predict", "predict", "Predict new pictures, rows or sentences with the champion."),
+        "predict": (
+            "predict",
+            "predict",
+            "Predict new pictures, rows or sentences with the champion.",
+        ),
         "serve": ("serve", "serve", "Answer over HTTP with the champion."),
     },
     "Look": {
         "ui": ("ui", "ui", "Show runs, sweeps and models in a browser, as they change."),
         "runs": ("runs", "runs", "List, compare, resume and remove runs on this machine."),
         "models": ("models", "models", "List, compare, promote, roll back and verify models."),
-        "experiment": ("experiment", "experiment", "Run a Katib Experiment YAML, on this machine or on a cluster."),
+        "experiment": (
+            "experiment",
+            "experiment",
+            "Run a Katib Experiment YAML, on this machine or on a cluster.",
+        ),
     },
     "Data": {
         "data": ("data", "data", "Prepare and inspect datasets."),
-        "storage": ("storage", "storage", "Check a bucket or directory, copy data into it and out of it."),
+        "storage": (
+            "storage",
+            "storage",
+            "Check a bucket or directory, copy data into it and out of it.",
+        ),
     },
     "Cluster": {
         "compile": ("run", "compile_", "Compile a pipeline to YAML for the Kubeflow Pipelines UI."),
@@ -50,15 +63,31 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "schedule": ("schedule", "schedule", "Keep recurring runs on the server as YAML says."),
     },
     "Check": {
-        "doctor": ("doctor", "doctor", "Find out why metrics do not arrive: logs, commands, manifests, namespaces."),
+        "doctor": (
+            "doctor",
+            "doctor",
+            "Find out why metrics do not arrive: logs, commands, manifests, namespaces.",
+        ),
     },
     MORE: {
         "watch": ("watch", "watch", "Run a command whenever data change."),
-        "job": ("job", "job", "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster."),
+        "job": (
+            "job",
+            "job",
+            "Run the YAML of a PyTorchJob, TrainJob or Job, on this machine or on a cluster.",
+        ),
         "mcp": ("mcp", "mcp", "Offer runs, sweeps and models to a language model's program."),
-        "upgrade": ("upgrade", "upgrade", "Look whether registry and schedules are those of this podium."),
+        "upgrade": (
+            "upgrade",
+            "upgrade",
+            "Look whether registry and schedules are those of this podium.",
+        ),
         "reap": ("reap", "reap", "List and delete jobs whose pipeline run is over."),
-        "migrate": ("migrate", "migrate_", "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs."),
+        "migrate": (
+            "migrate",
+            "migrate_",
+            "Write PyTorchJobs, Jobs and the trials of Experiments as TrainJobs.",
+        ),
         "engine": ("engine", "engine", "Run the Experiments of a cluster that has no Katib."),
     },
 }
@@ -109,8 +138,8 @@ class LazyGroup(click.Group):
 def app() -> None:
     """Tune, train and promote a model: on this machine today, on Kubeflow tomorrow.
 
-    Everything is kept under podium-work/ in the working directory; the variable PODIUM_HOME names another. podium
-    COMMAND --help shows options and examples that run.
+    Everything is kept under podium-work/ in the working directory; the variable PODIUM_HOME names
+    another. podium COMMAND --help shows options and examples that run.
 
     \b
     Begin with:
@@ -120,11 +149,16 @@ def app() -> None:
 
 
 def main() -> None:
-    """Run the command line; errors become two lines on stderr and an exit code, never a traceback."""
+    """Run the command line; errors become two lines on stderr and an exit code, never a
+    traceback."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper) and codecs.lookup(stream.encoding).name == "ascii":
-            stream.reconfigure(encoding="utf-8", errors="surrogateescape")  # in the C locale, as click does
-    if any(name.endswith("_COMPLETE") for name in os.environ):  # the variable has this program's name before it
+            stream.reconfigure(
+                encoding="utf-8", errors="surrogateescape"
+            )  # in the C locale, as click does
+    if any(
+        name.endswith("_COMPLETE") for name in os.environ
+    ):  # the variable has this program's name before it
         import_module("podium.cli.completion")  # so that click has our Bash
     handler = signal.getsignal(signal.SIGINT)
     if handler is signal.default_int_handler:
@@ -150,7 +184,10 @@ def main() -> None:
         sys.exit(code)
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
-        echo_error(f"{where}{error.strerror or error}", "check the path, its permissions and the free space")
+        echo_error(
+            f"{where}{error.strerror or error}",
+            "check the path, its permissions and the free space",
+        )
         sys.exit(1)
     finally:
         if handler is signal.default_int_handler:
@@ -158,6 +195,7 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Handle Ctrl-C: a second one interrupts the cleanup of the first, and what still runs is killed."""
+    """Handle Ctrl-C: a second one interrupts the cleanup of the first, and what still runs is
+    killed."""
     stopping()
     signal.default_int_handler(number, frame)

@@ -1,11 +1,17 @@
-"""What the shell offers at Tab: names of runs, pipelines and Experiments. Options and commands click knows itself."""
+"""What the shell offers at Tab: names of runs, pipelines and Experiments. Options and commands
+click knows itself."""
 
 import os
 import re
 from collections.abc import Sequence
 
 import click
-from click.shell_completion import BashComplete, CompletionItem, add_completion_class, split_arg_string
+from click.shell_completion import (
+    BashComplete,
+    CompletionItem,
+    add_completion_class,
+    split_arg_string,
+)
 
 PIPELINES = ("tune_and_promote", "train_and_promote")
 
@@ -21,7 +27,9 @@ def run_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
     return _beginning([*known, "latest"], incomplete)
 
 
-def run_and_sweep_names(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def run_and_sweep_names(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the runs and the sweeps on this machine, and latest."""
     from podium.settings import Settings
 
@@ -31,14 +39,16 @@ def run_and_sweep_names(ctx: click.Context, param: click.Parameter, incomplete: 
 
 
 def pipelines(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer podium's pipelines, or the parameters of the one that is meant where none is named, else files."""
+    """Offer podium's pipelines, or the parameters of the one that is meant where none is named,
+    else files."""
     if found := _beginning(PIPELINES, incomplete):
         return found
     return parameters(ctx, param, incomplete) or [CompletionItem(incomplete, type="file")]
 
 
 def parameters(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the parameters of the pipeline that are not given yet, or the values of one behind its ``=``."""
+    """Offer the parameters of the pipeline that are not given yet, or the values of one behind its
+    ``=``."""
     from podium.kfp.project import LOCAL
     from podium.runner.typed import parameters_of, values_of
 
@@ -61,7 +71,9 @@ def _name(word: str) -> str:
     return word.partition("=")[0].removeprefix("--").replace("-", "_")
 
 
-def experiments(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+def experiments(
+    ctx: click.Context, param: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
     """Offer the Experiments that come with podium, else files."""
     from podium.manifests.experiment.source import bundled
 
@@ -75,7 +87,8 @@ def _beginning(names: Sequence[str], incomplete: str) -> list[CompletionItem]:
 
 @add_completion_class
 class Bash(BashComplete):
-    """Bash, which takes ``network=fast`` for three words and replaces the last one alone; click expects one word."""
+    """Bash, which takes ``network=fast`` for three words and replaces the last one alone; click
+    expects one word."""
 
     source_template = BashComplete.source_template.replace(
         "env COMP_WORDS=", 'env COMP_CURRENT="${COMP_LINE:0:COMP_POINT}" COMP_WORDS='
@@ -94,7 +107,9 @@ class Bash(BashComplete):
         words = [*split_arg_string(os.environ["COMP_WORDS"]), ""][: at + 1]
         written = re.split(r"\s", os.environ.get("COMP_CURRENT", ""))[-1]
         first = len(words) - 1  # of the pieces that the cursor's word has
-        while first > 1 and written != (joined := "".join(words[first:])) and written.endswith(joined):
+        while (
+            first > 1 and written != (joined := "".join(words[first:])) and written.endswith(joined)
+        ):
             first -= 1
         if first < len(words) - 1 and written == "".join(words[first:]):
             last = "" if _BREAKS.fullmatch(words[-1]) else words[-1]

@@ -11,7 +11,11 @@ from podium.documents import load_yaml
 from podium.heartbeat import doing
 from podium.terminal import EchoHandler, echo, echo_json
 
-PARTS = ["train", "validation", "test"]  # as podium.data.artifact has them, which would load numpy for --help
+PARTS = [
+    "train",
+    "validation",
+    "test",
+]  # as podium.data.artifact has them, which would load numpy for --help
 
 
 @click.group(cls=Commands)
@@ -21,14 +25,28 @@ def data() -> None:
 
 @data.command()
 @click.argument("dataset", metavar="[SOURCE]", default="mnist")
-@click.option("-o", "--output", help="Directory, s3:// or minio:// prefix; podium-work/data/NAME if missing.")
 @click.option(
-    "--source", default="", help="Directory or URI with the idx files of mnist; cache and mirrors if missing."
+    "-o", "--output", help="Directory, s3:// or minio:// prefix; podium-work/data/NAME if missing."
+)
+@click.option(
+    "--source",
+    default="",
+    help="Directory or URI with the idx files of mnist; cache and mirrors if missing.",
 )
 @click.option("--target", default="", help="Name of the target column of a table or of text.")
-@click.option("--validation", type=float, help="Share of the training items put aside.  [default: 0.1]")
-@click.option("--limit", default=0, help="Use so many items for train and validation together; test stays whole.")
-@click.option("--seed", type=int, help="Decides which items form which part, the option split_seed.  [default: 1]")
+@click.option(
+    "--validation", type=float, help="Share of the training items put aside.  [default: 0.1]"
+)
+@click.option(
+    "--limit",
+    default=0,
+    help="Use so many items for train and validation together; test stays whole.",
+)
+@click.option(
+    "--seed",
+    type=int,
+    help="Decides which items form which part, the option split_seed.  [default: 1]",
+)
 @pairs_option(
     "--option",
     "words",
@@ -48,8 +66,8 @@ def prepare(
 ) -> None:
     """Read, verify, split and write data as one checksummed artifact.
 
-    SOURCE is mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE (paths or S3 URIs), or a prepared
-    dataset, which is verified and copied to --output.
+    SOURCE is mnist, fashion-mnist, images:DIRECTORY, table:FILE, text:FILE, npz:FILE (paths or S3
+    URIs), or a prepared dataset, which is verified and copied to --output.
 
     \b
     Examples:
@@ -63,7 +81,9 @@ def prepare(
     from podium.training.dataset import DataSettings
 
     _talk()
-    options = {name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()}
+    options = {
+        name: (load_yaml(text, f"--option {name}") or [""])[0] for name, text in words.items()
+    }
     options |= {} if validation is None else {"validation": validation}
     options |= {} if seed is None else {"split_seed": seed}
     data = write(DataSettings(**settings, data_options=options), output)
@@ -72,19 +92,27 @@ def prepare(
         echo_json({"uri": where, **info.to_json()})
         return
     counts = ", ".join(f"{part.count} {name}" for name, part in info.parts.items())
-    echo(f"{where}\n{info.name}: {info.kind}, {counts}, split {info.split}; digest {info.digest[:12]}")
+    echo(
+        f"{where}\n{info.name}: {info.kind}, {counts}, split {info.split}; digest {info.digest[:12]}"
+    )
 
 
 @data.command()
 @click.argument("uri", required=False)
-@click.option("--picture", type=click.Path(dir_okay=False, path_type=Path), help="Write images or histograms as PNG.")
-@click.option("--part", type=click.Choice(PARTS), default="train", show_default=True, help="Part to show.")
+@click.option(
+    "--picture",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write images or histograms as PNG.",
+)
+@click.option(
+    "--part", type=click.Choice(PARTS), default="train", show_default=True, help="Part to show."
+)
 @json_option
 def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> None:
     """Verify a dataset and show its sizes, columns, statistics, classes and some images.
 
-    URI is a directory or URI that `podium data prepare` wrote; podium-work/data/mnist if missing. Every byte is
-    read, verified and measured again.
+    URI is a directory or URI that `podium data prepare` wrote; podium-work/data/mnist if missing.
+    Every byte is read, verified and measured again.
 
     \b
     Examples:

@@ -1,4 +1,5 @@
-"""A dataset in the terminal: parts, inputs, target, and the distribution of each in a line of block characters."""
+"""A dataset in the terminal: parts, inputs, target, and the distribution of each in a line of block
+characters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -26,7 +27,9 @@ def summary(dataset: dict[str, Any], part: str) -> str:
         shape = "×".join(map(str, described["shape"])) or "number"
         head = f"input {name}: {described['meaning']}, {described['dtype']} {shape}"
         sections.append(_input(head, described, measured["inputs"][name]))
-    sections.append(_classes(dataset, part) if dataset["classes"] else _numbers(dataset, measured["target"]))
+    sections.append(
+        _classes(dataset, part) if dataset["classes"] else _numbers(dataset, measured["target"])
+    )
     return "\n\n".join(section for section in sections if section)
 
 
@@ -44,14 +47,21 @@ def _head(dataset: dict[str, Any]) -> str:
 
 
 def _parts(dataset: dict[str, Any]) -> str:
-    rows = [[name, str(part["count"]), f"{part['bytes'] / 2**20:.1f}"] for name, part in dataset["parts"].items()]
+    rows = [
+        [name, str(part["count"]), f"{part['bytes'] / 2**20:.1f}"]
+        for name, part in dataset["parts"].items()
+    ]
     heads = ["part", ">items", ">MiB"]
     for name, described in dataset["inputs"].items():
         if described["meaning"] == "image":
             heads += [f">{name} min", ">max", ">mean", ">std"]
             for row, part in zip(rows, dataset["parts"].values(), strict=True):
                 image = part["inputs"][name]
-                row += [_figure(min(image["min"])), _figure(max(image["max"])), _means(image["mean"])]
+                row += [
+                    _figure(min(image["min"])),
+                    _figure(max(image["max"])),
+                    _means(image["mean"]),
+                ]
                 row.append(_means(image["std"]))
     return table(heads, rows)
 
@@ -90,7 +100,9 @@ def _shares(categories: Sequence[str], counts: Sequence[int]) -> str:
 def _numbers(dataset: dict[str, Any], target: dict[str, Any]) -> str:
     count = len(target["mean"])
     names = [dataset["target"]["name"] + (f" {at}" if count > 1 else "") for at in range(count)]
-    return f"target {dataset['target']['name']}: {dataset['target']['dtype']}\n" + _lines(names, target)
+    return f"target {dataset['target']['name']}: {dataset['target']['dtype']}\n" + _lines(
+        names, target
+    )
 
 
 def _lines(names: Sequence[str], measured: dict[str, Any]) -> str:
@@ -102,7 +114,11 @@ def _lines(names: Sequence[str], measured: dict[str, Any]) -> str:
 
 
 def _classes(dataset: dict[str, Any], part: str) -> str:
-    parts = {name: measured["class_counts"] for name, measured in dataset["parts"].items() if "+" not in name}
+    parts = {
+        name: measured["class_counts"]
+        for name, measured in dataset["parts"].items()
+        if "+" not in name
+    }
     most = max(parts[part]) or 1
     bars = ["█" * max(count > 0, round(BAR * count / most)) for count in parts[part]]
     rows = [
@@ -110,7 +126,10 @@ def _classes(dataset: dict[str, Any], part: str) -> str:
         for at, name in enumerate(dataset["classes"][:MOST_CLASSES])
     ]
     more = len(dataset["classes"]) - MOST_CLASSES
-    text = table([f"class of {dataset['target']['name']}", *(f">{name}" for name in parts), f"of {part}"], rows)
+    text = table(
+        [f"class of {dataset['target']['name']}", *(f">{name}" for name in parts), f"of {part}"],
+        rows,
+    )
     return text + (f"\n… and {more} more classes" if more > 0 else "")
 
 

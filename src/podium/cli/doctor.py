@@ -24,17 +24,36 @@ from podium.terminal import console, echo, echo_json
 @click.command(cls=WithCommand)
 @click.argument("files", metavar="[FILE]…", nargs=-1)
 @click.option("--metric", help="Name of the objective; what the log holds if not given.")
-@click.option("--additional", multiple=True, metavar="NAME", help="A further metric; may be repeated.")
-@click.option("--objective", type=click.Choice(["minimize", "maximize"]), help="Whether small values are good.")
+@click.option(
+    "--additional", multiple=True, metavar="NAME", help="A further metric; may be repeated."
+)
+@click.option(
+    "--objective",
+    type=click.Choice(["minimize", "maximize"]),
+    help="Whether small values are good.",
+)
 @click.option("--strategy", type=click.Choice(STRATEGIES), help="How readings become one value.")
-@click.option("--pattern", multiple=True, metavar="REGEX", help="A metricsFormat in place of Katib's own.")
-@click.option("--format", "form", type=click.Choice(["text", "json"]), help="What a File collector reads.")
-@click.option("--experiment", metavar="YAML", help="Take metric, strategy and pattern from this Experiment.")
-@click.option("--seconds", default=60.0, show_default=True, help="Stop the command after this time.")
-@click.option("--namespace", help="Examine this namespace of a live cluster too; manifests are offered as a dry run.")
+@click.option(
+    "--pattern", multiple=True, metavar="REGEX", help="A metricsFormat in place of Katib's own."
+)
+@click.option(
+    "--format", "form", type=click.Choice(["text", "json"]), help="What a File collector reads."
+)
+@click.option(
+    "--experiment", metavar="YAML", help="Take metric, strategy and pattern from this Experiment."
+)
+@click.option(
+    "--seconds", default=60.0, show_default=True, help="Stop the command after this time."
+)
+@click.option(
+    "--namespace",
+    help="Examine this namespace of a live cluster too; manifests are offered as a dry run.",
+)
 @click.option("--context", help="Context of the kubeconfig; its current one if not given.")
 @click.option(
-    "--service-account", metavar="[NAMESPACE:]NAME", help="Ask for this account's rights instead of your own."
+    "--service-account",
+    metavar="[NAMESPACE:]NAME",
+    help="Ask for this account's rights instead of your own.",
 )
 @json_option
 def doctor(
@@ -49,8 +68,9 @@ def doctor(
 ) -> None:
     """Find out why metrics do not arrive.
 
-    A FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs, TrainJobs and Jobs. A COMMAND after -- is run
-    briefly, as a trial's pod would run it. The exit code is 1 if anything would fail.
+    A FILE is a log (- for stdin), or YAML with Experiments, PyTorchJobs, TrainJobs and Jobs. A
+    COMMAND after -- is run briefly, as a trial's pod would run it. The exit code is 1 if anything
+    would fail.
 
     \b
     Examples:
@@ -70,13 +90,23 @@ def doctor(
 
         echo(f"running for at most {seconds:g} s: {shlex.join(command)}", err=True)
         choose, subject = partial(choose_reader, **reading), shlex.join(command)
-        collector = read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
+        collector = (
+            read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
+        )
         with doing(f"running {command[0]}"):
-            reports.append(examine_command(command, choose, seconds=seconds, subject=subject, collector=collector))
+            reports.append(
+                examine_command(
+                    command, choose, seconds=seconds, subject=subject, collector=collector
+                )
+            )
     if namespace:
         from podium.doctor.namespace import examine_namespace
 
-        reports.append(examine_namespace(namespace, context=context, account=service_account, manifests=manifests))
+        reports.append(
+            examine_namespace(
+                namespace, context=context, account=service_account, manifests=manifests
+            )
+        )
     if not reports:
         hint = "podium doctor train.log, sweep.yaml, -- python train.py, or --namespace kubeflow"
         raise InvalidInput("there is nothing to examine", hint)
@@ -84,14 +114,17 @@ def doctor(
 
 
 def examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list[dict[str, Any]]]:
-    """Examine a manifest, a log or event files; return reports, and the file's objects that the doctor knows."""
+    """Examine a manifest, a log or event files; return reports, and the file's objects that the
+    doctor knows."""
     from podium.doctor.collected import examine_events, examine_given
 
     if reading["experiment"] and not file.endswith((".yaml", ".yml")):
         reader = choose_reader([], **reading)
         if reader.collector.kind == "TensorFlowEvent":
             if not Path(file).exists():
-                raise InvalidInput(f"there is no {file}", "give the path of event files or of their directory")
+                raise InvalidInput(
+                    f"there is no {file}", "give the path of event files or of their directory"
+                )
             return [examine_events(Path(file), reader, file)], []
     lines = read_lines(file)
     if is_manifest(file, lines):
@@ -103,7 +136,9 @@ def examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list
             raise InvalidInput(f"{file} holds no object", "a manifest holds at least one")
         if "pipelineInfo" in written[0]:
             hint = "give the file of its Experiment, or a job of its run; podium upload sends a pipeline to its server"
-            raise InvalidInput(f"{file} is a compiled pipeline, which the doctor has no rules for", hint)
+            raise InvalidInput(
+                f"{file} is a compiled pipeline, which the doctor has no rules for", hint
+            )
         return reports, [manifest for manifest in written if manifest.get("kind") in KINDS]
     return [examine_given(lines, choose_reader(lines, **reading), file)], []
 
@@ -125,8 +160,12 @@ def read_lines(file: str) -> list[str]:
             return read_text(Path(file)).split("\n")
         data = _read_stdin() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror}", "give the path of a log or a manifest") from None
-    return data.decode(errors="replace").split("\n")[: None if data[-1:] not in (b"\n", b"") else -1]
+        raise InvalidInput(
+            f"{file} cannot be read: {error.strerror}", "give the path of a log or a manifest"
+        ) from None
+    return data.decode(errors="replace").split("\n")[
+        : None if data[-1:] not in (b"\n", b"") else -1
+    ]
 
 
 def _read_stdin() -> bytes:

@@ -14,17 +14,35 @@ IMAGE = "PODIUM_IMAGE"
 
 
 @click.command()
-@click.option("--cluster", "clusters", multiple=True, metavar="URL",
-              help="kubernetes://NAMESPACE, also several; the kubeconfig's or pod's own if missing.")  # fmt: skip
-@click.option("--image", envvar=IMAGE, default="podium-steps:0.1.0", show_default=True,
-              help="With podium: prints the metrics files of trials that write them (PODIUM_IMAGE).")  # fmt: skip
-@click.option("--storage", envvar=STORAGE, default="", metavar="URL",
-              help="Where pools of workers get their trials and leave what came of them (PODIUM_STORAGE).")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), help="Answer /healthz and /metrics (Prometheus).")
+@click.option(
+    "--cluster",
+    "clusters",
+    multiple=True,
+    metavar="URL",
+    help="kubernetes://NAMESPACE, also several; the kubeconfig's or pod's own if missing.",
+)
+@click.option(
+    "--image",
+    envvar=IMAGE,
+    default="podium-steps:0.1.0",
+    show_default=True,
+    help="With podium: prints the metrics files of trials that write them (PODIUM_IMAGE).",
+)
+@click.option(
+    "--storage",
+    envvar=STORAGE,
+    default="",
+    metavar="URL",
+    help="Where pools of workers get their trials and leave what came of them (PODIUM_STORAGE).",
+)
+@click.option(
+    "--port", type=click.IntRange(0, 65535), help="Answer /healthz and /metrics (Prometheus)."
+)
 def engine(clusters: tuple[str, ...], image: str, storage: str, port: int | None) -> None:
     """Run the Experiments of a cluster that has no Katib, until it is stopped; for deploy/engine.
 
-    Of several processes for a namespace one leads; the others wait. Trials go on while no engine runs.
+    Of several processes for a namespace one leads; the others wait. Trials go on while no engine
+    runs.
 
     \b
     Examples:
@@ -40,9 +58,12 @@ def engine(clusters: tuple[str, ...], image: str, storage: str, port: int | None
         storage = ""
     holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
     with ExitStack() as opened, paused():
-        namespaces = [opened.enter_context(KubernetesCluster(url)) for url in clusters or ("kubernetes://",)]
+        namespaces = [
+            opened.enter_context(KubernetesCluster(url)) for url in clusters or ("kubernetes://",)
+        ]
         engines = [
-            Engine(namespace, holder=holder, image=image, storage=storage, report=echo) for namespace in namespaces
+            Engine(namespace, holder=holder, image=image, storage=storage, report=echo)
+            for namespace in namespaces
         ]
         if port is not None:
             echo(f"listening on port {serve_health(engines, port).server_address[1]}")

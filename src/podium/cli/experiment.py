@@ -37,8 +37,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = [
     click.option("--name", help="Name of the Experiment, instead of the manifest's."),
-    click.option("--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."),
-    click.option("--output", metavar="URI", help="Where trials put their models, each below its own name."),
+    click.option(
+        "--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."
+    ),
+    click.option(
+        "--output", metavar="URI", help="Where trials put their models, each below its own name."
+    ),
     pairs_option(
         "--set",
         "flags",
@@ -50,8 +54,12 @@ _OPTIONS = [
     click.option("--image", help="Image of the trials."),
     click.option("--max-trials", type=int, help="Trials in all (spec.maxTrialCount)."),
     click.option("--parallel-trials", type=int, help="Trials at a time (spec.parallelTrialCount)."),
-    click.option("--workers", type=int, help="Workers of each trial beside its master; 0 for none."),
-    click.option("--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."),
+    click.option(
+        "--workers", type=int, help="Workers of each trial beside its master; 0 for none."
+    ),
+    click.option(
+        "--goal", type=float, help="Stop when the objective reaches this (spec.objective.goal)."
+    ),
     click.option("--seed", type=int, help="Seed of the search algorithm (random_state)."),
     click.option(
         "--resume-policy",
@@ -85,17 +93,29 @@ def experiment() -> None:
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
 @manifest_options
-@click.option("--detach", is_flag=True, help="Return at once: the cluster goes on with it, in a Job if need be.")
+@click.option(
+    "--detach",
+    is_flag=True,
+    help="Return at once: the cluster goes on with it, in a Job if need be.",
+)
 @cluster_options
 @process_options()
 @notify_option
 @json_option
-def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, detach: bool, **options: Any) -> None:
+def run(
+    source: str,
+    spec: "ClusterSpec",
+    notifier: Notifier,
+    as_json: bool,
+    detach: bool,
+    **options: Any,
+) -> None:
     """Run an Experiment to its end: a file, or one that comes with podium (random, grid, tpe …).
 
-    Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops all trials; resume
-    continues. With --cluster kubernetes://NAMESPACE the cluster runs it, and Ctrl-C leaves it running; one that serves
-    no Experiments runs the trials, and this command the search.
+    Trials run as processes; everything lies under the cluster's directory. Ctrl-C or SIGTERM stops
+    all trials; resume continues. With --cluster kubernetes://NAMESPACE the cluster runs it, and
+    Ctrl-C leaves it running; one that serves no Experiments runs the trials, and this command the
+    search.
 
     \b
     Examples:
@@ -111,7 +131,11 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, det
         begun = podium.sweep(source, cluster=spec, detach=True, **options)
         trials = next_command(f"experiment trials {begun.name}", begun.cluster)
         value = {"experiment": begun.name, "cluster": begun.cluster.url}
-        output(as_json, value, lambda: f"{begun.name} goes on without this command; look at it with: {trials}")
+        output(
+            as_json,
+            value,
+            lambda: f"{begun.name} goes on without this command; look at it with: {trials}",
+        )
         return
     with notifier.about("Experiment") as notice:
         begun = podium.sweep(source, cluster=spec, wait=False, **options)
@@ -122,18 +146,31 @@ def run(source: str, spec: "ClusterSpec", notifier: Notifier, as_json: bool, det
 
 @experiment.command()
 @click.argument("name")
-@click.option("--max-trials", "trials", type=int, help="Trials in all, more than there are (spec.maxTrialCount).")
-@click.option("--parallel-trials", "parallel", type=int, help="Trials at a time (spec.parallelTrialCount).")
-@click.option("--max-failed-trials", "failures", type=int, help="Failed trials that end it (spec.maxFailedTrialCount).")
+@click.option(
+    "--max-trials",
+    "trials",
+    type=int,
+    help="Trials in all, more than there are (spec.maxTrialCount).",
+)
+@click.option(
+    "--parallel-trials", "parallel", type=int, help="Trials at a time (spec.parallelTrialCount)."
+)
+@click.option(
+    "--max-failed-trials",
+    "failures",
+    type=int,
+    help="Failed trials that end it (spec.maxFailedTrialCount).",
+)
 @sweep_options(raised=True)
 @cluster_options
 @process_options()
 @json_option
 def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
-    """Resume an Experiment that was stopped or killed, or with more trials or a higher budget than it had.
+    """Resume an Experiment that was stopped or killed, or with more trials or a higher budget than
+    it had.
 
-    A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in Katib; one that has
-    used its budget needs a higher one.
+    A finished one needs resumePolicy LongRunning or FromVolume and a higher --max-trials, as in
+    Katib; one that has used its budget needs a higher one.
 
     \b
     Examples:
@@ -162,17 +199,18 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
 def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     """Print an Experiment with your changes, checked, ready for kubectl apply -f -.
 
-    What Katib would refuse or never end is refused, also where podium itself runs it. Trials that use s3:// or
-    minio:// get the store's address from the ConfigMap podium-storage (deploy/) and the keys from a Secret, both by
-    reference; containers that bring such variables themselves keep them. Pods get what `experiment run --cluster` gives
-    them: small requests, no token of the API, and a securityContext that keeps root out. Trials keep their pods until
-    the Experiment is deleted, unless it says retain: false.
+    What Katib would refuse or never end is refused, also where podium itself runs it. Trials that
+    use s3:// or minio:// get the store's address from the ConfigMap podium-storage (deploy/) and
+    the keys from a Secret, both by reference; containers that bring such variables themselves keep
+    them. Pods get what `experiment run --cluster` gives them: small requests, no token of the API,
+    and a securityContext that keeps root out. Trials keep their pods until the Experiment is
+    deleted, unless it says retain: false.
 
     \b
     Examples:
       podium experiment render random --image registry.example/trainer:1 --data s3://bucket/mnist
-      podium experiment render tpe --data s3://datasets/mnist --secret storage-keys | kubectl -n team apply -f -
-      podium experiment render tpe --max-trials 50 --json
+      podium experiment render tpe --data s3://datasets/mnist --secret storage-keys | kubectl -n
+      team apply -f - podium experiment render tpe --max-trials 50 --json
     """
     from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
@@ -185,10 +223,15 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     experiment = with_pod_deadlines(with_pod_defaults(check(changed(source, **options), RUNNERS)))
     if "retain" not in experiment.template.manifest:
         experiment = with_pods_retained(experiment)
-        echo("trials keep their pods, so that the log of a failed one can be read (retain: true)", err=True)
+        echo(
+            "trials keep their pods, so that the log of a failed one can be read (retain: true)",
+            err=True,
+        )
     if opens_store(experiment):
         experiment = grant_access(experiment, AccessByReference(secret=secret))
-        keys = f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"
+        keys = (
+            f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"
+        )
         echo(f"trials read the store's address from ConfigMap podium-storage, {keys}", err=True)
     manifest = experiment.manifest
     output(as_json, manifest, lambda: dump(manifest).rstrip())
@@ -210,13 +253,23 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
     with spec.open() as cluster:
         rows = [found.summary() for found in cluster.experiments()]
     listed = [
-        Row(phase=row["state"], cells=(row["name"], row["state"], str(row["trials"]), row["algorithm"],
-                                       when(row["created"]) if row["created"] else ""))
+        Row(
+            phase=row["state"],
+            cells=(
+                row["name"],
+                row["state"],
+                str(row["trials"]),
+                row["algorithm"],
+                when(row["created"]) if row["created"] else "",
+            ),
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     heads = ("NAME", "STATE", ">TRIALS", "ALGORITHM", "CREATED (UTC)")
     drop = ("ALGORITHM", "CREATED (UTC)", "STATE")
-    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME"))
+    output(
+        as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME")
+    )
 
 
 @experiment.command()
@@ -238,14 +291,25 @@ def show_status(sweep: "Sweep", as_json: bool) -> None:
 
     experiment = sweep.experiment
     waiting = [sweep.cluster.trial(trial) for trial in experiment.trials.get("Waiting", ())]
-    front = {"front": [trial.name for trial in sweep.front]} if experiment.asked.get("objectives") else {}
+    front = (
+        {"front": [trial.name for trial in sweep.front]}
+        if experiment.asked.get("objectives")
+        else {}
+    )
     asked = describe(experiment)
-    summary = {**experiment.summary(), "asked": dict(experiment.asked), "status": experiment.status, **front}
+    summary = {
+        **experiment.summary(),
+        "asked": dict(experiment.asked),
+        "status": experiment.status,
+        **front,
+    }
     if as_json:
         echo_json(summary)
         return
     counts = [f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items()]
-    echo(f"{sweep.name}: {summary['state']}, {plural(summary['trials'], 'trial')} ({', '.join(counts) or 'none yet'})")
+    echo(
+        f"{sweep.name}: {summary['state']}, {plural(summary['trials'], 'trial')} ({', '.join(counts) or 'none yet'})"
+    )
     for title, text in asked.items():
         echo(f"{title}: {text}")
     for names in front.values():
@@ -287,10 +351,16 @@ def trials(name: str, spec: "ClusterSpec", as_json: bool) -> None:
         failed = [trial.name for trial in ranked if trial.phase == "Failed"][:EXPLAINED]
         reasons = {trial: lines for trial in failed if (lines := _why_failed(sweep.cluster, trial))}
     on = fronts_of(ranked)
-    rows = [trial.summary() | {"reason": "\n".join(reasons.get(trial.name, ()))} for trial in ranked]
+    rows = [
+        trial.summary() | {"reason": "\n".join(reasons.get(trial.name, ()))} for trial in ranked
+    ]
     rows = [row | {"front": on.get(row["name"])} for row in rows] if on else rows
     reasons |= {trial.name: trial.infeasible for trial in ranked if trial.infeasible}
-    output(as_json, rows, lambda: leaderboard_of(ranked, experiment).text(width=screen_width(), reasons=reasons))
+    output(
+        as_json,
+        rows,
+        lambda: leaderboard_of(ranked, experiment).text(width=screen_width(), reasons=reasons),
+    )
 
 
 EXPLAINED = 5
@@ -307,12 +377,15 @@ def _why_failed(cluster: "Cluster", trial: str) -> list[str]:
 
 
 @experiment.command()
-@click.option("--trial", metavar="TRIAL", help="Stop this trial alone; it counts with what it has reported.")
+@click.option(
+    "--trial", metavar="TRIAL", help="Stop this trial alone; it counts with what it has reported."
+)
 @named_object
 def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> None:
     """Stop an Experiment that runs in another terminal, or one of its trials.
 
-    podium experiment resume continues an Experiment. Katib cannot stop one and keep it: on Kubernetes this is refused.
+    podium experiment resume continues an Experiment. Katib cannot stop one and keep it: on
+    Kubernetes this is refused.
 
     \b
     Examples:
@@ -338,11 +411,15 @@ def stop(name: str, trial: str | None, spec: "ClusterSpec", as_json: bool) -> No
 @click.option("--like", metavar="TRIAL", help="A trial whose values it has where none is given.")
 @cluster_options
 @json_option
-def add(name: str, values: tuple[str, ...], like: str | None, spec: "ClusterSpec", as_json: bool) -> None:
-    """Begin a trial with values of your own, in an Experiment that runs, was stopped or has had its trials.
+def add(
+    name: str, values: tuple[str, ...], like: str | None, spec: "ClusterSpec", as_json: bool
+) -> None:
+    """Begin a trial with values of your own, in an Experiment that runs, was stopped or has had its
+    trials.
 
-    The search learns from it as from its own trials. It is one of the Experiment's trials and marked as given by hand;
-    an Experiment that does not run goes on here, with one trial more where it has had them all.
+    The search learns from it as from its own trials. It is one of the Experiment's trials and
+    marked as given by hand; an Experiment that does not run goes on here, with one trial more where
+    it has had them all.
 
     \b
     Examples:
@@ -353,7 +430,9 @@ def add(name: str, values: tuple[str, ...], like: str | None, spec: "ClusterSpec
     for word in values:
         parameter, equals, value = word.partition("=")
         if not equals:
-            raise InvalidInput(f"a value is written NAME=VALUE, but got {word!r}", "for example lr=0.02")
+            raise InvalidInput(
+                f"a value is written NAME=VALUE, but got {word!r}", "for example lr=0.02"
+            )
         given[parameter] = value
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
         trial = sweep.add_trial(given, like=like)
@@ -363,13 +442,19 @@ def add(name: str, values: tuple[str, ...], like: str | None, spec: "ClusterSpec
 
 
 @experiment.command()
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), help="Write this one instead.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write this one instead.",
+)
 @named_object
 def report(name: str, file: Path | None, spec: "ClusterSpec", as_json: bool) -> None:
     """Write an HTML report: best trial, leaderboard, figures, and why trials failed.
 
-    It is written beside the Experiment on this machine, of one on Kubernetes below podium-work/reports/; also of an
-    Experiment that runs, was stopped or failed.
+    It is written beside the Experiment on this machine, of one on Kubernetes below
+    podium-work/reports/; also of an Experiment that runs, was stopped or failed.
 
     \b
     Examples:
@@ -397,14 +482,23 @@ def delete(name: str, spec: "ClusterSpec", as_json: bool) -> None:
 
 @experiment.command()
 @click.argument("name")
-@click.option("--best", type=click.IntRange(1), required=True, help="How many trials keep their weights.")
-@click.option("--delete", "deleting", is_flag=True, help="Delete the others' weights; otherwise they are only listed.")
+@click.option(
+    "--best", type=click.IntRange(1), required=True, help="How many trials keep their weights."
+)
+@click.option(
+    "--delete",
+    "deleting",
+    is_flag=True,
+    help="Delete the others' weights; otherwise they are only listed.",
+)
 @cluster_options
 @json_option
 def keep(name: str, best: int, deleting: bool, spec: "ClusterSpec", as_json: bool) -> None:
-    """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only with --delete.
+    """Remove the weights of all but the best trials; trials, metrics and logs stay. Deletes only
+    with --delete.
 
-    What a trial left under its --output goes, but for metrics.json, hyperparameters.json and environment.json.
+    What a trial left under its --output goes, but for metrics.json, hyperparameters.json and
+    environment.json.
 
     \b
     Examples:
@@ -452,7 +546,10 @@ def follow_to_end(
     state = sweep.experiment.state
     if sweep.status == "Stopped":
         raise Failed(f"{name}: {state.message}")
-    trials, logs = next_command(f"experiment trials {name}", cluster), next_command("job logs TRIAL", cluster)
+    trials, logs = (
+        next_command(f"experiment trials {name}", cluster),
+        next_command("job logs TRIAL", cluster),
+    )
     if not state.succeeded:
         with suppress(NotFound):  # what succeeded counts, also where most failed
             show_best(sweep, as_json)
@@ -465,16 +562,24 @@ def follow_to_end(
 
 
 def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
-    """Print an Experiment's best trial, and of several objectives the Pareto front; return the best trial."""
+    """Print an Experiment's best trial, and of several objectives the Pareto front; return the best
+    trial."""
     try:
         best = sweep.best_trial
     except NotFound as error:
         trials = next_command(f"experiment trials {sweep.name}", sweep.cluster)
         logs = next_command("job logs TRIAL", sweep.cluster)
-        raise NotFound(error.message, f"{trials} names them; {logs} | podium doctor - says why") from None
-    lines = [f"best trial: {best.name}", *(f"  {name} = {value}" for name, value in best.parameters.items())]
+        raise NotFound(
+            error.message, f"{trials} names them; {logs} | podium doctor - says why"
+        ) from None
+    lines = [
+        f"best trial: {best.name}",
+        *(f"  {name} = {value}" for name, value in best.parameters.items()),
+    ]
     for metric, values in best.metrics.items():
-        lines.append(f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}")
+        lines.append(
+            f"  {metric}: min {values['min']}, max {values['max']}, latest {values['latest']}"
+        )
     found = {"experiment": sweep.name, **best.summary()}
     if best.criteria.several:
         found["front"] = [asdict(trial) for trial in sweep.front]

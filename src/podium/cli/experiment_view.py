@@ -50,7 +50,9 @@ class ExperimentView(View):
         best = best_trial(trials)
         said = forecast(experiment, trials)
         most = max(1, min(_SHOWN, (self.height or 100) - _AROUND - (1 if said else 0)))
-        hidden = {trial.name for trial in trials[:-most] if trial is not best and trial.phase != "Running"}
+        hidden = {
+            trial.name for trial in trials[:-most] if trial is not best and trial.phase != "Running"
+        }
         title = f"{self._name}: {plural(len(trials), 'trial')}, {self.seconds:.0f} s"
         if hidden:
             title += f" ({len(hidden)} earlier ones not shown)"

@@ -30,13 +30,16 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands)
 def job() -> None:
-    """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TrainJob, TFJob, XGBoostJob, JAXJob."""
+    """Run the YAML of a job, on this machine or on a cluster: Job, PyTorchJob, TrainJob, TFJob,
+    XGBoostJob, JAXJob."""
 
 
 @job.command()
 @click.argument("file", type=click.File("rb"))
 @click.option("--name", help="metadata.name instead of the file's; for a file with one job.")
-@click.option("--logs/--no-logs", default=True, help="Print what the rank that reports metrics prints.")
+@click.option(
+    "--logs/--no-logs", default=True, help="Print what the rank that reports metrics prints."
+)
 @queue_options
 @cluster_options
 @process_options("--image")
@@ -54,8 +57,9 @@ def run(
 ) -> None:
     """Run each job of a YAML file to its end; exit 0 if all succeed.
 
-    Replicas are processes with the operator's environment. Logs lie under the cluster's directory; those of rank 0 are
-    printed. Ctrl-C stops everything. With --cluster kubernetes://NAMESPACE they run there; Ctrl-C leaves them running.
+    Replicas are processes with the operator's environment. Logs lie under the cluster's directory;
+    those of rank 0 are printed. Ctrl-C stops everything. With --cluster kubernetes://NAMESPACE they
+    run there; Ctrl-C leaves them running.
 
     \b
     Examples:
@@ -71,12 +75,22 @@ def run(
     from podium.manifests.placement import Pods, place
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
-    jobs = [place(job, pods) for job in read_jobs(load_yaml(file.read(MAX_YAML + 1), file.name), file.name, name or "")]
+    jobs = [
+        place(job, pods)
+        for job in read_jobs(load_yaml(file.read(MAX_YAML + 1), file.name), file.name, name or "")
+    ]
     shown = logs and not as_json
-    with notifier.about("job", run=", ".join(job.name for job in jobs)), closing(Session(spec)) as session:
+    with (
+        notifier.about("job", run=", ".join(job.name for job in jobs)),
+        closing(Session(spec)) as session,
+    ):
         begun = begin_jobs(jobs, session)
         with _naming_what_stays(begun):
-            follow(session.cluster, [(job.kind, job.name) for job in begun], JobView(session.cluster, begun, shown))
+            follow(
+                session.cluster,
+                [(job.kind, job.name) for job in begun],
+                JobView(session.cluster, begun, shown),
+            )
         session.cluster.close()  # Workers may outlive a Master that succeeded, but not this command
         if as_json:
             echo_json([job.summary for job in begun])
@@ -86,7 +100,9 @@ def run(
 
 @job.command()
 @click.argument("name")
-@click.option("--replica", help="master-0, worker-1, node-0 …; the one that reports metrics if missing.")
+@click.option(
+    "--replica", help="master-0, worker-1, node-0 …; the one that reports metrics if missing."
+)
 @click.option("--follow", "-f", is_flag=True, help="Go on until the replica has ended.")
 @cluster_options
 def logs(name: str, replica: str | None, follow: bool, spec: "ClusterSpec") -> None:
@@ -138,13 +154,18 @@ def list_(spec: "ClusterSpec", as_json: bool) -> None:
     with closing(Session(spec)) as session:
         rows = [job.summary for job in all_jobs(session)]
     listed = [
-        Row(phase=row["state"], cells=[row["name"], row["kind"], row["state"], row["created"]],
-            below=[row["message"]] if row["state"] == "Pending" else [])
+        Row(
+            phase=row["state"],
+            cells=[row["name"], row["kind"], row["state"], row["created"]],
+            below=[row["message"]] if row["state"] == "Pending" else [],
+        )
         for row in rows
-    ]  # fmt: skip
+    ]
     drop = ("CREATED", "KIND", "STATE")
     heads = ("NAME", "KIND", "STATE", "CREATED")
-    output(as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME"))
+    output(
+        as_json, rows, lambda: table(heads, listed, width=screen_width(), drop=drop, shorten="NAME")
+    )
 
 
 @job.command()
@@ -203,13 +224,16 @@ def _opened(name: str, spec: "ClusterSpec", *kinds: str) -> "Iterator[Job]":
         try:
             job = find_job(session, name, (*JOB_KINDS, *kinds))
         except NotFound as error:
-            raise NotFound(error.message, f"{next_command('job list', session.cluster)} lists them") from None
+            raise NotFound(
+                error.message, f"{next_command('job list', session.cluster)} lists them"
+            ) from None
         yield job
 
 
 @contextmanager
 def _naming_what_stays(jobs: "Sequence[Job]") -> "Iterator[None]":
-    """Add to an error how to delete the jobs that would go on without this command, or start days later."""
+    """Add to an error how to delete the jobs that would go on without this command, or start days
+    later."""
     try:
         yield
     except PodiumError as error:

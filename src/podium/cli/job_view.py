@@ -13,15 +13,26 @@ from podium.tables import Row, screen_width, table
 from podium.terminal import Styled, echo
 from podium.text import plural
 
-_HEADS = {"name": "REPLICA", "phase": "STATE", "restarts": ">RESTARTS", "exit_code": ">EXIT CODE", "reason": "REASON",
-          "started": "STARTED", "node": "NODE", "pid": ">PID"}  # fmt: skip
+_HEADS = {
+    "name": "REPLICA",
+    "phase": "STATE",
+    "restarts": ">RESTARTS",
+    "exit_code": ">EXIT CODE",
+    "reason": "REASON",
+    "started": "STARTED",
+    "node": "NODE",
+    "pid": ">PID",
+}
 _ALWAYS = ("REPLICA", "STATE", ">RESTARTS")
 
 
 def draw_replicas(replicas: Sequence[ReplicaStatus]) -> str:
     """Draw replicas as aligned text; columns in which nothing is known are left out."""
     columns = {
-        head: ["" if value is None else str(value) for value in (getattr(replica, name) for replica in replicas)]
+        head: [
+            "" if value is None else str(value)
+            for value in (getattr(replica, name) for replica in replicas)
+        ]
         for name, head in _HEADS.items()
     }
     shown = {head: cells for head, cells in columns.items() if head in _ALWAYS or any(cells)}
@@ -47,7 +58,9 @@ class JobView(View):
         self._said: dict[Job, str] = {}
         self._last: dict[Job, str] = {}
         self._lines: queue.SimpleQueue[tuple[Job, str]] = queue.SimpleQueue()
-        self._readers = [threading.Thread(target=self._read, args=(job,), daemon=True) for job in jobs]
+        self._readers = [
+            threading.Thread(target=self._read, args=(job,), daemon=True) for job in jobs
+        ]
         for reader in self._readers:
             reader.start()
 
@@ -55,12 +68,17 @@ class JobView(View):
         try:
             for line in self.cluster.logs(job.kind, job.name, follow=True):
                 self._lines.put((job, line))
-        except PodiumError as error:  # the job is judged by its state: a log that cannot be read is no failure
+        except (
+            PodiumError
+        ) as error:  # the job is judged by its state: a log that cannot be read is no failure
             echo(f"the log of {job.kind} {job.name} breaks off: {error.message}", err=True)
 
     def state(self) -> str:
         """Say what the replicas of each job do."""
-        return "; ".join(f"{job.name} {progress_of(*seen)}" for job, seen in self._seen.items()) or "starting"
+        return (
+            "; ".join(f"{job.name} {progress_of(*seen)}" for job, seen in self._seen.items())
+            or "starting"
+        )
 
     def finish(self) -> None:
         """Wait for the last lines; a log that never ends must not keep the command."""
@@ -90,8 +108,13 @@ class JobView(View):
     def table(self, width: int) -> Styled:
         """Draw a row for each replica, with the last log line where there is room."""
         several = len(self._seen) > 1
-        restarted = any(replica.restarts for _, replicas in self._seen.values() for replica in replicas)
-        rows, states = [], [f"{job.name} ({seen.state.phase})" for job, (seen, _) in self._seen.items()]
+        restarted = any(
+            replica.restarts for _, replicas in self._seen.values() for replica in replicas
+        )
+        rows, states = (
+            [],
+            [f"{job.name} ({seen.state.phase})" for job, (seen, _) in self._seen.items()],
+        )
         for (job, (seen, replicas)), state in zip(self._seen.items(), states, strict=True):
             if seen.state.phase == "Waiting":
                 cells = [state] * several + ["", "Waiting"] + [""] * restarted
@@ -99,7 +122,15 @@ class JobView(View):
             for at, replica in enumerate(replicas):
                 cells = [state if at == 0 else ""] * several + [replica.name, replica.phase]
                 cells += [str(replica.restarts or "")] * restarted
-                rows.append(Row(phase=replica.phase, cells=cells, rest=self._last.get(job, "") if at == 0 else ""))
+                rows.append(
+                    Row(
+                        phase=replica.phase,
+                        cells=cells,
+                        rest=self._last.get(job, "") if at == 0 else "",
+                    )
+                )
         heads = ["JOB"] * several + ["REPLICA", "STATE"] + [">RESTARTS"] * restarted
-        title = f"{states[0] if len(states) == 1 else plural(len(states), 'job')}, {self.seconds:.0f} s"
+        title = (
+            f"{states[0] if len(states) == 1 else plural(len(states), 'job')}, {self.seconds:.0f} s"
+        )
         return table(heads, rows, title=title, width=width, drop=[">RESTARTS", "JOB"])

@@ -1,4 +1,5 @@
-"""Following objects to their end: a live table on a terminal, a line at each change everywhere else."""
+"""Following objects to their end: a live table on a terminal, a line at each change everywhere
+else."""
 
 import sys
 import time
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 
 
 SILENCE_SECONDS = 5.0
-"""Seconds without an answer of the cluster after which that is shown; one repeated request takes less."""
+"""Seconds without an answer of the cluster after which that is shown; one repeated request takes
+less."""
 
 
 class View(ABC):
@@ -55,7 +57,8 @@ class View(ABC):
         """Say in some words how far it is, as of the last news."""
 
     def doing(self) -> str:
-        """Say how far it is and since when, for a file in which nothing else was written for long."""
+        """Say how far it is and since when, for a file in which nothing else was written for
+        long."""
         return f"[{self.seconds:7.1f} s] {self._silent() or self.state()}"
 
     def _silent(self) -> str:

@@ -13,15 +13,21 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--allow-changes", is_flag=True, help="Offer the tools that run, tune, promote, roll back and stop too.")
+@click.option(
+    "--allow-changes",
+    is_flag=True,
+    help="Offer the tools that run, tune, promote, roll back and stop too.",
+)
 @click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
 @cluster_options
 def mcp(spec: "ClusterSpec", storage: str | None, allow_changes: bool) -> None:
-    """Offer runs, sweeps and models to a language model's program: a server of the Model Context Protocol on stdio.
+    """Offer runs, sweeps and models to a language model's program: a server of the Model Context
+    Protocol on stdio.
 
-    A program such as an editor or an agent starts it, and speaks to it over stdin and stdout. It can look at the runs
-    of this machine, the sweeps of a cluster and a registry: those of PODIUM_HOME unless others are named. Only with
-    --allow-changes it can begin runs and sweeps, stop them, promote and roll back.
+    A program such as an editor or an agent starts it, and speaks to it over stdin and stdout. It
+    can look at the runs of this machine, the sweeps of a cluster and a registry: those of
+    PODIUM_HOME unless others are named. Only with --allow-changes it can begin runs and sweeps,
+    stop them, promote and roll back.
 
     \b
     Examples:

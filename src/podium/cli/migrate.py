@@ -17,13 +17,26 @@ from podium.terminal import echo
 
 @click.command("migrate")
 @click.argument("file", type=click.File("rb"))
-@click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
-@click.option("--runtime", default=TORCH, show_default=True, metavar="NAME", help="Runtime that the TrainJobs name.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    default="-",
+    help="File to write; stdout if missing.",
+)
+@click.option(
+    "--runtime",
+    default=TORCH,
+    show_default=True,
+    metavar="NAME",
+    help="Runtime that the TrainJobs name.",
+)
 def migrate_(file: Any, output: str, runtime: str) -> None:
     """Write the PyTorchJobs of a YAML file as TrainJobs of Kubeflow Trainer 2.2 or later.
 
-    Jobs and Experiments whose trials are PyTorchJobs or Jobs are rewritten too; everything else in the file stays as it
-    is. What a TrainJob has no field for, and what is another than before, is said on stderr. Comments are not kept.
+    Jobs and Experiments whose trials are PyTorchJobs or Jobs are rewritten too; everything else in
+    the file stays as it is. What a TrainJob has no field for, and what is another than before, is
+    said on stderr. Comments are not kept.
 
     \b
     Examples:
@@ -36,7 +49,9 @@ def migrate_(file: Any, output: str, runtime: str) -> None:
     manifests = with_templates(documents(content.decode(errors="replace"), file.name), file.name)
     if not any(manifest.get("kind") in (*MIGRATED_KINDS, "Experiment") for manifest in manifests):
         kinds = ", ".join(str(manifest.get("kind")) for manifest in manifests) or "nothing"
-        raise InvalidInput(f"{file.name} must hold a PyTorchJob, a Job or an Experiment, but holds {kinds}")
+        raise InvalidInput(
+            f"{file.name} must hold a PyTorchJob, a Job or an Experiment, but holds {kinds}"
+        )
     changed = [_migrate(manifest, file.name, runtime) for manifest in manifests]
     written = _yaml(changed)
     if output == "-":
@@ -56,7 +71,9 @@ def _yaml(manifests: list[dict[str, Any]]) -> str:
         """With a representer of its own."""
 
     def represent(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-        return dumper.represent_scalar("tag:yaml.org,2002:str", text, style="|" if "\n" in text else None)
+        return dumper.represent_scalar(
+            "tag:yaml.org,2002:str", text, style="|" if "\n" in text else None
+        )
 
     Dumper.add_representer(str, represent)
     return yaml.dump_all(manifests, Dumper=Dumper, sort_keys=False)

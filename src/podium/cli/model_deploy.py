@@ -13,34 +13,83 @@ from podium.terminal import echo, output
 @click.command()
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
-@click.option("--to", required=True, type=click.Choice(["kubernetes", "kserve"]), help="What runs it on the cluster.")
 @click.option(
-    "--apply", "applied", is_flag=True, help="Create or update it on the cluster of the kubeconfig, and wait."
+    "--to",
+    required=True,
+    type=click.Choice(["kubernetes", "kserve"]),
+    help="What runs it on the cluster.",
 )
-@click.option("--namespace", default="", help="Of the objects; that of whoever applies them if missing.")
-@click.option("--name", "called", metavar="NAME", default="", help="Of the objects; the model's name if missing.")
+@click.option(
+    "--apply",
+    "applied",
+    is_flag=True,
+    help="Create or update it on the cluster of the kubeconfig, and wait.",
+)
+@click.option(
+    "--namespace", default="", help="Of the objects; that of whoever applies them if missing."
+)
+@click.option(
+    "--name",
+    "called",
+    metavar="NAME",
+    default="",
+    help="Of the objects; the model's name if missing.",
+)
 @click.option("--replicas", type=click.IntRange(1), default=2, show_default=True, help="Pods.")
 @click.option("--image", default="podium-serve:0.1.0", show_default=True, help="With podium serve.")
-@click.option("--cpu", default="500m", show_default=True, metavar="AMOUNT", help="Request of each pod.")
-@click.option("--memory", default="1Gi", show_default=True, metavar="AMOUNT", help="Request and limit of each pod.")
-@click.option("--secret", default="mlpipeline-minio-artifact", metavar="NAME", show_default=True,
-              help="Secret with accesskey and secretkey of the bucket; '' for workload identity.")  # fmt: skip
-@click.option("--token-secret", default="", metavar="NAME", help="Secret with the token that clients send, key token.")
+@click.option(
+    "--cpu", default="500m", show_default=True, metavar="AMOUNT", help="Request of each pod."
+)
+@click.option(
+    "--memory",
+    default="1Gi",
+    show_default=True,
+    metavar="AMOUNT",
+    help="Request and limit of each pod.",
+)
+@click.option(
+    "--secret",
+    default="mlpipeline-minio-artifact",
+    metavar="NAME",
+    show_default=True,
+    help="Secret with accesskey and secretkey of the bucket; '' for workload identity.",
+)
+@click.option(
+    "--token-secret",
+    default="",
+    metavar="NAME",
+    help="Secret with the token that clients send, key token.",
+)
 @click.option("--watch", is_flag=True, help="Count what is asked, for podium models drift.")
-@click.option("--service-account", default="", metavar="NAME", help="Of the pods, for workload identity.")
-@click.option("--key", envvar=PUBLIC_KEY, show_envvar=True, type=click.Path(path_type=Path),
-              help="PEM of the public key that versions must be signed with.")  # fmt: skip
+@click.option(
+    "--service-account", default="", metavar="NAME", help="Of the pods, for workload identity."
+)
+@click.option(
+    "--key",
+    envvar=PUBLIC_KEY,
+    show_envvar=True,
+    type=click.Path(path_type=Path),
+    help="PEM of the public key that versions must be signed with.",
+)
 @registry_options
 def deploy(
-    name: str, ref: str, to: str, applied: bool, called: str, key: Path | None, storage: str | None, as_json: bool,
+    name: str,
+    ref: str,
+    to: str,
+    applied: bool,
+    called: str,
+    key: Path | None,
+    storage: str | None,
+    as_json: bool,
     **settings: Any,
-) -> None:  # fmt: skip
+) -> None:
     """Print a server of a model for a cluster, ready for kubectl apply -f -, or create it there.
 
-    The pods run podium serve and follow the champion by themselves: a promotion or a rollback needs no new deploy.
-    VERSION is an alias to follow in its place, or a version that stays. kubernetes is a Deployment with its Service
-    and PodDisruptionBudget, kserve an InferenceService. The pods fit Pod Security restricted;
-    they read the bucket's address from the ConfigMap podium-storage, its keys and the token from Secrets.
+    The pods run podium serve and follow the champion by themselves: a promotion or a rollback needs
+    no new deploy. VERSION is an alias to follow in its place, or a version that stays. kubernetes
+    is a Deployment with its Service and PodDisruptionBudget, kserve an InferenceService. The pods
+    fit Pod Security restricted; they read the bucket's address from the ConfigMap podium-storage,
+    its keys and the token from Secrets.
 
     \b
     Examples:

@@ -28,38 +28,75 @@ USUAL = 0.2
 
 @click.command()
 @click.argument("name", metavar="NAME[@VERSION]")
-@click.option("--metrics", "urls", multiple=True, metavar="URL",
-              help="Of a server that runs with --watch; several are added up.")  # fmt: skip
-@click.option("--data", metavar="PATH|URI", help="File or folder of recent items, on which the version is run.")
-@click.option("--fail-over", type=click.FloatRange(0, min_open=True), metavar="PSI",
-              help="Exit with 3 if a PSI is above this, and above chance.")  # fmt: skip
-@click.option("--least", type=click.IntRange(1), default=200, show_default=True, help="Fewer items are not judged.")
-@click.option("--since", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE",
-              help="Judge what came since the last look; the file keeps that one.")  # fmt: skip
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="File with the server's bearer token.")  # fmt: skip
+@click.option(
+    "--metrics",
+    "urls",
+    multiple=True,
+    metavar="URL",
+    help="Of a server that runs with --watch; several are added up.",
+)
+@click.option(
+    "--data",
+    metavar="PATH|URI",
+    help="File or folder of recent items, on which the version is run.",
+)
+@click.option(
+    "--fail-over",
+    type=click.FloatRange(0, min_open=True),
+    metavar="PSI",
+    help="Exit with 3 if a PSI is above this, and above chance.",
+)
+@click.option(
+    "--least",
+    type=click.IntRange(1),
+    default=200,
+    show_default=True,
+    help="Fewer items are not judged.",
+)
+@click.option(
+    "--since",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Judge what came since the last look; the file keeps that one.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the server's bearer token.",
+)
 @registry_options
 def drift(
-    name: str, urls: tuple[str, ...], data: str | None, fail_over: float | None, least: int, since: Path | None,
-    token_file: Path | None, storage: str | None, as_json: bool,
-) -> None:  # fmt: skip
-    """Compare what a version is asked now, and what it says, with its training part: PSI and KS of each column.
+    name: str,
+    urls: tuple[str, ...],
+    data: str | None,
+    fail_over: float | None,
+    least: int,
+    since: Path | None,
+    token_file: Path | None,
+    storage: str | None,
+    as_json: bool,
+) -> None:
+    """Compare what a version is asked now, and what it says, with its training part: PSI and KS of
+    each column.
 
-    The champion if no VERSION is given. What is seen comes from running servers, or from a file or folder of recent
-    items. Predictions are compared with those of the test part. With --fail-over the exit code is 3 if something
-    drifted, for a schedule that trains anew; too few items are never drift.
+    The champion if no VERSION is given. What is seen comes from running servers, or from a file or
+    folder of recent items. Predictions are compared with those of the test part. With --fail-over
+    the exit code is 3 if something drifted, for a schedule that trains anew; too few items are
+    never drift.
 
     \b
     Examples:
-      podium models drift churn --metrics http://127.0.0.1:8080/metrics
-      podium models drift churn --data customers-of-may.csv --fail-over 0.2
-      podium models drift churn --metrics http://churn:8080/metrics --since last-look.json --fail-over 0.2
+      podium models drift churn --metrics http://127.0.0.1:8080/metrics podium models drift churn
+      --data customers-of-may.csv --fail-over 0.2 podium models drift churn --metrics
+      http://churn:8080/metrics --since last-look.json --fail-over 0.2
     """
     from podium.documents import load_json, parse
     from podium.models.drift import seen_by_servers, seen_in_data, shifts
 
     if bool(urls) == bool(data):
-        raise InvalidInput("drift needs either a server or recent data", "--metrics URL, or --data FILE")
+        raise InvalidInput(
+            "drift needs either a server or recent data", "--metrics URL, or --data FILE"
+        )
     if since and not urls:
         raise InvalidInput(f"--since {since} is about servers", "--metrics URL")
     model, _, ref = name.partition("@")
@@ -75,8 +112,14 @@ def drift(
     if since and seen.items >= least:
         since.write_text(json.dumps(pages))
     told = [{**asdict(shift), "verdict": shift.verdict(limit, least)} for shift in found]
-    value = {"name": model, "version": version.version, "items": seen.items, "limit": limit, "notes": seen.notes,
-             "shifts": told}  # fmt: skip
+    value = {
+        "name": model,
+        "version": version.version,
+        "items": seen.items,
+        "limit": limit,
+        "notes": seen.notes,
+        "shifts": told,
+    }
     output(as_json, value, lambda: _view(version, seen, found, limit, least))
     for note in seen.notes:
         echo(note, err=True)
@@ -91,27 +134,47 @@ def _fetch(url: str, token_file: Path | None) -> str:
     from urllib.request import Request, urlopen
 
     if not url.startswith(("http://", "https://")):
-        raise InvalidInput(f"--metrics takes the URL of a server's metrics, not {url!r}",
-                           "http://127.0.0.1:8080/metrics")  # fmt: skip
+        raise InvalidInput(
+            f"--metrics takes the URL of a server's metrics, not {url!r}",
+            "http://127.0.0.1:8080/metrics",
+        )
     headers = {"Authorization": f"Bearer {read_token(token_file)}"} if token_file else {}
     try:
         with urlopen(Request(url, headers=headers), timeout=30) as answer:
             return str(answer.read().decode())
     except (OSError, ValueError, HTTPException) as error:
-        raise Unavailable(f"{url} cannot be read: {getattr(error, 'reason', error)}", f"curl {url}") from None
+        raise Unavailable(
+            f"{url} cannot be read: {getattr(error, 'reason', error)}", f"curl {url}"
+        ) from None
 
 
-def _view(version: "Version", seen: "Seen", found: "list[Shift]", limit: float, least: int) -> Styled:
+def _view(
+    version: "Version", seen: "Seen", found: "list[Shift]", limit: float, least: int
+) -> Styled:
     marks = {"drift": "Failed", "same": "Succeeded", "too few": "Waiting"}
     rows = [
-        Row(phase=marks[verdict := shift.verdict(limit, least)], cells=(
-            f"predicted {shift.name}" if shift.of == "prediction" else shift.name, verdict,
-            f"{shift.psi:.3f}", f"{shift.chance:.3f}", "" if shift.ks is None else f"{shift.ks:.3f}",
-            f"{cut(shift.bin, 14)}: {shift.share[0]:.0%} to {shift.share[1]:.0%}",
-        ))
+        Row(
+            phase=marks[verdict := shift.verdict(limit, least)],
+            cells=(
+                f"predicted {shift.name}" if shift.of == "prediction" else shift.name,
+                verdict,
+                f"{shift.psi:.3f}",
+                f"{shift.chance:.3f}",
+                "" if shift.ks is None else f"{shift.ks:.3f}",
+                f"{cut(shift.bin, 14)}: {shift.share[0]:.0%} to {shift.share[1]:.0%}",
+            ),
+        )
         for shift in found
-    ]  # fmt: skip
+    ]
     heads = ("WHAT", "VERDICT", ">PSI", ">CHANCE", ">KS", "MOST CHANGED")
-    text = table(heads, rows, title=f"{version.title}, {seen.items:,} items seen", width=screen_width(),
-                  drop=("MOST CHANGED", ">KS"), shorten="WHAT")  # fmt: skip
-    return Styled(f"{text}\nPSI: 0 is no change, above {limit:g} is drift, unless CHANCE is above it.")
+    text = table(
+        heads,
+        rows,
+        title=f"{version.title}, {seen.items:,} items seen",
+        width=screen_width(),
+        drop=("MOST CHANGED", ">KS"),
+        shorten="WHAT",
+    )
+    return Styled(
+        f"{text}\nPSI: 0 is no change, above {limit:g} is drift, unless CHANCE is above it."
+    )

@@ -15,8 +15,14 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models.")
-@click.option("--port", type=click.IntRange(0, 65535), help="Answer /metrics and /healthz; each answer reads anew.")
+@click.option(
+    "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Answer /metrics and /healthz; each answer reads anew.",
+)
 def metrics(storage: str | None, port: int | None) -> None:
     """Show since when each model has its champion, for Prometheus: once, or on a port.
 
@@ -38,7 +44,8 @@ def metrics(storage: str | None, port: int | None) -> None:
 
 
 def champions(registry: "Registry") -> str:
-    """Return since when each model of a registry has its champion, 0 where it has none, in Prometheus' text format."""
+    """Return since when each model of a registry has its champion, 0 where it has none, in
+    Prometheus' text format."""
     from podium.exposition import metric
     from podium.models import CHAMPION
     from podium.models.document import moment
@@ -48,5 +55,7 @@ def champions(registry: "Registry") -> str:
         held = model.aliases().get(CHAMPION)
         there = held is not None and model.catalog.exists(held.version)
         since[model.name] = moment(held.time).timestamp() if held and there else 0
-    description = "When the champion became it, by promotion or rollback; 0 for a model without one."
+    description = (
+        "When the champion became it, by promotion or rollback; 0 for a model without one."
+    )
     return metric("podium_champion_since_timestamp_seconds", description, since, "model")

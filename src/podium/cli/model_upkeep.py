@@ -39,29 +39,45 @@ def _show(moved: "Record | None", as_json: bool) -> None:
 @click.command()
 @click.argument("name")
 @click.argument("uri", metavar="DIRECTORY")
-@click.option("--version", default="", help="Id of the version; follows from the content of the files if missing.")
-@click.option("--data", default="", help="Prepared dataset, directory or URI: score the model on its test part.")
-@click.option("--metric", default="", help="What to score it by, with --data; accuracy or rmse if missing.")
-@click.option("--image", default="", help="Container image that its predict command needs on a cluster.")
+@click.option(
+    "--version",
+    default="",
+    help="Id of the version; follows from the content of the files if missing.",
+)
+@click.option(
+    "--data",
+    default="",
+    help="Prepared dataset, directory or URI: score the model on its test part.",
+)
+@click.option(
+    "--metric", default="", help="What to score it by, with --data; accuracy or rmse if missing."
+)
+@click.option(
+    "--image", default="", help="Container image that its predict command needs on a cluster."
+)
 @registry_options
 def upload(name: str, version: str, storage: str | None, as_json: bool, **source: str) -> None:
     """Upload a model directory made anywhere as a version.
 
-    DIRECTORY, or its URI, holds model.onnx, or model.json with a predict command. With --data the version can be
-    compared with others, by `podium models promote` and diff; a predict command runs on this machine for that. Without,
-    its files are stored, and what its metrics.json reports. Files named checkpoint* are left out.
+    DIRECTORY, or its URI, holds model.onnx, or model.json with a predict command. With --data the
+    version can be compared with others, by `podium models promote` and diff; a predict command runs
+    on this machine for that. Without, its files are stored, and what its metrics.json reports.
+    Files named checkpoint* are left out.
 
     \b
     Examples:
-      podium models upload churn trained/ --data prepared/
-      podium models upload churn s3://team/models/churn --version 2026-05 --metric roc_auc --data s3://team/churn
+      podium models upload churn trained/ --data prepared/ podium models upload churn
+      s3://team/models/churn --version 2026-05 --metric roc_auc --data s3://team/churn
     """
     from podium.training.import_model import Source, import_model
 
     with doing(f"uploading {source['uri']}"):
         stored = import_model(Source(**source), open_registry(storage).model(name), version)
     if "preprocessing.json" not in stored.files:
-        echo(f"{stored.version} has no preprocessing.json: podium predict needs --data for it", err=True)
+        echo(
+            f"{stored.version} has no preprocessing.json: podium predict needs --data for it",
+            err=True,
+        )
     text = f"{name} {stored.version}: {plural(len(stored.files), 'file')}, {size(stored.size)}"
     if stored.facts.value is not None:
         text += f", {stored.facts.metric.name} {figure(stored.facts.value)} on the test part"
@@ -72,12 +88,18 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
 @click.command()
 @click.argument("name")
 @click.argument("version")
-@click.option("--rule", help="Promote only by this rule: likely, better, not-worse, fresh, likely=.97, ….")
-@click.option("--data", help="Dataset for the comparison, if the predictions of the two are not stored.")
+@click.option(
+    "--rule", help="Promote only by this rule: likely, better, not-worse, fresh, likely=.97, …."
+)
+@click.option(
+    "--data", help="Dataset for the comparison, if the predictions of the two are not stored."
+)
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @tracking_option
 @registry_options
-def promote(name: str, version: str, rule: str | None, storage: str | None, as_json: bool, **options: Any) -> None:
+def promote(
+    name: str, version: str, rule: str | None, storage: str | None, as_json: bool, **options: Any
+) -> None:
     """Make a version champion: unconditionally, or if it beats the present champion by a rule.
 
     VERSION may be an alias, for what it points at.
@@ -107,7 +129,9 @@ def promote(name: str, version: str, rule: str | None, storage: str | None, as_j
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @tracking_option
 @registry_options
-def rollback(name: str, to: str | None, reason: str, tracking: str, storage: str | None, as_json: bool) -> None:
+def rollback(
+    name: str, to: str | None, reason: str, tracking: str, storage: str | None, as_json: bool
+) -> None:
     """Return to the previous champion, after verifying it.
 
     Rolling back twice goes back two steps. The alias champion of MLflow follows.
@@ -128,7 +152,9 @@ def rollback(name: str, to: str | None, reason: str, tracking: str, storage: str
 @click.argument("ref")
 @click.option("--reason", default="by hand", show_default=True, help="Goes into the history.")
 @registry_options
-def alias(name: str, alias_name: str, ref: str, reason: str, storage: str | None, as_json: bool) -> None:
+def alias(
+    name: str, alias_name: str, ref: str, reason: str, storage: str | None, as_json: bool
+) -> None:
     """Point an alias of your own at a version, or at the target of another alias.
 
     \b
@@ -143,16 +169,28 @@ def alias(name: str, alias_name: str, ref: str, reason: str, storage: str | None
 @click.command()
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
-@click.option("--key", type=click.Path(path_type=Path), help="PEM of the private key: EC P-256, P-384 or P-521.")
-@click.option("--signature", "made", type=click.Path(path_type=Path),
-              help="Store this model.sig, made elsewhere, after checking it with PODIUM_PUBLIC_KEY.")  # fmt: skip
+@click.option(
+    "--key",
+    type=click.Path(path_type=Path),
+    help="PEM of the private key: EC P-256, P-384 or P-521.",
+)
+@click.option(
+    "--signature",
+    "made",
+    type=click.Path(path_type=Path),
+    help="Store this model.sig, made elsewhere, after checking it with PODIUM_PUBLIC_KEY.",
+)
 @registry_options
-def sign(name: str, ref: str, key: Path | None, made: Path | None, storage: str | None, as_json: bool) -> None:
-    """Sign a version with a local key, in the format of OpenSSF's model_signing; every byte is verified before.
+def sign(
+    name: str, ref: str, key: Path | None, made: Path | None, storage: str | None, as_json: bool
+) -> None:
+    """Sign a version with a local key, in the format of OpenSSF's model_signing; every byte is
+    verified before.
 
-    VERSION is a version or an alias; the champion if missing. The signature covers every file and metadata.json, so
-    also the run, the code, the image, the dataset and the metrics named there. It lies beside them as model.sig, and
-    `podium models export` takes it along. An earlier signature is replaced.
+    VERSION is a version or an alias; the champion if missing. The signature covers every file and
+    metadata.json, so also the run, the code, the image, the dataset and the metrics named there. It
+    lies beside them as model.sig, and `podium models export` takes it along. An earlier signature
+    is replaced.
 
     \b
     Examples:
@@ -163,8 +201,13 @@ def sign(name: str, ref: str, key: Path | None, made: Path | None, storage: str 
     """
     from podium.models import signature
 
-    require((key is None) != (made is None), "either --key or --signature", "--key key.pem signs here", key=key,
-            signature=made)  # fmt: skip
+    require(
+        (key is None) != (made is None),
+        "either --key or --signature",
+        "--key key.pem signs here",
+        key=key,
+        signature=made,
+    )
     version = open_registry(storage)[name].version(ref)
     if key:
         with doing(f"verifying {version.title}"):
@@ -174,21 +217,39 @@ def sign(name: str, ref: str, key: Path | None, made: Path | None, storage: str 
         public = signature.require_key()
         signature.attach(version, made, public)
     where = version.catalog.storage.join(version.signature_key)
-    value = {"name": name, "version": version.version, "key": public.fingerprint, "signature": where}
-    output(as_json, value, lambda: f"{version.title} is signed with the key {public.fingerprint[:16]}: {where}")
+    value = {
+        "name": name,
+        "version": version.version,
+        "key": public.fingerprint,
+        "signature": where,
+    }
+    output(
+        as_json,
+        value,
+        lambda: f"{version.title} is signed with the key {public.fingerprint[:16]}: {where}",
+    )
 
 
 @click.command()
 @click.argument("name", required=False)
 @click.argument("ref", metavar="[VERSION]", required=False)
-@click.option("--key", envvar=PUBLIC_KEY, show_envvar=True, type=click.Path(path_type=Path),
-              help="PEM of the public key that signatures are checked with.")  # fmt: skip
+@click.option(
+    "--key",
+    envvar=PUBLIC_KEY,
+    show_envvar=True,
+    type=click.Path(path_type=Path),
+    help="PEM of the public key that signatures are checked with.",
+)
 @registry_options
-def verify(name: str | None, ref: str | None, key: Path | None, storage: str | None, as_json: bool) -> None:
-    """Read every file of one model or of all and compare it with its sha256; exit 1 if anything is wrong.
+def verify(
+    name: str | None, ref: str | None, key: Path | None, storage: str | None, as_json: bool
+) -> None:
+    """Read every file of one model or of all and compare it with its sha256; exit 1 if anything is
+    wrong.
 
-    With a key every signature is checked too, by whoever made it: podium or OpenSSF's `model_signing sign key`. The
-    version named, or without one the target of every alias, must have one.
+    With a key every signature is checked too, by whoever made it: podium or OpenSSF's
+    `model_signing sign key`. The version named, or without one the target of every alias, must have
+    one.
 
     \b
     Examples:
@@ -200,7 +261,11 @@ def verify(name: str | None, ref: str | None, key: Path | None, storage: str | N
 
     public = PublicKey.read(key) if key else None
     models = open_registry(storage).select(name)
-    total = sum(version.size for model in models for version in ([model.version(ref)] if ref else model.versions))
+    total = sum(
+        version.size
+        for model in models
+        for version in ([model.version(ref)] if ref else model.versions)
+    )
     sizes: list[int] = []
     with progress_bar(total, "verifying") as moved:
 
@@ -208,8 +273,14 @@ def verify(name: str | None, ref: str | None, key: Path | None, storage: str | N
             sizes.append(count)
             moved(count)
 
-        findings = [finding for model in models for finding in model.verify(checked, key=public, only=ref)]
-    value = {"files": len(sizes), "bytes": sum(sizes), "findings": [asdict(finding) for finding in findings]}
+        findings = [
+            finding for model in models for finding in model.verify(checked, key=public, only=ref)
+        ]
+    value = {
+        "files": len(sizes),
+        "bytes": sum(sizes),
+        "findings": [asdict(finding) for finding in findings],
+    }
     lines = [f"{finding.where}\n  {finding.what}" for finding in findings]
     counts = f"{plural(len(models), 'model')}, {plural(len(sizes), 'file')}, {size(sum(sizes))}"
     lines.append(f"{counts}: {plural(len(findings), 'finding') if findings else 'no findings'}")
@@ -224,7 +295,8 @@ def verify(name: str | None, ref: str | None, key: Path | None, storage: str | N
 def repair(name: str | None, storage: str | None, as_json: bool) -> None:
     """Restore damaged aliases from the history, and the history from the aliases.
 
-    The last move of each alias is stored twice. What cannot be restored is listed, and the exit code is 1.
+    The last move of each alias is stored twice. What cannot be restored is listed, and the exit
+    code is 1.
 
     \b
     Examples:
@@ -241,13 +313,26 @@ def repair(name: str | None, storage: str | None, as_json: bool) -> None:
 @click.command()
 @click.argument("name", required=False)
 @click.option("--delete", is_flag=True, help="Delete it; otherwise it is only listed.")
-@click.option("--grace", default=24.0, show_default=True, help="Hours; what is younger is left alone.")
-@click.option("--keep", type=click.IntRange(1), help="Also retire unneeded versions beyond the newest N.")
+@click.option(
+    "--grace", default=24.0, show_default=True, help="Hours; what is younger is left alone."
+)
+@click.option(
+    "--keep", type=click.IntRange(1), help="Also retire unneeded versions beyond the newest N."
+)
 @registry_options
-def gc(name: str | None, delete: bool, grace: float, keep: int | None, storage: str | None, as_json: bool) -> None:
-    """Find leftovers of killed uploads and, with --keep, unneeded versions. Deletes only with --delete.
+def gc(
+    name: str | None,
+    delete: bool,
+    grace: float,
+    keep: int | None,
+    storage: str | None,
+    as_json: bool,
+) -> None:
+    """Find leftovers of killed uploads and, with --keep, unneeded versions. Deletes only with
+    --delete.
 
-    The targets of aliases and of a rollback, and what is younger than the grace period, always stay.
+    The targets of aliases and of a rollback, and what is younger than the grace period, always
+    stay.
 
     \b
     Examples:

@@ -39,11 +39,19 @@ def history(records: "Iterable[Record]") -> list[str]:
     """List the history of a model, the newest last, in two or more lines per event."""
     from rich.markup import escape
 
-    colors = {"promotion": "green", "rollback": "yellow", "deletion": "red", "refusal": "dim", "withdrawal": "red"}
+    colors = {
+        "promotion": "green",
+        "rollback": "yellow",
+        "deletion": "red",
+        "refusal": "dim",
+        "withdrawal": "red",
+    }
     lines = []
     for record in records:
         event = f"[{colors.get(record.event, 'default')}]{record.event:<9}[/]"
-        lines.append(f"{when(record.time)}  {event}  [bold]{record.version}[/]  {record.alias or ''}".rstrip())
+        lines.append(
+            f"{when(record.time)}  {event}  [bold]{record.version}[/]  {record.alias or ''}".rstrip()
+        )
         instead = f"instead of {record.replaced}: " if record.replaced else ""
         text = wrap(instead + _why(record), max(20, columns() - 18), break_on_hyphens=False)
         lines += [" " * 18 + escape(rest) for rest in text]
@@ -78,26 +86,46 @@ def facts(pairs: Mapping[str, str | None]) -> list[str]:
     for name, value in pairs.items():
         rest = wrap(value or "", max(20, columns() - label - 2), break_on_hyphens=False)
         heads = [name, *[""] * len(rest)]
-        lines += [f"  [dim]{head:<{label}}[/]{escape(text)}" for head, text in zip(heads, rest, strict=False)]
+        lines += [
+            f"  [dim]{head:<{label}}[/]{escape(text)}"
+            for head, text in zip(heads, rest, strict=False)
+        ]
     return lines
 
 
-def version(of: "Version", aliases: Mapping[str, "Record"], later: "Record | None" = None) -> "list[Text | str]":
-    """Describe a version: its origin, metrics and files, and how it did later on another test part."""
+def version(
+    of: "Version", aliases: Mapping[str, "Record"], later: "Record | None" = None
+) -> "list[Text | str]":
+    """Describe a version: its origin, metrics and files, and how it did later on another test
+    part."""
     from rich.text import Text
 
-    metadata, held = of.metadata, {alias: record for alias, record in aliases.items() if record.version == of.version}
-    dataset, origin, environment = (_mapping(metadata.get(key)) for key in ("dataset", "origin", "environment"))
+    metadata, held = (
+        of.metadata,
+        {alias: record for alias, record in aliases.items() if record.version == of.version},
+    )
+    dataset, origin, environment = (
+        _mapping(metadata.get(key)) for key in ("dataset", "origin", "environment")
+    )
     since = [f"[bold green]{alias}[/] since {when(record.time)}" for alias, record in held.items()]
     counts = _mapping(dataset.get("counts"))
     pairs = {
-        "created": f"{when(of.created)} UTC" + (f" by run {metadata['run_id']}" if metadata.get("run_id") else ""),
+        "created": f"{when(of.created)} UTC"
+        + (f" by run {metadata['run_id']}" if metadata.get("run_id") else ""),
         "from": ", ".join(
-            str(origin[key]) for key in ("kind", "name", "experiment", "why") if origin.get(key) is not None
+            str(origin[key])
+            for key in ("kind", "name", "experiment", "why")
+            if origin.get(key) is not None
         ),
         "trained at": origin.get("uri"),
         "uploaded from": origin.get("source"),
-        "data": _words({"": dataset.get("name"), "digest": str(dataset.get("digest") or "")[:12] or None, **counts}),
+        "data": _words(
+            {
+                "": dataset.get("name"),
+                "digest": str(dataset.get("digest") or "")[:12] or None,
+                **counts,
+            }
+        ),
         "metrics": _words(_by_part(metadata, "")),
         "constant guess": str(of.facts.constant),
         "measured later": _later(later) if later else None,
@@ -105,12 +133,22 @@ def version(of: "Version", aliases: Mapping[str, "Record"], later: "Record | Non
         "reported": _words(metadata.get("reported")),
         "its trial": _words(_mapping(metadata.get("trial")).get("metrics")),
         "settings": _words(metadata.get("hyperparameters")),
-        "code": _words({"podium": metadata.get("code_version"), "python": environment.get("python"),
-                        "torch": environment.get("torch"), "image": metadata.get("image"),
-                        "digest": str(_mapping(metadata.get("code")).get("digest") or "")[:12] or None}),
-    }  # fmt: skip
-    files = [(file, size(record.size), record.sha256[:16]) for file, record in sorted(of.files.items())]
-    listed = table(("FILE", ">SIZE", "SHA256"), files, width=screen_width(), drop=("SHA256",), shorten="FILE")
+        "code": _words(
+            {
+                "podium": metadata.get("code_version"),
+                "python": environment.get("python"),
+                "torch": environment.get("torch"),
+                "image": metadata.get("image"),
+                "digest": str(_mapping(metadata.get("code")).get("digest") or "")[:12] or None,
+            }
+        ),
+    }
+    files = [
+        (file, size(record.size), record.sha256[:16]) for file, record in sorted(of.files.items())
+    ]
+    listed = table(
+        ("FILE", ">SIZE", "SHA256"), files, width=screen_width(), drop=("SHA256",), shorten="FILE"
+    )
     return [
         f"[bold]{of.name} {of.version}[/]  {', '.join(since)}".rstrip(),
         "",
@@ -121,9 +159,11 @@ def version(of: "Version", aliases: Mapping[str, "Record"], later: "Record | Non
 
 
 def confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> "list[Text | str]":
-    """Draw a confusion matrix: a row for each true class, a column for each predicted one; zeros are dots.
+    """Draw a confusion matrix: a row for each true class, a column for each predicted one; zeros
+    are dots.
 
-    Larger shares of a row have stronger colors. The last column is recall, the last row precision, in percent.
+    Larger shares of a row have stronger colors. The last column is recall, the last row precision,
+    in percent.
     """
     from rich.text import Text
 
@@ -131,7 +171,9 @@ def confusion(matrix: Sequence[Sequence[int]], classes: Sequence[str]) -> "list[
     room = (columns() - label - 2 - 9) // len(classes)
     need = len(str(max(map(max, matrix)))) + 1
     if room < need:
-        return [f"  {len(classes)} classes need a wider terminal than {columns()} columns; --json gives the matrix"]
+        return [
+            f"  {len(classes)} classes need a wider terminal than {columns()} columns; --json gives the matrix"
+        ]
     width = min(room, max(need, 6, *(len(name) + 1 for name in classes)))
     head = "".join(name[: width - 1].rjust(width) for name in classes)
     lines: list[Text | str] = [Text(f"  {'predicted →':<{label}}{head}   recall", "dim")]
@@ -177,7 +219,11 @@ def confused(pairs: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def difference(
-    change: "Difference", versions: Sequence[str], most: int, pictures: "np.ndarray | None" = None, drawn: int = 0
+    change: "Difference",
+    versions: Sequence[str],
+    most: int,
+    pictures: "np.ndarray | None" = None,
+    drawn: int = 0,
 ) -> list[str]:
     """Draw what changes from one model to another.
 
@@ -216,7 +262,11 @@ def _metrics(change: "Difference") -> list[str]:
     lines = [f"  [dim]{'metric':<{width}}  {'first':>8} {'second':>8} {'change':>9}[/]"]
     for name, values in change.metrics.items():
         first, second = ("-" if value is None else figure(value) for value in values)
-        moved = f"{values[1] - values[0]:+9.4g}" if values[0] is not None and values[1] is not None else f"{'-':>9}"
+        moved = (
+            f"{values[1] - values[0]:+9.4g}"
+            if values[0] is not None and values[1] is not None
+            else f"{'-':>9}"
+        )
         mark = "  compared" if name == change.comparison.metric.name else ""
         lines.append(f"  {name:<{width}}  {first:>8} {second:>8} {moved}[dim]{mark}[/]")
     return lines
@@ -277,9 +327,14 @@ def _moved(title: str, changes: "Sequence[Change]", most: int) -> list[str]:
     if not changes:
         return [f"  {title}: none"]
     rows = [("item", "true", "first", "second")]
-    rows += [(f"#{change.item}", change.target, change.before, change.after) for change in changes[:most]]
+    rows += [
+        (f"#{change.item}", change.target, change.before, change.after) for change in changes[:most]
+    ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ["    " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)) for row in rows]
+    lines = [
+        "    " + "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    ]
     return [f"  {title}", f"[dim]{lines[0]}[/]", *map(escape, lines[1:])]
 
 
@@ -298,7 +353,8 @@ def _flips(title: str, flips: "Sequence[Change]", most: int) -> list[str]:
         rest = wrap(numbers, max(20, columns() - len(head)))
         shown = rest if most > len(ordered) else [rest[0] + (" …" if len(rest) > 1 else "")]
         lines += [
-            escape(start + text) for start, text in zip([head] + [" " * len(head)] * len(shown), shown, strict=False)
+            escape(start + text)
+            for start, text in zip([head] + [" " * len(head)] * len(shown), shown, strict=False)
         ]
     if len(ordered) > most:
         lines.append(f"    … and {len(ordered) - most} more kinds (--all, --json)")
@@ -318,8 +374,17 @@ def _pictures(images: "np.ndarray | None", flips: "Sequence[Change]") -> list[st
     abreast = max(1, (columns() - 4) // width)
     lines = []
     for start in range(0, len(flips), abreast):
-        lines += ["", "    " + "".join(escape(f"{_caption(flip):<{width}}") for flip in flips[start : start + abreast])]
-        row = [picture[: len(picture) // 2 * 2].astype(int) for picture in gray[start : start + abreast]]
+        lines += [
+            "",
+            "    "
+            + "".join(
+                escape(f"{_caption(flip):<{width}}") for flip in flips[start : start + abreast]
+            ),
+        ]
+        row = [
+            picture[: len(picture) // 2 * 2].astype(int)
+            for picture in gray[start : start + abreast]
+        ]
         pairs = [(picture[::2] + picture[1::2]) * len(_SHADES) // 511 for picture in row]
         for line in range(len(pairs[0])):
             cells = ("".join(_SHADES[shade] for shade in pair[line]) for pair in pairs)
@@ -357,14 +422,24 @@ def _later(record: "Record") -> str:
 
 
 def _by_part(metadata: Mapping[str, Any], prefix: str) -> dict[str, Any]:
-    """Return the metrics on the test part, or those on the validation part, by which the model was chosen."""
+    """Return the metrics on the test part, or those on the validation part, by which the model was
+    chosen."""
     metrics = _mapping(metadata.get("metrics"))
-    return {name: value for name, value in metrics.items() if name.startswith("validation_") == bool(prefix)}
+    return {
+        name: value
+        for name, value in metrics.items()
+        if name.startswith("validation_") == bool(prefix)
+    }
 
 
 def _words(value: Any) -> str | None:
-    pairs = ((name, item) for name, item in _mapping(value).items() if item not in (None, "", [], {}))
+    pairs = (
+        (name, item) for name, item in _mapping(value).items() if item not in (None, "", [], {})
+    )
     return (
-        ", ".join(f"{name} {f'{item:.4g}' if isinstance(item, float) else item}".strip() for name, item in pairs)
+        ", ".join(
+            f"{name} {f'{item:.4g}' if isinstance(item, float) else item}".strip()
+            for name, item in pairs
+        )
         or None
     )

@@ -78,15 +78,26 @@ def show(name: str, ref: str, storage: str | None, as_json: bool) -> None:
         as_json,
         {**version.document(), "most_confused": pairs},
         lambda: tables.paint(
-            [*view.version(version, model.aliases(), model.measured_since(version)), *_report(matrix, classes, pairs)]
+            [
+                *view.version(version, model.aliases(), model.measured_since(version)),
+                *_report(matrix, classes, pairs),
+            ]
         ),
     )
 
 
-def _report(matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list[dict[str, Any]]) -> "list[Any]":
+def _report(
+    matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list[dict[str, Any]]
+) -> "list[Any]":
     if not matrix:
         return []
-    return ["", *view.confusion(matrix, classes), "", "[bold]most confused[/]", *view.confused(pairs)]
+    return [
+        "",
+        *view.confusion(matrix, classes),
+        "",
+        "[bold]most confused[/]",
+        *view.confused(pairs),
+    ]
 
 
 @models.command()
@@ -94,14 +105,25 @@ def _report(matrix: Sequence[Sequence[int]], classes: Sequence[str], pairs: list
 @click.argument("first")
 @click.argument("second")
 @click.option(
-    "--data", help="Dataset to run both on, if their predictions are not stored, or are of different test parts."
+    "--data",
+    help="Dataset to run both on, if their predictions are not stored, or are of different test parts.",
 )
 @click.option(
-    "--all", "everything", is_flag=True, help="List every item that flipped, not only the most frequent kinds."
+    "--all",
+    "everything",
+    is_flag=True,
+    help="List every item that flipped, not only the most frequent kinds.",
 )
-@click.option("--metric", default="", help="What to test the difference of; the second version's own if missing.")
 @click.option(
-    "--draw", type=click.IntRange(0), default=0, help="Draw this many pictures that flipped each way (--data)."
+    "--metric",
+    default="",
+    help="What to test the difference of; the second version's own if missing.",
+)
+@click.option(
+    "--draw",
+    type=click.IntRange(0),
+    default=0,
+    help="Draw this many pictures that flipped each way (--data).",
 )
 @registry_options
 def diff(
@@ -115,10 +137,12 @@ def diff(
     storage: str | None,
     as_json: bool,
 ) -> None:
-    """Compare two versions on the same test part: metrics, paired test, classes, items that changed.
+    """Compare two versions on the same test part: metrics, paired test, classes, items that
+    changed.
 
-    FIRST and SECOND are versions or aliases. The predictions of a version's own evaluation are stored with it; two
-    versions that were evaluated on different test parts need --data, and are run again.
+    FIRST and SECOND are versions or aliases. The predictions of a version's own evaluation are
+    stored with it; two versions that were evaluated on different test parts need --data, and are
+    run again.
 
     \b
     Examples:
@@ -142,14 +166,28 @@ def diff(
     ]
     output(
         as_json,
-        {"name": name, "first": versions[0].version, "second": versions[1].version, **change.to_json()},
-        lambda: tables.paint(view.difference(change, called, 1 << 30 if everything else 5, _pictures(seen), draw)),
+        {
+            "name": name,
+            "first": versions[0].version,
+            "second": versions[1].version,
+            **change.to_json(),
+        },
+        lambda: tables.paint(
+            view.difference(change, called, 1 << 30 if everything else 5, _pictures(seen), draw)
+        ),
     )
 
 
 def _pictures(seen: "SharedItems") -> "np.ndarray | None":
     """Return the first input that holds pictures."""
-    return next((array for array in seen.inputs.values() if array.ndim in (3, 4) and array.dtype == "uint8"), None)
+    return next(
+        (
+            array
+            for array in seen.inputs.values()
+            if array.ndim in (3, 4) and array.dtype == "uint8"
+        ),
+        None,
+    )
 
 
 @models.command()
@@ -164,32 +202,58 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
       podium models history mnist --json
     """
     records = open_registry(storage)[name].records()
-    output(as_json, [record.document() for record in records], lambda: tables.paint(view.history(records)))
+    output(
+        as_json,
+        [record.document() for record in records],
+        lambda: tables.paint(view.history(records)),
+    )
 
 
 @models.command()
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
 @click.argument("directory", required=False, type=click.Path(path_type=Path))
-@click.option("-o", "--output", "target", type=click.Path(path_type=Path), help="DIRECTORY, as an option.")
 @click.option(
-    "--to", "form", type=click.Choice(["mlflow", "triton", "oci", "hub"]), help="The form; its files if missing."
+    "-o", "--output", "target", type=click.Path(path_type=Path), help="DIRECTORY, as an option."
 )
-@click.option("--tracking", default="", metavar="URL", help="MLflow in whose model registry it is registered, too.")
+@click.option(
+    "--to",
+    "form",
+    type=click.Choice(["mlflow", "triton", "oci", "hub"]),
+    help="The form; its files if missing.",
+)
+@click.option(
+    "--tracking",
+    default="",
+    metavar="URL",
+    help="MLflow in whose model registry it is registered, too.",
+)
 @click.option("--hub", default="", metavar="URL", help="Kubeflow's Model Registry, for --to hub.")
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="File with the hub's bearer token; in a pod the pod's own if missing.")  # fmt: skip
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the hub's bearer token; in a pod the pod's own if missing.",
+)
 @registry_options
 def export(
-    name: str, ref: str, directory: Path | None, target: Path | None, form: str | None, tracking: str, hub: str,
-    token_file: Path | None, storage: str | None, as_json: bool,
-) -> None:  # fmt: skip
+    name: str,
+    ref: str,
+    directory: Path | None,
+    target: Path | None,
+    form: str | None,
+    tracking: str,
+    hub: str,
+    token_file: Path | None,
+    storage: str | None,
+    as_json: bool,
+) -> None:
     """Download a version into a new directory; every file is verified before the directory appears.
 
-    VERSION is a version or an alias; the champion if missing. With --to the directory is what another program takes: a
-    model of MLflow, a model repository of Triton Inference Server, or an OCI image layout with the files below
-    /models. --to hub writes no directory: it registers the version in Kubeflow's Model Registry (Hub) by the URI that
-    its files have in the storage, and brings up to date what is there.
+    VERSION is a version or an alias; the champion if missing. With --to the directory is what
+    another program takes: a model of MLflow, a model repository of Triton Inference Server, or an
+    OCI image layout with the files below /models. --to hub writes no directory: it registers the
+    version in Kubeflow's Model Registry (Hub) by the URI that its files have in the storage, and
+    brings up to date what is there.
 
     \b
     Examples:
@@ -204,17 +268,25 @@ def export(
     from podium.models.mlflow import check_tracking
 
     if (form == "hub") != bool(hub) or (token_file and not hub):
-        raise InvalidInput("--to hub and --hub URL go together",
-                           f"podium models export {name} {ref} --to hub --hub http://127.0.0.1:8080")  # fmt: skip
+        raise InvalidInput(
+            "--to hub and --hub URL go together",
+            f"podium models export {name} {ref} --to hub --hub http://127.0.0.1:8080",
+        )
     if hub:
         if directory or target or tracking:
             raise InvalidInput(
-                "--to hub writes no directory and nothing to MLflow", "leave DIRECTORY and --tracking out"
+                "--to hub writes no directory and nothing to MLflow",
+                "leave DIRECTORY and --tracking out",
             )
-        _export_to_hub(name, ref, hub, read_token(token_file) if token_file else None, storage, as_json)
+        _export_to_hub(
+            name, ref, hub, read_token(token_file) if token_file else None, storage, as_json
+        )
         return
     if (directory is None) == (target is None):
-        raise InvalidInput("export needs one directory to write to", f"podium models export {name} {ref} -o DIRECTORY")
+        raise InvalidInput(
+            "export needs one directory to write to",
+            f"podium models export {name} {ref} -o DIRECTORY",
+        )
     if tracking and form != "mlflow":
         raise InvalidInput(f"--tracking {tracking} registers a model of MLflow", "add --to mlflow")
     check_tracking(tracking, here=True)
@@ -232,12 +304,18 @@ def export(
         held = model.aliases().get("champion")
         champion = held is not None and held.points_at == version.version
         value["mlflow_version"] = register(version, place, tracking, champion=champion)
-        alias = ", alias champion" if champion else "; not champion here, so the alias champion has not moved"
+        alias = (
+            ", alias champion"
+            if champion
+            else "; not champion here, so the alias champion has not moved"
+        )
         echo(f"MLflow: {name} version {value['mlflow_version']}{alias}", err=True)
     output(as_json, value, lambda: str(place))
 
 
-def _export_to_hub(name: str, ref: str, hub: str, token: str | None, storage: str | None, as_json: bool) -> None:
+def _export_to_hub(
+    name: str, ref: str, hub: str, token: str | None, storage: str | None, as_json: bool
+) -> None:
     from podium.models.export_hub import check_address, register
 
     check_address(hub)
@@ -246,19 +324,25 @@ def _export_to_hub(name: str, ref: str, hub: str, token: str | None, storage: st
     champion = held.points_at if held else None
     with doing(f"registering {version.title} at {hub}"):
         number = register(version, hub, champion=champion, token=token)
-    echo(f"hub: {version.title} is version {number} at {hub}, champion {champion or 'none'}", err=True)
+    echo(
+        f"hub: {version.title} is version {number} at {hub}, champion {champion or 'none'}",
+        err=True,
+    )
     output(as_json, {"hub": hub, "hub_version": number, **version.document()}, lambda: number)
 
 
 @models.command()
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
-@click.option("--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models.")
+@click.option(
+    "--storage", envvar=STORAGE, show_envvar=True, help="As for the other commands of models."
+)
 def sbom(name: str, ref: str, storage: str | None) -> None:
-    """Print what a version is made of, as CycloneDX 1.6: its files and data with their sha256, packages, figures.
+    """Print what a version is made of, as CycloneDX 1.6: its files and data with their sha256,
+    packages, figures.
 
-    Packages are those that the training recorded. Licenses of data and weights, and known vulnerabilities, are not in
-    it: the registry does not know them.
+    Packages are those that the training recorded. Licenses of data and weights, and known
+    vulnerabilities, are not in it: the registry does not know them.
 
     \b
     Examples:

@@ -1,4 +1,5 @@
-"""Options that several commands share, and what they open: clusters, registries, servers, notifications."""
+"""Options that several commands share, and what they open: clusters, registries, servers,
+notifications."""
 
 import functools
 import shlex
@@ -50,7 +51,8 @@ class Commands(click.Group):
 
 
 class WithCommand(click.Command):
-    """A command that takes another one after ``--``: its parameter ``command``, a tuple of words."""
+    """A command that takes another one after ``--``: its parameter ``command``, a tuple of
+    words."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         cut = args.index("--") if "--" in args else len(args)
@@ -62,8 +64,11 @@ class WithCommand(click.Command):
         return [*super().collect_usage_pieces(ctx), "[-- COMMAND …]"]
 
 
-def pairs_option(*names: str, metavar: str, example: str, help: str, empty: bool = False) -> Callable[[F], F]:
-    """Return an option such as ``--set FLAG=VALUE``, which may be repeated; the command gets value by name.
+def pairs_option(
+    *names: str, metavar: str, example: str, help: str, empty: bool = False
+) -> Callable[[F], F]:
+    """Return an option such as ``--set FLAG=VALUE``, which may be repeated; the command gets value
+    by name.
 
     Args:
         names: As click takes them.
@@ -78,7 +83,9 @@ def pairs_option(*names: str, metavar: str, example: str, help: str, empty: bool
             name, equals, value = text.partition("=")
             if not (name and equals and (value or empty)):
                 name = option.opts[0]
-                raise InvalidInput(f"{name} takes {option.metavar}, not {text!r}", f"for example {name} {example}")
+                raise InvalidInput(
+                    f"{name} takes {option.metavar}, not {text!r}", f"for example {name} {example}"
+                )
             given[name.lstrip("-")] = value
         return given
 
@@ -88,7 +95,9 @@ def pairs_option(*names: str, metavar: str, example: str, help: str, empty: bool
 def cluster_options(command: F) -> F:
     """Add --cluster, --dir and --run; the command gets ``spec``."""
 
-    @click.option("--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir if missing.")
+    @click.option(
+        "--cluster", metavar="URL", help="kubernetes://NAMESPACE or local:///DIR; --dir if missing."
+    )
     @click.option(
         "--dir",
         "directory",
@@ -103,24 +112,31 @@ def cluster_options(command: F) -> F:
         help="The local cluster of this run of `podium run`; or latest.",
     )
     @functools.wraps(command)
-    def with_spec(*args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any) -> Any:
+    def with_spec(
+        *args: Any, cluster: str | None, directory: Path | None, of_run: str | None, **options: Any
+    ) -> Any:
         from podium.api.cluster_spec import ClusterSpec
 
         given = {"--cluster": cluster, "--dir": directory, "--run": of_run}
         named = [option for option, value in given.items() if value is not None]
         if len(named) > 1:
-            raise InvalidInput(f"{' and '.join(named)} name {len(named)} clusters", "give one of them")
+            raise InvalidInput(
+                f"{' and '.join(named)} name {len(named)} clusters", "give one of them"
+            )
         if of_run is not None:
             directory = podium.runs()[of_run].record.cluster
         return command(
-            *args, spec=ClusterSpec.of(directory) if cluster is None else ClusterSpec(url=cluster), **options
+            *args,
+            spec=ClusterSpec.of(directory) if cluster is None else ClusterSpec(url=cluster),
+            **options,
         )
 
     return with_spec  # type: ignore[return-value]
 
 
 def process_options(*aliases: str) -> Callable[[F], F]:
-    """Add --image-dir, also under other names, --entrypoint and --fork-server to a command with a ``spec``."""
+    """Add --image-dir, also under other names, --entrypoint and --fork-server to a command with a
+    ``spec``."""
 
     def add(command: F) -> F:
         @pairs_option(
@@ -139,10 +155,14 @@ def process_options(*aliases: str) -> Callable[[F], F]:
             help="ENTRYPOINT of an image, for containers without a command.",
         )
         @click.option(
-            "--fork-server/--no-fork-server", default=True, help="Start python -m from a warm process, on this machine."
+            "--fork-server/--no-fork-server",
+            default=True,
+            help="Start python -m from a warm process, on this machine.",
         )
         @functools.wraps(command)
-        def with_processes(*args: Any, spec: "ClusterSpec", entrypoints: dict[str, str], **options: Any) -> Any:
+        def with_processes(
+            *args: Any, spec: "ClusterSpec", entrypoints: dict[str, str], **options: Any
+        ) -> Any:
             words = {image: _words(image, line) for image, line in entrypoints.items()}
             here = {name: options.pop(name) for name in ("images", "fork_server")}
             return command(*args, spec=replace(spec, entrypoints=words, **here), **options)
@@ -156,7 +176,9 @@ def _words(image: str, command: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(command))
     except ValueError as error:
-        raise InvalidInput(f"--entrypoint of {image} is not a command line: {command!r} ({error})") from None
+        raise InvalidInput(
+            f"--entrypoint of {image} is not a command line: {command!r} ({error})"
+        ) from None
 
 
 def named_object(command: F) -> F:
@@ -167,13 +189,19 @@ def named_object(command: F) -> F:
 def queue_options(command: F) -> F:
     """Add --queue and --queue-priority."""
     command = click.option(
-        "--queue-priority", metavar="NAME", default="", help="Kueue's WorkloadPriorityClass, with --queue."
+        "--queue-priority",
+        metavar="NAME",
+        default="",
+        help="Kueue's WorkloadPriorityClass, with --queue.",
     )(command)
-    return click.option("--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster.")(command)
+    return click.option(
+        "--queue", metavar="NAME", default="", help="Kueue's local queue, on a cluster."
+    )(command)
 
 
 def sweep_options(*, without: Sequence[str] = (), raised: bool = False) -> Callable[[F], F]:
-    """Add a flag for each setting of a sweep: --max-time, --constraint …; the command gets them by name.
+    """Add a flag for each setting of a sweep: --max-time, --constraint …; the command gets them by
+    name.
 
     Args:
         without: Names of settings that the command has as options of its own.
@@ -236,7 +264,9 @@ class ServerOptions:
         """Connect to it."""
         from podium.kfp.client import Server
 
-        return Server(self.host, self.namespace, read_token(self.token_file) if self.token_file else None)
+        return Server(
+            self.host, self.namespace, read_token(self.token_file) if self.token_file else None
+        )
 
 
 def read_token(file: Path) -> str:
@@ -256,7 +286,9 @@ def read_token(file: Path) -> str:
 def server_options(command: F) -> F:
     """Add --host, --namespace and --token-file; the command gets ``server``."""
 
-    @click.option("--host", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True, help="Address of the server.")
+    @click.option(
+        "--host", envvar="KF_PIPELINES_ENDPOINT", show_envvar=True, help="Address of the server."
+    )
     @click.option("--namespace", help="Namespace on a multi-user server.")
     @click.option(
         "--token-file",
@@ -264,8 +296,14 @@ def server_options(command: F) -> F:
         help="File with a bearer token; else what the kfp client finds.",
     )
     @functools.wraps(command)
-    def with_server(*args: Any, host: str | None, namespace: str | None, token_file: Path | None, **given: Any) -> Any:
-        return command(*args, server=ServerOptions(host=host, namespace=namespace, token_file=token_file), **given)
+    def with_server(
+        *args: Any, host: str | None, namespace: str | None, token_file: Path | None, **given: Any
+    ) -> Any:
+        return command(
+            *args,
+            server=ServerOptions(host=host, namespace=namespace, token_file=token_file),
+            **given,
+        )
 
     return with_server  # type: ignore[return-value]
 
@@ -302,7 +340,9 @@ class Notifier:
         """
         from podium.notify import Notice, notified
 
-        with notified(self.targets, Notice(what=what, **known), lambda line: echo(line, err=True)) as notice:
+        with notified(
+            self.targets, Notice(what=what, **known), lambda line: echo(line, err=True)
+        ) as notice:
             yield notice
 
 

@@ -26,18 +26,35 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("items", nargs=-1, required=True)
-@click.option("--model", "name", help="Model in the registry; that of podium.yaml, or the only one, if missing.")
-@click.option("--alias", default="champion", show_default=True, help="Which version: an alias or a version's id.")
+@click.option(
+    "--model",
+    "name",
+    help="Model in the registry; that of podium.yaml, or the only one, if missing.",
+)
+@click.option(
+    "--alias",
+    default="champion",
+    show_default=True,
+    help="Which version: an alias or a version's id.",
+)
 @click.option(
     "--file",
     type=click.Path(exists=True, path_type=Path),
     help="A model directory, or the model.onnx or model.json in it, instead of a model in the registry.",
 )
-@click.option("--data", default="", help="The dataset it was trained on, for a model without preprocessing.json.")
+@click.option(
+    "--data",
+    default="",
+    help="The dataset it was trained on, for a model without preprocessing.json.",
+)
 @click.option("--delimiter", default="", help="Of CSV files; follows from their header if missing.")
 @click.option("--encoding", default="utf-8", show_default=True, help="Of CSV and text files.")
-@click.option("--strict", is_flag=True, help="Refuse tables of which many values did not occur in training.")
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a CSV file.")
+@click.option(
+    "--strict", is_flag=True, help="Refuse tables of which many values did not occur in training."
+)
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write a CSV file."
+)
 @registry_options
 def predict(
     items: tuple[str, ...],
@@ -52,14 +69,15 @@ def predict(
 ) -> None:
     """Predict new pictures, rows or sentences with the champion.
 
-    ITEMS are what the model was trained on: pictures or folders of them; CSV, Parquet or JSON lines files with the
-    columns of the training data; text files with a sentence a line, or sentences. Files and folders may be in a bucket.
-    They become inputs exactly as the training data did: the model's preprocessing.json says how, and a model without it
-    is refused unless --data names its dataset. Exit 1 if an item could not be predicted; the others are, in order.
-    Columns with many values that did not occur in training are named; --strict writes no file then and exits with 1.
+    ITEMS are what the model was trained on: pictures or folders of them; CSV, Parquet or JSON lines
+    files with the columns of the training data; text files with a sentence a line, or sentences.
+    Files and folders may be in a bucket. They become inputs exactly as the training data did: the
+    model's preprocessing.json says how, and a model without it is refused unless --data names its
+    dataset. Exit 1 if an item could not be predicted; the others are, in order. Columns with many
+    values that did not occur in training are named; --strict writes no file then and exits with 1.
 
-    A model without ONNX predicts by the command stored with it. That command runs here, with your rights, and only if
-    --model, podium.yaml or --file names the model.
+    A model without ONNX predicts by the command stored with it. That command runs here, with your
+    rights, and only if --model, podium.yaml or --file names the model.
 
     \b
     Examples:
@@ -88,7 +106,9 @@ def predict(
             for outcome in outcomes:
                 echo(_line(outcome))
     if tally.problems:
-        raise Failed(f"{len(tally.problems):,} of {tally.count + len(tally.problems):,} items could not be predicted")
+        raise Failed(
+            f"{len(tally.problems):,} of {tally.count + len(tally.problems):,} items could not be predicted"
+        )
     if output:
         echo(f"{tally.count:,} predictions in {output}", err=True)
 
@@ -121,7 +141,10 @@ class _Tally:
         """
         said = unknown.sentences()
         if said and self.strict:
-            raise Failed("\n".join(said), "compare these columns with the training data, or leave out --strict")
+            raise Failed(
+                "\n".join(said),
+                "compare these columns with the training data, or leave out --strict",
+            )
         for sentence in said:
             echo(f"warning: {sentence}", err=True)
 
@@ -130,7 +153,8 @@ def _version(registry: "Registry", name: str | None, alias: str) -> "Version":
     """Return the version to predict with.
 
     Raises:
-        InvalidInput: Several models may be meant; or it predicts by a command, and nothing names the model.
+        InvalidInput: Several models may be meant; or it predicts by a command, and nothing names
+            the model.
     """
     from podium.kfp.project import find_project
 
@@ -138,7 +162,9 @@ def _version(registry: "Registry", name: str | None, alias: str) -> "Version":
         name = str(project.values.get("model_name", "")) or None
     names = list(registry)
     if name is None and len(names) > 1:
-        raise InvalidInput(f"{registry.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}")
+        raise InvalidInput(
+            f"{registry.url} holds {len(names)} models", f"--model {' or '.join(names[:5])}"
+        )
     version = registry[name or (names or ["mnist"])[0]].version(alias)
     if name is None and version.is_command:
         problem = f"{version.title} predicts by a command that is stored with it"
@@ -147,7 +173,9 @@ def _version(registry: "Registry", name: str | None, alias: str) -> "Version":
 
 
 def _line(outcome: "Outcome") -> str:
-    name = ", ".join(f"row {value}" if key == "row" else str(value) for key, value in outcome.name.items())
+    name = ", ".join(
+        f"row {value}" if key == "row" else str(value) for key, value in outcome.name.items()
+    )
     if outcome.values:
         return f"{name}  {' '.join(f'{value:.6g}' for value in outcome.values)}"
     if not outcome.probabilities:
@@ -167,7 +195,10 @@ def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Probl
         before = json.dumps(outcome.to_json(), ensure_ascii=False)
     if before:
         echo(before)
-    failed = [{"row": problem.row, "where": problem.where, "reason": problem.reason} for problem in problems]
+    failed = [
+        {"row": problem.row, "where": problem.where, "reason": problem.reason}
+        for problem in problems
+    ]
     echo(f'], "failed": {json.dumps(failed, ensure_ascii=False)}}}')
 
 

@@ -10,11 +10,26 @@ from podium.terminal import echo, echo_error, echo_json
 
 
 @click.command()
-@click.option("--cluster", default="kubernetes://", show_default=True, help="Where to look: kubernetes://NAMESPACE.")
-@click.option("--delete", is_flag=True, help="Delete what was found; without it nothing is changed.")
-@click.option("--every", type=click.FloatRange(min=0, min_open=True), metavar="SECONDS",
-              help="Go on looking, and delete at once; for the reaper in deploy/.")  # fmt: skip
-@click.option("--port", type=click.IntRange(0, 65535), help="With --every: answer /healthz and /metrics (Prometheus).")
+@click.option(
+    "--cluster",
+    default="kubernetes://",
+    show_default=True,
+    help="Where to look: kubernetes://NAMESPACE.",
+)
+@click.option(
+    "--delete", is_flag=True, help="Delete what was found; without it nothing is changed."
+)
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Go on looking, and delete at once; for the reaper in deploy/.",
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="With --every: answer /healthz and /metrics (Prometheus).",
+)
 @json_option
 def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_json: bool) -> None:
     """List jobs and experiments that still run though their pipeline run is over, and delete them.
@@ -49,12 +64,17 @@ def reap(cluster: str, delete: bool, every: float | None, port: int | None, as_j
         if as_json:
             echo_json([asdict(orphan) for orphan in orphaned])
         for orphan in orphaned if not as_json else []:
-            echo(f"{orphan.kind:<11} {orphan.name:<42} {orphan.phase:<10} since {orphan.created}  {orphan.why}")
+            echo(
+                f"{orphan.kind:<11} {orphan.name:<42} {orphan.phase:<10} since {orphan.created}  {orphan.why}"
+            )
         if delete:
             delete_all(namespace, orphaned)
     for about, error in found.errors.items():
         echo_error(f"{about} is left alone: {error.message}", error.hint)
     what = "deleted" if delete else "found"
-    echo(f"{len(orphaned)} {what}" + ("" if delete or not orphaned else "; --delete deletes them"), err=True)
+    echo(
+        f"{len(orphaned)} {what}" + ("" if delete or not orphaned else "; --delete deletes them"),
+        err=True,
+    )
     if found.errors:
         raise SystemExit(1)

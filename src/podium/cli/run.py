@@ -25,14 +25,22 @@ FREE = {"ignore_unknown_options": True, "allow_extra_args": True}
 @click.command(context_settings=FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
-@click.option("--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults.")
+@click.option(
+    "--list", "list_", is_flag=True, help="Show the pipeline's parameters and their defaults."
+)
 @click.option(
     "--resume",
     metavar="RUN",
     shell_complete=run_names,
     help="Go on with a run that was stopped or failed; latest for the newest.",
 )
-@click.option("--from", "first", metavar="STEP", default="", help=f"With --resume: {FROM[0].lower()}{FROM[1:]}")
+@click.option(
+    "--from",
+    "first",
+    metavar="STEP",
+    default="",
+    help=f"With --resume: {FROM[0].lower()}{FROM[1:]}",
+)
 @notify_option
 @json_option
 def run(
@@ -46,13 +54,14 @@ def run(
 ) -> None:
     """Run a pipeline on this machine; no cluster, no Docker.
 
-    PIPELINE is tune_and_promote, train_and_promote, or a Python file with a KFP pipeline of your own: FILE.py, or
-    FILE.py:function if it has several. Without one, podium.yaml in the working directory names the pipeline and gives
-    parameters (see podium init); where there is none it is tune_and_promote. PARAMETERS are written name=value or
-    --name value. Everything of the run lies under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME
-    moves both). --resume goes on with an earlier run, with its parameters: finished steps and finished trials are not
-    repeated, unless --from names the first step to repeat. The steps that are left take the code of today, from the
-    directory it was packed from or from code=DIR.
+    PIPELINE is tune_and_promote, train_and_promote, or a Python file with a KFP pipeline of your
+    own: FILE.py, or FILE.py:function if it has several. Without one, podium.yaml in the working
+    directory names the pipeline and gives parameters (see podium init); where there is none it is
+    tune_and_promote. PARAMETERS are written name=value or --name value. Everything of the run lies
+    under podium-work/runs/, models under podium-work/store/ (PODIUM_HOME moves both). --resume goes
+    on with an earlier run, with its parameters: finished steps and finished trials are not
+    repeated, unless --from names the first step to repeat. The steps that are left take the code of
+    today, from the directory it was packed from or from code=DIR.
 
     \b
     Examples:
@@ -70,10 +79,14 @@ def run(
 
     given = [*([pipeline] if pipeline else []), *parameters]
     if first and not resume:
-        raise InvalidInput(f"--from {first} belongs to a run there is", "podium run --resume RUN --from STEP")
+        raise InvalidInput(
+            f"--from {first} belongs to a run there is", "podium run --resume RUN --from STEP"
+        )
     if resume:
         code = dict(pairs(given))
-        run_to_end(lambda: podium.runs()[resume].resume(first, wait=False, code=code), notifier, as_json)
+        run_to_end(
+            lambda: podium.runs()[resume].resume(first, wait=False, code=code), notifier, as_json
+        )
         return
     pipeline, words, project = choose(pipeline, parameters)
     if list_:
@@ -106,18 +119,36 @@ def run_to_end(begin: "Callable[[], Run]", notifier: Notifier, as_json: bool) ->
 @click.command(context_settings=FREE)
 @click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
-@click.option("-o", "--output", type=click.Path(dir_okay=False), default="-", help="File to write; stdout if missing.")
-@click.option("--name", "title", help="Name of the compiled pipeline; the project's or the pipeline's own if missing.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    default="-",
+    help="File to write; stdout if missing.",
+)
+@click.option(
+    "--name",
+    "title",
+    help="Name of the compiled pipeline; the project's or the pipeline's own if missing.",
+)
 @click.option("--steps-image", help="Image of the steps.")
-@click.option("--trainer-image", help="Image of trials and training, and of the step that prepares the data.")
-@click.option("--platform", multiple=True, metavar="NAME=VALUE", help="A setting for newer servers, see above.")
+@click.option(
+    "--trainer-image", help="Image of trials and training, and of the step that prepares the data."
+)
+@click.option(
+    "--platform",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="A setting for newer servers, see above.",
+)
 def compile_(pipeline: str, parameters: tuple[str, ...], output: str, **settings: Any) -> None:
     """Compile a pipeline to YAML for Kubeflow Pipelines.
 
-    PIPELINE is a name or FILE.py, as for podium run; without one podium.yaml counts, as there, and gives the name.
-    PARAMETERS (name=value) become the defaults of the compiled pipeline. Without --platform the YAML runs on old and
-    new servers. Settings, for every step: secret (name of a Secret with accesskey and secretkey), timeout (seconds),
-    retries, pull_policy, tolerations (a JSON list); they need a server that knows kfp-kubernetes.
+    PIPELINE is a name or FILE.py, as for podium run; without one podium.yaml counts, as there, and
+    gives the name. PARAMETERS (name=value) become the defaults of the compiled pipeline. Without
+    --platform the YAML runs on old and new servers. Settings, for every step: secret (name of a
+    Secret with accesskey and secretkey), timeout (seconds), retries, pull_policy, tolerations (a
+    JSON list); they need a server that knows kfp-kubernetes.
 
     \b
     Examples:
@@ -145,7 +176,9 @@ def _show_parameters(pipeline: str, as_json: bool) -> None:
         echo_json([{**vars(parameter), "type": parameter.type.__name__} for parameter in rows])
         return
     shown = [
-        parameter.name if parameter.required else f"{parameter.name}={json.dumps(parameter.default)}"
+        parameter.name
+        if parameter.required
+        else f"{parameter.name}={json.dumps(parameter.default)}"
         for parameter in rows
     ]
     width = max(map(len, shown), default=0) + 2

@@ -38,7 +38,9 @@ if TYPE_CHECKING:
     from podium.runner.runs import Runs, StoredRun, StoredRuns
 
 
-stored_option = click.option("--storage", help="Storage with what runs on a cluster left; else runs on this machine.")
+stored_option = click.option(
+    "--storage", help="Storage with what runs on a cluster left; else runs on this machine."
+)
 
 
 @click.group(cls=Commands)
@@ -47,16 +49,27 @@ def runs() -> None:
 
 
 @runs.command("list")
-@click.option("--last", metavar="N", type=click.IntRange(min=1), default=30, help="A server's newest N runs; 30.")
-@click.option("--tag", "tags", metavar="NAME", multiple=True, help="Only runs with this tag; may be repeated.")
+@click.option(
+    "--last",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=30,
+    help="A server's newest N runs; 30.",
+)
+@click.option(
+    "--tag", "tags", metavar="NAME", multiple=True, help="Only runs with this tag; may be repeated."
+)
 @json_option
 @server_options
 @click.pass_context
-def list_(context: click.Context, last: int, tags: tuple[str, ...], as_json: bool, server: ServerOptions) -> None:
-    """List the runs and sweeps on this machine, or with --host the runs of a server, the newest last.
+def list_(
+    context: click.Context, last: int, tags: tuple[str, ...], as_json: bool, server: ServerOptions
+) -> None:
+    """List the runs and sweeps on this machine, or with --host the runs of a server, the newest
+    last.
 
-    Sweeps are the Experiments that podium tune and podium experiment run began on this machine; those inside of runs
-    are seen with podium experiment list --run RUN.
+    Sweeps are the Experiments that podium tune and podium experiment run began on this machine;
+    those inside of runs are seen with podium experiment list --run RUN.
 
     \b
     Examples:
@@ -69,20 +82,28 @@ def list_(context: click.Context, last: int, tags: tuple[str, ...], as_json: boo
         from podium.kfp.runs import newest_runs
 
         if tags:
-            raise InvalidInput(f"runs of a server have no tags, but got --tag {tags[0]}", "leave out --tag or --host")
+            raise InvalidInput(
+                f"runs of a server have no tags, but got --tag {tags[0]}",
+                "leave out --tag or --host",
+            )
         on_server = newest_runs(server.open(), last)
         summaries = [run.summary for run in on_server]
-        output(as_json, summaries, lambda: _listed(on_server, "NAME", [run.name for run in on_server]))
+        output(
+            as_json, summaries, lambda: _listed(on_server, "NAME", [run.name for run in on_server])
+        )
         return
     tagged = [run for run in podium.runs().all if set(tags) <= set(run.record.tags)]
     listed: list[Run | ListedSweep] = [*tagged, *([] if tags else _sweeps())]
     listed.sort(key=lambda found: found.began)
-    rows = [found.summary() if isinstance(found, ListedSweep) else _in_list(found) for found in listed]
+    rows = [
+        found.summary() if isinstance(found, ListedSweep) else _in_list(found) for found in listed
+    ]
     output(as_json, rows, lambda: _drawn(listed, rows))
 
 
 def _sweeps() -> list[ListedSweep]:
-    """Return the sweeps of this machine's local cluster; of none if a file of it is damaged, which hides no run."""
+    """Return the sweeps of this machine's local cluster; of none if a file of it is damaged, which
+    hides no run."""
     try:
         return list_sweeps()
     except PodiumError as error:
@@ -112,7 +133,7 @@ def _drawn(listed: "Sequence[Run | ListedSweep]", rows: Sequence[Mapping[str, An
     drawn = [
         Row(phase=row["state"].capitalize(), cells=cells)
         for row, *cells in zip(rows, *columns.values(), strict=True)
-    ]  # fmt: skip
+    ]
     drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE", "KIND", "TAGS")
     return table(list(columns), drawn, width=screen_width(), drop=drop, shorten="NAME")
 
@@ -120,10 +141,20 @@ def _drawn(listed: "Sequence[Run | ListedSweep]", rows: Sequence[Mapping[str, An
 def _listed(runs: "Sequence[ServerRun]", head: str, cells: Sequence[str]) -> Styled:
     """Draw a row for each run of a server, with one more column."""
     rows = [
-        Row(phase=run.state.capitalize(), cells=(run.id, run.pipeline, run.state, when(run.began),
-                                                 duration(run.seconds), cell, run.result))
+        Row(
+            phase=run.state.capitalize(),
+            cells=(
+                run.id,
+                run.pipeline,
+                run.state,
+                when(run.began),
+                duration(run.seconds),
+                cell,
+                run.result,
+            ),
+        )
         for run, cell in zip(runs, cells, strict=True)
-    ]  # fmt: skip
+    ]
     heads = ("RUN", "PIPELINE", "STATE", "BEGAN (UTC)", ">TOOK", head, "RESULT")
     drop = (head, "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE")
     return table(heads, rows, width=screen_width(), drop=drop, shorten="RUN")
@@ -136,8 +167,8 @@ def _listed(runs: "Sequence[ServerRun]", head: str, cells: Sequence[str]) -> Sty
 def show(name: str, as_json: bool, server: ServerOptions) -> None:
     """Show a run: its parameters, its steps, and its result or what to do.
 
-    RUN is an id, the beginning of one, or latest: of a run on this machine, else of the server. The name of a sweep on
-    this machine shows what podium experiment status shows.
+    RUN is an id, the beginning of one, or latest: of a run on this machine, else of the server. The
+    name of a sweep on this machine shows what podium experiment status shows.
 
     \b
     Examples:
@@ -172,7 +203,10 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     for parameter in run.parameters:
         echo(_cut(f"  {parameter}={_typed(run, parameter)}", width))
     steps = [
-        Row(phase=step.state.capitalize(), cells=(step.title, name, step.state, duration(step.elapsed)))
+        Row(
+            phase=step.state.capitalize(),
+            cells=(step.title, name, step.state, duration(step.elapsed)),
+        )
         for name, step in run.record.steps.items()
     ]
     heads, drop = ("STEP", "NAME", "STATE", ">TOOK"), ("NAME", "STATE")
@@ -203,10 +237,15 @@ def _show_of_server(run: "ServerRun", as_json: bool) -> None:
     if as_json:
         echo_json(run.summary)
         return
-    echo(f"run {run.id} of {run.pipeline}: {run.state}, began {when(run.began)} UTC, took {duration(run.seconds)}")
+    echo(
+        f"run {run.id} of {run.pipeline}: {run.state}, began {when(run.began)} UTC, took {duration(run.seconds)}"
+    )
     for parameter, value in run.parameters.items():
         echo(f"  {parameter}={cut(value if isinstance(value, str) else json.dumps(value), 100)}")
-    steps = [Row(phase=state.capitalize(), cells=(name, state.lower())) for name, state in run.tasks.items()]
+    steps = [
+        Row(phase=state.capitalize(), cells=(name, state.lower()))
+        for name, state in run.tasks.items()
+    ]
     drawn = table(("STEP", "STATE"), steps, width=screen_width(), drop=(), shorten="STEP")
     echo(Styled(f"\n{drawn}\n"))
     if run.result:
@@ -232,7 +271,8 @@ def _here_or_on(server: ServerOptions, name: str) -> "Run | ServerRun":
 @click.argument("text")
 @json_option
 def note(name: str, text: str, as_json: bool) -> None:
-    """Write a note about a run on this machine, in place of the one it has; an empty text removes it.
+    """Write a note about a run on this machine, in place of the one it has; an empty text removes
+    it.
 
     \b
     Examples:
@@ -243,7 +283,10 @@ def note(name: str, text: str, as_json: bool) -> None:
     run.note = text
     if as_json:
         echo_json({"run": run.id, "note": run.note})
-    echo(f"run {run.id} has {'a note' if run.note else 'no note'}: podium runs show {run.id}", err=True)
+    echo(
+        f"run {run.id} has {'a note' if run.note else 'no note'}: podium runs show {run.id}",
+        err=True,
+    )
 
 
 @runs.command()
@@ -262,7 +305,9 @@ def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
     from podium.runner.annotations import annotate
 
     run = podium.runs()[name]
-    now = annotate(run.directory, lambda written: written.untagged(tags) if remove else written.tagged(tags)).tags
+    now = annotate(
+        run.directory, lambda written: written.untagged(tags) if remove else written.tagged(tags)
+    ).tags
     if as_json:
         echo_json({"run": run.id, "tags": now})
     echo(f"run {run.id} has {'the tags ' + ', '.join(now) if now else 'no tags'}", err=True)
@@ -274,7 +319,8 @@ def tag(name: str, tags: tuple[str, ...], remove: bool, as_json: bool) -> None:
 def stop(name: str, server: ServerOptions) -> None:
     """Stop a run, on this machine whichever terminal or notebook it runs in, or of a server.
 
-    Its steps end what they launched. What finished is kept: on this machine podium runs resume goes on.
+    Its steps end what they launched. What finished is kept: on this machine podium runs resume goes
+    on.
 
     \b
     Examples:
@@ -305,10 +351,11 @@ def stop(name: str, server: ServerOptions) -> None:
 @notify_option
 @json_option
 def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
-    """Go on with a run that was stopped or failed, with its parameters; the same as podium run --resume.
+    """Go on with a run that was stopped or failed, with its parameters; the same as podium run
+    --resume.
 
-    Finished steps and finished trials are not repeated, unless --from names the first step to repeat; podium runs show
-    lists the names.
+    Finished steps and finished trials are not repeated, unless --from names the first step to
+    repeat; podium runs show lists the names.
 
     \b
     Examples:
@@ -321,13 +368,17 @@ def resume(name: str, first: str, notifier: Notifier, as_json: bool) -> None:
 @runs.command()
 @click.argument("name", metavar="RUN", shell_complete=run_names)
 @click.argument("what", metavar="[STEP|TRIAL|JOB]", required=False)
-@click.option("--storage", help="Storage of a run's models: where a run on a cluster keeps its logs.")
+@click.option(
+    "--storage", help="Storage of a run's models: where a run on a cluster keeps its logs."
+)
 @server_options
 def logs(name: str, what: str | None, storage: str | None, server: ServerOptions) -> None:
-    """Print what a step, a trial or a job of a run has printed; without a name, what every step has.
+    """Print what a step, a trial or a job of a run has printed; without a name, what every step
+    has.
 
-    A run on this machine is read from its directory. A run on a cluster keeps its logs in the storage of its models,
-    which the server knows unless --storage names it; its pods are not needed.
+    A run on this machine is read from its directory. A run on a cluster keeps its logs in the
+    storage of its models, which the server knows unless --storage names it; its pods are not
+    needed.
 
     \b
     Examples:
@@ -373,7 +424,9 @@ def compare(ids: tuple[str, ...], as_json: bool) -> None:
         }
         for run in chosen
     ]
-    shown = [name for name in names if name != "cluster"]  # every run has a local cluster of its own
+    shown = [
+        name for name in names if name != "cluster"
+    ]  # every run has a local cluster of its own
     output(as_json, rows, lambda: _compared(chosen, shown))
 
 
@@ -381,28 +434,46 @@ def _compared(chosen: "Sequence[Run]", shown: Sequence[str]) -> Styled:
     """Draw a row for each run, or where that is too wide some lines: no parameter is left out."""
     from rich.cells import cell_len
 
-    cells = [(run.id, run.state, *(_typed(run, name) for name in shown), run.result) for run in chosen]
+    cells = [
+        (run.id, run.state, *(_typed(run, name) for name in shown), run.result) for run in chosen
+    ]
     drawn, width = table(("RUN", "STATE", *shown, "RESULT"), cells), screen_width()
     if width is None or max(map(cell_len, unstyle(drawn).splitlines())) <= width:
         return drawn
     lines: list[str] = []
     for run, (_, state, *values, result) in zip(chosen, cells, strict=True):
-        lines.append(styled(_cut(f"{run.id}  {', '.join(filter(None, (state, result)))}", width), bold=True))
-        lines += [_cut(f"  {name}={value}", width) for name, value in zip(shown, values, strict=True)]
+        lines.append(
+            styled(_cut(f"{run.id}  {', '.join(filter(None, (state, result)))}", width), bold=True)
+        )
+        lines += [
+            _cut(f"  {name}={value}", width) for name, value in zip(shown, values, strict=True)
+        ]
     return Styled("\n".join(lines))
 
 
 @runs.command()
 @click.argument("names", metavar="RUN...", nargs=-1, required=True, shell_complete=run_names)
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False, path_type=Path), default=Path("compare.html"),
-              show_default=True, help="The file to write.")  # fmt: skip
-@click.option("--model", metavar="NAME", help="Compare versions of this model, or aliases, instead of runs.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path("compare.html"),
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--model", metavar="NAME", help="Compare versions of this model, or aliases, instead of runs."
+)
 @registry_options
-def report(names: tuple[str, ...], file: Path, model: str | None, storage: str | None, as_json: bool) -> None:
+def report(
+    names: tuple[str, ...], file: Path, model: str | None, storage: str | None, as_json: bool
+) -> None:
     """Write one HTML file that compares runs, or with --model versions.
 
-    It opens without a network: learning curves, metrics against parameters, the parameters that differ, the metrics
-    on the test part and how long each step took. The report of one run is in podium runs show.
+    It opens without a network: learning curves, metrics against parameters, the parameters that
+    differ, the metrics on the test part and how long each step took. The report of one run is in
+    podium runs show.
 
     \b
     Examples:
@@ -437,14 +508,20 @@ def delete(names: tuple[str, ...], storage: str | None, as_json: bool) -> None:
 
 @runs.command()
 @click.option("--keep", type=int, help="Keep this many of the newest runs.")
-@click.option("--older-than", type=int, metavar="DAYS", help="Only runs that began before this many days.")
+@click.option(
+    "--older-than", type=int, metavar="DAYS", help="Only runs that began before this many days."
+)
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @stored_option
 @json_option
-def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str | None, as_json: bool) -> None:
-    """Delete old runs, their logs and the candidates they trained; versions in the registry and running runs stay.
+def prune(
+    keep: int | None, older_than: int | None, dry_run: bool, storage: str | None, as_json: bool
+) -> None:
+    """Delete old runs, their logs and the candidates they trained; versions in the registry and
+    running runs stay.
 
-    Runs in a storage are as old as their last write; one that was written to within a day may be running and stays.
+    Runs in a storage are as old as their last write; one that was written to within a day may be
+    running and stays.
 
     \b
     Examples:
@@ -453,7 +530,10 @@ def prune(keep: int | None, older_than: int | None, dry_run: bool, storage: str 
       podium runs prune --older-than 30 --storage s3://models/podium
     """
     if keep is None and older_than is None:
-        raise InvalidInput("`--keep N` or `--older-than DAYS` must be given", "podium runs prune --keep 5 --dry-run")
+        raise InvalidInput(
+            "`--keep N` or `--older-than DAYS` must be given",
+            "podium runs prune --keep 5 --dry-run",
+        )
     _delete(_known(storage).old(keep=keep, older_than=older_than), dry_run=dry_run, as_json=as_json)
 
 
@@ -465,7 +545,10 @@ def _known(storage: str | None) -> "Runs | StoredRuns":
 
 
 def _summary(run: "Run") -> dict[str, Any]:
-    steps = {name: {"state": step.state, "seconds": step.seconds} for name, step in run.record.steps.items()}
+    steps = {
+        name: {"state": step.state, "seconds": step.seconds}
+        for name, step in run.record.steps.items()
+    }
     return {
         "run": run.id,
         "pipeline": run.pipeline,
@@ -513,5 +596,7 @@ def _delete(chosen: "Sequence[Run | StoredRun]", *, dry_run: bool, as_json: bool
         if not dry_run:
             run.delete()
     did = "would delete" if dry_run else "deleted"
-    lines = [f"{did} {row['run']}, {size(row['bytes'])}" for row in rows] or ["there is nothing to delete"]
+    lines = [f"{did} {row['run']}, {size(row['bytes'])}" for row in rows] or [
+        "there is nothing to delete"
+    ]
     output(as_json, rows, lambda: "\n".join(lines))

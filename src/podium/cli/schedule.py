@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 PATHS = click.Path(exists=True, path_type=Path)
 
-now_option = click.option("--now", is_flag=True, help="Also while a run of it is in flight, which is cancelled.")
+now_option = click.option(
+    "--now", is_flag=True, help="Also while a run of it is in flight, which is cancelled."
+)
 
 
 @click.group(cls=Commands)
@@ -35,8 +37,8 @@ def schedule() -> None:
 def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
     """Show what apply would do, and when each schedule fires next; nothing is changed.
 
-    PATHS are YAML files or directories of them, also a podium.yaml with a schedule; if missing, schedules/ or else
-    podium.yaml. Exit code 0 also if there is a difference.
+    PATHS are YAML files or directories of them, also a podium.yaml with a schedule; if missing,
+    schedules/ or else podium.yaml. Exit code 0 also if there is a difference.
 
     \b
     Example:
@@ -51,15 +53,20 @@ def plan(paths: tuple[Path, ...], as_json: bool, server: ServerOptions) -> None:
 
 @schedule.command()
 @click.argument("paths", nargs=-1, type=PATHS)
-@click.option("--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under.")
+@click.option(
+    "--group", default=GROUP, show_default=True, help="KFP experiment the runs are listed under."
+)
 @now_option
 @json_option
 @server_options
-def apply(paths: tuple[Path, ...], group: str, now: bool, as_json: bool, server: ServerOptions) -> None:
+def apply(
+    paths: tuple[Path, ...], group: str, now: bool, as_json: bool, server: ServerOptions
+) -> None:
     """Make the server's schedules those of the files; doing it twice changes nothing.
 
-    Schedules that are in no file are left alone. A changed schedule is created anew and the old one deleted, and with
-    that the server ends its run in flight: while there is one, nothing is changed without --now.
+    Schedules that are in no file are left alone. A changed schedule is created anew and the old one
+    deleted, and with that the server ends its run in flight: while there is one, nothing is changed
+    without --now.
 
     \b
     Example:
@@ -98,7 +105,9 @@ def list_(as_json: bool, server: ServerOptions) -> None:
         return
     for row in rows:
         state = "enabled" if row["enabled"] else "paused"
-        echo(f"{row['name']:<28} {state:<8} {row['cron'] or 'interval':<18} version {row['version']}")
+        echo(
+            f"{row['name']:<28} {state:<8} {row['cron'] or 'interval':<18} version {row['version']}"
+        )
 
 
 @schedule.command()
@@ -139,7 +148,9 @@ def delete(name: str, now: bool, server: ServerOptions) -> None:
     kfp_server = server.open()
     ids = find(kfp_server, name)
     if not now:
-        require_idle(kfp_server, name, in_flight(kfp_server, ids), ["podium", "schedule", "delete", name])
+        require_idle(
+            kfp_server, name, in_flight(kfp_server, ids), ["podium", "schedule", "delete", name]
+        )
     for recurring_run in ids:
         remove(kfp_server, recurring_run)
     echo(f"{name} deleted", err=True)
@@ -168,9 +179,17 @@ def _show(changes: "list[Change]", as_json: bool) -> None:
         echo_json(rows)
         return
     for row in rows:
-        echo(f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}")
+        echo(
+            f"{row['action']:<8} {row['name']}  {row['pipeline']} {row['version']}  cron {row['cron']}"
+        )
         for difference in row["differences"]:
             echo(f"         {difference}")
         for run in row["running"]:
-            echo(f"         run {run} is in flight: apply refuses until it has ended, or ends it with --now")
-        echo(f"         next {'  '.join(row['next'])}" if row["enabled"] else "         paused: it does not fire")
+            echo(
+                f"         run {run} is in flight: apply refuses until it has ended, or ends it with --now"
+            )
+        echo(
+            f"         next {'  '.join(row['next'])}"
+            if row["enabled"]
+            else "         paused: it does not fire"
+        )

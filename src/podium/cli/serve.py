@@ -22,37 +22,101 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("models", nargs=-1, metavar="[MODELS]...")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8080, show_default=True, help="0 takes a free one.")
-@click.option("--follow", type=click.FloatRange(0.1), default=5.0, show_default=True,
-              help="Seconds between two looks for another champion.")  # fmt: skip
-@click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-              help="File with the bearer token that clients have to send.")  # fmt: skip
-@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="PEM of the certificate, for https.")
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all."
+)
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8080,
+    show_default=True,
+    help="0 takes a free one.",
+)
+@click.option(
+    "--follow",
+    type=click.FloatRange(0.1),
+    default=5.0,
+    show_default=True,
+    help="Seconds between two looks for another champion.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the bearer token that clients have to send.",
+)
+@click.option(
+    "--tls-cert",
+    type=click.Path(exists=True, dir_okay=False),
+    help="PEM of the certificate, for https.",
+)
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="PEM of its key.")
-@click.option("--max-body", type=click.IntRange(1), default=64, show_default=True, help="MiB of a request.")
-@click.option("--max-requests", type=click.IntRange(1), default=256, show_default=True, help="Requests under way.")
-@click.option("--timeout", type=click.FloatRange(0.1), default=60.0, show_default=True, help="Seconds for an answer.")
-@click.option("--processes", type=click.IntRange(1),
-              help="Of a model that is a command, at once; as many as cores if not given, at most 4.")  # fmt: skip
-@click.option("--drain", type=click.FloatRange(0), default=0.0, show_default=True,
-              help="Seconds that it goes on after SIGTERM, while a proxy sends clients elsewhere.")  # fmt: skip
-@click.option("--watch", is_flag=True, help="Count items and predictions in bins of the training part, at /metrics.")
-@click.option("--sample", type=click.FloatRange(0, 1, min_open=True), help="Share of calls that --watch counts; all.")
+@click.option(
+    "--max-body", type=click.IntRange(1), default=64, show_default=True, help="MiB of a request."
+)
+@click.option(
+    "--max-requests",
+    type=click.IntRange(1),
+    default=256,
+    show_default=True,
+    help="Requests under way.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0.1),
+    default=60.0,
+    show_default=True,
+    help="Seconds for an answer.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1),
+    help="Of a model that is a command, at once; as many as cores if not given, at most 4.",
+)
+@click.option(
+    "--drain",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds that it goes on after SIGTERM, while a proxy sends clients elsewhere.",
+)
+@click.option(
+    "--watch",
+    is_flag=True,
+    help="Count items and predictions in bins of the training part, at /metrics.",
+)
+@click.option(
+    "--sample",
+    type=click.FloatRange(0, 1, min_open=True),
+    help="Share of calls that --watch counts; all.",
+)
 @click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
 def serve(
-    models: tuple[str, ...], host: str, port: int, follow: float, token_file: Path | None, tls_cert: str | None,
-    tls_key: str | None, max_body: int, max_requests: int, timeout: float, processes: int | None,
-    drain: float, watch: bool, sample: float | None, storage: str | None,
-) -> None:  # fmt: skip
-    """Answer over HTTP with the champion, or with any version, file or directory, until it is stopped.
+    models: tuple[str, ...],
+    host: str,
+    port: int,
+    follow: float,
+    token_file: Path | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    max_body: int,
+    max_requests: int,
+    timeout: float,
+    processes: int | None,
+    drain: float,
+    watch: bool,
+    sample: float | None,
+    storage: str | None,
+) -> None:
+    """Answer over HTTP with the champion, or with any version, file or directory, until it is
+    stopped.
 
-    MODELS are names in the registry (NAME, or NAME@VERSION for one that stays) or paths of model directories; all
-    models with a champion if none is named. The Open Inference Protocol v2 is at /v2; pictures, rows and sentences
-    go to /v2/models/NAME/predict and become inputs as the training data did. Another champion takes over within
-    --follow seconds, and no request is lost by that. Until all models are open, /v2/health/ready says no. SIGTERM
-    answers what is under way, then ends; with --drain it goes on for that long, not ready, and closes each connection
-    with its answer.
+    MODELS are names in the registry (NAME, or NAME@VERSION for one that stays) or paths of model
+    directories; all models with a champion if none is named. The Open Inference Protocol v2 is at
+    /v2; pictures, rows and sentences go to /v2/models/NAME/predict and become inputs as the
+    training data did. Another champion takes over within --follow seconds, and no request is lost
+    by that. Until all models are open, /v2/health/ready says no. SIGTERM answers what is under way,
+    then ends; with --drain it goes on for that long, not ready, and closes each connection with its
+    answer.
 
     \b
     Examples:
@@ -69,7 +133,9 @@ def serve(
         from podium.serving.drain import DrainingServer
         from podium.serving.headers import LimitedProtocol
     except ImportError as error:
-        raise PodiumError(f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'") from None
+        raise PodiumError(
+            f"podium serve needs {error.name}", "pip install 'podium-ml[serve]'"
+        ) from None
     from podium.prediction.pool import Processes
     from podium.serving.served import find_models
 
@@ -81,10 +147,17 @@ def serve(
     served = find_models(models, storage, (sample or 1.0) if watch else None, pool)
     limits = Limits(body=max_body << 20, requests=max_requests, seconds=timeout)
     server = Server(served, token=token, limits=limits, follow=follow)
-    config = uvicorn.Config(server, log_level="warning", access_log=False, proxy_headers=False, server_header=False,
-                            http=LimitedProtocol,
-                            ssl_certfile=tls_cert, ssl_keyfile=tls_key,
-                            timeout_graceful_shutdown=int(timeout) + 1)  # fmt: skip
+    config = uvicorn.Config(
+        server,
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        http=LimitedProtocol,
+        ssl_certfile=tls_cert,
+        ssl_keyfile=tls_key,
+        timeout_graceful_shutdown=int(timeout) + 1,
+    )
     listening = listen(host, port)  # who reads the next line may connect at once
     # Connections inherit it: else the second piece of an answer waits 40 ms for the client to acknowledge the first.
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -99,12 +172,17 @@ def _check_certificate(cert: str | None, key: str | None) -> None:
         try:
             ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
         except ssl.SSLError as error:
-            raise InvalidInput(f"--tls-cert {cert} and --tls-key {key} do not go together: {error.reason}",
-                               f"openssl x509 -noout -text -in {cert}") from None  # fmt: skip
+            raise InvalidInput(
+                f"--tls-cert {cert} and --tls-key {key} do not go together: {error.reason}",
+                f"openssl x509 -noout -text -in {cert}",
+            ) from None
 
 
-def _run(server: "uvicorn.Server", listening: socket.socket, models: "Sequence[Served]", url: str) -> None:
-    """Answer until the server is stopped, and open the models meanwhile: probes are answered from the first moment."""
+def _run(
+    server: "uvicorn.Server", listening: socket.socket, models: "Sequence[Served]", url: str
+) -> None:
+    """Answer until the server is stopped, and open the models meanwhile: probes are answered from
+    the first moment."""
     failures = list[Exception]()
 
     def open_models() -> None:

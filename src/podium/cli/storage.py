@@ -1,4 +1,5 @@
-"""`podium storage`: check a bucket or directory, copy into it and out of it, list it; the cache on this machine."""
+"""`podium storage`: check a bucket or directory, copy into it and out of it, list it; the cache on
+this machine."""
 
 import shlex
 import sys
@@ -18,18 +19,21 @@ if TYPE_CHECKING:
 
 @click.group(cls=Commands)
 def storage() -> None:
-    """Check a bucket or directory, copy data into it and out of it; empty the cache on this machine."""
+    """Check a bucket or directory, copy data into it and out of it; empty the cache on this
+    machine."""
 
 
 @storage.command()
 @click.argument("url", required=False)
-@click.option("--create", is_flag=True, help="Make the bucket, or take a directory, that is not there.")
+@click.option(
+    "--create", is_flag=True, help="Make the bucket, or take a directory, that is not there."
+)
 @json_option
 def check(url: str | None, create: bool, as_json: bool) -> None:
     """Try everything podium needs of a storage and say what to fix.
 
-    URL is a directory, s3://bucket/prefix or minio://bucket/prefix; the default storage if missing. Where the server
-    is and who asks is read from the environment: see docs/registry.md.
+    URL is a directory, s3://bucket/prefix or minio://bucket/prefix; the default storage if missing.
+    Where the server is and who asks is read from the environment: see docs/registry.md.
 
     \b
     Examples:
@@ -43,7 +47,10 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
 
     directory = local_path(url) if url else None
     if directory and not create and not directory.exists():
-        raise NotFound(f"there is no directory {directory}", f"podium storage check {shlex.quote(str(url))} --create")
+        raise NotFound(
+            f"there is no directory {directory}",
+            f"podium storage check {shlex.quote(str(url))} --create",
+        )
     opened = connect(url or Settings.from_environment().storage, create=create)
     results = []
     for result in run(opened):
@@ -68,9 +75,9 @@ def check(url: str | None, create: bool, as_json: bool) -> None:
 def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) -> None:
     """Copy a file, or all that a directory holds, to URL.
 
-    A file keeps its name below URL, unless URL ends like it, as in s3://raw/rows.csv: that is the copy. The content of
-    a directory goes directly below URL. Where the server is and who asks is read from the environment: see
-    docs/registry.md.
+    A file keeps its name below URL, unless URL ends like it, as in s3://raw/rows.csv: that is the
+    copy. The content of a directory goes directly below URL. Where the server is and who asks is
+    read from the environment: see docs/registry.md.
 
     \b
     Examples:
@@ -81,10 +88,16 @@ def put(source: Path, url: str, create: bool, overwrite: bool, as_json: bool) ->
     from podium.storage.transfer import bytes_in, put
 
     folder, _, last = url.rpartition("/")
-    names_file = bool(source.suffix) and Path(last).suffix.lower() == source.suffix.lower() and source.is_file()
+    names_file = (
+        bool(source.suffix)
+        and Path(last).suffix.lower() == source.suffix.lower()
+        and source.is_file()
+    )
     folder, name = (folder, last) if names_file else (url.rstrip("/"), source.name)
     with progress_bar(bytes_in(source), "copying") as moved:
-        entries = put(source, connect(folder, create=create), name=name, overwrite=overwrite, progress=moved)
+        entries = put(
+            source, connect(folder, create=create), name=name, overwrite=overwrite, progress=moved
+        )
     _report(entries, f"to {folder}/{name}" if source.is_file() else f"to {url}", as_json)
 
 
@@ -135,8 +148,8 @@ def list_(url: str | None, as_json: bool) -> None:
 def cache(empty: bool, as_json: bool) -> None:
     """Show how much of remote datasets this machine keeps, and where; --empty removes it.
 
-    A dataset in a bucket is fetched once into the directory PODIUM_CACHE. Beyond PODIUM_CACHE_GB (10) gigabytes, the
-    least recently used files make room for new ones.
+    A dataset in a bucket is fetched once into the directory PODIUM_CACHE. Beyond PODIUM_CACHE_GB
+    (10) gigabytes, the least recently used files make room for new ones.
 
     \b
     Examples:
@@ -149,10 +162,16 @@ def cache(empty: bool, as_json: bool) -> None:
     opened = ObjectCache.of(Settings.from_environment())
     removed = opened.evict(0) if empty else []
     kept, freed = (
-        {"files": len(files), "bytes": sum(file.bytes for file in files)} for files in (opened.files(), removed)
+        {"files": len(files), "bytes": sum(file.bytes for file in files)}
+        for files in (opened.files(), removed)
     )
     if as_json:
-        report = {"directory": str(opened.directory), "limit": opened.limit, **kept, "removed": freed}
+        report = {
+            "directory": str(opened.directory),
+            "limit": opened.limit,
+            **kept,
+            "removed": freed,
+        }
         echo_json(report)
         return
     if empty:

@@ -37,10 +37,14 @@ if TYPE_CHECKING:
     from podium.notify import Notice
 
 KEYS = [library.key for library in LIBRARIES]
-SIMPLE = ", ".join([AUTO, *(name for name, algorithm in ALGORITHMS.items() if not algorithm.required)])
+SIMPLE = ", ".join(
+    [AUTO, *(name for name, algorithm in ALGORITHMS.items() if not algorithm.required)]
+)
 
 
-@click.command(cls=WithCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+@click.command(
+    cls=WithCommand, context_settings={"ignore_unknown_options": True, "allow_extra_args": True}
+)
 @click.argument("words", nargs=-1, type=click.UNPROCESSED, metavar="[SCRIPT] --NAME SPACE...")
 @click.option("--trials", default=20, show_default=True, help="How many.")
 @click.option("--parallel", default=2, show_default=True, help="How many at a time.")
@@ -52,18 +56,48 @@ SIMPLE = ", ".join([AUTO, *(name for name, algorithm in ALGORITHMS.items() if no
     show_default=True,
     help="Metric: NAME, min:NAME or max:NAME; may be repeated, the first decides about the best trial.",
 )
-@click.option("--metric", "metrics", multiple=True, metavar="NAME", help="Another metric to record; may be repeated.")
-@click.option("--prints", type=click.Choice(KEYS), help="The library that prints the metrics, in lines of its own.")
+@click.option(
+    "--metric",
+    "metrics",
+    multiple=True,
+    metavar="NAME",
+    help="Another metric to record; may be repeated.",
+)
+@click.option(
+    "--prints",
+    type=click.Choice(KEYS),
+    help="The library that prints the metrics, in lines of its own.",
+)
 @click.option("--algorithm", default=AUTO, show_default=True, help=f"{SIMPLE}.")
-@click.option("--stop", type=click.Choice(["median", "asha"]), help="Keep trials short that get nowhere.")
+@click.option(
+    "--stop", type=click.Choice(["median", "asha"]), help="Keep trials short that get nowhere."
+)
 @click.option("--seed", type=int, help="Seed of the algorithm.")
-@pairs_option("--param", "params", metavar="NAME=SPACE", example="seed=1..5", help="A flag that podium tune has too.")
-@click.option("--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data.")
-@click.option("--storage", metavar="URI", help="Where trials put models, and on a cluster their code is kept.")
+@pairs_option(
+    "--param",
+    "params",
+    metavar="NAME=SPACE",
+    example="seed=1..5",
+    help="A flag that podium tune has too.",
+)
+@click.option(
+    "--data", metavar="URI", help="Directory or URI of a dataset: the script gets it as --data."
+)
+@click.option(
+    "--storage", metavar="URI", help="Where trials put models, and on a cluster their code is kept."
+)
 @click.option("--image", default="", help="Image of the trials, on a cluster.")
 @click.option("--name", help="Name of the Experiment; the script's if missing.")
-@click.option("--save", type=click.Path(dir_okay=False, path_type=Path), help="Write the Experiment as YAML, too.")
-@click.option("--report", type=click.Path(dir_okay=False, path_type=Path), help="Write the report into this file.")
+@click.option(
+    "--save",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the Experiment as YAML, too.",
+)
+@click.option(
+    "--report",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write the report into this file.",
+)
 @queue_options
 @sweep_options(without=("objectives", "algorithm"))
 @click.option("--no-run", is_flag=True, help="Only write the YAML; needs --save.")
@@ -82,35 +116,43 @@ def tune(
 ) -> None:
     """Search the best flags of a script, or of the command behind --.
 
-    Every other option --NAME SPACE is a flag of the script. SPACE is a range (1e-4..1e-1, 1..8, 0..1:0.25), choices
-    (32,64,128), or a value that is the same in all trials. A range of floats that spans two decades or more is searched
-    on a log scale; log:1..64 and linear:1e-4..1 say which. The script prints metric lines such as accuracy=0.98, and
-    may keep its model in $PODIUM_OUTPUT. A script that prints as a library does needs no change: --prints names it, and
+    Every other option --NAME SPACE is a flag of the script. SPACE is a range (1e-4..1e-1, 1..8,
+    0..1:0.25), choices (32,64,128), or a value that is the same in all trials. A range of floats
+    that spans two decades or more is searched on a log scale; log:1..64 and linear:1e-4..1 say
+    which. The script prints metric lines such as accuracy=0.98, and may keep its model in
+    $PODIUM_OUTPUT. A script that prints as a library does needs no change: --prints names it, and
     '${podium.output}' is a flag's value, where the trial's model is kept.
 
-    --stop median stops a trial that is worse than the others once it has printed the objective three times; --stop asha
-    begins all with the least --epochs and goes on with the best, and needs a range of them: --epochs 1..27.
+    --stop median stops a trial that is worse than the others once it has printed the objective
+    three times; --stop asha begins all with the least --epochs and goes on with the best, and needs
+    a range of them: --epochs 1..27.
 
-    It ends with the best trial, the command that trains with its values, and an HTML report beside the Experiment.
+    It ends with the best trial, the command that trains with its values, and an HTML report beside
+    the Experiment.
 
     On a cluster the code of the working directory is packed into --storage, and runs in --image.
 
     \b
     Examples:
-      podium tune train.py --lr 1e-4..1e-1 --batch-size 32,64,128 --trials 20
-      podium tune ./train.sh --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4
-      podium tune train.py --lr 1e-4..1e-1 --trials 40 --stop median
-      podium tune train.py --lr 1e-4..1e-1 --trials 500 --max-time 2h
-      podium tune train.py --width 8..256 --objective accuracy --objective min:latency_ms --constraint "size_mb<5"
-      podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --epochs 1 --data podium-work/data/mnist
-      podium tune train.py --learning_rate 1e-5..1e-3 --prints huggingface --objective eval_accuracy
-      podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
-      podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
+      podium tune train.py --lr 1e-4..1e-1 --batch-size 32,64,128 --trials 20 podium tune ./train.sh
+      --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4 podium tune train.py --lr
+      1e-4..1e-1 --trials 40 --stop median podium tune train.py --lr 1e-4..1e-1 --trials 500
+      --max-time 2h podium tune train.py --width 8..256 --objective accuracy --objective
+      min:latency_ms --constraint "size_mb<5" podium tune --lr 1e-3..1 --trials 10 -- python -m
+      podium.trainer --epochs 1 --data podium-work/data/mnist podium tune train.py --learning_rate
+      1e-5..1e-3 --prints huggingface --objective eval_accuracy podium tune train.py --lr 1e-4..1e-1
+      --save sweep.yaml --no-run podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team
+      --storage s3://bucket/tuning
     """
     train, space = _read(words, command, options.pop("params"))
-    save, given = options.pop("save"), {name: options.pop(name) for name in ("data", "storage", "name")}
+    save, given = (
+        options.pop("save"),
+        {name: options.pop(name) for name in ("data", "storage", "name")},
+    )
     if no_run and save is None:
-        raise InvalidInput("--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml")
+        raise InvalidInput(
+            "--no-run runs nothing, and without --save nothing is written", "add --save sweep.yaml"
+        )
     from podium.api.tune import plan
 
     with notifier.about("Experiment") as notice:
@@ -123,19 +165,35 @@ def tune(
         notice.run = begun.name
         with closing(begun), _reported(begun, report, notice):
             try:
-                notice.metrics = follow_to_end(begun, as_json, objective="--objective NAME", ask=_ask)
+                notice.metrics = follow_to_end(
+                    begun, as_json, objective="--objective NAME", ask=_ask
+                )
             except Failed:  # also then some trials may have a result
                 _say_how_to_train(planned, begun, as_json)
                 raise
             _say_how_to_train(planned, begun, as_json)
-            echo(f"all trials: {next_command(f'experiment trials {begun.name}', begun.cluster)}", err=True)
+            echo(
+                f"all trials: {next_command(f'experiment trials {begun.name}', begun.cluster)}",
+                err=True,
+            )
 
 
-OPTIONS = [name.removeprefix("--") for option in tune.params for name in option.opts if name.startswith("--")]
+OPTIONS = [
+    name.removeprefix("--")
+    for option in tune.params
+    for name in option.opts
+    if name.startswith("--")
+]
 
 
 def _settings(
-    *, objectives: Sequence[str], prints: str | None, image: str, queue: str, queue_priority: str, **options: Any
+    *,
+    objectives: Sequence[str],
+    prints: str | None,
+    image: str,
+    queue: str,
+    queue_priority: str,
+    **options: Any,
 ) -> "TuneSettings":
     from podium.api.tune import Goal, TuneSettings
     from podium.manifests.options import read_settings, settings
@@ -144,7 +202,9 @@ def _settings(
 
     pods = Pods(queue=queue, queue_priority=queue_priority)
     first, *further = objectives
-    asked = {name: options.pop(name) for name in settings() if name in options and name != "algorithm"}
+    asked = {
+        name: options.pop(name) for name in settings() if name in options and name != "algorithm"
+    }
     library, image = library_of(prints) if prints else None, image or TRAINER_IMAGE
     return TuneSettings(
         goal=Goal.read(first, any_name=library is not None),
@@ -172,17 +232,27 @@ def _ask(library: str, metric: str) -> str:
     cut = typed.index("--") if "--" in typed else len(typed)
     own: dict[str, Any] = {"args": typed[:cut]}
     set_flags(own, {"--prints": None, "--objective": None}, quoted=False)
-    asked = f"--prints {library} --objective " + (metric if shlex.quote(metric) == metric else f'"{metric}"')
-    return " ".join(filter(None, ["podium tune", shlex.join(own.get("args", ())), asked, shlex.join(typed[cut:])]))
+    asked = f"--prints {library} --objective " + (
+        metric if shlex.quote(metric) == metric else f'"{metric}"'
+    )
+    return " ".join(
+        filter(
+            None, ["podium tune", shlex.join(own.get("args", ())), asked, shlex.join(typed[cut:])]
+        )
+    )
 
 
 @contextmanager
 def _reported(sweep: "Sweep", file: Path | None, notice: "Notice") -> Iterator[None]:
-    """Write the report when the sweep has ended, also where it failed; after Ctrl-C only say how to."""
+    """Write the report when the sweep has ended, also where it failed; after Ctrl-C only say how
+    to."""
     try:
         yield
     except KeyboardInterrupt:
-        echo(f"its report: {next_command(f'experiment report {sweep.name}', sweep.cluster)}", err=True)
+        echo(
+            f"its report: {next_command(f'experiment report {sweep.name}', sweep.cluster)}",
+            err=True,
+        )
         raise
     except Failed:
         with suppress(PodiumError):  # the sweep's own error counts
@@ -225,7 +295,9 @@ def _read(
         hint = "podium tune train.py --lr 1e-4..1e-1, or podium tune --lr 1e-4..1e-1 -- python train.py"
         named = " ".join([*scripts, *(["--", *command] if command else [])]) or "none"
         raise InvalidInput(f"one script is tuned, or the command behind --, but got {named}", hint)
-    return command or scripts[0], {name: from_text(name, text) for name, text in {**given, **params}.items()}
+    return command or scripts[0], {
+        name: from_text(name, text) for name, text in {**given, **params}.items()
+    }
 
 
 def _save(planned: "Plan", file: Path) -> None:

@@ -20,19 +20,36 @@ if TYPE_CHECKING:
 @click.command()
 @cluster_options
 @click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
-@click.option("--server", "host", metavar="URL", help="A server of Kubeflow Pipelines whose runs are shown too.")
+@click.option(
+    "--server",
+    "host",
+    metavar="URL",
+    help="A server of Kubeflow Pipelines whose runs are shown too.",
+)
 @click.option("--namespace", help="Namespace on a multi-user server.")
 @click.option("--address", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option("--port", type=click.IntRange(0, 65535), default=8642, show_default=True, help="0 takes a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8642,
+    show_default=True,
+    help="0 takes a free one.",
+)
 @click.option("--open/--no-open", "browse", default=False, help="Open it in a browser.")
 def ui(
-    spec: "ClusterSpec", storage: str | None, host: str | None, namespace: str | None, address: str, port: int,
+    spec: "ClusterSpec",
+    storage: str | None,
+    host: str | None,
+    namespace: str | None,
+    address: str,
+    port: int,
     browse: bool,
-) -> None:  # fmt: skip
+) -> None:
     """Show runs, sweeps, jobs and models in a browser, as they change, until it is stopped.
 
-    It shows the runs of this machine, the Experiments and jobs of a cluster, and a registry: those of PODIUM_HOME
-    unless others are named. The address it prints has a token, without which nobody looks or changes anything.
+    It shows the runs of this machine, the Experiments and jobs of a cluster, and a registry: those
+    of PODIUM_HOME unless others are named. The address it prints has a token, without which nobody
+    looks or changes anything.
 
     \b
     Examples:
@@ -54,7 +71,9 @@ def ui(
     token = secrets.token_urlsafe(24)
     house = House(spec, storage, server.open if host else None)
     app = Pages(house, token).app
-    config = uvicorn.Config(app, log_level="warning", http=LimitedProtocol, timeout_graceful_shutdown=1)
+    config = uvicorn.Config(
+        app, log_level="warning", http=LimitedProtocol, timeout_graceful_shutdown=1
+    )
     listening = listen(address, port)  # who reads the next line may connect at once
     url = f"http://{address}:{listening.getsockname()[1]}/?token={token}"
     echo(f"look at {url}", err=True)

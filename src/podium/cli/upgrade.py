@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptions) -> None:
     """Look whether registry and schedules are those of this podium; nothing is changed.
 
-    Of the registry every document is read, though no model's files: one that a newer podium wrote, or that is
-    damaged, is named. Of each schedule on the server (--host) the version that it runs is held beside what this podium
-    would compile. The exit code is 1 if something is to be done.
+    Of the registry every document is read, though no model's files: one that a newer podium wrote,
+    or that is damaged, is named. Of each schedule on the server (--host) the version that it runs
+    is held beside what this podium would compile. The exit code is 1 if something is to be done.
 
     \b
     Examples:
@@ -40,7 +40,13 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
         schedules = pinned(server.open())
     if as_json:
         listed = [asdict(schedule) | {"advice": schedule.advice} for schedule in schedules]
-        echo_json({"podium": __version__, "findings": [asdict(finding) for finding in findings], "schedules": listed})
+        echo_json(
+            {
+                "podium": __version__,
+                "findings": [asdict(finding) for finding in findings],
+                "schedules": listed,
+            }
+        )
     else:
         counts = f"{plural(len(models), 'model')}, {plural(len(findings), 'finding') if findings else 'no findings'}"
         echo(f"podium {__version__}")
@@ -48,7 +54,9 @@ def upgrade(check: bool, storage: str | None, as_json: bool, server: ServerOptio
         for finding in findings:
             echo(f"  {finding.where}\n    {finding.what}")
         echo(
-            f"schedules  {plural(len(schedules), 'schedule')}" if server.host else "schedules  not looked at: no --host"
+            f"schedules  {plural(len(schedules), 'schedule')}"
+            if server.host
+            else "schedules  not looked at: no --host"
         )
         for schedule in schedules:
             _show(schedule)
@@ -62,7 +70,11 @@ def _show(schedule: "Pinned") -> None:
     else:
         steps = "this podium's steps" if schedule.current else "another podium's steps"
         newer = f", newest {schedule.newest}" if schedule.newest != schedule.version else ""
-        whose = f"{steps}, in {', '.join(schedule.images)}" if schedule.ours else "not podium's pipeline"
+        whose = (
+            f"{steps}, in {', '.join(schedule.images)}"
+            if schedule.ours
+            else "not podium's pipeline"
+        )
         echo(f"  {schedule.schedule}: {schedule.pipeline} {schedule.version}{newer}: {whose}")
     if schedule.advice:
         echo(f"    to do: {schedule.advice}")

@@ -10,7 +10,14 @@ import click
 
 from podium.cli.completion import parameters as parameters_
 from podium.cli.completion import pipelines
-from podium.cli.options import GROUP, Notifier, ServerOptions, json_option, notify_option, server_options
+from podium.cli.options import (
+    GROUP,
+    Notifier,
+    ServerOptions,
+    json_option,
+    notify_option,
+    server_options,
+)
 from podium.heartbeat import doing
 from podium.terminal import echo, echo_json
 
@@ -41,9 +48,9 @@ def upload(
 ) -> None:
     """Upload a pipeline to Kubeflow Pipelines; a new version only if the content changed.
 
-    PIPELINE is tune_and_promote, train_and_promote, a Python file with a pipeline (FILE.py or FILE.py:function), or a
-    compiled YAML file; without one podium.yaml counts, as for podium run, and gives its name. PARAMETERS (name=value)
-    become the defaults of the uploaded pipeline.
+    PIPELINE is tune_and_promote, train_and_promote, a Python file with a pipeline (FILE.py or
+    FILE.py:function), or a compiled YAML file; without one podium.yaml counts, as for podium run,
+    and gives its name. PARAMETERS (name=value) become the defaults of the uploaded pipeline.
 
     \b
     Examples:
@@ -84,7 +91,10 @@ def _text(
 
         return compile_pipeline(pipeline, words, project=project, title=title, **images)
     if words or any(images.values()):
-        raise InvalidInput(f"{pipeline} is compiled: its images and parameters stay", "give them to `podium compile`")
+        raise InvalidInput(
+            f"{pipeline} is compiled: its images and parameters stay",
+            "give them to `podium compile`",
+        )
     try:
         text = read_text(file)
     except OSError as error:
@@ -97,10 +107,19 @@ def _text(
 @click.argument("pipeline", default="", shell_complete=pipelines)
 @click.argument("parameters", nargs=-1, type=click.UNPROCESSED, shell_complete=parameters_)
 @click.option("--version", help="Name of the version; the newest if missing.")
-@click.option("--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under.")
+@click.option(
+    "--group", default=GROUP, show_default=True, help="KFP experiment the run is listed under."
+)
 @click.option("--name", help="Display name of the run.")
-@click.option("--service-account", help="Account the run is under; the project's or the server's default if missing.")
-@click.option("--pipeline-root", metavar="URL", help="Where the server keeps the run's artifacts: minio://BUCKET/DIR.")
+@click.option(
+    "--service-account",
+    help="Account the run is under; the project's or the server's default if missing.",
+)
+@click.option(
+    "--pipeline-root",
+    metavar="URL",
+    help="Where the server keeps the run's artifacts: minio://BUCKET/DIR.",
+)
 @click.option("--wait", is_flag=True, help="Show the tasks as they go; exit 1 if the run fails.")
 @click.option("--timeout", type=float, help="Seconds to wait at most; the run goes on.")
 @notify_option
@@ -119,10 +138,11 @@ def submit(
 ) -> None:
     """Run an uploaded pipeline on Kubeflow Pipelines.
 
-    PIPELINE is its name on the server, or a Python file with a pipeline, FILE.py or FILE.py:function, which is uploaded
-    first if its content changed; without one it is the project's of podium.yaml, with the parameters there. PARAMETERS
-    are written name=value and checked against the uploaded version. What is run on which data for which model is
-    printed before it starts.
+    PIPELINE is its name on the server, or a Python file with a pipeline, FILE.py or
+    FILE.py:function, which is uploaded first if its content changed; without one it is the
+    project's of podium.yaml, with the parameters there. PARAMETERS are written name=value and
+    checked against the uploaded version. What is run on which data for which model is printed
+    before it starts.
 
     \b
     Examples:
@@ -143,17 +163,24 @@ def submit(
         raise InvalidInput("--notify goes with --wait", "the server does not notify")
     from_file = is_file(pipeline)
     if from_file and version:
-        raise InvalidInput(f"{pipeline} is a file, which has no version {version}", "name the pipeline instead")
+        raise InvalidInput(
+            f"{pipeline} is a file, which has no version {version}", "name the pipeline instead"
+        )
     text = _text(pipeline, project=project) if from_file else ""
     kfp_server = server.open()
     uploaded = project.title if project else pipeline
     chosen = upload_text(kfp_server, text) if from_file else choose(kfp_server, uploaded, version)
-    run = start(kfp_server, chosen, words, project=project, named=version is not None, tell=_say, **options)
+    run = start(
+        kfp_server, chosen, words, project=project, named=version is not None, tell=_say, **options
+    )
     echo(f"{run.run_id}  {run.link}", err=as_json)
     tasks: dict[str, str] = {}
     if wait:
         watched = doing(lambda: f"{time.strftime('%H:%M:%S')}  {_doing(kfp_server, tasks)}")
-        with notifier.about("run", run=run.run_id, pipeline=chosen.pipeline, report=run.link), watched:
+        with (
+            notifier.about("run", run=run.run_id, pipeline=chosen.pipeline, report=run.link),
+            watched,
+        ):
             state = follow(kfp_server, run.run_id, partial(_tell, tasks), timeout)
     else:
         state = "SUBMITTED"

@@ -24,19 +24,30 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "h": 3600.0}
 @click.argument("uri")
 @click.argument("words", metavar="-- COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 @click.option(
-    "--every", default="60s", show_default=True, metavar="TIME", help="Time between two looks, as in 30s, 5m or 1h."
+    "--every",
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="Time between two looks, as in 30s, 5m or 1h.",
 )
 @click.option("--now", is_flag=True, help="Run also for the data that are there at the first look.")
-@click.option("--once", is_flag=True, help="Look once and end, for cron; what was seen is kept for the next time.")
+@click.option(
+    "--once",
+    is_flag=True,
+    help="Look once and end, for cron; what was seen is kept for the next time.",
+)
 @notify_option
-def watch(uri: str, words: tuple[str, ...], every: str, now: bool, once: bool, notifier: Notifier) -> None:
+def watch(
+    uri: str, words: tuple[str, ...], every: str, now: bool, once: bool, notifier: Notifier
+) -> None:
     """Run a podium command whenever data change.
 
-    URI is a file, a directory, or an object or prefix of s3:// or minio://. The command after -- starts when names,
-    sizes or times differ from those of its last run and two looks in a row saw the same, so nobody is still writing.
-    The first look only remembers what is there. This is kept under podium-work/watch/: changes made while podium watch
-    did not run are noticed at its next start. A command that fails is reported, and watching goes on. Ctrl-C or
-    SIGTERM stops the command and ends.
+    URI is a file, a directory, or an object or prefix of s3:// or minio://. The command after --
+    starts when names, sizes or times differ from those of its last run and two looks in a row saw
+    the same, so nobody is still writing. The first look only remembers what is there. This is kept
+    under podium-work/watch/: changes made while podium watch did not run are noticed at its next
+    start. A command that fails is reported, and watching goes on. Ctrl-C or SIGTERM stops the
+    command and ends.
 
     \b
     Examples:
@@ -73,8 +84,14 @@ def _command(words: tuple[str, ...], notifier: Notifier) -> list[str]:
     words = words[1:] if words[0] == "podium" else words
     if not words or words[0] not in COMMANDS or words[0] == "watch":
         first = words[0] if words else "podium"
-        raise InvalidInput(f"{first!r} is not a command of podium to run", suggestion(first, COMMANDS))
-    context, named, rest = click.Context(app), app.get_command(click.Context(app), words[0]), words[1:]
+        raise InvalidInput(
+            f"{first!r} is not a command of podium to run", suggestion(first, COMMANDS)
+        )
+    context, named, rest = (
+        click.Context(app),
+        app.get_command(click.Context(app), words[0]),
+        words[1:],
+    )
     while isinstance(named, click.Group) and rest:
         named, rest = named.get_command(context, rest[0]), rest[1:]
     if notifier.texts and not (named and any(option.name == "targets" for option in named.params)):

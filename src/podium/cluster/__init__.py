@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from podium.errors import InvalidInput
 
-if TYPE_CHECKING:  # the launcher of processes is in this package, and starts without what a cluster needs
+if (
+    TYPE_CHECKING
+):  # the launcher of processes is in this package, and starts without what a cluster needs
     from podium.cluster.base import Cluster
 
 
@@ -29,8 +31,12 @@ class Traits:
 
 
 TRAITS = {
-    "kubernetes": Traits(shares_files=False, outlives_client=True, keeps_logs=False, collects_garbage=True),
-    "local": Traits(shares_files=True, outlives_client=False, keeps_logs=True, collects_garbage=False),
+    "kubernetes": Traits(
+        shares_files=False, outlives_client=True, keeps_logs=False, collects_garbage=True
+    ),
+    "local": Traits(
+        shares_files=True, outlives_client=False, keeps_logs=True, collects_garbage=False
+    ),
 }
 """By scheme of the URL."""
 
@@ -43,11 +49,16 @@ def traits_of(url: str) -> Traits:
     """
     scheme, colon, _ = url.partition("://")
     if not colon or scheme not in TRAITS:
-        raise InvalidInput(f"no cluster has the scheme {scheme!r}: {url}", "use kubernetes://namespace or local:///dir")
+        raise InvalidInput(
+            f"no cluster has the scheme {scheme!r}: {url}",
+            "use kubernetes://namespace or local:///dir",
+        )
     return TRAITS[scheme]
 
 
-def refuse_images(url: str, images: Mapping[str, object] | None, entrypoints: Mapping[str, object] | None) -> None:
+def refuse_images(
+    url: str, images: Mapping[str, object] | None, entrypoints: Mapping[str, object] | None
+) -> None:
     """Refuse what would stand for images where a cluster pulls its own.
 
     Raises:
@@ -67,11 +78,13 @@ def connect(
 
     Args:
         url: ``kubernetes://namespace`` (``kubernetes://`` for the current one) or ``local:///dir``.
-        images: Directories that stand for container images on this machine; any other image is this Python.
+        images: Directories that stand for container images on this machine; any other image is this
+            Python.
         entrypoints: Entrypoints of images on this machine, for containers without a command.
 
     Raises:
-        InvalidInput: No cluster has the scheme, or a Kubernetes cluster, which pulls its images, is given any of them.
+        InvalidInput: No cluster has the scheme, or a Kubernetes cluster, which pulls its images, is
+            given any of them.
     """
     if not traits_of(url).shares_files:
         refuse_images(url, images, entrypoints)

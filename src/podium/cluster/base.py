@@ -40,7 +40,8 @@ class ReplicaStatus:
     """None while it has not ended."""
 
     reason: str = ""
-    """Why it waits or ended, in one word: ImagePullBackOff, Unschedulable, OOMKilled …; empty if unknown."""
+    """Why it waits or ended, in one word: ImagePullBackOff, Unschedulable, OOMKilled …; empty if
+    unknown."""
 
     started: str = ""
     """When its container was last started, RFC3339; empty before."""
@@ -55,10 +56,11 @@ class ReplicaStatus:
 class Cluster(ABC):
     """A place that runs PyTorchJobs, TrainJobs, Jobs and Experiments.
 
-    Leaving the context (or close) releases what the client holds. A local cluster stops everything it still runs
-    then; objects on a real one live on.
+    Leaving the context (or close) releases what the client holds. A local cluster stops everything
+    it still runs then; objects on a real one live on.
 
-    One class, because callers hold a cluster and ask everything of it; half of the methods follow from the others.
+    One class, because callers hold a cluster and ask everything of it; half of the methods follow
+    from the others.
     """
 
     url: str
@@ -69,7 +71,8 @@ class Cluster(ABC):
         return traits_of(self.url)
 
     def outlives_client(self, kind: str) -> bool:
-        """Return whether objects of a kind go on after close(), and without the process that made them."""
+        """Return whether objects of a kind go on after close(), and without the process that made
+        them."""
         return self.traits.outlives_client
 
     @abstractmethod
@@ -95,10 +98,11 @@ class Cluster(ABC):
 
     @abstractmethod
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
-        """Yield the object now and on every change of its status; end after its last state was yielded.
+        """Yield the object now and on every change of its status; end after its last state was
+        yielded.
 
-        The last state of a job or trial is Succeeded, Failed (or EarlyStopped, MetricsUnavailable); an object that
-        was deleted ends the iteration too.
+        The last state of a job or trial is Succeeded, Failed (or EarlyStopped, MetricsUnavailable);
+        an object that was deleted ends the iteration too.
 
         Args:
             kind: One of KINDS.
@@ -110,7 +114,9 @@ class Cluster(ABC):
         """
 
     @abstractmethod
-    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, kind: str, name: str, replica: str | None = None, follow: bool = False
+    ) -> Iterator[str]:
         """Yield the log lines of one replica, without line ends.
 
         Args:
@@ -124,14 +130,16 @@ class Cluster(ABC):
 
     @abstractmethod
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
-        """Return the replicas that a job has had so far, the newest try of each; those that are gone are left out.
+        """Return the replicas that a job has had so far, the newest try of each; those that are
+        gone are left out.
 
         Raises:
             NotFound: There is none.
         """
 
     def waits_for(self, job: Workload) -> str:
-        """Return why pods of a job do not start, as far as is known; empty if they do, or are not asked to."""
+        """Return why pods of a job do not start, as far as is known; empty if they do, or are not
+        asked to."""
         return ""
 
     @property
@@ -141,7 +149,8 @@ class Cluster(ABC):
 
     @abstractmethod
     def stop(self, kind: str, name: str) -> None:
-        """Ask for the end of the object's processes or pods, without waiting; the object and its record stay.
+        """Ask for the end of the object's processes or pods, without waiting; the object and its
+        record stay.
 
         Raises:
             NotFound: There is none.
@@ -149,7 +158,8 @@ class Cluster(ABC):
         """
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
-        """Ask for a trial with values that a person has chosen, of an Experiment that runs, or will go on.
+        """Ask for a trial with values that a person has chosen, of an Experiment that runs, or will
+        go on.
 
         Args:
             values: One for each parameter.
@@ -159,10 +169,13 @@ class Cluster(ABC):
 
         Raises:
             NotFound: There is no such Experiment.
-            InvalidInput: A value is missing or not of the space, or this cluster takes no trials by hand.
+            InvalidInput: A value is missing or not of the space, or this cluster takes no trials by
+                hand.
         """
         hint = "podium experiment render makes an Experiment with another space"
-        raise InvalidInput(f"trials by hand are for sweeps whose loop podium runs itself, not for {self.url}", hint)
+        raise InvalidInput(
+            f"trials by hand are for sweeps whose loop podium runs itself, not for {self.url}", hint
+        )
 
     @abstractmethod
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
@@ -170,9 +183,9 @@ class Cluster(ABC):
 
         Args:
             kind: A kind of job, or Experiment.
-            changes: For an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount, or the annotations
-                of its budget; with a higher maxTrialCount a finished one may go on too, as Katib allows it, and with a
-                higher budget one that has used it.
+            changes: For an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount,
+                or the annotations of its budget; with a higher maxTrialCount a finished one may go
+                on too, as Katib allows it, and with a higher budget one that has used it.
 
         Raises:
             NotFound: There is none.
@@ -182,13 +195,15 @@ class Cluster(ABC):
 
     @abstractmethod
     def delete(self, kind: str, name: str) -> None:
-        """Stop the object and forget it; returns when none of its processes or pods is left, or after 30 s.
+        """Stop the object and forget it; returns when none of its processes or pods is left, or
+        after 30 s.
 
         Deleting what is not there is no error.
         """
 
     def admits(self, kind: str, workers: int = 0) -> bool:
-        """Return whether it runs jobs of a kind: a namespace may lack an operator, or refuse the pods.
+        """Return whether it runs jobs of a kind: a namespace may lack an operator, or refuse the
+        pods.
 
         Args:
             workers: Pods beside the first one.
@@ -221,7 +236,11 @@ class Cluster(ABC):
 
     def trials(self, experiment: str) -> Sequence[Trial]:
         """Return the trials of an Experiment, oldest first."""
-        return [trial for trial in self.list("Trial", {EXPERIMENT: experiment}) if isinstance(trial, Trial)]
+        return [
+            trial
+            for trial in self.list("Trial", {EXPERIMENT: experiment})
+            if isinstance(trial, Trial)
+        ]
 
     def workload(self, kind: str, name: str) -> Workload:
         """Return a job with its present status.
@@ -234,7 +253,8 @@ class Cluster(ABC):
         return found
 
     def directory(self, kind: str, name: str) -> Path | None:
-        """Return the directory of an object's logs and files on this machine; None if they are elsewhere."""
+        """Return the directory of an object's logs and files on this machine; None if they are
+        elsewhere."""
         return None
 
     def join(self, kind: str, name: str, timeout: float | None = None) -> bool:
@@ -244,13 +264,15 @@ class Cluster(ABC):
     def abandon(self, kind: str, name: str) -> None:
         """Ask once for the object's end, without waiting: for a process that is about to be killed.
 
-        A namespace is left clean; a local cluster keeps the object's files. Under Kubeflow Pipelines a canceled step
-        has a few tenths of a second (observed). Best effort: errors are those of delete, and nothing is retried.
+        A namespace is left clean; a local cluster keeps the object's files. Under Kubeflow
+        Pipelines a canceled step has a few tenths of a second (observed). Best effort: errors are
+        those of delete, and nothing is retried.
         """
         self.delete(kind, name)
 
     def failure(self, kind: str, name: str) -> Failed:
-        """Return the error to raise for an object that failed: what ended badly, its last lines, what to do.
+        """Return the error to raise for an object that failed: what ended badly, its last lines,
+        what to do.
 
         Args:
             kind: One of KINDS.
@@ -267,5 +289,10 @@ class Cluster(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        tb: TracebackType | None,
+    ) -> None:
         self.close()

@@ -1,4 +1,5 @@
-"""``python -m podium.code URI --digest SHA256 [--install-requirements] -- COMMAND…``: fetch code and run it.
+"""``python -m podium.code URI --digest SHA256 [--install-requirements] -- COMMAND…``: fetch code
+and run it.
 
 The process becomes the command, so that signals and the exit code are the command's own.
 """
@@ -26,10 +27,14 @@ REQUIREMENTS = "requirements.txt"
 
 def main(argv: Sequence[str]) -> int:
     """Fetch, unpack and become the command; return only if that fails."""
-    parser = argparse.ArgumentParser(prog="python -m podium.code", description="Run a command in packed code.")
+    parser = argparse.ArgumentParser(
+        prog="python -m podium.code", description="Run a command in packed code."
+    )
     parser.add_argument("uri", help="<storage>/code/<sha256>.tar.gz")
     parser.add_argument("--digest", required=True, help="sha256 of the archive")
-    parser.add_argument("--install-requirements", action="store_true", help=f"install its {REQUIREMENTS} first")
+    parser.add_argument(
+        "--install-requirements", action="store_true", help=f"install its {REQUIREMENTS} first"
+    )
     parser.add_argument("command", nargs="+", help="the command, after --")
     options = parser.parse_args(argv)
     try:
@@ -56,12 +61,16 @@ def fetch(code: Code, digest: str) -> bytes:
     content = connect(code.storage).get(code.key)
     actual = sha256(content).hexdigest()
     if actual != digest:
-        raise Damaged(f"{code.uri} has sha256 {actual}, not {digest}", "pack the code again: name its directory")
+        raise Damaged(
+            f"{code.uri} has sha256 {actual}, not {digest}",
+            "pack the code again: name its directory",
+        )
     return content
 
 
 def new_folder() -> Path:
-    """Make a directory: below the working directory, which goes when a job is deleted, else in the system's own."""
+    """Make a directory: below the working directory, which goes when a job is deleted, else in the
+    system's own."""
     here = Path.cwd() if os.access(".", os.W_OK) else None
     return Path(tempfile.mkdtemp(prefix="code-", dir=here))
 
@@ -72,7 +81,8 @@ def unpack(content: bytes, folder: Path, name: str) -> Path:
     Whoever can write into the storage could have put anything there.
 
     Raises:
-        Damaged: It is not an archive, is larger than the limits, or would write or lead outside of the directory.
+        Damaged: It is not an archive, is larger than the limits, or would write or lead outside of
+            the directory.
     """
     try:
         with tarfile.open(fileobj=io.BytesIO(content), mode="r:gz") as archive:
@@ -82,7 +92,9 @@ def unpack(content: bytes, folder: Path, name: str) -> Path:
             archive.extractall(folder, [entry for entry in entries if not entry.issym()])
             archive.extractall(folder, links)  # nothing is written below one
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise Damaged(f"{name} cannot be unpacked: {error}", "pack the code again: name its directory") from error
+        raise Damaged(
+            f"{name} cannot be unpacked: {error}", "pack the code again: name its directory"
+        ) from error
     for entry in links:
         _check_link(folder, entry, name)
     return folder
@@ -103,7 +115,9 @@ def _checked(archive: tarfile.TarFile, name: str) -> list[tarfile.TarInfo]:
         if not plain or path.is_absolute() or ".." in path.parts or entry.linkname.startswith("/"):
             raise Damaged(f"{name} would write outside of its directory: {entry.name!r}")
         if path in entries:
-            raise Damaged(f"{name} holds {entry.name!r} twice", "pack the code again: name its directory")
+            raise Damaged(
+                f"{name} holds {entry.name!r} twice", "pack the code again: name its directory"
+            )
         entry.mode &= 0o755
         entries[path] = entry
     links = {path for path, entry in entries.items() if entry.issym()}
@@ -124,7 +138,10 @@ def _check_link(folder: Path, entry: tarfile.TarInfo, name: str) -> None:
         wrong = f"leads out of its directory, to {entry.linkname!r}"
     if wrong:
         shutil.rmtree(folder)
-        raise Damaged(f"{name} holds the link {entry.name!r}, which {wrong}", "pack the code again: name its directory")
+        raise Damaged(
+            f"{name} holds the link {entry.name!r}, which {wrong}",
+            "pack the code again: name its directory",
+        )
 
 
 def environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
@@ -134,28 +151,50 @@ def environment(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
 
 
 def install(folder: Path, env: Mapping[str, str]) -> dict[str, str]:
-    """Install the code's requirements beside it; return the environment in which ``python`` has them.
+    """Install the code's requirements beside it; return the environment in which ``python`` has
+    them.
 
-    A virtual environment that sees this one's packages: what is installed is not installed again, and a read-only
-    root does not matter.
+    A virtual environment that sees this one's packages: what is installed is not installed again,
+    and a read-only root does not matter.
 
     Raises:
         InvalidInput: The code has no requirements, or they cannot be installed.
     """
     file = folder / REQUIREMENTS
     if not file.is_file():
-        raise InvalidInput(f"the code has no {REQUIREMENTS}", "add one, or leave install_requirements out")
+        raise InvalidInput(
+            f"the code has no {REQUIREMENTS}", "add one, or leave install_requirements out"
+        )
     home = folder / ".requirements"
     venv.EnvBuilder(with_pip=False, symlinks=True).create(home)
     python = home / "bin" / "python"
     site = Path(sysconfig.get_path("purelib", "venv", {"base": str(home), "platbase": str(home)}))
-    seen = dict.fromkeys([sysconfig.get_path("purelib"), *(path for path in sys.path if path.endswith("-packages"))])
-    (site / "image.pth").write_text("".join(f"import site; site.addsitedir({path!r})\n" for path in seen))
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--disable-pip-version-check"]
+    seen = dict.fromkeys(
+        [sysconfig.get_path("purelib"), *(path for path in sys.path if path.endswith("-packages"))]
+    )
+    (site / "image.pth").write_text(
+        "".join(f"import site; site.addsitedir({path!r})\n" for path in seen)
+    )
+    pip = [
+        str(python),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-input",
+        "--disable-pip-version-check",
+    ]
     done = subprocess.run([*pip, "-r", REQUIREMENTS], cwd=folder, stdout=sys.stderr)
     if done.returncode:
-        raise InvalidInput(f"pip could not install {REQUIREMENTS} (exit code {done.returncode})", "see its lines above")
-    return {**env, "VIRTUAL_ENV": str(home), "PATH": f"{python.parent}{os.pathsep}{env.get('PATH', os.defpath)}"}
+        raise InvalidInput(
+            f"pip could not install {REQUIREMENTS} (exit code {done.returncode})",
+            "see its lines above",
+        )
+    return {
+        **env,
+        "VIRTUAL_ENV": str(home),
+        "PATH": f"{python.parent}{os.pathsep}{env.get('PATH', os.defpath)}",
+    }
 
 
 def become(command: Sequence[str], env: Mapping[str, str]) -> None:
@@ -166,7 +205,10 @@ def become(command: Sequence[str], env: Mapping[str, str]) -> None:
     """
     program = shutil.which(command[0], path=env.get("PATH"))
     if program is None:
-        raise InvalidInput(f"there is no program {command[0]}", "is it in the code and executable, or in the image?")
+        raise InvalidInput(
+            f"there is no program {command[0]}",
+            "is it in the code and executable, or in the image?",
+        )
     sys.stdout.flush()
     sys.stderr.flush()
     try:

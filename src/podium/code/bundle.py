@@ -1,4 +1,5 @@
-"""Pack a directory: the same files make the same bytes, whoever packs them, whenever and wherever."""
+"""Pack a directory: the same files make the same bytes, whoever packs them, whenever and
+wherever."""
 
 import gzip
 import io
@@ -28,7 +29,8 @@ IGNORED = (
     "*.egg-info", ".cache", ".DS_Store", ".hg", ".idea", ".ipynb_checkpoints", ".mypy_cache", ".nox",
     ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "node_modules", "venv",
 )  # fmt: skip
-"""Names that are left out of a directory that is not in a git checkout, which says itself what it ignores."""
+"""Names that are left out of a directory that is not in a git checkout, which says itself what it
+ignores."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,44 +48,63 @@ class Bundle:
 
 
 def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bundle:
-    """Pack the files of a directory, without those that git ignores and those that hold credentials.
+    """Pack the files of a directory, without those that git ignores and those that hold
+    credentials.
 
     Args:
         directory: None packs the other files only.
-        files: Content of other files by name; they take the place of the directory's own of these names.
+        files: Content of other files by name; they take the place of the directory's own of these
+            names.
 
     Raises:
-        InvalidInput: There is no such directory, it holds nothing, more than the limits, or what looks like a secret;
-            or a link leads out of it.
+        InvalidInput: There is no such directory, it holds nothing, more than the limits, or what
+            looks like a secret; or a link leads out of it.
     """
     given, raw = files or {}, io.BytesIO()
     root, names = _listed(directory) if directory else (Path(), [])
     links = {name for name in names if name not in given and (root / name).is_symlink()}
-    contents = {name: given[name] if name in given else _read(root / name) for name in {*names, *given} - links}
+    contents = {
+        name: given[name] if name in given else _read(root / name)
+        for name in {*names, *given} - links
+    }
     refuse_secrets(contents)
     with tarfile.open(fileobj=raw, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name in sorted({*names, *given}):
             if name in links:
                 _add_link(archive, root, name)
             else:
-                _add(archive, name, contents[name], executable=name not in given and _is_executable(root / name))
+                _add(
+                    archive,
+                    name,
+                    contents[name],
+                    executable=name not in given and _is_executable(root / name),
+                )
     content = gzip.compress(raw.getvalue(), 6, mtime=0)
     return Bundle(digest=sha256(content).hexdigest(), content=content, files=len({*names, *given}))
 
 
 def _listed(directory: Path) -> tuple[Path, list[str]]:
-    """Return the root of a directory and the names of its files to pack; say which are left out as secrets."""
+    """Return the root of a directory and the names of its files to pack; say which are left out as
+    secrets."""
     if not directory.is_dir():
-        raise InvalidInput(f"code is a directory, but there is no directory {directory}", "for example code=.")
+        raise InvalidInput(
+            f"code is a directory, but there is no directory {directory}", "for example code=."
+        )
     root, permitted = directory.resolve(), allowed()
     every = sorted(_files(root))
     secret = [name for name in every if is_secret(name) and name not in permitted]
     if secret:
-        shown = ", ".join(map(one_line, secret[:10])) + (f" and {len(secret) - 10} more" if len(secret) > 10 else "")
-        _log.warning(f"left out of the code, as files that hold credentials: {shown}; to pack them: {allow(secret)}")
+        shown = ", ".join(map(one_line, secret[:10])) + (
+            f" and {len(secret) - 10} more" if len(secret) > 10 else ""
+        )
+        _log.warning(
+            f"left out of the code, as files that hold credentials: {shown}; to pack them: {allow(secret)}"
+        )
     names = [name for name in every if name not in set(secret)]
     if not names:
-        raise InvalidInput(f"{directory} holds no code: it is empty, or git ignores all of it", "see .gitignore")
+        raise InvalidInput(
+            f"{directory} holds no code: it is empty, or git ignores all of it", "see .gitignore"
+        )
     _check_size(root, names, str(directory))
     return root, names
 
@@ -116,8 +137,18 @@ def _files(root: Path) -> Iterator[str]:
 
 
 def _known_to_git(root: Path) -> list[str] | None:
-    """Return what git tracks or would track below a directory; None if that is not in a checkout."""
-    command = ["git", "-C", str(root), "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    """Return what git tracks or would track below a directory; None if that is not in a
+    checkout."""
+    command = [
+        "git",
+        "-C",
+        str(root),
+        "ls-files",
+        "-z",
+        "--cached",
+        "--others",
+        "--exclude-standard",
+    ]
     try:
         done = subprocess.run(command, capture_output=True, check=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
@@ -137,7 +168,9 @@ def _walk(root: Path) -> Iterator[str]:
     for folder, folders, files in os.walk(root):
         here = PurePosixPath(Path(folder).relative_to(root).as_posix())
         links = [name for name in folders if Path(folder, name).is_symlink()]
-        folders[:] = [name for name in folders if name not in links and not _matches(name, NEVER + IGNORED)]
+        folders[:] = [
+            name for name in folders if name not in links and not _matches(name, NEVER + IGNORED)
+        ]
         yield from (str(here / name) for name in (*files, *links) if not _matches(name, IGNORED))
 
 
@@ -148,23 +181,31 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def _check_size(root: Path, names: list[str], shown: str) -> None:
     hint = "name what is not code in .gitignore (of a git checkout), or keep data outside of the directory"
     if len(names) > MOST_FILES:
-        raise InvalidInput(f"{shown} holds {len(names):,} files, but code has at most {MOST_FILES:,}", hint)
+        raise InvalidInput(
+            f"{shown} holds {len(names):,} files, but code has at most {MOST_FILES:,}", hint
+        )
     sizes = {name: (root / name).lstat().st_size for name in names}
     total = sum(sizes.values())
     if total > MOST_BYTES:
         largest = sorted(sizes, key=lambda name: -sizes[name])[:3]
         biggest = ", ".join(f"{name} ({sizes[name] / 1e6:.1f} MB)" for name in largest)
         most = f"code has at most {MOST_BYTES >> 20} MiB"
-        raise InvalidInput(f"{shown} holds {total / 1e6:.1f} MB, but {most}; the largest files: {biggest}", hint)
+        raise InvalidInput(
+            f"{shown} holds {total / 1e6:.1f} MB, but {most}; the largest files: {biggest}", hint
+        )
 
 
 def _read(path: Path) -> bytes:
     if not path.is_file():
-        raise InvalidInput(f"{path} is neither a file nor a directory", "name it in .gitignore, or remove it")
+        raise InvalidInput(
+            f"{path} is neither a file nor a directory", "name it in .gitignore, or remove it"
+        )
     try:
         return path.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{path} cannot be read: {error.strerror}", "name it in .gitignore, or remove it") from None
+        raise InvalidInput(
+            f"{path} cannot be read: {error.strerror}", "name it in .gitignore, or remove it"
+        ) from None
 
 
 def _is_executable(path: Path) -> bool:
@@ -172,7 +213,8 @@ def _is_executable(path: Path) -> bool:
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, *, executable: bool) -> None:
-    """Add a file with nothing of this machine but its name, its bytes and whether it can be executed."""
+    """Add a file with nothing of this machine but its name, its bytes and whether it can be
+    executed."""
     entry = tarfile.TarInfo(name)
     entry.mode, entry.size = 0o755 if executable else 0o644, len(content)
     archive.addfile(entry, io.BytesIO(content))

@@ -1,7 +1,7 @@
 """``python -m podium.code.call FILE --name=value…``: call a function with a trial's values.
 
-FILE is JSON, as Call writes it. What the function returns, a number or a mapping of metrics, is printed as a metric
-line; a function that prints its own lines returns nothing.
+FILE is JSON, as Call writes it. What the function returns, a number or a mapping of metrics, is
+printed as a metric line; a function that prints its own lines returns nothing.
 """
 
 import json
@@ -62,9 +62,14 @@ class Call:
         for word in words:
             name, equals, text = word.removeprefix("--").partition("=")
             if not equals or name not in self.kinds:
-                raise InvalidInput(f"{word!r} is not --name=value of {self.function}", f"it takes {list(self.kinds)}")
+                raise InvalidInput(
+                    f"{word!r} is not --name=value of {self.function}",
+                    f"it takes {list(self.kinds)}",
+                )
             given[name.replace("-", "_")] = self._value(name, text)
-        return given | {name: os.environ.get(variable, "") for name, variable in self.environment.items()}
+        return given | {
+            name: os.environ.get(variable, "") for name, variable in self.environment.items()
+        }
 
     def _value(self, name: str, text: str) -> Any:
         kind = self.kinds[name]
@@ -77,7 +82,8 @@ def metrics_of(result: Any, name: str) -> dict[str, float]:
     """Return the metrics in what a function returned.
 
     Args:
-        result: A number, or numbers by name; whatever float() takes, so arrays and tensors of one number too.
+        result: A number, or numbers by name; whatever float() takes, so arrays and tensors of one
+            number too.
         name: The metric's, if it is a number.
 
     Raises:

@@ -15,7 +15,8 @@ SUFFIX = ".tar.gz"
 
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 20
-"""Limits of what is packed and of what is unpacked: what every pod of every trial fetches is code, not data."""
+"""Limits of what is packed and of what is unpacked: what every pod of every trial fetches is code,
+not data."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,11 @@ from podium.errors import InvalidInput
 from podium.metrics import metric_line
 
 
-def report(values: Mapping[str, float] | None = None, /, *, step: int | None = None, **named: float) -> None:
-    """Print the metrics of an epoch at once, so that a trial that gets nowhere can be stopped early.
+def report(
+    values: Mapping[str, float] | None = None, /, *, step: int | None = None, **named: float
+) -> None:
+    """Print the metrics of an epoch at once, so that a trial that gets nowhere can be stopped
+    early.
 
     One call prints one line, which podium and Katib read; outside of a trial it is printed, too.
 
@@ -17,7 +20,8 @@ def report(values: Mapping[str, float] | None = None, /, *, step: int | None = N
         **named: More of them: ``loss=0.3``.
 
     Raises:
-        InvalidInput: There is no number, one is not finite, a name is given twice, or Katib would not read it.
+        InvalidInput: There is no number, one is not finite, a name is given twice, or Katib would
+            not read it.
 
     Example:
         >>> import podium
@@ -25,7 +29,9 @@ def report(values: Mapping[str, float] | None = None, /, *, step: int | None = N
         20...Z loss=0.3
     """
     given = dict(values or {})
-    if twice := sorted(given.keys() & named.keys()) or [*(["step"] if step is not None and "step" in given else [])]:
+    if twice := sorted(given.keys() & named.keys()) or [
+        *(["step"] if step is not None and "step" in given else [])
+    ]:
         raise InvalidInput(f"{twice[0]} is reported twice in one call", "give each metric once")
     given |= named
     if not given:
@@ -34,6 +40,8 @@ def report(values: Mapping[str, float] | None = None, /, *, step: int | None = N
         try:
             given[name] = float(value)
         except (TypeError, ValueError):
-            raise InvalidInput(f"{name} is {value!r:.60}, not a number", "podium.report(loss=0.3)") from None
+            raise InvalidInput(
+                f"{name} is {value!r:.60}, not a number", "podium.report(loss=0.3)"
+            ) from None
     count = "" if step is None else f" step={step}"
     print(f"{metric_line(given)}{count}", flush=True)

@@ -1,4 +1,5 @@
-"""What is never packed unless it is asked for: files that hold credentials, by their name and by what is in them."""
+"""What is never packed unless it is asked for: files that hold credentials, by their name and by
+what is in them."""
 
 import os
 import re
@@ -11,7 +12,8 @@ from podium.errors import InvalidInput
 from podium.text import one_line
 
 ALLOW = "PODIUM_CODE_ALLOW"
-"""Variable with the files that are packed all the same: paths in the code, with a colon between them."""
+"""Variable with the files that are packed all the same: paths in the code, with a colon between
+them."""
 
 NAMES = (
     ".env", ".env.*", "*.env", ".envrc", ".netrc", "_netrc", ".npmrc", ".pypirc", ".git-credentials", ".pgpass",
@@ -48,7 +50,9 @@ _CONTENT = {
 def is_secret(name: str) -> bool:
     """Return whether a file is left out for its name or for that of a directory it is in."""
     *folders, last = name.lower().split("/")
-    return any(fnmatchcase(last, pattern) for pattern in NAMES) or not set(FOLDERS).isdisjoint(folders)
+    return any(fnmatchcase(last, pattern) for pattern in NAMES) or not set(FOLDERS).isdisjoint(
+        folders
+    )
 
 
 def allowed() -> set[str]:
@@ -71,12 +75,21 @@ def refuse_secrets(contents: Mapping[str, bytes]) -> None:
         InvalidInput: One does, and it is not allowed. The secret itself is not in the message.
     """
     permitted = allowed()
-    found = {name: what for name, content in contents.items() if name not in permitted and (what := _held(content))}
+    found = {
+        name: what
+        for name, content in contents.items()
+        if name not in permitted and (what := _held(content))
+    }
     if found:
-        first = "; ".join(f"{one_line(name)} holds what looks like {what}" for name, what in list(found.items())[:5])
+        first = "; ".join(
+            f"{one_line(name)} holds what looks like {what}"
+            for name, what in list(found.items())[:5]
+        )
         more = f"; so do {len(found) - 5} more files" if len(found) > 5 else ""
-        raise InvalidInput(f"code is stored and every trial reads it, but {first}{more}",
-                           f"take it out, or if it is none: {allow(found)}")  # fmt: skip
+        raise InvalidInput(
+            f"code is stored and every trial reads it, but {first}{more}",
+            f"take it out, or if it is none: {allow(found)}",
+        )
 
 
 def _held(content: bytes) -> str:

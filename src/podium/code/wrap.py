@@ -12,8 +12,11 @@ from podium.manifests.resource import Resource
 T = TypeVar("T", bound=Resource)
 
 
-def with_code(resource: T, uri: str, *, install_requirements: bool = False, container: str | None = None) -> T:
-    """Return a job, or an Experiment's trials, whose containers fetch code and run their command in it.
+def with_code(
+    resource: T, uri: str, *, install_requirements: bool = False, container: str | None = None
+) -> T:
+    """Return a job, or an Experiment's trials, whose containers fetch code and run their command in
+    it.
 
     Args:
         uri: URI of the code; empty changes nothing.
@@ -40,7 +43,9 @@ def _wrap(container: dict[str, Any], prefix: list[str]) -> None:
     command = [str(word) for word in container.get("command") or []]
     if not command:
         hint = "write the command of the image into the manifest"
-        raise InvalidInput(f"container {container.get('name')} has no command that could run in the code", hint)
+        raise InvalidInput(
+            f"container {container.get('name')} has no command that could run in the code", hint
+        )
     words = [*command, *map(str, container.get("args") or [])]
     if not takes_script(words) or len(words) == 2:
         container["command"] = [*prefix, *command]

@@ -1,1 +1,2 @@
-"""Datasets: where they come from, how their files are read, and the one artifact every trainer reads."""
+"""Datasets: where they come from, how their files are read, and the one artifact every trainer
+reads."""

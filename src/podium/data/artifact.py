@@ -1,11 +1,13 @@
-"""The dataset artifact: ``dataset.json`` and a ``.npy`` file for each input and target, each with its sha256.
+"""The dataset artifact: ``dataset.json`` and a ``.npy`` file for each input and target, each with
+its sha256.
 
-The test part is an artifact of its own, by default beside the other with ``_test`` behind its name: what is given to
-trials and trainings holds train and validation only. Where a pipeline runs on this machine, it is encrypted
-(podium.data.sealed).
+The test part is an artifact of its own, by default beside the other with ``_test`` behind its name:
+what is given to trials and trainings holds train and validation only. Where a pipeline runs on this
+machine, it is encrypted (podium.data.sealed).
 
-Trainers import this module, so it costs numpy and nothing else. Reading verifies every byte and maps the arrays from
-disk; writing streams, and makes the whole directory appear at once or not at all. Neither needs memory for the data.
+Trainers import this module, so it costs numpy and nothing else. Reading verifies every byte and
+maps the arrays from disk; writing streams, and makes the whole directory appear at once or not at
+all. Neither needs memory for the data.
 """
 
 import json
@@ -17,7 +19,14 @@ from typing import Any
 
 import numpy as np
 
-from podium.data.artifact_files import Extras, check_parts, check_target, dataset_directory, write_directory, write_info
+from podium.data.artifact_files import (
+    Extras,
+    check_parts,
+    check_target,
+    dataset_directory,
+    write_directory,
+    write_info,
+)
 from podium.data.blocks import Selection
 from podium.data.cache import ObjectCache, matches
 from podium.data.schema import (
@@ -78,7 +87,9 @@ def describe(uri: str | Path) -> DatasetInfo:
         raise Damaged(error.message, PREPARE_HINT) from error
     known = value.get("format") if isinstance(value, dict) else None
     if known != FORMAT:
-        raise InvalidInput(f"{where} has the format {known!r}, but this podium reads {FORMAT!r}", PREPARE_HINT)
+        raise InvalidInput(
+            f"{where} has the format {known!r}, but this podium reads {FORMAT!r}", PREPARE_HINT
+        )
     try:
         info = DatasetInfo.from_json(value, where)
     except InvalidInput as error:
@@ -91,8 +102,9 @@ def describe(uri: str | Path) -> DatasetInfo:
 def load(uri: str | Path, part: str) -> Split:
     """Map one part into memory, every byte verified.
 
-    Nothing is copied: the arrays are read-only and take memory only where they are read, which the system takes back
-    when it needs it. Copy what must stay. A remote dataset is fetched once into the cache of this machine.
+    Nothing is copied: the arrays are read-only and take memory only where they are read, which the
+    system takes back when it needs it. Copy what must stay. A remote dataset is fetched once into
+    the cache of this machine.
 
     Args:
         uri: A directory, ``file://``, ``s3://`` or ``minio://``.
@@ -126,7 +138,9 @@ def load_target(uri: str | Path, part: str) -> Array:
     """
     whole = describe(uri)
     info = whole.parts[part]
-    return _map(_home(uri, whole, part), info.target, whole.target.dtype, (info.count, *whole.target.shape))
+    return _map(
+        _home(uri, whole, part), info.target, whole.target.dtype, (info.count, *whole.target.shape)
+    )
 
 
 def load_seen(uri: str | Path) -> SeenItems | None:
@@ -136,7 +150,11 @@ def load_seen(uri: str | Path) -> SeenItems | None:
         NotFound, InvalidInput, Damaged: As load.
     """
     file = describe(uri).seen
-    return None if file is None else SeenItems.from_bytes(_verified(uri, file).read_bytes(), f"{uri}/{file.file}")
+    return (
+        None
+        if file is None
+        else SeenItems.from_bytes(_verified(uri, file).read_bytes(), f"{uri}/{file.file}")
+    )
 
 
 def load_facts(uri: str | Path, name: str) -> Array | None:
@@ -152,11 +170,16 @@ def load_facts(uri: str | Path, name: str) -> Array | None:
     """
     info = describe(uri)
     file: FileInfo | None = getattr(info.parts["test"], name)
-    return None if file is None else np.lib.format.open_memmap(_verified(_home(uri, info, "test"), file), mode="r")
+    return (
+        None
+        if file is None
+        else np.lib.format.open_memmap(_verified(_home(uri, info, "test"), file), mode="r")
+    )
 
 
 def originals(uri: str | Path) -> Path | None:
-    """Return the Parquet file of the test items as they came, on this machine; None if the dataset has none."""
+    """Return the Parquet file of the test items as they came, on this machine; None if the dataset
+    has none."""
     info = describe(uri)
     file = info.parts["test"].originals
     return None if file is None else _verified(_home(uri, info, "test"), file)
@@ -183,9 +206,10 @@ def write(
     """Write an artifact, a few megabytes at a time; it appears complete or not at all.
 
     Args:
-        target: A directory that is absent, empty, or holds an older dataset (which is replaced); or an ``s3://`` or
-            ``minio://`` prefix (where nothing is replaced).
-        parts: ``train``, ``validation`` and ``test``, all with the same inputs; the arrays may be larger than memory.
+        target: A directory that is absent, empty, or holds an older dataset (which is replaced); or
+            an ``s3://`` or ``minio://`` prefix (where nothing is replaced).
+        parts: ``train``, ``validation`` and ``test``, all with the same inputs; the arrays may be
+            larger than memory.
         kind: ``classification`` or ``regression``.
         inputs: What each input means, in the order that ``dataset.json`` lists them.
         target_name: Name of the target, for people.
@@ -198,25 +222,40 @@ def write(
         warnings: What whoever uses it should know.
 
     Raises:
-        InvalidInput: A part is missing, empty, unlike the others, has a class without a name or a value that is not
-            finite, or target holds something else.
+        InvalidInput: A part is missing, empty, unlike the others, has a class without a name or a
+            value that is not finite, or target holds something else.
         Conflict: The prefix holds another dataset.
         PodiumError: The disk is full or the directory cannot be written; nothing is left behind.
     """
-    chosen = {name: part if isinstance(part, Selection) else Selection(part=part) for name, part in parts.items()}
+    chosen = {
+        name: part if isinstance(part, Selection) else Selection(part=part)
+        for name, part in parts.items()
+    }
     check_parts(chosen, kind, tuple(classes), inputs)
     facts = {
-        "name": name, "kind": kind, "classes": tuple(classes), "source": source,
-        "split": split, "seed": seed, "limit": limit, "warnings": tuple(warnings),
-        "preprocessing": json.loads(json.dumps(preprocessing, allow_nan=False)),  # as it will be read again
-    }  # fmt: skip
+        "name": name,
+        "kind": kind,
+        "classes": tuple(classes),
+        "source": source,
+        "split": split,
+        "seed": seed,
+        "limit": limit,
+        "warnings": tuple(warnings),
+        "preprocessing": json.loads(
+            json.dumps(preprocessing, allow_nan=False)
+        ),  # as it will be read again
+    }
     extras, target, test = extras or Extras(), str(target), str(test or test_uri(target))
     directory, beside = local_path(target), local_path(test)
     if directory is not None and beside is not None:
-        return write_directory(directory.absolute(), beside.absolute(), chosen, inputs, target_name, facts, extras)
+        return write_directory(
+            directory.absolute(), beside.absolute(), chosen, inputs, target_name, facts, extras
+        )
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         draft = Path(scratch, "dataset")
-        info = write_directory(draft, Path(test_uri(draft)), chosen, inputs, target_name, facts, extras)
+        info = write_directory(
+            draft, Path(test_uri(draft)), chosen, inputs, target_name, facts, extras
+        )
         upload(draft, info, target, test)
         return info
 
@@ -239,9 +278,13 @@ def copy(
     info, target, test = describe(source), str(target), str(test or test_uri(target))
     homes = [target, test] if held_out else [target]
     files = {
-        home: {file.file: _verified(_home(source, info, "test") if home == test else source, file) for file in held}
-        for home, held in _files(info, target, test) if home in homes
-    }  # fmt: skip
+        home: {
+            file.file: _verified(_home(source, info, "test") if home == test else source, file)
+            for file in held
+        }
+        for home, held in _files(info, target, test)
+        if home in homes
+    }
     directory, beside = local_path(target), local_path(test)
     if directory is None or beside is None:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
@@ -250,7 +293,9 @@ def copy(
                 _copy(Path(test_uri(draft)) if home == test else draft, files[home], info)
             upload(draft, info, target, test)
     elif not (directory.exists() and (own := local_path(source)) and directory.samefile(own)):
-        places = {home: Path(local_path(home) or "").absolute() for home in reversed(homes)}  # the test part first
+        places = {
+            home: Path(local_path(home) or "").absolute() for home in reversed(homes)
+        }  # the test part first
         for place in places.values():
             check_target(place)
         for home, place in places.items():
@@ -259,7 +304,8 @@ def copy(
 
 
 def upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
-    """Copy a dataset from a directory, and its test part from beside it, if it is there, to prefixes.
+    """Copy a dataset from a directory, and its test part from beside it, if it is there, to
+    prefixes.
 
     Each appears complete or not at all, the test part first.
 
@@ -274,11 +320,15 @@ def upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
         if storage.head("dataset.json"):
             if describe(home).digest == info.digest:
                 continue
-            raise Conflict(f"{home} holds another dataset already",
-                           "name another prefix: running trials may read that one")  # fmt: skip
+            raise Conflict(
+                f"{home} holds another dataset already",
+                "name another prefix: running trials may read that one",
+            )
         for file in files:
             storage.put(file.file, source / file.file)
-        storage.put("dataset.json", source / "dataset.json")  # last: a dataset without it does not exist
+        storage.put(
+            "dataset.json", source / "dataset.json"
+        )  # last: a dataset without it does not exist
 
 
 def _files(info: DatasetInfo, uri: str, test: str) -> list[tuple[str, list[FileInfo]]]:
@@ -298,8 +348,10 @@ def _home(uri: str | Path, info: DatasetInfo, part: str) -> str | Path:
     try:
         describe(beside)
     except NotFound:
-        raise NotFound(f"the test part of {uri} is not there: it lies beside it, at {beside}",
-                       "copy or upload both; or " + PREPARE_HINT) from None  # fmt: skip
+        raise NotFound(
+            f"the test part of {uri} is not there: it lies beside it, at {beside}",
+            "copy or upload both; or " + PREPARE_HINT,
+        ) from None
     return beside
 
 
@@ -327,8 +379,10 @@ def _map(uri: str | Path, file: FileInfo, dtype: str, shape: tuple[int, ...]) ->
     except (ValueError, OSError) as error:
         raise Damaged(f"{uri}/{file.file} cannot be mapped: {error}", PREPARE_HINT) from error
     if (array.shape, array.dtype, array.flags.c_contiguous) != (shape, np.dtype(dtype), True):
-        raise Damaged(f"{uri}/{file.file} holds {array.dtype} {array.shape}, but dataset.json says {dtype} {shape}",
-                      PREPARE_HINT)  # fmt: skip
+        raise Damaged(
+            f"{uri}/{file.file} holds {array.dtype} {array.shape}, but dataset.json says {dtype} {shape}",
+            PREPARE_HINT,
+        )
     return array
 
 
@@ -341,8 +395,11 @@ def _verified(uri: str | Path, file: FileInfo) -> Path:
     try:
         path = unsealed(path) if is_sealed(path) else path
         if not matches(path, file):
-            raise Damaged(f"{uri}/{file.file} does not match its checksum ({path.stat().st_size} of {file.bytes} "
-                          "bytes)", "copy it again, or " + PREPARE_HINT)  # fmt: skip
+            raise Damaged(
+                f"{uri}/{file.file} does not match its checksum ({path.stat().st_size} of {file.bytes} "
+                "bytes)",
+                "copy it again, or " + PREPARE_HINT,
+            )
     except (FileNotFoundError, NotADirectoryError):
         raise NotFound(f"there is no {file.file} in {uri}", PREPARE_HINT) from None
     except OSError as error:

@@ -1,4 +1,5 @@
-"""Writing the files of a dataset artifact into a directory, which appears complete or not at all."""
+"""Writing the files of a dataset artifact into a directory, which appears complete or not at
+all."""
 
 import hashlib
 import json
@@ -40,7 +41,8 @@ INPUT_NAME = re.compile(r"[A-Za-z_]\w{0,99}", re.ASCII)
 
 @contextmanager
 def dataset_directory(target: Path) -> Iterator[Path]:
-    """Yield a directory beside target that becomes target in the end, its files read-only, or is removed."""
+    """Yield a directory beside target that becomes target in the end, its files read-only, or is
+    removed."""
     try:
         with appearing(target) as draft:
             draft.mkdir(parents=True)
@@ -49,11 +51,15 @@ def dataset_directory(target: Path) -> Iterator[Path]:
                 file.chmod(0o444)  # dataset.json last: see podium.data.given
     except OSError as error:
         hint = "free some space, or choose another directory"
-        raise PodiumError(f"the dataset could not be written to {target}: {error.strerror or error}", hint) from error
+        raise PodiumError(
+            f"the dataset could not be written to {target}: {error.strerror or error}", hint
+        ) from error
 
 
 def write_info(directory: Path, info: DatasetInfo) -> None:
-    (directory / "dataset.json").write_text(json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n")
+    (directory / "dataset.json").write_text(
+        json.dumps(info.to_json(), indent=1, allow_nan=False) + "\n"
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,28 +94,44 @@ def write_directory(
     """Write the test part to a directory of its own, and all else to the target."""
     check_target(target)
     check_target(test)
-    with dataset_directory(target) as draft, dataset_directory(test) as held_out:  # the test part appears first
+    with (
+        dataset_directory(target) as draft,
+        dataset_directory(test) as held_out,
+    ):  # the test part appears first
         infos = {
-            part: _write_part(held_out if part == "test" else draft, part, parts[part], len(facts["classes"]))
+            part: _write_part(
+                held_out if part == "test" else draft, part, parts[part], len(facts["classes"])
+            )
             for part in PARTS
         }
         infos["test"] = _write_extras(held_out, infos["test"], extras)
-        inputs = {name: _input_info(name, description, parts["train"]) for name, description in descriptions.items()}
-        info = DatasetInfo(digest=digest_of(*infos.values()), inputs=inputs, parts=infos, **facts,
-                           seen=_write_seen(draft / SEEN, extras.seen),
-                           test_part=digest_of(infos["test"]) if extras.keys is None else sketch(extras.keys),
-                           profile=_profile(descriptions, parts["train"]),
-                           target=_target_info(target_name, parts["train"], facts["kind"]))  # fmt: skip
+        inputs = {
+            name: _input_info(name, description, parts["train"])
+            for name, description in descriptions.items()
+        }
+        info = DatasetInfo(
+            digest=digest_of(*infos.values()),
+            inputs=inputs,
+            parts=infos,
+            **facts,
+            seen=_write_seen(draft / SEEN, extras.seen),
+            test_part=digest_of(infos["test"]) if extras.keys is None else sketch(extras.keys),
+            profile=_profile(descriptions, parts["train"]),
+            target=_target_info(target_name, parts["train"], facts["kind"]),
+        )
         write_info(draft, info)
         write_info(held_out, info)
     return info
 
 
 def _write_extras(directory: Path, part: PartInfo, extras: Extras) -> PartInfo:
-    return replace(part, groups=_write_facts(directory / "test-groups.npy", extras.groups),
-                   keys=_write_facts(directory / "test-keys.npy", extras.keys),
-                   times=_write_facts(directory / "test-times.npy", extras.times),
-                   originals=_write_originals(directory / "test-originals.parquet", extras.originals))  # fmt: skip
+    return replace(
+        part,
+        groups=_write_facts(directory / "test-groups.npy", extras.groups),
+        keys=_write_facts(directory / "test-keys.npy", extras.keys),
+        times=_write_facts(directory / "test-times.npy", extras.times),
+        originals=_write_originals(directory / "test-originals.parquet", extras.originals),
+    )
 
 
 def _write_facts(path: Path, array: NDArray[Any] | None) -> FileInfo | None:
@@ -129,7 +151,9 @@ def _write_seen(path: Path, seen: SeenItems | None) -> FileInfo | None:
 def _write_originals(path: Path, batches: "Iterable[RecordBatch] | None") -> FileInfo | None:
     if batches is None:
         return None
-    from pyarrow.parquet import ParquetWriter  # not at the top: trainers import this module, and have numpy only
+    from pyarrow.parquet import (
+        ParquetWriter,
+    )  # not at the top: trainers import this module, and have numpy only
 
     writer = None
     for batch in batches:
@@ -150,8 +174,14 @@ def _file_info(path: Path) -> FileInfo:
 def _input_info(name: str, description: InputDescription, train: Selection) -> InputInfo:
     array = train.array(name)
     mean, std = mean_and_std(train.blocks(name), description.meaning)
-    return InputInfo(meaning=description.meaning, dtype=array.dtype.name, shape=array.shape[1:], mean=mean, std=std,
-                     columns=description.columns)  # fmt: skip
+    return InputInfo(
+        meaning=description.meaning,
+        dtype=array.dtype.name,
+        shape=array.shape[1:],
+        mean=mean,
+        std=std,
+        columns=description.columns,
+    )
 
 
 def _profile(descriptions: Mapping[str, InputDescription], train: Selection) -> Profile:
@@ -192,7 +222,10 @@ def count_classes(name: str, part: Selection, classes: int) -> tuple[int, ...]:
     for block in part.blocks("target") if classes else ():
         for label in (int(block.min()), int(block.max())):
             if not 0 <= label < classes:
-                raise InvalidInput(f"{name} has a target {label}, but there are {classes} classes", "0 is the first")
+                raise InvalidInput(
+                    f"{name} has a target {label}, but there are {classes} classes",
+                    "0 is the first",
+                )
         counts += np.bincount(block, minlength=classes)
     return tuple(counts.tolist())
 
@@ -211,9 +244,13 @@ def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
         digest.update(stream.read())
         for block in part.blocks(name):
             if bad := first_not_finite(block):
-                item, column = part.origin(start + bad[0]) + 1, f", column {bad[1] + 1}" if len(bad) == 2 else ""
+                item, column = (
+                    part.origin(start + bad[0]) + 1,
+                    f", column {bad[1] + 1}" if len(bad) == 2 else "",
+                )
                 raise InvalidInput(
-                    f"{name} holds {block[bad]} in item {item}{column}", "fill in or drop what is missing"
+                    f"{name} holds {block[bad]} in item {item}{column}",
+                    "fill in or drop what is missing",
                 )
             stream.write(block.data)
             digest.update(block.data)
@@ -223,7 +260,10 @@ def _write_array(path: Path, part: Selection, name: str) -> FileInfo:
 
 
 def check_parts(
-    parts: Mapping[str, Selection], kind: str, classes: tuple[str, ...], inputs: Mapping[str, InputDescription]
+    parts: Mapping[str, Selection],
+    kind: str,
+    classes: tuple[str, ...],
+    inputs: Mapping[str, InputDescription],
 ) -> None:
     """Check everything that shows without reading the data."""
     check_kind(kind, classes)
@@ -232,16 +272,25 @@ def check_parts(
         if not len(part):
             raise InvalidInput(f"{name} has no items")
         if set(part.part.inputs) != set(inputs):
-            raise InvalidInput(f"{name} has inputs {sorted(part.part.inputs)}, but described are {sorted(inputs)}")
+            raise InvalidInput(
+                f"{name} has inputs {sorted(part.part.inputs)}, but described are {sorted(inputs)}"
+            )
         for of in (*inputs, "target"):
             array, first = part.array(of), parts["train"].array(of)
             if (array.dtype, array.shape[1:]) != (first.dtype, first.shape[1:]):
-                raise InvalidInput(f"{of} is {array.dtype} {list(array.shape[1:])} in {name}, "
-                                   f"but {first.dtype} {list(first.shape[1:])} in train")  # fmt: skip
+                raise InvalidInput(
+                    f"{of} is {array.dtype} {list(array.shape[1:])} in {name}, "
+                    f"but {first.dtype} {list(first.shape[1:])} in train"
+                )
     for of, description in inputs.items():
         if of == "target" or not INPUT_NAME.fullmatch(of):
-            raise InvalidInput(f"an input cannot be named {of!r}", "letters, digits and _; target is the target's name")
-        check_shape(description.meaning, parts["train"].array(of).shape[1:], len(description.columns))
+            raise InvalidInput(
+                f"an input cannot be named {of!r}",
+                "letters, digits and _; target is the target's name",
+            )
+        check_shape(
+            description.meaning, parts["train"].array(of).shape[1:], len(description.columns)
+        )
     array = parts["train"].array("target")
     if kind == "classification":
         fits, expected = array.ndim == 1 and array.dtype.kind in "iu", "integers [n]"
@@ -249,11 +298,17 @@ def check_parts(
         fits = array.ndim <= 2 and array.dtype.name in ("float32", "float64")
         expected = "float32 or float64, [n] or [n, k]"
     if not fits:
-        raise InvalidInput(f"the target of a {kind} cannot be {array.dtype} {list(array.shape)}", expected)
+        raise InvalidInput(
+            f"the target of a {kind} cannot be {array.dtype} {list(array.shape)}", expected
+        )
 
 
 def check_target(target: Path) -> None:
     if target.is_dir() and any(target.iterdir()) and not (target / "dataset.json").is_file():
-        raise InvalidInput(f"{target} is not a dataset and was left alone", "name another directory")
+        raise InvalidInput(
+            f"{target} is not a dataset and was left alone", "name another directory"
+        )
     if target.exists() and not target.is_dir():
-        raise InvalidInput(f"{target} is a file; a dataset is a directory", "name another directory")
+        raise InvalidInput(
+            f"{target} is a file; a dataset is a directory", "name another directory"
+        )

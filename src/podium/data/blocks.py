@@ -29,7 +29,8 @@ class Selection:
         return position if self.index is None else int(self.index[position])
 
     def array(self, name: str) -> Array:
-        """Return the whole array of an input, or of ``target``, of which a block is selected by `blocks`."""
+        """Return the whole array of an input, or of ``target``, of which a block is selected by
+        `blocks`."""
         return self.part.target if name == "target" else self.part.inputs[name]
 
     def blocks(self, name: str) -> Iterator[Array]:
@@ -58,13 +59,15 @@ def first_not_finite(block: Array) -> tuple[int, ...] | None:
     return tuple(int(at) for at in np.argwhere(~finite)[0])
 
 
-def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def mean_and_std(
+    items: Iterable[Array], meaning: str
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Measure an input, exactly whatever the number of items.
 
     Args:
         items: Blocks [n, …] of the input.
-        meaning: The input's: an image is measured by channel (uint8 pixels scaled to 0..1), a table by column,
-            anything else as a whole.
+        meaning: The input's: an image is measured by channel (uint8 pixels scaled to 0..1), a table
+            by column, anything else as a whole.
 
     Returns:
         Means and standard deviations; a constant has 0.
@@ -84,13 +87,17 @@ def mean_and_std(items: Iterable[Array], meaning: str) -> tuple[tuple[float, ...
         middle = values.mean(0)
         shift = middle - mean
         total = count + len(values)  # as Chan, Golub and LeVeque combine two samples
-        square = square + np.square(values - middle).sum(0) + shift**2 * (count * len(values) / total)
+        square = (
+            square + np.square(values - middle).sum(0) + shift**2 * (count * len(values) / total)
+        )
         mean = mean + shift * (len(values) / total)
         count = total
     if levels is not None:
         scale = np.arange(256) / 255
         mean = levels @ scale / levels.sum(1)
-        square = np.stack([row @ (scale - middle) ** 2 for row, middle in zip(levels, mean, strict=True)])
+        square = np.stack(
+            [row @ (scale - middle) ** 2 for row, middle in zip(levels, mean, strict=True)]
+        )
         count = levels[0].sum()
     if first is not None:  # rounding errors of a constant are no deviation
         mean, square = np.where(constant, first, mean), np.where(constant, 0, square)

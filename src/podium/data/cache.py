@@ -1,4 +1,5 @@
-"""Files of remote datasets on this machine, stored under their sha256: fetched once, shared by all processes."""
+"""Files of remote datasets on this machine, stored under their sha256: fetched once, shared by all
+processes."""
 
 import fcntl
 import hashlib
@@ -18,7 +19,8 @@ _STALLED = 3600
 """Seconds without a byte after which a download is taken for one that was killed."""
 
 _in_use: dict[tuple[int, int], int] = {}
-"""Descriptor of each file that this process has fetched, by device and inode: locked until the process ends."""
+"""Descriptor of each file that this process has fetched, by device and inode: locked until the
+process ends."""
 
 
 def matches(path: Path, file: FileInfo) -> bool:
@@ -46,10 +48,11 @@ class CachedFile:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectCache:
-    """A directory of files named after their sha256; those that were not used for longest make room for new ones.
+    """A directory of files named after their sha256; those that were not used for longest make room
+    for new ones.
 
-    A file that a process has fetched stays until that process has ended: the process holds a shared lock on it. The
-    files in use may therefore be more than the limit.
+    A file that a process has fetched stays until that process has ended: the process holds a shared
+    lock on it. The files in use may therefore be more than the limit.
     """
 
     directory: Path
@@ -65,8 +68,8 @@ class ObjectCache:
     def fetch(self, uri: str, file: FileInfo) -> Path:
         """Return the path of a remote file in the cache; download it if it is not there or damaged.
 
-        Readers of the same file wait for one download. Whoever has mapped a file keeps its bytes, even if it is
-        replaced.
+        Readers of the same file wait for one download. Whoever has mapped a file keeps its bytes,
+        even if it is replaced.
 
         Args:
             uri: ``s3://`` or ``minio://`` prefix of the dataset.
@@ -100,13 +103,16 @@ class ObjectCache:
             with suppress(FileNotFoundError):  # another process evicts too
                 known = path.stat()
                 # Another process may be downloading into a storage's own temporary file, which no lock here covers.
-                downloading = path.name.startswith(".podium-") and time.time() - known.st_mtime < _STALLED
+                downloading = (
+                    path.name.startswith(".podium-") and time.time() - known.st_mtime < _STALLED
+                )
                 if not path.name.endswith(".lock") and not downloading:
                     files.append(CachedFile(path=path, bytes=known.st_size, used=known.st_mtime))
         return sorted(files, key=lambda file: file.used)
 
     def evict(self, limit: int) -> list[CachedFile]:
-        """Remove files, the least recently used first, until the rest has at most so many bytes; return them.
+        """Remove files, the least recently used first, until the rest has at most so many bytes;
+        return them.
 
         Files that a process uses or downloads stay, and files that may not be removed.
         """
@@ -128,8 +134,10 @@ def _download(uri: str, file: FileInfo, path: Path) -> None:
         connect(uri).fetch(file.file, draft)
         if not matches(draft, file):
             size = draft.stat().st_size
-            raise Damaged(f"{uri}/{file.file} does not match its checksum ({size} of {file.bytes} bytes)",
-                          "upload the dataset again")  # fmt: skip
+            raise Damaged(
+                f"{uri}/{file.file} does not match its checksum ({size} of {file.bytes} bytes)",
+                "upload the dataset again",
+            )
         draft.chmod(0o444)  # trainings map it
         os.replace(draft, path)
     finally:

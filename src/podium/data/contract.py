@@ -1,4 +1,5 @@
-"""What a table holds every night: the option ``contract``, which ``podium data contract`` writes and people edit."""
+"""What a table holds every night: the option ``contract``, which ``podium data contract`` writes
+and people edit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -47,13 +48,19 @@ class Expected:
         if self.type not in TYPES:
             raise InvalidInput(f"no column holds {self.type!r}", suggestion(self.type, TYPES))
         for name in ("missing", "other"):
-            require(0 <= getattr(self, name) <= 1, f"0 <= {name} <= 1", **{name: getattr(self, name)})
+            require(
+                0 <= getattr(self, name) <= 1, f"0 <= {name} <= 1", **{name: getattr(self, name)}
+            )
         for name in ("range", "median"):
             limits = getattr(self, name)
             if limits and (len(limits) != 2 or limits[0] > limits[1] or self.type not in NUMBERS):
-                raise InvalidInput(f"{name} cannot be {list(limits)}", "[smallest, largest] of a column of numbers")
+                raise InvalidInput(
+                    f"{name} cannot be {list(limits)}", "[smallest, largest] of a column of numbers"
+                )
         if self.categories and self.type in (*NUMBERS, *DATES):
-            raise InvalidInput(f"a column that holds a {self.type} has no categories", "type: category")
+            raise InvalidInput(
+                f"a column that holds a {self.type} has no categories", "type: category"
+            )
 
     @property
     def is_number(self) -> bool:
@@ -79,14 +86,19 @@ class Contract:
     def to_json(self) -> dict[str, Any]:
         """Return it as an option takes it, without what it leaves open."""
         columns = {name: _without_defaults(expected) for name, expected in self.columns.items()}
-        given: dict[str, Any] = with_whole_numbers({"on_violation": self.on_violation, "columns": columns})
+        given: dict[str, Any] = with_whole_numbers(
+            {"on_violation": self.on_violation, "columns": columns}
+        )
         return given
 
 
 def _without_defaults(expected: Expected) -> dict[str, Any]:
     given = {of.name: (getattr(expected, of.name), of.default) for of in fields(expected)}
-    return {name: list(value) if isinstance(value, tuple) else value
-            for name, (value, default) in given.items() if value != default}  # fmt: skip
+    return {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, (value, default) in given.items()
+        if value != default
+    }
 
 
 def check_names(given: Any) -> None:

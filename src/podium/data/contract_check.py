@@ -31,8 +31,13 @@ def draft(preprocessing: TablePreprocessing, train: int, profile: Profile | None
         train: Its rows.
         profile: Its bins; without them no number has limits.
     """
-    bins = {of.name: of for given in profile.inputs.values() for of in given.bins} if profile else {}
-    columns = {column.name: _drafted(column, bins.get(column.name), train) for column in preprocessing.columns}
+    bins = (
+        {of.name: of for given in profile.inputs.values() for of in given.bins} if profile else {}
+    )
+    columns = {
+        column.name: _drafted(column, bins.get(column.name), train)
+        for column in preprocessing.columns
+    }
     return Contract(columns=columns)
 
 
@@ -54,7 +59,9 @@ def _drafted(column: TableColumn, bins: Bins | None, train: int) -> Expected:
         return Expected(type=kind, missing=missing, other=OTHER, categories=listed)
     other = LOOSE if column.loose else OTHER
     filled = column.fill if column.missing else math.nan
-    limits = _limits(bins, filled, column.missing / train) if bins and column.type not in DATES else {}
+    limits = (
+        _limits(bins, filled, column.missing / train) if bins and column.type not in DATES else {}
+    )
     return Expected(type=column.type, missing=missing, other=other, **limits)
 
 
@@ -108,7 +115,9 @@ class _Count:
         return count
 
 
-def differences(before: TablePreprocessing, profile: Profile | None, now: TablePreprocessing) -> list[str]:
+def differences(
+    before: TablePreprocessing, profile: Profile | None, now: TablePreprocessing
+) -> list[str]:
     """Return a sentence for each column that is another one than when a model was trained.
 
     Args:
@@ -119,7 +128,9 @@ def differences(before: TablePreprocessing, profile: Profile | None, now: TableP
     rows = max((sum(bins.counts) for bins in profile.bins().values()), default=1) if profile else 1
     drafted = draft(before, rows, profile).columns
     old, new = ({column.name: column for column in recipe.columns} for recipe in (before, now))
-    said = [f"column {name} is new" for name in new if name not in old]  # one that is gone is refused
+    said = [
+        f"column {name} is new" for name in new if name not in old
+    ]  # one that is gone is refused
     for name in old.keys() & new.keys():
         was, holds = _meaning(old[name]), _meaning(new[name])
         median = drafted[name].median
@@ -127,7 +138,9 @@ def differences(before: TablePreprocessing, profile: Profile | None, now: TableP
             said.append(f"column {name} holds {holds}, and held {was}")
         elif median and not median[0] <= new[name].fill <= median[1]:
             usual = " to ".join(map(exact, median))
-            said.append(f"column {name} has the median {new[name].fill:g}, and half of it was {usual}: another unit?")
+            said.append(
+                f"column {name} has the median {new[name].fill:g}, and half of it was {usual}: another unit?"
+            )
     return sorted(said)
 
 
@@ -138,9 +151,12 @@ def _meaning(column: TableColumn) -> str:
 
 
 def violations(
-    contract: Contract, rows: Iterable[Rows], guesses: Mapping[str, Guess], left_out: Iterable[str],
+    contract: Contract,
+    rows: Iterable[Rows],
+    guesses: Mapping[str, Guess],
+    left_out: Iterable[str],
     missing_values: tuple[str, ...],
-) -> list[str]:  # fmt: skip
+) -> list[str]:
     """Return a sentence for each way in which a table breaks a contract.
 
     Args:
@@ -148,7 +164,9 @@ def violations(
         left_out: Columns that are no input, which the contract need not know.
         missing_values: Texts that mean that a value is missing.
     """
-    said = [f"column {name} is gone" for name in contract.columns if name not in {*guesses, *left_out}]
+    said = [
+        f"column {name} is gone" for name in contract.columns if name not in {*guesses, *left_out}
+    ]
     new = [name for name in guesses if name not in {*contract.columns, *left_out}]
     said += [f"column {name} is new" for name in new]
     present = {name: expected for name, expected in contract.columns.items() if name in guesses}
@@ -165,7 +183,9 @@ def violations(
     return said
 
 
-def _add(count: _Count, name: str, expected: Expected, values: pa.Array, missing_values: tuple[str, ...]) -> None:
+def _add(
+    count: _Count, name: str, expected: Expected, values: pa.Array, missing_values: tuple[str, ...]
+) -> None:
     count.rows += len(values)
     kind = "number" if expected.is_number else "category"
     column = Field(name=name, kind=kind, type=expected.type)
@@ -208,7 +228,9 @@ def _broken(expected: Expected, count: _Count) -> list[str]:
         said.append(f"{outside} outside {low} to {high}, such as {example}")
     for side, far, limit in (("below", count.below, 0), ("above", count.above, -1)):
         if far > (present - count.other) / 2:
-            said.append(f"the median lies {side} {exact(expected.median[limit])}: is it another unit?")
+            said.append(
+                f"the median lies {side} {exact(expected.median[limit])}: is it another unit?"
+            )
     return said
 
 

@@ -64,7 +64,9 @@ class Dataset:
 
         recipe = preprocessing.read(self.info.preprocessing, f"{self.uri}/dataset.json")
         if not isinstance(recipe, preprocessing.TablePreprocessing):
-            raise InvalidInput(f"{self.name} was not prepared from a table", "podium data prepare table:FILE")
+            raise InvalidInput(
+                f"{self.name} was not prepared from a table", "podium data prepare table:FILE"
+            )
         drafted = draft(recipe, len(self.train), self.info.profile)
         drafted.columns[self.info.target.name] = draft_target(self.info.classes, self.train.target)
         return drafted.to_json()
@@ -81,14 +83,17 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         inputs = [
-            (name, array.meaning, array.dtype, str(list(array.shape))) for name, array in self.info.inputs.items()
+            (name, array.meaning, array.dtype, str(list(array.shape)))
+            for name, array in self.info.inputs.items()
         ]
         target = self.info.target
         what = f"{len(self.classes)} classes" if self.classes else "numbers"
         heads = ("ARRAY", "WHAT", "TYPE", "SHAPE OF AN ITEM")
         arrays = table(heads, [*inputs, (target.name, what, target.dtype, str(list(target.shape)))])
         parts = [(name, f"{self.info.parts[name].count:,}") for name in PARTS]
-        return table(("PART", ">ITEMS"), parts, title=f"{self.name}, {self.kind}; {self.uri}") + arrays
+        return (
+            table(("PART", ">ITEMS"), parts, title=f"{self.name}, {self.kind}; {self.uri}") + arrays
+        )
 
 
 def load_dataset(uri: str | Path) -> Dataset:

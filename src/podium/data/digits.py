@@ -1,7 +1,8 @@
-"""Prepare a picture of a digit as the MNIST authors did: crop, fit into 20x20, center of mass in the middle of 28x28.
+"""Prepare a picture of a digit as the MNIST authors did: crop, fit into 20x20, center of mass in
+the middle of 28x28.
 
-The recipe is theirs (yann.lecun.com/exdb/mnist); the part before it finds the ink on any background: paper under
-uneven light, a blackboard, color on color.
+The recipe is theirs (yann.lecun.com/exdb/mnist); the part before it finds the ink on any
+background: paper under uneven light, a blackboard, color on color.
 """
 
 import math
@@ -36,9 +37,13 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
     background, noise = background_light(pixels)
     ink, peak = _ink(pixels - background)
     if peak < max(LEAST_CONTRAST, 4 * noise):
-        found = f"{peak:.0f} of 255" + (f" on one that varies by {noise:.0f}" if peak >= LEAST_CONTRAST else "")
-        raise InvalidInput(f"the digit must stand out from its background, but the contrast is {found}",
-                           "use a well-lit picture that one digit fills")  # fmt: skip
+        found = f"{peak:.0f} of 255" + (
+            f" on one that varies by {noise:.0f}" if peak >= LEAST_CONTRAST else ""
+        )
+        raise InvalidInput(
+            f"the digit must stand out from its background, but the contrast is {found}",
+            "use a well-lit picture that one digit fills",
+        )
     strokes = _strokes(ink, peak, noise)
     floor = min(2 * noise, peak / 4)
     values = np.where(strokes, ((ink - floor) / (0.9 * peak - floor)).clip(0, 1), 0)
@@ -46,10 +51,12 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
 
 
 def background_light(pixels: Floats) -> tuple[Floats, float]:
-    """Return the background [h, w, 3], a smooth surface through the frame of the picture, and its noise in levels.
+    """Return the background [h, w, 3], a smooth surface through the frame of the picture, and its
+    noise in levels.
 
-    A third of the frame is background, however tight the cut: the surface is fitted again without the other pixels. It
-    follows a lamp at one side or the dark corners of a lens, and cannot follow a stroke.
+    A third of the frame is background, however tight the cut: the surface is fitted again without
+    the other pixels. It follows a lamp at one side or the dark corners of a lens, and cannot follow
+    a stroke.
     """
     height, width = pixels.shape[:2]
     y, x = np.meshgrid(np.linspace(-1, 1, height), np.linspace(-1, 1, width), indexing="ij")
@@ -79,7 +86,8 @@ def _distance(difference: Floats) -> Floats:
 
 
 def _ink(difference: Floats) -> tuple[Floats, float]:
-    """Return how far each pixel is from the background toward the color of the ink, darker or lighter."""
+    """Return how far each pixel is from the background toward the color of the ink, darker or
+    lighter."""
     distance = _distance(difference)
     few = min(STRONG, math.ceil(0.002 * distance.size))
     strong = distance >= 0.6 * np.partition(distance, -few, axis=None)[-few]
@@ -105,7 +113,8 @@ def _strokes(ink: Floats, peak: float, noise: float) -> NDArray[np.bool_]:
 
 
 def label_regions(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
-    """Number the regions of true pixels, which touch at sides or corners, from 1; return the numbers and how many.
+    """Number the regions of true pixels, which touch at sides or corners, from 1; return the
+    numbers and how many.
 
     It is what scipy.ndimage.label does, which is too large for the image of the server.
     """
@@ -113,7 +122,9 @@ def label_regions(mask: NDArray[np.bool_]) -> tuple[NDArray[np.int64], int]:
     edges = np.diff(np.pad(mask, ((0, 0), (1, 1))).astype(np.int8), axis=1)
     rows, starts = np.nonzero(edges == 1)  # runs of true pixels, row by row
     ends = np.nonzero(edges == -1)[1]
-    first = np.searchsorted(rows * width + ends, (rows + 1) * width + starts)  # of the runs below that touch one
+    first = np.searchsorted(
+        rows * width + ends, (rows + 1) * width + starts
+    )  # of the runs below that touch one
     last = np.searchsorted(rows * width + starts, (rows + 1) * width + ends, side="right")
     parents = list(range(len(rows)))
 
@@ -139,12 +150,15 @@ def dilate(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 def place(values: Floats) -> NDArray[np.uint8]:
-    """Fit strokes (0..1) into 20x20, keeping their proportions, and put their center of mass in the middle of 28x28."""
+    """Fit strokes (0..1) into 20x20, keeping their proportions, and put their center of mass in the
+    middle of 28x28."""
     rows, columns = np.flatnonzero(values.max(1) > 0.2), np.flatnonzero(values.max(0) > 0.2)
     cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     scale = BOX / max(cropped.shape)
     size = [max(1, round(side * scale)) for side in reversed(cropped.shape)]
-    small = Image.fromarray(cropped.astype(np.float32)).resize((size[0], size[1]), Image.Resampling.HAMMING)
+    small = Image.fromarray(cropped.astype(np.float32)).resize(
+        (size[0], size[1]), Image.Resampling.HAMMING
+    )
     digit = np.asarray(small, np.float64).clip(0, None)
     digit /= digit.max()
     sheet = np.zeros((3 * SIDE, 3 * SIDE))

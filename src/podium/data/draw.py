@@ -1,4 +1,5 @@
-"""Pictures of a dataset: its images as a grid, its columns as histograms; images in the terminal."""
+"""Pictures of a dataset: its images as a grid, its columns as histograms; images in the
+terminal."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 CELL = 56
-"""Pixels of a picture in the grid: smaller ones are enlarged by a whole number, larger ones are reduced."""
+"""Pixels of a picture in the grid: smaller ones are enlarged by a whole number, larger ones are
+reduced."""
 GAP = 4
 MOST_ROWS = 30
 """Classes in the grid: the first ones."""
@@ -34,7 +36,8 @@ INK, PAPER, BAR = 0, 255, 96
 
 
 def save_picture(uri: str | Path, part: str, target: Path) -> None:
-    """Write a picture of a part as PNG: a grid of its images, or histograms of all columns and of the target.
+    """Write a picture of a part as PNG: a grid of its images, or histograms of all columns and of
+    the target.
 
     Raises:
         InvalidInput: The name does not end in .png, or there is no such part.
@@ -51,7 +54,9 @@ def save_picture(uri: str | Path, part: str, target: Path) -> None:
 
 def image_input(info: DatasetInfo) -> str | None:
     """Return the name of the first input that is an image."""
-    return next((name for name, described in info.inputs.items() if described.meaning == "image"), None)
+    return next(
+        (name for name, described in info.inputs.items() if described.meaning == "image"), None
+    )
 
 
 def draw_split(part: Split, info: DatasetInfo) -> "Image":
@@ -60,8 +65,8 @@ def draw_split(part: Split, info: DatasetInfo) -> "Image":
 
 
 def picture_grid(part: Split, info: DatasetInfo) -> "Image":
-    """Draw the first images of each class, one row per class, labeled with its name; of a regression, one row for each
-    range of targets."""
+    """Draw the first images of each class, one row per class, labeled with its name; of a
+    regression, one row for each range of targets."""
     from PIL import Image, ImageDraw, ImageFont
 
     name = image_input(info)
@@ -85,10 +90,15 @@ def _rows(part: Split, info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
     """Return the label of each row of the grid and the positions of its items."""
     target = np.asarray(part.target)
     if info.kind == "classification":
-        return {name: np.flatnonzero(target == at)[:ACROSS] for at, name in enumerate(info.classes[:MOST_ROWS])}
+        return {
+            name: np.flatnonzero(target == at)[:ACROSS]
+            for at, name in enumerate(info.classes[:MOST_ROWS])
+        }
     first = target.reshape(len(target), -1)[:, 0]
     bands = [band for band in np.array_split(np.argsort(first, kind="stable"), BANDS) if len(band)]
-    return {f"{first[band[0]]:.4g} … {first[band[-1]]:.4g}": np.sort(band)[:ACROSS] for band in bands}
+    return {
+        f"{first[band[0]]:.4g} … {first[band[-1]]:.4g}": np.sort(band)[:ACROSS] for band in bands
+    }
 
 
 def to_picture(item: Array, info: DatasetInfo) -> "Image":
@@ -111,7 +121,9 @@ def fit(picture: "Image", side: int = CELL) -> "Image":
     longest = max(picture.size)
     if longest <= side:
         times = side // longest
-        return picture.resize((picture.width * times, picture.height * times), Image.Resampling.NEAREST)
+        return picture.resize(
+            (picture.width * times, picture.height * times), Image.Resampling.NEAREST
+        )
     picture = picture.copy()
     picture.thumbnail((side, side))
     return picture
@@ -135,14 +147,17 @@ def histogram_sheet(part: Split, info: DatasetInfo) -> "Image":
         for column, count in enumerate(counts):
             tall = max(1, (base - top - 22) * count / max(counts))
             if count:
-                draw.rectangle((left + column * step, base - tall, left + (column + 1) * step - 1, base), BAR)
+                draw.rectangle(
+                    (left + column * step, base - tall, left + (column + 1) * step - 1, base), BAR
+                )
         draw.text((left, base + 4), _shorten(low, 16), fill=INK, font=font)
         draw.text((right, base + 4), _shorten(high, 16), fill=INK, font=font, anchor="ra")
     return sheet
 
 
 def _charts(part: Split, info: DatasetInfo) -> "list[tuple[str, str, str, Sequence[int]]]":
-    """Return title, text at the left and right end, and counts of each histogram, the target first."""
+    """Return title, text at the left and right end, and counts of each histogram, the target
+    first."""
     charts: list[tuple[str, str, str, Sequence[int]]] = []
 
     def add(title: str, numbers: Numbers, at: int, column: Column | None = None) -> None:
@@ -174,8 +189,8 @@ def _shorten(text: str, most: int) -> str:
 
 
 def terminal_view(part: Split, info: DatasetInfo) -> str:
-    """Draw one image of each of the first ten classes in braille characters, at most 14 columns and 7 lines each; of a
-    regression, the first ten images."""
+    """Draw one image of each of the first ten classes in braille characters, at most 14 columns and
+    7 lines each; of a regression, the first ten images."""
     name = image_input(info)
     assert name is not None
     chosen = [int(items[0]) for items in list(_rows(part, info).values())[:10] if len(items)]
@@ -200,6 +215,12 @@ def _dots(item: Array, info: DatasetInfo) -> NDArray[np.bool_]:
 def braille(dots: NDArray[np.bool_]) -> list[str]:
     """Return lines of braille characters for dots [h, w]; h must divide by 4 and w by 2."""
     height, width = dots.shape
-    cells = dots.reshape(height // 4, 4, width // 2, 2).transpose(0, 2, 1, 3).reshape(height // 4, width // 2, 8)
-    bits = np.array([0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80])  # the bits of a cell in Unicode
+    cells = (
+        dots.reshape(height // 4, 4, width // 2, 2)
+        .transpose(0, 2, 1, 3)
+        .reshape(height // 4, width // 2, 8)
+    )
+    bits = np.array(
+        [0x01, 0x08, 0x02, 0x10, 0x04, 0x20, 0x40, 0x80]
+    )  # the bits of a cell in Unicode
     return ["".join(chr(0x2800 + int(code)) for code in line) for line in cells @ bits]

@@ -1,4 +1,5 @@
-"""Items that occur in two parts: what a model has learned by heart does not measure what it can do."""
+"""Items that occur in two parts: what a model has learned by heart does not measure what it can
+do."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -26,7 +27,8 @@ class Overlap:
     """How many items of part there are."""
 
     examples: tuple[tuple[int, int], ...]
-    """Position of an item of part and of its twin in other, among the items of the source that they come from."""
+    """Position of an item of part and of its twin in other, among the items of the source that they
+    come from."""
 
     def __str__(self) -> str:
         pairs = ", ".join(f"{first + 1} and {second + 1}" for first, second in self.examples)
@@ -35,7 +37,8 @@ class Overlap:
 
 
 def hash_parts(parts: Mapping[str, Selection]) -> dict[str, Hashes]:
-    """Hash the inputs of all items of each part: 8 bytes of memory an item, and a pass over the data."""
+    """Hash the inputs of all items of each part: 8 bytes of memory an item, and a pass over the
+    data."""
     return {part: hash_items(parts[part]) for part in PARTS}
 
 
@@ -52,7 +55,9 @@ def find_overlaps(parts: Mapping[str, Selection], hashes: Mapping[str, Hashes]) 
         if count:
             _, mine, theirs = np.intersect1d(hashes[part], hashes[other], return_indices=True)
             first = np.argsort(mine)[:EXAMPLES]
-            examples = zip(_origin(parts[part], mine[first]), _origin(parts[other], theirs[first]), strict=True)
+            examples = zip(
+                _origin(parts[part], mine[first]), _origin(parts[other], theirs[first]), strict=True
+            )
             overlaps.append(Overlap(part=part, other=other, count=count, examples=tuple(examples)))
     return overlaps
 

@@ -1,4 +1,5 @@
-"""What a source holds at this moment, in one digest: whoever finds the same one need not prepare the data again."""
+"""What a source holds at this moment, in one digest: whoever finds the same one need not prepare
+the data again."""
 
 import hashlib
 import json
@@ -13,7 +14,8 @@ PREPARATION = 3
 """Raised when data are prepared otherwise than before from the same source."""
 
 READ_WHOLE = 1 << 28
-"""Bytes of a source on this machine up to which files count by their content; beyond, by path, size and time."""
+"""Bytes of a source on this machine up to which files count by their content; beyond, by path, size
+and time."""
 
 Listing = Mapping[str, Mapping[str, str]]
 """By location and name: what stands for the content of each file or object."""
@@ -45,7 +47,10 @@ def _list_one(location: str) -> Mapping[str, str]:
         raise NotFound(f"there is no {'file' if path.suffix else 'folder'} {location}")
     files = [path] if path.is_file() else sorted(file for file in path.rglob("*") if file.is_file())
     whole = sum(file.stat().st_size for file in files) <= READ_WHOLE
-    return {str(file.relative_to(path)) if file != path else file.name: _content(file, whole) for file in files}
+    return {
+        str(file.relative_to(path)) if file != path else file.name: _content(file, whole)
+        for file in files
+    }
 
 
 def _content(file: Path, whole: bool) -> str:

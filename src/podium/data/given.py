@@ -18,8 +18,9 @@ DAMAGED = ".damaged"
 class GivenData:
     """The files of a dataset on this machine; nothing is watched of one that is elsewhere.
 
-    Only what changed since ``dataset.json`` was written, the last file of a dataset, is read again: an unchanged one
-    costs a look at each file. That the files are read-only does not do: root writes all the same.
+    Only what changed since ``dataset.json`` was written, the last file of a dataset, is read again:
+    an unchanged one costs a look at each file. That the files are read-only does not do: root
+    writes all the same.
 
     Args:
         uri: The dataset's.
@@ -34,10 +35,13 @@ class GivenData:
         self._whole: dict[str, tuple[int, ...]] = {}
         self._described = self._description()
         if name := self._changed():
-            raise self._set_aside(f"{name} of {uri} is not what was prepared: something wrote into it", "")
+            raise self._set_aside(
+                f"{name} of {uri} is not what was prepared: something wrote into it", ""
+            )
 
     def check(self, *trainings: str) -> None:
-        """Refuse what was trained if a file has changed since the last look; the data are set aside.
+        """Refuse what was trained if a file has changed since the last look; the data are set
+        aside.
 
         Args:
             trainings: What ran since then.
@@ -48,7 +52,8 @@ class GivenData:
         if name := self._changed():
             who = trainings[0] if len(trainings) == 1 else f"one of {', '.join(trainings)}"
             raise self._set_aside(
-                f"{who} wrote into the data it was given: {name} is not what was prepared", f"{COPY}; "
+                f"{who} wrote into the data it was given: {name} is not what was prepared",
+                f"{COPY}; ",
             )
 
     def _changed(self) -> str:
@@ -57,7 +62,10 @@ class GivenData:
             return ""
         name = "dataset.json"
         try:
-            info, written = artifact.describe(self._directory), (self._directory / name).stat().st_ctime_ns
+            info, written = (
+                artifact.describe(self._directory),
+                (self._directory / name).stat().st_ctime_ns,
+            )
             if self._description() != self._described:
                 return name
             for file in info.given:

@@ -1,9 +1,12 @@
-"""64-bit hashes of items: equal items have equal hashes, on every machine and with every version of numpy.
+"""64-bit hashes of items: equal items have equal hashes, on every machine and with every version of
+numpy.
 
-A key is a coarse hash that an item mostly keeps in another export, with fewer digits or saved again; its part follows
-from it. Items of one key share a part. Where too many items would, keys are the exact hashes.
+A key is a coarse hash that an item mostly keeps in another export, with fewer digits or saved
+again; its part follows from it. Items of one key share a part. Where too many items would, keys are
+the exact hashes.
 
-Two of a million items share a hash by chance in one case of 37 million, two of a billion in one of 37.
+Two of a million items share a hash by chance in one case of 37 million, two of a billion in one of
+37.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +26,8 @@ from podium.data.values import MISSING_VALUES, normal
 Hashes = NDArray[np.uint64]
 
 FEW = 3
-"""Columns of numbers with a fraction that a key is made of: each one more is one more that another export may move."""
+"""Columns of numbers with a fraction that a key is made of: each one more is one more that another
+export may move."""
 
 ENOUGH = 250
 """Keys, if all were as frequent, are enough to divide any number of items by."""
@@ -43,7 +47,8 @@ def hash_items(items: Selection) -> Hashes:
         for block in items.blocks(name):
             size, view = block[:1].nbytes, block.data.cast("B")
             digests = b"".join(
-                blake2b(view[start : start + size], digest_size=8).digest() for start in range(0, len(view), size)
+                blake2b(view[start : start + size], digest_size=8).digest()
+                for start in range(0, len(view), size)
             )
             total[at : at + len(block)] *= _STEP  # so that inputs cannot be exchanged
             total[at : at + len(block)] += np.frombuffer(digests, "<u8")
@@ -71,14 +76,17 @@ def key_pictures(items: Selection, exact: Hashes) -> Hashes:
     """Return a key of each picture, [n]: of the brightness of large spots."""
     (name,) = items.part.inputs
     grids = [picture_grid(block).reshape(len(block), -1) for block in items.blocks(name)]
-    return coarser(exact, np.concatenate([_mix_columns(np.floor(project(grid, FEW) / LEVELS)) for grid in grids]))
+    return coarser(
+        exact,
+        np.concatenate([_mix_columns(np.floor(project(grid, FEW) / LEVELS)) for grid in grids]),
+    )
 
 
 def coarser(exact: Hashes, coarse: Hashes) -> Hashes:
     """Return coarse hashes [n], but the exact ones where too few of them differ.
 
-    How many pairs of different items share a key does not change as data grow, as the number of different keys does:
-    items would leave their parts.
+    How many pairs of different items share a key does not change as data grow, as the number of
+    different keys does: items would leave their parts.
     """
     different = np.unique(exact, return_index=True)[1]
     sizes = np.unique(coarse[different], return_counts=True)[1].astype(float)
@@ -94,18 +102,23 @@ def _mix_columns(numbers: NDArray[np.float64]) -> Hashes:
 
 
 def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round what has a fraction to a sixteenth of itself or less: no scale is needed, which changes as data grow."""
+    """Round what has a fraction to a sixteenth of itself or less: no scale is needed, which changes
+    as data grow."""
     share, power = np.frexp(numbers)
     return np.where(np.rint(numbers) == numbers, numbers, np.ldexp(np.rint(share * 16) / 16, power))
 
 
 def hash_rows(
-    rows: Rows, columns: Sequence[str], few: Collection[str], missing_values: Sequence[str] = MISSING_VALUES,
+    rows: Rows,
+    columns: Sequence[str],
+    few: Collection[str],
+    missing_values: Sequence[str] = MISSING_VALUES,
     booleans: Collection[str] = (),
-) -> Hashes:  # fmt: skip
+) -> Hashes:
     """Return two hashes of each row, [n, 2], by name and normal form, see podium.data.values.
 
-    The first is of the columns; the second of a few of them, where numbers with a fraction are rounded.
+    The first is of the columns; the second of a few of them, where numbers with a fraction are
+    rounded.
 
     Args:
         booleans: Columns that are boolean: true, yes and 1 are equal there.
@@ -130,12 +143,15 @@ def few_of(names: Sequence[str]) -> list[str]:
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """Return a hash of each text, [n]."""
-    digests = b"".join(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts)
+    digests = b"".join(
+        blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest() for text in texts
+    )
     return np.frombuffer(digests, "<u8").astype(np.uint64)
 
 
 def hash_labels(labels: Array) -> Hashes:
-    """Return a hash of each label, [n]: numbers or texts that name groups; 1, 1.0 and "1" are one."""
+    """Return a hash of each label, [n]: numbers or texts that name groups; 1, 1.0 and "1" are
+    one."""
     names, codes = np.unique(labels, return_inverse=True)
     return _hash_normal(*normal(pa.array(names), ()))[codes.reshape(-1)]
 

@@ -1,4 +1,5 @@
-"""The test part of a dataset, as any model can be measured on it: prepared by the model's own preprocessing."""
+"""The test part of a dataset, as any model can be measured on it: prepared by the model's own
+preprocessing."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -72,9 +73,14 @@ class HeldOut:
         Raises:
             NotFound, InvalidInput, Damaged: As podium.data.artifact.load.
         """
-        return cls(info=artifact.describe(uri), part=artifact.load(uri, "test"),
-                   groups=artifact.load_facts(uri, "groups"), came=artifact.load_facts(uri, "keys"),
-                   times=artifact.load_facts(uri, "times"), originals=artifact.originals(uri))  # fmt: skip
+        return cls(
+            info=artifact.describe(uri),
+            part=artifact.load(uri, "test"),
+            groups=artifact.load_facts(uri, "groups"),
+            came=artifact.load_facts(uri, "keys"),
+            times=artifact.load_facts(uri, "times"),
+            originals=artifact.originals(uri),
+        )
 
     def __len__(self) -> int:
         return len(self.part)
@@ -85,7 +91,8 @@ class HeldOut:
 
     @property
     def keys(self) -> Hashes:
-        """Hash of each item as it came, [n], which survives another export; else of the item as it was prepared."""
+        """Hash of each item as it came, [n], which survives another export; else of the item as it
+        was prepared."""
         return self.hashes() if self.came is None else self.came
 
     @property
@@ -109,7 +116,9 @@ class HeldOut:
         if PICTURE in known:
             known = [FOLDER]
         if name not in known:
-            hint = "rows have columns, and pictures the first folder below that of their class: folder"
+            hint = (
+                "rows have columns, and pictures the first folder below that of their class: folder"
+            )
             hint = suggestion(name, known) if known and known != [FOLDER] else hint
             raise InvalidInput(f"the test items of {self.info.name} have no column {name!r}", hint)
         values = parquet.read_table(self.originals, columns=[name])[name]
@@ -122,11 +131,12 @@ class HeldOut:
         """Prepare the items as a model prepares new ones, which is what ``podium predict`` does.
 
         Args:
-            own: Content of the model's preprocessing.json; empty if it does not say how its inputs are made: then it
-                takes the dataset's.
+            own: Content of the model's preprocessing.json; empty if it does not say how its inputs
+                are made: then it takes the dataset's.
 
         Raises:
-            InvalidInput: The model needs a column that the items lack, or they were not kept as they came.
+            InvalidInput: The model needs a column that the items lack, or they were not kept as
+                they came.
         """
         wanted = {key: value for key, value in own.items() if key not in ("target", "classes")}
         if not wanted or wanted == self.info.preprocessing or not self.info.preprocessing:
@@ -142,18 +152,24 @@ class HeldOut:
         try:
             batches = list(_apply(prepared, self.originals, f"the test part of {self.info.name}"))
         except InvalidInput as error:
-            raise InvalidInput(f"{name} cannot be measured: {error.message}",
-                               f"{error.hint}; or give the model another name: model_name=NAME") from None  # fmt: skip
-        inputs = {of: np.concatenate([batch.inputs[of] for batch in batches]) for of in batches[0].inputs}
+            raise InvalidInput(
+                f"{name} cannot be measured: {error.message}",
+                f"{error.hint}; or give the model another name: model_name=NAME",
+            ) from None
+        inputs = {
+            of: np.concatenate([batch.inputs[of] for batch in batches]) for of in batches[0].inputs
+        }
         return TestInputs(inputs=inputs, kept=np.concatenate([batch.kept for batch in batches]))
 
 
 def seen_in_training(data: str | Path, uri: str) -> SeenItems | None:
-    """Return what a model has seen that was trained on a dataset; None if the dataset does not tell.
+    """Return what a model has seen that was trained on a dataset; None if the dataset does not
+    tell.
 
     Args:
         data: URI of the dataset.
-        uri: The model directory's, which says what the weights had seen that its training began with.
+        uri: The model directory's, which says what the weights had seen that its training began
+            with.
 
     Raises:
         Damaged: That file is not one of SeenItems.
@@ -163,7 +179,8 @@ def seen_in_training(data: str | Path, uri: str) -> SeenItems | None:
 
 
 def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:
-    """Yield what a preprocessing makes of original items, some at a time; positions are among all of them."""
+    """Yield what a preprocessing makes of original items, some at a time; positions are among all
+    of them."""
     if isinstance(prepared, ImagePreprocessing):
         yield from _apply_pictures(prepared, file, name)
         return
@@ -174,7 +191,9 @@ def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:
 def _apply_pictures(prepared: ImagePreprocessing, file: Path, name: str) -> Iterator[Applied]:
     with parquet.ParquetFile(file) as stored, TemporaryDirectory(prefix="podium-") as scratch:
         if PICTURE not in stored.schema_arrow.names:
-            raise InvalidInput(f"{name} holds rows, but the model takes pictures", "name data of pictures")
+            raise InvalidInput(
+                f"{name} holds rows, but the model takes pictures", "name data of pictures"
+            )
         start = 0
         for batch in stored.iter_batches(PICTURES, columns=[PICTURE]):
             files = [Path(scratch, str(at)) for at in range(len(batch))]

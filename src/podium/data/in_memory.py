@@ -1,4 +1,5 @@
-"""Data that a Python program holds: DataFrames and arrays, kept in a file that every step can read."""
+"""Data that a Python program holds: DataFrames and arrays, kept in a file that every step can
+read."""
 
 import io
 from collections.abc import Mapping
@@ -21,9 +22,10 @@ def located(data: Any, target: str = "") -> tuple[str, str]:
     """Return where data lie and the name of their target, which is empty where nobody named one.
 
     Args:
-        data: A name, path, URI or Dataset, which stay as they are; a DataFrame of pandas or polars or a table of
-            pyarrow; columns by name, or rows as dicts; arrays by name; ``(X, y)`` of such, or of numpy arrays. What is
-            in memory is written below PODIUM_HOME, under its digest.
+        data: A name, path, URI or Dataset, which stay as they are; a DataFrame of pandas or polars
+            or a table of pyarrow; columns by name, or rows as dicts; arrays by name; ``(X, y)`` of
+            such, or of numpy arrays. What is in memory is written below PODIUM_HOME, under its
+            digest.
         target: Name of the target column, or of the array.
 
     Raises:
@@ -55,25 +57,32 @@ def _joined(items: Any, targets: Any, target: str) -> tuple[Any, str]:
     table = None if isinstance(items, np.ndarray) else to_table(items)
     count = len(items) if table is None else table.num_rows
     if count != len(targets):
-        raise InvalidInput(f"X has {count:,} items, but y has {len(targets):,}", "one target for each item")
+        raise InvalidInput(
+            f"X has {count:,} items, but y has {len(targets):,}", "one target for each item"
+        )
     if table is None:
         return {"x": items, target: np.asarray(targets)}, target
     if target in table.column_names:
-        raise InvalidInput(f"X has a column {target!r} too, the name of y", "leave it out of X, or rename y")
+        raise InvalidInput(
+            f"X has a column {target!r} too, the name of y", "leave it out of X, or rename y"
+        )
     values = targets if isinstance(targets, list | np.ndarray) else targets.to_numpy()
     return table.append_column(target, pa.array(values)), target
 
 
 def _arrays(data: Any) -> dict[str, np.ndarray] | None:
     """Return arrays by name if they are no columns of a table."""
-    if not isinstance(data, Mapping) or not all(isinstance(value, np.ndarray) for value in data.values()):
+    if not isinstance(data, Mapping) or not all(
+        isinstance(value, np.ndarray) for value in data.values()
+    ):
         return None
     arrays = {str(name): value for name, value in data.items()}
     return arrays if any(value.ndim > 1 for value in arrays.values()) else None
 
 
 def is_table(data: Any) -> bool:
-    """Return whether data are rows and columns: a frame, columns or one row by name, rows as dicts."""
+    """Return whether data are rows and columns: a frame, columns or one row by name, rows as
+    dicts."""
     if isinstance(data, Mapping):
         return not any(isinstance(value, np.ndarray) for value in data.values())
     if isinstance(data, list):
@@ -91,12 +100,16 @@ def to_table(data: Any) -> pa.Table:
         if _is_pandas(data):  # whose index is no column
             return pa.Table.from_pandas(data, preserve_index=False)
         if isinstance(data, Mapping):
-            one_row = not any(isinstance(value, list | np.ndarray | pa.Array) for value in data.values())
+            one_row = not any(
+                isinstance(value, list | np.ndarray | pa.Array) for value in data.values()
+            )
             columns = {name: [value] if one_row else value for name, value in data.items()}
             return pa.table({str(name): pa.array(values) for name, values in columns.items()})
         if isinstance(data, list) and is_table(data):
             return pa.Table.from_pylist([dict(row) for row in data])
-        if hasattr(data, "__arrow_c_stream__") and not hasattr(data, "iloc"):  # a column of pandas has one too
+        if hasattr(data, "__arrow_c_stream__") and not hasattr(
+            data, "iloc"
+        ):  # a column of pandas has one too
             return pa.table(data)
     except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, TypeError) as error:
         first = str(error).partition("\n")[0]

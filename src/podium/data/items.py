@@ -13,7 +13,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from podium.data.pictures import ENDINGS, find_pictures, is_picture
-from podium.data.preprocessing import ImagePreprocessing, Preprocessing, TablePreprocessing, TextPreprocessing
+from podium.data.preprocessing import (
+    ImagePreprocessing,
+    Preprocessing,
+    TablePreprocessing,
+    TextPreprocessing,
+)
 from podium.data.row_files import BATCH, open_rows
 from podium.data.rows import Problem, RowFile, Rows
 from podium.data.sources.fetching import fetch_file
@@ -45,13 +50,18 @@ class Batch:
 
 
 def read_items(
-    preprocessing: Preprocessing, items: Sequence[str], scratch: Path, *, delimiter: str = "", encoding: str = "utf-8"
+    preprocessing: Preprocessing,
+    items: Sequence[str],
+    scratch: Path,
+    *,
+    delimiter: str = "",
+    encoding: str = "utf-8",
 ) -> Iterator[Batch]:
     """Turn items into inputs exactly as the data was that the model was trained on.
 
     Args:
-        items: Pictures and folders of them; table files; text files with a sentence a line, table files with a column
-            of sentences, or sentences.
+        items: Pictures and folders of them; table files; text files with a sentence a line, table
+            files with a column of sentences, or sentences.
         scratch: Directory for copies of remote files.
         delimiter: What separates values in CSV files; empty follows from the header.
         encoding: Encoding of CSV and text files.
@@ -60,14 +70,21 @@ def read_items(
         NotFound: A remote file is not there, or a folder has no picture.
         InvalidInput: A local file is not there or of another kind, or lacks a column.
     """
-    sentences = [item for item in items if isinstance(preprocessing, TextPreprocessing) and is_sentence(item)]
+    sentences = [
+        item for item in items if isinstance(preprocessing, TextPreprocessing) and is_sentence(item)
+    ]
     check_files(item for item in items if item not in sentences)
     if isinstance(preprocessing, ImagePreprocessing):
-        yield from _read_pictures(preprocessing, [picture for item in items for picture in _find(item)], scratch)
+        yield from _read_pictures(
+            preprocessing, [picture for item in items for picture in _find(item)], scratch
+        )
         return
     if sentences:
         if len(sentences) < len(items):
-            raise InvalidInput("name sentences or files, not both", f"a sentence, for example: {sentences[0][:60]!r}")
+            raise InvalidInput(
+                "name sentences or files, not both",
+                f"a sentence, for example: {sentences[0][:60]!r}",
+            )
         yield from _read_sentences(preprocessing, sentences)
         return
     for item in items:
@@ -75,7 +92,9 @@ def read_items(
         if isinstance(preprocessing, TextPreprocessing) and path.suffix.lower() == ".txt":
             file = _open_lines(path, item, preprocessing.column, encoding)
         else:
-            notation = preprocessing.notation if isinstance(preprocessing, TablePreprocessing) else {}
+            notation = (
+                preprocessing.notation if isinstance(preprocessing, TablePreprocessing) else {}
+            )
             file = open_rows(path, name=item, delimiter=delimiter, encoding=encoding, **notation)
         yield from _read_rows(preprocessing, file)
 
@@ -88,7 +107,9 @@ def check_files(items: Iterable[str]) -> None:
     """
     for item in items:
         if "://" not in item and not Path(item).exists():
-            raise InvalidInput(f"there is no file {item}", "items are files, or sentences for a model of sentences")
+            raise InvalidInput(
+                f"there is no file {item}", "items are files, or sentences for a model of sentences"
+            )
 
 
 def is_sentence(item: str) -> bool:
@@ -119,7 +140,8 @@ class _Picture:
 
 
 def _find(item: str) -> Iterator[_Picture]:
-    """Yield the pictures that a path or URI names: itself, or those directly in a folder, in order of name."""
+    """Yield the pictures that a path or URI names: itself, or those directly in a folder, in order
+    of name."""
     if (path := local_path(item)) is not None:
         yield from (_Picture(name=str(picture)) for picture in find_pictures([path]))
         return
@@ -129,17 +151,26 @@ def _find(item: str) -> Iterator[_Picture]:
         keys = [key] if storage.head(key) else []
     else:
         storage = connect(item)
-        keys = [entry.key for entry in storage.list() if "/" not in entry.key and is_picture(PurePosixPath(entry.key))]
+        keys = [
+            entry.key
+            for entry in storage.list()
+            if "/" not in entry.key and is_picture(PurePosixPath(entry.key))
+        ]
     if not keys:
         raise NotFound(f"there is no picture at {item}", f"pictures end in {', '.join(ENDINGS)}")
     yield from (_Picture(name=storage.join(key), storage=storage, key=key) for key in keys)
 
 
-def _read_pictures(preprocessing: ImagePreprocessing, pictures: Sequence[_Picture], scratch: Path) -> Iterator[Batch]:
+def _read_pictures(
+    preprocessing: ImagePreprocessing, pictures: Sequence[_Picture], scratch: Path
+) -> Iterator[Batch]:
     for start in range(0, len(pictures), PICTURES):
         chosen = pictures[start : start + PICTURES]
         with TemporaryDirectory(dir=scratch) as copies, ThreadPoolExecutor(FETCHES) as pool:
-            paths = [Path(copies, f"{at}{PurePosixPath(picture.name).suffix}") for at, picture in enumerate(chosen)]
+            paths = [
+                Path(copies, f"{at}{PurePosixPath(picture.name).suffix}")
+                for at, picture in enumerate(chosen)
+            ]
             files = list(pool.map(_Picture.file, chosen, paths))
             applied = preprocessing.apply(files, [picture.name for picture in chosen])
         names = tuple({"picture": chosen[at].name} for at in applied.kept)
@@ -149,12 +180,19 @@ def _read_pictures(preprocessing: ImagePreprocessing, pictures: Sequence[_Pictur
 def _read_sentences(preprocessing: Preprocessing, sentences: Sequence[str]) -> Iterator[Batch]:
     assert isinstance(preprocessing, TextPreprocessing)
     columns = {preprocessing.column: pa.array(sentences, pa.string())}
-    applied = preprocessing.apply(Rows(file="sentences", numbers=np.arange(1, len(sentences) + 1), columns=columns))
-    yield Batch(names=tuple({"text": sentences[at]} for at in applied.kept), inputs=applied.inputs,
-                problems=applied.problems)  # fmt: skip
+    applied = preprocessing.apply(
+        Rows(file="sentences", numbers=np.arange(1, len(sentences) + 1), columns=columns)
+    )
+    yield Batch(
+        names=tuple({"text": sentences[at]} for at in applied.kept),
+        inputs=applied.inputs,
+        problems=applied.problems,
+    )
 
 
-def _read_rows(preprocessing: TablePreprocessing | TextPreprocessing, file: RowFile) -> Iterator[Batch]:
+def _read_rows(
+    preprocessing: TablePreprocessing | TextPreprocessing, file: RowFile
+) -> Iterator[Batch]:
     unreadable: list[Problem] = []
     for whole in file.batches(unreadable.append):
         for start in range(0, len(whole), ROWS):
@@ -182,7 +220,9 @@ def _open_lines(path: Path, name: str, column: str, encoding: str) -> RowFile:
             with path.open(encoding=encoding) as stream:
                 while lines := [line.strip() for line in islice(stream, BATCH)]:
                     numbers = np.arange(start, start + len(lines), dtype=np.int64)
-                    yield Rows(file=name, numbers=numbers, columns={column: pa.array(lines, pa.string())})
+                    yield Rows(
+                        file=name, numbers=numbers, columns={column: pa.array(lines, pa.string())}
+                    )
                     start += len(lines)
         except UnicodeDecodeError as error:
             message = f"{name}, after row {start - 1}: this is not {encoding} ({error.reason})"

@@ -36,7 +36,8 @@ class Numbers:
     def moved(self, by: Sequence[float]) -> "Numbers":
         """Return what they are of columns to each of which a number is added."""
         low, high, mean = (
-            [value + more for value, more in zip(of, by, strict=True)] for of in (self.min, self.max, self.mean)
+            [value + more for value, more in zip(of, by, strict=True)]
+            for of in (self.min, self.max, self.mean)
         )
         return replace(self, min=low, max=high, mean=tuple(mean))
 
@@ -45,11 +46,12 @@ def statistics(uri: str | Path) -> dict[str, Any]:
     """Read every part of a dataset, verify it, and measure it.
 
     Returns:
-        ``dataset.json`` without its files, and in ``parts`` for each part ``count``, ``bytes``, ``class_counts``,
-        ``inputs`` by name and ``target``. An input has lists ``min``, ``max``, ``mean`` and ``std``: a number for each
-        channel of an image (mean and std of uint8 pixels scaled to 0..1) or column of a table, else one; ``histograms``
-        of a table and an array, of a category one count for each; ``lengths`` of tokens. ``train+validation`` has the
-        sums of both, and of images mean and std, since published ones are those of both.
+        ``dataset.json`` without its files, and in ``parts`` for each part ``count``, ``bytes``,
+        ``class_counts``, ``inputs`` by name and ``target``. An input has lists ``min``, ``max``,
+        ``mean`` and ``std``: a number for each channel of an image (mean and std of uint8 pixels
+        scaled to 0..1) or column of a table, else one; ``histograms`` of a table and an array, of a
+        category one count for each; ``lengths`` of tokens. ``train+validation`` has the sums of
+        both, and of images mean and std, since published ones are those of both.
 
     Raises:
         NotFound, InvalidInput, Damaged: As artifact.load.
@@ -92,7 +94,8 @@ def _merge(first: dict[str, Any], second: dict[str, Any], info: DatasetInfo) -> 
     for name, described in info.inputs.items():
         if described.meaning == "image":
             mine, theirs = (
-                {key: np.array(value) for key, value in part["inputs"][name].items()} for part in (first, second)
+                {key: np.array(value) for key, value in part["inputs"][name].items()}
+                for part in (first, second)
             )
             mean = share * mine["mean"] + (1 - share) * theirs["mean"]
             square = share * (mine["std"] ** 2 + mine["mean"] ** 2) + (1 - share) * (
@@ -105,8 +108,13 @@ def _merge(first: dict[str, Any], second: dict[str, Any], info: DatasetInfo) -> 
                 "std": np.sqrt(square - mean**2).tolist(),
             }
     counts = [sum(pair) for pair in zip(first["class_counts"], second["class_counts"], strict=True)]
-    return {"count": first["count"] + second["count"], "bytes": first["bytes"] + second["bytes"],
-            "class_counts": counts, "inputs": inputs, "target": {}}  # fmt: skip
+    return {
+        "count": first["count"] + second["count"],
+        "bytes": first["bytes"] + second["bytes"],
+        "class_counts": counts,
+        "inputs": inputs,
+        "target": {},
+    }
 
 
 def measure_input(read: Read, described: InputInfo) -> dict[str, Any]:
@@ -127,12 +135,15 @@ def measure_input(read: Read, described: InputInfo) -> dict[str, Any]:
 
 
 def input_numbers(read: Read, described: InputInfo) -> Numbers:
-    """Measure the columns of a table, the lengths of tokens, or all values of an array as one column."""
+    """Measure the columns of a table, the lengths of tokens, or all values of an array as one
+    column."""
     if described.meaning == "table":
         numbers = measure_numbers(read, [len(column.categories) for column in described.columns])
         return numbers.moved([column.center for column in described.columns])
     if described.meaning == "tokens":
-        return measure_numbers(lambda: (np.count_nonzero(block, axis=1)[:, None] for block in read()))
+        return measure_numbers(
+            lambda: (np.count_nonzero(block, axis=1)[:, None] for block in read())
+        )
     return measure_numbers(lambda: (block.reshape(-1, 1) for block in read()))
 
 
@@ -151,15 +162,22 @@ def measure_numbers(read: Read, categories: Sequence[int] = ()) -> Numbers:
         first, last = float(low[at]), float(high[at])
         if categories and categories[at]:
             first, last = 0.0, categories[at] - 1.0
-        each = bool(whole[at]) and (last - first < BINS or bool(categories and categories[at]))  # a bar for each number
+        each = bool(whole[at]) and (
+            last - first < BINS or bool(categories and categories[at])
+        )  # a bar for each number
         bins.append(int(last - first) + 1 if each else BINS)
         ranges.append((first - 0.5, last + 0.5) if each else (first, last))
     histograms = [np.zeros(count, np.int64) for count in bins]
     for block in read():
         for at, histogram in enumerate(histograms):
             histogram += np.histogram(block[:, at].astype(np.float64), bins[at], ranges[at])[0]
-    return Numbers(min=low.tolist(), max=high.tolist(), mean=mean, std=std,
-                   histograms=[histogram.tolist() for histogram in histograms])  # fmt: skip
+    return Numbers(
+        min=low.tolist(),
+        max=high.tolist(),
+        mean=mean,
+        std=std,
+        histograms=[histogram.tolist() for histogram in histograms],
+    )
 
 
 def _extremes(read: Read, columns: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -1,11 +1,12 @@
 """Items that nearly equal others: rows with fewer digits, pictures saved again.
 
-An item is a point of at most DIMENSIONS numbers, in units of its columns' own spread: its columns, or the brightness of
-spots of its picture; of more numbers, projections at random. Two items are near where no number differs by more than a
-tolerance, and all that an export leaves as it is (categories, whole numbers) is equal. The tolerance is the largest at
-which hardly any two different items of the data are near, so it is far below the usual distance of items. Points are
-kept as the hash of their cell of a grid and their place in it, 16 bytes an item; points near a border of their cell are
-looked for on its other side too.
+An item is a point of at most DIMENSIONS numbers, in units of its columns' own spread: its columns,
+or the brightness of spots of its picture; of more numbers, projections at random. Two items are
+near where no number differs by more than a tolerance, and all that an export leaves as it is
+(categories, whole numbers) is equal. The tolerance is the largest at which hardly any two different
+items of the data are near, so it is far below the usual distance of items. Points are kept as the
+hash of their cell of a grid and their place in it, 16 bytes an item; points near a border of their
+cell are looked for on its other side too.
 """
 
 import json
@@ -68,11 +69,13 @@ class Space:
     """How the inputs of items become points."""
 
     inputs: Mapping[str, Mapping[str, Any]]
-    """Of each input: ``image``, whether it is pictures, ``spread`` of each number or of all spots, 0 where it counts as
-    it is."""
+    """Of each input: ``image``, whether it is pictures, ``spread`` of each number or of all spots,
+    0 where it counts as it is."""
 
     @classmethod
-    def of(cls, items: Mapping[str, Array], descriptions: Mapping[str, InputDescription]) -> "Space":
+    def of(
+        cls, items: Mapping[str, Array], descriptions: Mapping[str, InputDescription]
+    ) -> "Space":
         """Measure the spread of each column of some training items."""
         measured = {}
         for name, described in descriptions.items():
@@ -97,7 +100,9 @@ class Space:
         for name in sorted(self.inputs):
             spread = np.array(self.inputs[name]["spread"])
             if self.inputs[name]["image"]:
-                numbers.append(picture_grid(items[name]).reshape(len(rest), -1) / (spread[0] or 1.0))
+                numbers.append(
+                    picture_grid(items[name]).reshape(len(rest), -1) / (spread[0] or 1.0)
+                )
                 continue
             flat = items[name].reshape(len(rest), -1).astype(np.float64) + 0.0  # -0.0 is 0.0
             numbers.append(flat[:, spread > 0] / spread[spread > 0])
@@ -116,7 +121,8 @@ def project(numbers: Points, most: int = DIMENSIONS) -> Points:
 
 
 def picture_grid(pictures: Array) -> Points:
-    """Return the mean brightness of equal spots, [n, GRID, GRID], of pictures that are gray or in color."""
+    """Return the mean brightness of equal spots, [n, GRID, GRID], of pictures that are gray or in
+    color."""
     down, across = (_areas(side) for side in pictures.shape[1:3])
     step, grids = max(1, PIXELS // max(1, pictures[:1].size)), []
     for start in range(0, len(pictures), step):
@@ -127,7 +133,8 @@ def picture_grid(pictures: Array) -> Points:
 
 
 def _areas(side: int) -> Points:
-    """Return what share of each of GRID spots lies in each of the pixels of a side, [GRID, side]."""
+    """Return what share of each of GRID spots lies in each of the pixels of a side, [GRID,
+    side]."""
     edges = np.linspace(0, side, GRID + 1)
     pixels = np.arange(side)
     shared = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
@@ -162,8 +169,11 @@ class NearItems:
 
     @classmethod
     @np.errstate(invalid="ignore")  # data with NaN are refused in words, where they are written
-    def of(cls, selections: Sequence[Selection], descriptions: Mapping[str, InputDescription]) -> "NearItems | None":
-        """Take in the items of some parts, the first the one that is measured; None if nothing can be nearly equal."""
+    def of(
+        cls, selections: Sequence[Selection], descriptions: Mapping[str, InputDescription]
+    ) -> "NearItems | None":
+        """Take in the items of some parts, the first the one that is measured; None if nothing can
+        be nearly equal."""
         first, count = selections[0], sum(map(len, selections))
         if any(described.meaning == "tokens" for described in descriptions.values()):
             return None
@@ -191,7 +201,8 @@ class NearItems:
 
     @np.errstate(invalid="ignore")  # an item with NaN is near none
     def holds(self, items: Mapping[str, Array]) -> NDArray[np.bool_]:
-        """Return which items [m] nearly equal one of these, or equal it; none of items of another shape."""
+        """Return which items [m] nearly equal one of these, or equal it; none of items of another
+        shape."""
         count = len(next(iter(items.values())))
         found = np.zeros(count, bool)
         if not self._fits(items):
@@ -210,26 +221,40 @@ class NearItems:
 
     def _fits(self, items: Mapping[str, Array]) -> bool:
         return set(items) >= set(self.space.inputs) and all(
-            of["image"] or items[name][0].size == len(of["spread"]) for name, of in self.space.inputs.items()
+            of["image"] or items[name][0].size == len(of["spread"])
+            for name, of in self.space.inputs.items()
         )
 
     def same(self, other: "NearItems") -> bool:
         """Return whether both hold the same items."""
-        return self.space == other.space and self.tolerance == other.tolerance and all(
-            np.array_equal(own, its) for own, its in ((self.cells, other.cells), (self.places, other.places))
-        )  # fmt: skip
+        return (
+            self.space == other.space
+            and self.tolerance == other.tolerance
+            and all(
+                np.array_equal(own, its)
+                for own, its in ((self.cells, other.cells), (self.places, other.places))
+            )
+        )
 
     def to_arrays(self) -> dict[str, Array]:
         """Return what from_arrays reads."""
         facts = json.dumps({"inputs": self.space.inputs, "tolerance": self.tolerance})
-        return {"facts": np.frombuffer(facts.encode(), np.uint8), "cells": self.cells, "places": self.places}
+        return {
+            "facts": np.frombuffer(facts.encode(), np.uint8),
+            "cells": self.cells,
+            "places": self.places,
+        }
 
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array]) -> "NearItems":
         """Read what to_arrays returned."""
         facts = json.loads(arrays["facts"].tobytes())
-        return cls(space=Space(inputs=facts["inputs"]), tolerance=float(facts["tolerance"]),
-                   cells=arrays["cells"], places=arrays["places"])  # fmt: skip
+        return cls(
+            space=Space(inputs=facts["inputs"]),
+            tolerance=float(facts["tolerance"]),
+            cells=arrays["cells"],
+            places=arrays["places"],
+        )
 
 
 def _items(items: Selection, chosen: Any) -> dict[str, Array]:
@@ -238,17 +263,24 @@ def _items(items: Selection, chosen: Any) -> dict[str, Array]:
     return {name: array[index] for name, array in items.part.inputs.items()}
 
 
-def _sample(items: Selection, descriptions: Mapping[str, InputDescription], step: int) -> dict[str, Array]:
-    """Return at most SAMPLE items, evenly spread; of pictures their spots, which are a picture of the same spots."""
+def _sample(
+    items: Selection, descriptions: Mapping[str, InputDescription], step: int
+) -> dict[str, Array]:
+    """Return at most SAMPLE items, evenly spread; of pictures their spots, which are a picture of
+    the same spots."""
     pictures = any(described.meaning == "image" for described in descriptions.values())
-    chosen = np.arange(0, len(items), -(-len(items) // (SAMPLE if pictures else min(SAMPLE, step * 16))))
+    chosen = np.arange(
+        0, len(items), -(-len(items) // (SAMPLE if pictures else min(SAMPLE, step * 16)))
+    )
     blocks: list[dict[str, Array]] = []
     for start in range(0, len(chosen), step):
         some = _items(items, chosen[start : start + step])
-        blocks.append({
-            name: picture_grid(some[name]) if described.meaning == "image" else some[name]
-            for name, described in descriptions.items()
-        })  # fmt: skip
+        blocks.append(
+            {
+                name: picture_grid(some[name]) if described.meaning == "image" else some[name]
+                for name, described in descriptions.items()
+            }
+        )
     return {name: np.concatenate([block[name] for block in blocks]) for name in descriptions}
 
 
@@ -258,7 +290,8 @@ def rows_of(items: Mapping[str, Array]) -> int:
 
 
 def find_tolerance(points: Points, rest: Hashes, count: int) -> float:
-    """Return the largest tolerance at which hardly any two different items are near by chance; 0 if there is none.
+    """Return the largest tolerance at which hardly any two different items are near by chance; 0 if
+    there is none.
 
     Items that are near at a quarter of it already are copies, not chance.
 
@@ -309,7 +342,8 @@ def _locate(points: Points, rest: Hashes, tolerance: float) -> tuple[Hashes, Has
 def _pairs(
     points: Points, rest: Hashes, tolerance: float, cells: Hashes, places: Hashes
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """Yield positions of points and of the ones among others that they are near, these sorted by cell."""
+    """Yield positions of points and of the ones among others that they are near, these sorted by
+    cell."""
     occupied = np.zeros(FILTER, bool)
     occupied[cells % np.uint64(FILTER)] = True
     for start in range(0, len(points), POINTS):
@@ -322,16 +356,21 @@ def _pairs(
         for begin in range(0, len(which), POINTS):
             part = slice(begin, begin + POINTS)
             counts = (last - first)[part]
-            at = np.repeat(first[part] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+            at = np.repeat(first[part] - np.cumsum(counts) + counts, counts) + np.arange(
+                counts.sum()
+            )
             asked = np.repeat(which[part], counts)
             close = _close(spots[asked], places[at], points.shape[1])
             yield start + asked[close], at[close]
 
 
 def _probes(own: Hashes, inside: Points) -> tuple[NDArray[np.int64], Hashes]:
-    """Return positions of points, and hashes of the cells to look for them in: their own and those across borders."""
+    """Return positions of points, and hashes of the cells to look for them in: their own and those
+    across borders."""
     share, steps = 2 / PLACES, _odd(inside.shape[1], 4)
-    across = np.where(inside < share, np.uint64(0) - steps, np.where(inside > 1 - share, steps, np.uint64(0)))
+    across = np.where(
+        inside < share, np.uint64(0) - steps, np.where(inside > 1 - share, steps, np.uint64(0))
+    )
     distance = np.where(across == 0, 1.0, np.minimum(inside, 1 - inside))
     nearest = np.argsort(distance, axis=1)[:, :MOST_PROBES]
     across = np.take_along_axis(across, nearest, axis=1)
@@ -345,6 +384,9 @@ def _probes(own: Hashes, inside: Points) -> tuple[NDArray[np.int64], Hashes]:
 
 
 def _close(one: Hashes, other: Hashes, dimensions: int) -> NDArray[np.bool_]:
-    """Return which pairs of places are at most the tolerance apart in every dimension, also across a border."""
-    apart = ((one[:, None] >> _SHIFTS[:dimensions]) - (other[:, None] >> _SHIFTS[:dimensions])) & np.uint64(PLACES - 1)
+    """Return which pairs of places are at most the tolerance apart in every dimension, also across
+    a border."""
+    apart = (
+        (one[:, None] >> _SHIFTS[:dimensions]) - (other[:, None] >> _SHIFTS[:dimensions])
+    ) & np.uint64(PLACES - 1)
     return np.asarray(((apart <= 2) | (apart >= PLACES - 2)).all(axis=1))

@@ -1,4 +1,5 @@
-"""The options of a data source: which column is the target, how items are divided, how pictures and text are read."""
+"""The options of a data source: which column is the target, how items are divided, how pictures and
+text are read."""
 
 import json
 import re
@@ -40,24 +41,26 @@ class DataOptions:
     """``classification`` or ``regression``; empty follows from the target."""
 
     split: str = ""
-    """``stratified`` or ``random``; empty takes the first for classes and the second for numbers."""
+    """``stratified`` or ``random``; empty takes the first for classes and the second for
+    numbers."""
 
     split_seed: int = 1
     """Decides which items form which part, and nothing else: the seed of a training is another."""
 
     split_by: tuple[str, ...] = ()
-    """Columns of a table that tell one row from another, such as an id: a row stays in its part while they are the
-    same. Empty for all columns but the target."""
+    """Columns of a table that tell one row from another, such as an id: a row stays in its part
+    while they are the same. Empty for all columns but the target."""
 
     group: str = ""
     """Column or array that says which items stay together."""
 
     time: str = ""
-    """Column or array by which the oldest items train and the newest test. With a group, items of an older part whose
-    group occurs in a newer one are left out."""
+    """Column or array by which the oldest items train and the newest test. With a group, items of
+    an older part whose group occurs in a newer one are left out."""
 
     gap: float = 0.0
-    """With time: items so much older than the newer part are left out between the parts; days if times are dates."""
+    """With time: items so much older than the newer part are left out between the parts; days if
+    times are dates."""
 
     part: str = ""
     """Column or array that names the part of each item: train, validation or test."""
@@ -66,8 +69,8 @@ class DataOptions:
     """Share of the items put aside for validation, of those that are not the test part."""
 
     test: float | str = 0.1
-    """Share of all items put aside as the test part, if the source has none; or the location of the test part: a file
-    or folder like the source."""
+    """Share of all items put aside as the test part, if the source has none; or the location of the
+    test part: a file or folder like the source."""
 
     allow_duplicates: bool = False
     """Whether an item may occur in two parts."""
@@ -82,8 +85,9 @@ class DataOptions:
     """Columns of a table that are numbers, whatever they look like."""
 
     missing: str = ""
-    """What becomes of missing values of a table: ``fill`` (the default) takes the median of a number, and a category of
-    its own; ``indicator`` also marks filled numbers in a column of their own; ``refuse`` takes none."""
+    """What becomes of missing values of a table: ``fill`` (the default) takes the median of a
+    number, and a category of its own; ``indicator`` also marks filled numbers in a column of their
+    own; ``refuse`` takes none."""
 
     missing_values: tuple[str, ...] | None = None
     """Texts that mean that a value is missing; None for the usual ones: nothing, NA, null, ? …"""
@@ -98,11 +102,12 @@ class DataOptions:
     """What separates the values of a CSV file; empty follows from its header."""
 
     decimal: str = ""
-    """``.`` or ``,`` in a CSV file; empty finds decimal commas where a file without commas between its values has
-    no decimal point."""
+    """``.`` or ``,`` in a CSV file; empty finds decimal commas where a file without commas between
+    its values has no decimal point."""
 
     thousands: str = ""
-    """What groups the digits of whole numbers in a CSV file; empty for a point where the decimal is a comma."""
+    """What groups the digits of whole numbers in a CSV file; empty for a point where the decimal is
+    a comma."""
 
     encoding: str = "utf-8"
     """Encoding of a CSV file; UTF-16 is known by its first bytes."""
@@ -123,18 +128,37 @@ class DataOptions:
     """1 makes pictures gray, 3 colored; 0 for 1 if all are gray."""
 
     def __post_init__(self) -> None:
-        choices = {"kind": KINDS, "split": SPLITS, "missing": MISSING, "decimal": (".", ","), "channels": (1, 3)}
+        choices = {
+            "kind": KINDS,
+            "split": SPLITS,
+            "missing": MISSING,
+            "decimal": (".", ","),
+            "channels": (1, 3),
+        }
         for name, known in choices.items():
             if getattr(self, name) and getattr(self, name) not in known:
-                raise InvalidInput(f"{name} cannot be {getattr(self, name)!r}", f"one of {' '.join(map(str, known))}")
-        require(0 < self.validation < 1, "0 < validation < 1", "the share of the training items",
-                validation=self.validation)  # fmt: skip
+                raise InvalidInput(
+                    f"{name} cannot be {getattr(self, name)!r}",
+                    f"one of {' '.join(map(str, known))}",
+                )
+        require(
+            0 < self.validation < 1,
+            "0 < validation < 1",
+            "the share of the training items",
+            validation=self.validation,
+        )
         for name in ("max_categories", "length", "max_words"):
             require(getattr(self, name) >= 0, f"{name} >= 0", **{name: getattr(self, name)})
-        require(isinstance(self.test, str) or 0 < self.test < 1, "0 < test < 1",
-                "the share of all items, or a file with the test part", test=self.test)  # fmt: skip
+        require(
+            isinstance(self.test, str) or 0 < self.test < 1,
+            "0 < test < 1",
+            "the share of all items, or a file with the test part",
+            test=self.test,
+        )
         if len(self.thousands) > 1 or self.thousands == (self.decimal or "."):
-            raise InvalidInput(f"thousands cannot be {self.thousands!r}", "one character, and not the decimal")
+            raise InvalidInput(
+                f"thousands cannot be {self.thousands!r}", "one character, and not the decimal"
+            )
         require(0 <= self.split_seed < 2**32, "0 <= split_seed < 2**32", split_seed=self.split_seed)
         require(self.gap >= 0, "gap >= 0", gap=self.gap)
         if self.gap and not self.time:
@@ -155,7 +179,9 @@ class DataOptions:
             if name not in known:
                 raise InvalidInput(f"data_options has no {name!r}", suggestion(str(name), known))
         check_names(options.get("contract"))
-        values = {name: _as_list(name, with_whole_numbers(value)) for name, value in options.items()}
+        values = {
+            name: _as_list(name, with_whole_numbers(value)) for name, value in options.items()
+        }
         return parse(cls, {**values, "target": target}, "data_options")
 
 
@@ -165,12 +191,14 @@ def _as_list(name: str, value: Any) -> Any:
 
 
 _PARAMETERS: ContextVar[Mapping[str, Any] | None] = ContextVar("_PARAMETERS", default=None)
-"""The data_options that a pipeline was given, while it reads its data; None for `podium data prepare`."""
+"""The data_options that a pipeline was given, while it reads its data; None for `podium data
+prepare`."""
 
 
 @contextmanager
 def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
-    """Let `written` write options as a pipeline takes them, together with those that it was given."""
+    """Let `written` write options as a pipeline takes them, together with those that it was
+    given."""
     token = _PARAMETERS.set(given)
     try:
         yield
@@ -179,14 +207,16 @@ def of_pipeline(given: Mapping[str, Any]) -> Iterator[None]:
 
 
 def changed(option: str, value: Any) -> dict[str, Any]:
-    """Return a pipeline's ``data_options`` with an option changed, or one more name in an option that lists names."""
+    """Return a pipeline's ``data_options`` with an option changed, or one more name in an option
+    that lists names."""
     given = _PARAMETERS.get() or {}
     more = [*_as_list(option, given.get(option, [])), value] if option in LISTS else value
     return {"data_options": {**given, option: more}}
 
 
 def written(option: str, value: Any) -> str:
-    """Return an option as it is typed in a shell: ``drop=[id]``, or of a pipeline ``data_options='{"drop": ["id"]}'``.
+    """Return an option as it is typed in a shell: ``drop=[id]``, or of a pipeline
+    ``data_options='{"drop": ["id"]}'``.
 
     Args:
         value: Its value; of an option that lists names, one more name.
@@ -197,4 +227,6 @@ def written(option: str, value: Any) -> str:
     text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
     if option in LISTS and re.fullmatch(_PLAIN, value[0], re.ASCII):
         return f"{option}=[{value[0]}]"
-    return f"{option}={text}" if re.fullmatch(r"[\w.\\-]*", text) else shlex.quote(f"{option}={text}")
+    return (
+        f"{option}={text}" if re.fullmatch(r"[\w.\\-]*", text) else shlex.quote(f"{option}={text}")
+    )

@@ -1,7 +1,7 @@
 """Any .png or .jpg as the 28x28 image a network was trained on.
 
-What that means depends on the dataset: a digit is cropped and centered by its mass (podium.data.digits), a piece of
-clothing fills the 28x28 as in Fashion-MNIST.
+What that means depends on the dataset: a digit is cropped and centered by its mass
+(podium.data.digits), a piece of clothing fills the 28x28 as in Fashion-MNIST.
 """
 
 import warnings
@@ -43,7 +43,11 @@ def find_pictures(paths: Iterable[Path]) -> list[Path]:
             raise NotFound(f"there is no picture {path}")
         inside = [path]
         if path.is_dir():
-            inside = sorted(file for file in path.iterdir() if is_picture(file) and not is_hidden(PurePath(file.name)))
+            inside = sorted(
+                file
+                for file in path.iterdir()
+                if is_picture(file) and not is_hidden(PurePath(file.name))
+            )
         if not inside:
             raise NotFound(f"there is no {' or '.join(ENDINGS)} in {path}")
         if path.is_file() and not is_picture(path):
@@ -89,14 +93,17 @@ def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArr
 
 
 def open_picture(path: Path) -> Image.Image:
-    """Read a picture file completely, reduced to about twice LARGEST, turned the way the camera was held.
+    """Read a picture file completely, reduced to about twice LARGEST, turned the way the camera was
+    held.
 
     Raises:
         NotFound: There is no such file.
         InvalidInput: It is not a picture, damaged, or of absurd size.
     """
     with _opened(path) as picture:
-        picture.draft("RGB", (2 * LARGEST, 2 * LARGEST))  # large photos decode at a fraction of their size
+        picture.draft(
+            "RGB", (2 * LARGEST, 2 * LARGEST)
+        )  # large photos decode at a fraction of their size
         return ImageOps.exif_transpose(_reduce(picture))
 
 
@@ -104,7 +111,8 @@ def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
     """Read a picture file completely, turned the way the camera was held; raises like open_picture.
 
     Args:
-        size: Width and height needed; a larger photo may be decoded at a fraction of its size, not below twice this.
+        size: Width and height needed; a larger photo may be decoded at a fraction of its size, not
+            below twice this.
     """
     with _opened(path) as picture:
         picture.draft(None, (2 * size[0], 2 * size[1]))
@@ -115,8 +123,9 @@ def look_at(path: Path) -> tuple[tuple[int, int], int, int]:
     """Read the header of a picture file, and the pixels of a deep one; raises like open_picture.
 
     Returns:
-        Width and height as the picture is shown, 1 for gray or 3 for color, and for a picture of 16 bits how many of
-        them its brightest pixel needs, 8 to 16, else 0: such files often hold a camera's 10, 12 or 14.
+        Width and height as the picture is shown, 1 for gray or 3 for color, and for a picture of 16
+        bits how many of them its brightest pixel needs, 8 to 16, else 0: such files often hold a
+        camera's 10, 12 or 14.
     """
     with _opened(path) as picture:
         turned = picture.getexif().get(0x0112, 1) in (5, 6, 7, 8)
@@ -128,7 +137,8 @@ def look_at(path: Path) -> tuple[tuple[int, int], int, int]:
 
 
 def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Image:
-    """Return an opened picture in gray (1) or RGB (3): deep pixels scaled to 8 bits, transparency on white.
+    """Return an opened picture in gray (1) or RGB (3): deep pixels scaled to 8 bits, transparency
+    on white.
 
     Args:
         bits: Of a pixel that is white in a picture of 16 bits.
@@ -137,7 +147,9 @@ def as_colors(picture: Image.Image, channels: int, bits: int = 16) -> Image.Imag
         InvalidInput: Its pixels are fractions, whose range nobody knows, or many are beyond white.
     """
     if picture.mode == "F":
-        raise InvalidInput("the pixels of this picture are fractions", "save it with 8 or 16 bits, or use npz:FILE")
+        raise InvalidInput(
+            "the pixels of this picture are fractions", "save it with 8 or 16 bits, or use npz:FILE"
+        )
     if picture.mode.startswith("I"):
         white, values = 2**bits - 1, np.asarray(picture, np.float64)
         if (values > white).mean() > MOST_BEYOND:
@@ -170,7 +182,9 @@ def _opened(path: Path) -> Iterator[Image.Image]:
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
         raise _too_large("more") from None
     except (OSError, SyntaxError, ValueError) as error:
-        raise InvalidInput(f"this picture cannot be read: {error}", "save it again as .png") from error
+        raise InvalidInput(
+            f"this picture cannot be read: {error}", "save it again as .png"
+        ) from error
 
 
 def _formats(path: Path) -> tuple[str, ...]:
@@ -181,14 +195,18 @@ def _formats(path: Path) -> tuple[str, ...]:
         from pillow_heif import register_heif_opener
     except ImportError:
         raise InvalidInput(
-            f"a picture in {path.suffix} cannot be read without the package pillow-heif", INSTALL_HEIF
+            f"a picture in {path.suffix} cannot be read without the package pillow-heif",
+            INSTALL_HEIF,
         ) from None
     register_heif_opener()
     return (*FORMATS, "HEIF")
 
 
 def _too_large(size: str) -> InvalidInput:
-    return InvalidInput(f"a picture has at most {MAX_PIXELS:,} pixels, but this one has {size}", "scale it down first")
+    return InvalidInput(
+        f"a picture has at most {MAX_PIXELS:,} pixels, but this one has {size}",
+        "scale it down first",
+    )
 
 
 def _reduce(picture: Image.Image) -> Image.Image:
@@ -207,13 +225,17 @@ def _reduce(picture: Image.Image) -> Image.Image:
 
 def flatten(picture: Image.Image) -> Image.Image:
     """Return an RGB picture of sensible size, transparency replaced by a contrasting background."""
-    if picture.mode.startswith(("I", "F")):  # 16 bits and more, which Pillow would cut instead of scale
+    if picture.mode.startswith(
+        ("I", "F")
+    ):  # 16 bits and more, which Pillow would cut instead of scale
         values = np.asarray(picture, np.float64)
         span = max(float(np.ptp(values)), 1e-9)
         picture = Image.fromarray(((values - values.min()) / span * 255).astype(np.uint8))
     if picture.has_transparency_data:
         picture = picture.convert("RGBA")
-        gray, alpha = (np.asarray(band, np.float64) for band in (picture.convert("L"), picture.getchannel("A")))
+        gray, alpha = (
+            np.asarray(band, np.float64) for band in (picture.convert("L"), picture.getchannel("A"))
+        )
         dark = (gray * alpha).sum() < 128 * alpha.sum()
         paper = Image.new("RGBA", picture.size, "white" if dark else "black")
         picture = Image.alpha_composite(paper, picture)
@@ -223,7 +245,8 @@ def flatten(picture: Image.Image) -> Image.Image:
 
 
 def prepare_garment(picture: Image.Image) -> NDArray[np.uint8]:
-    """Prepare clothing as in Fashion-MNIST: trimmed, longest side 28, centered, light background turned to black.
+    """Prepare clothing as in Fashion-MNIST: trimmed, longest side 28, centered, light background
+    turned to black.
 
     The steps are those of the dataset's paper (arXiv 1708.07747, table 1) without its sharpening.
     """
@@ -233,12 +256,17 @@ def prepare_garment(picture: Image.Image) -> NDArray[np.uint8]:
     values = 255 * (1 - gray / paper).clip(0, 1) if paper >= 128 else (gray - paper).clip(0, None)
     item = np.abs(gray - paper) > 0.05 * 255
     if not item.any():
-        raise InvalidInput("the piece must stand out from its background, but nothing does", "is the picture empty?")
+        raise InvalidInput(
+            "the piece must stand out from its background, but nothing does",
+            "is the picture empty?",
+        )
     rows, columns = np.flatnonzero(item.any(1)), np.flatnonzero(item.any(0))
     cropped = values[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
     scale = SIDE / max(cropped.shape)
     width, height = (max(1, round(side * scale)) for side in reversed(cropped.shape))
-    small = Image.fromarray(cropped.astype(np.float32)).resize((width, height), Image.Resampling.HAMMING)
+    small = Image.fromarray(cropped.astype(np.float32)).resize(
+        (width, height), Image.Resampling.HAMMING
+    )
     sheet = np.zeros((SIDE, SIDE))
     top, left = (SIDE - height) // 2, (SIDE - width) // 2
     sheet[top : top + height, left : left + width] = np.asarray(small)

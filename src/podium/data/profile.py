@@ -1,4 +1,5 @@
-"""The training part in bins: what is counted of new items is compared with it, and neither keeps an item."""
+"""The training part in bins: what is counted of new items is compared with it, and neither keeps an
+item."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,10 +15,12 @@ if TYPE_CHECKING:
     from podium.data.schema import Column
 
 MISSING, UNKNOWN, OTHER = "(missing)", "(unknown)", "(other)"
-"""Bins of what is not there, of categories that the training part did not have, and of those without a bin."""
+"""Bins of what is not there, of categories that the training part did not have, and of those
+without a bin."""
 
 BINS = 10
-"""Of a number, with about as many items each; one more below and one above all that was seen in training."""
+"""Of a number, with about as many items each; one more below and one above all that was seen in
+training."""
 
 DISTINCT = 20
 """A number with at most so many values has a bin for each."""
@@ -45,7 +48,8 @@ class Bins:
     """Items in each."""
 
     edges: tuple[float, ...] = ()
-    """Of a number, ascending: a bin below the first, one from each on, and the last for what is missing."""
+    """Of a number, ascending: a bin below the first, one from each on, and the last for what is
+    missing."""
 
     center: float = 0.0
     """Of a number: what was subtracted of the values that are counted, but not of the edges."""
@@ -56,7 +60,9 @@ class Bins:
     def __post_init__(self) -> None:
         bins = len(self.edges) + 2 if self.edges else len(self.categories) + 1
         if not len(self.labels) == len(self.counts) == bins:
-            raise InvalidInput(f"{self.name} has {bins} bins, but {len(self.labels)} labels, {len(self.counts)} counts")
+            raise InvalidInput(
+                f"{self.name} has {bins} bins, but {len(self.labels)} labels, {len(self.counts)} counts"
+            )
 
     @property
     def ordered(self) -> bool:
@@ -66,7 +72,9 @@ class Bins:
     def count(self, values: Array) -> NDArray[np.int64]:
         """Return how many of some values [n] fall into each bin."""
         if self.edges:
-            at = np.searchsorted(self._bounds, values.astype(np.float64) + self.center, side="right")
+            at = np.searchsorted(
+                self._bounds, values.astype(np.float64) + self.center, side="right"
+            )
             at[np.isnan(values)] = len(self.edges) + 1
         else:
             known = np.isfinite(values) & (values >= 0) & (values < len(self._places))
@@ -94,7 +102,11 @@ class Bins:
             cuts = np.quantile(values, np.linspace(0, 1, BINS + 1)[:-1], method="lower")
             chosen, times = np.unique(cuts, return_counts=True)
             # A value that fills whole bins gets one of its own: the next begins at the next value.
-            after = distinct[np.searchsorted(distinct, chosen[times > 1], side="right").clip(max=len(distinct) - 1)]
+            after = distinct[
+                np.searchsorted(distinct, chosen[times > 1], side="right").clip(
+                    max=len(distinct) - 1
+                )
+            ]
             edges = np.unique([*chosen, *after])
         above = np.nextafter(distinct[-1], np.inf)
         shown = next(
@@ -103,15 +115,24 @@ class Bins:
             if len(set(texts := [f"{edge:.{digits}g}" for edge in edges])) == len(edges)
         )
         highest = f"{distinct[-1]:.{12 if center else 6}g}"
-        labels = (f"below {shown[0]}", *(f"from {text}" for text in shown), f"above {highest}", MISSING)
-        return cls._counted(less, name=name, labels=labels, edges=(*edges.tolist(), float(above)), center=center)
+        labels = (
+            f"below {shown[0]}",
+            *(f"from {text}" for text in shown),
+            f"above {highest}",
+            MISSING,
+        )
+        return cls._counted(
+            less, name=name, labels=labels, edges=(*edges.tolist(), float(above)), center=center
+        )
 
     @classmethod
     def of_categories(cls, name: str, names: Sequence[str], values: Array) -> "Bins":
         """Choose bins for indices [n] into names, and count them."""
         times = np.bincount(values.astype(np.int64), minlength=len(names))
         frequent = np.argsort(-times, kind="stable")[:CATEGORIES].tolist()
-        own = sorted({*frequent, *(at for at, text in enumerate(names) if text in (MISSING, UNKNOWN))})
+        own = sorted(
+            {*frequent, *(at for at, text in enumerate(names) if text in (MISSING, UNKNOWN))}
+        )
         own = [at for at in own if names[at] != OTHER]
         labels = (*(names[at] for at in own), OTHER)
         return cls._counted(values, name=name, labels=labels, categories=tuple(own))
@@ -135,16 +156,20 @@ class InputProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What a model was trained on, and what it then said of the test part: the content of ``profile.json``."""
+    """What a model was trained on, and what it then said of the test part: the content of
+    ``profile.json``."""
 
     inputs: dict[str, InputProfile]
     """By name."""
 
     predictions: tuple[Bins, ...] = ()
-    """Of the model on the test part: its classes, or each number of a regression; empty in a dataset.json."""
+    """Of the model on the test part: its classes, or each number of a regression; empty in a
+    dataset.json."""
 
     @classmethod
-    def of(cls, described: "Iterable[tuple[str, str, tuple[Column, ...], Iterable[Array]]]") -> "Profile":
+    def of(
+        cls, described: "Iterable[tuple[str, str, tuple[Column, ...], Iterable[Array]]]"
+    ) -> "Profile":
         """Measure the inputs of a training part.
 
         Args:
@@ -152,8 +177,16 @@ class Profile:
         """
         inputs, taken = dict[str, InputProfile](), set[str]()
         for name, meaning, columns, blocks in described:
-            bins = _bins(name, meaning, columns, np.concatenate([measured(meaning, block) for block in blocks]))
-            own = tuple(replace(one, name=f"{name}.{one.name}") if one.name in taken else one for one in bins)
+            bins = _bins(
+                name,
+                meaning,
+                columns,
+                np.concatenate([measured(meaning, block) for block in blocks]),
+            )
+            own = tuple(
+                replace(one, name=f"{name}.{one.name}") if one.name in taken else one
+                for one in bins
+            )
             taken |= {one.name for one in own}
             inputs[name] = InputProfile(meaning=meaning, bins=own)
         return cls(inputs=inputs)
@@ -167,8 +200,15 @@ class Profile:
         """
         columns = predictions_of(predicted, bool(classes))
         if classes:
-            return Profile(inputs=self.inputs, predictions=(Bins.of_categories("class", classes, columns[:, 0]),))
-        names = ["value"] if columns.shape[1] == 1 else [f"value_{at}" for at in range(1, columns.shape[1] + 1)]
+            return Profile(
+                inputs=self.inputs,
+                predictions=(Bins.of_categories("class", classes, columns[:, 0]),),
+            )
+        names = (
+            ["value"]
+            if columns.shape[1] == 1
+            else [f"value_{at}" for at in range(1, columns.shape[1] + 1)]
+        )
         numbers = tuple(Bins.of_numbers(name, columns[:, at]) for at, name in enumerate(names))
         return Profile(inputs=self.inputs, predictions=numbers)
 
@@ -177,18 +217,30 @@ class Profile:
         inputs = {("input", bins.name): bins for of in self.inputs.values() for bins in of.bins}
         return inputs | {("prediction", bins.name): bins for bins in self.predictions}
 
-    def count(self, inputs: Mapping[str, Array], predicted: Array) -> dict[tuple[str, str], NDArray[np.int64]]:
+    def count(
+        self, inputs: Mapping[str, Array], predicted: Array
+    ) -> dict[tuple[str, str], NDArray[np.int64]]:
         """Count new items and what a model says of them; keys are those of `bins`."""
         counts = dict[tuple[str, str], NDArray[np.int64]]()
         for name, of in self.inputs.items():
-            columns = measured(of.meaning, inputs[name]) if name in inputs else np.empty((0, len(of.bins)))
-            counts |= {("input", bins.name): bins.count(columns[:, at]) for at, bins in enumerate(of.bins)}
+            columns = (
+                measured(of.meaning, inputs[name])
+                if name in inputs
+                else np.empty((0, len(of.bins)))
+            )
+            counts |= {
+                ("input", bins.name): bins.count(columns[:, at]) for at, bins in enumerate(of.bins)
+            }
         said = predictions_of(predicted, not any(bins.ordered for bins in self.predictions))
-        return counts | {("prediction", bins.name): bins.count(said[:, at]) for at, bins in enumerate(self.predictions)}
+        return counts | {
+            ("prediction", bins.name): bins.count(said[:, at])
+            for at, bins in enumerate(self.predictions)
+        }
 
 
 def measured(meaning: str, array: Array) -> NDArray[np.float64]:
-    """Return what is counted of an input [n, …]: a table's columns, the length of tokens, else mean and spread."""
+    """Return what is counted of an input [n, …]: a table's columns, the length of tokens, else mean
+    and spread."""
     if meaning == "table":
         return array.astype(np.float64)
     flat = array.reshape(len(array), -1)
@@ -213,10 +265,16 @@ def drawn(count: int, item: int) -> NDArray[np.int64] | None:
         item: Bytes of one.
     """
     most = min(MOST_ITEMS, max(1000, MOST_BYTES // max(1, item)))
-    return None if count <= most else np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+    return (
+        None
+        if count <= most
+        else np.sort(np.random.default_rng(0).choice(count, most, replace=False))
+    )
 
 
-def _bins(name: str, meaning: str, columns: "tuple[Column, ...]", values: Array) -> tuple[Bins, ...]:
+def _bins(
+    name: str, meaning: str, columns: "tuple[Column, ...]", values: Array
+) -> tuple[Bins, ...]:
     if meaning == "table":
         return tuple(
             Bins.of_categories(column.name, column.categories, values[:, at])
@@ -224,5 +282,7 @@ def _bins(name: str, meaning: str, columns: "tuple[Column, ...]", values: Array)
             else Bins.of_numbers(column.name, values[:, at], column.center)
             for at, column in enumerate(columns)
         )
-    names = {"image": ("brightness", "contrast"), "tokens": ("length",)}.get(meaning, ("mean", "spread"))
+    names = {"image": ("brightness", "contrast"), "tokens": ("length",)}.get(
+        meaning, ("mean", "spread")
+    )
     return tuple(Bins.of_numbers(f"{name} {of}", values[:, at]) for at, of in enumerate(names))

@@ -1,6 +1,7 @@
 """Table files: CSV (also gzipped), Parquet and JSON lines.
 
-Text is handed on as text: what a value means is decided by ``podium.data.values``, in one way for all formats.
+Text is handed on as text: what a value means is decided by ``podium.data.values``, in one way for
+all formats.
 """
 
 import codecs
@@ -34,7 +35,11 @@ BATCH = 65_536
 """Rows of Parquet or JSON lines at a time."""
 
 DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a bar"}
-CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (".csv", ".tsv", ".txt", ".gz"), (".parquet", ".pq"), (".jsonl", ".ndjson")
+CSV_ENDINGS, PARQUET_ENDINGS, JSON_ENDINGS = (
+    (".csv", ".tsv", ".txt", ".gz"),
+    (".parquet", ".pq"),
+    (".jsonl", ".ndjson"),
+)
 
 
 _EXPONENT = r"([eE][+-]?\d+)?"
@@ -52,20 +57,29 @@ _INDEX = r"Unnamed: \d+(\.\d+)?|__index_level_\d+__"
 
 
 def open_rows(
-    path: Path, *, name: str = "", delimiter: str = "", encoding: str = "utf-8", decimal: str = "", thousands: str = "",
+    path: Path,
+    *,
+    name: str = "",
+    delimiter: str = "",
+    encoding: str = "utf-8",
+    decimal: str = "",
+    thousands: str = "",
     usual: str = "",
-) -> RowFile:  # fmt: skip
+) -> RowFile:
     """Open a table file and read the names of its columns.
 
     Args:
         path: Ends in .csv, .tsv, .txt (also .gz), .parquet, .pq, .jsonl or .ndjson.
         name: For errors; the path if empty.
-        delimiter: What separates values. If empty, the first of comma, tab, semicolon and bar that the header has.
+        delimiter: What separates values. If empty, the first of comma, tab, semicolon and bar that
+            the header has.
         encoding: Encoding of a CSV file; one that begins as UTF-16 does is read so.
-        decimal: ``.`` or ``,`` in a CSV file. If empty, a comma where values are separated by something else, some
-            are numbers with a decimal comma, and none is one with a decimal point.
+        decimal: ``.`` or ``,`` in a CSV file. If empty, a comma where values are separated by
+            something else, some are numbers with a decimal comma, and none is one with a decimal
+            point.
         thousands: What groups digits in a CSV file; if empty, a point where the decimal is a comma.
-        usual: If ``,``, the decimal of a file without a decimal comma or point, unless commas separate its values.
+        usual: If ``,``, the decimal of a file without a decimal comma or point, unless commas
+            separate its values.
 
     Raises:
         NotFound: There is no such file.
@@ -74,7 +88,11 @@ def open_rows(
     """
     name = name or str(path)
     if not path.is_file():
-        raise NotFound(f"there is no file {name}" if not path.exists() else f"{name} is a directory, not a table")
+        raise NotFound(
+            f"there is no file {name}"
+            if not path.exists()
+            else f"{name} is a directory, not a table"
+        )
     suffix = path.suffix.lower()
     if suffix in PARQUET_ENDINGS:
         return open_parquet(path, name)
@@ -83,18 +101,24 @@ def open_rows(
     if suffix in CSV_ENDINGS:
         return _open_csv(path, name, delimiter, encoding, decimal, thousands, usual)
     endings = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS, *JSON_ENDINGS))
-    raise InvalidInput(f"a table ends in {endings}, but this file is {name}", "rename it after what it is")
+    raise InvalidInput(
+        f"a table ends in {endings}, but this file is {name}", "rename it after what it is"
+    )
 
 
 def _check_names(names: Sequence[str], file: str) -> tuple[str, ...]:
     trimmed = tuple(unicodedata.normalize("NFC", name.strip()) for name in names)
     for at, name in enumerate(trimmed, 1):
         if not name:
-            raise InvalidInput(f"{file}: column {at} has no name in the header",
-                               "name it, or write the file without an index (pandas: index=False)")  # fmt: skip
+            raise InvalidInput(
+                f"{file}: column {at} has no name in the header",
+                "name it, or write the file without an index (pandas: index=False)",
+            )
         if name in trimmed[: at - 1]:
-            raise InvalidInput(f"{file}: column {at} is called {name!r}, as column {trimmed.index(name) + 1} is",
-                               "every column needs a name of its own")  # fmt: skip
+            raise InvalidInput(
+                f"{file}: column {at} is called {name!r}, as column {trimmed.index(name) + 1} is",
+                "every column needs a name of its own",
+            )
     return trimmed
 
 
@@ -105,7 +129,9 @@ def _open_csv(
         codecs.lookup(encoding)
     except LookupError:
         known = ["utf-8", "latin-1", "cp1252", "utf-16"]
-        raise InvalidInput(f"there is no encoding {encoding!r}", suggestion(encoding, known)) from None
+        raise InvalidInput(
+            f"there is no encoding {encoding!r}", suggestion(encoding, known)
+        ) from None
     encoding = _wide(path, name, encoding)
     lines, delimiter, above = _first_lines(path, name, delimiter, encoding)
     raw = lines[0]
@@ -119,23 +145,37 @@ def _open_csv(
             if sign == "." and not group:
                 yield rows
             else:
-                yield replace(rows, columns={of: _pointed(values, sign, group) for of, values in rows.columns.items()})
+                yield replace(
+                    rows,
+                    columns={
+                        of: _pointed(values, sign, group) for of, values in rows.columns.items()
+                    },
+                )
 
     note = f"CSV, separated by {DELIMITERS.get(delimiter, repr(delimiter))}"
     note += ", with decimal commas" if sign == "," else ""
-    return RowFile(name=name, columns=names, note=note, batches=batches, index=_index_among(names),
-                   decimal=decimal or sign.strip("."), thousands=thousands)  # fmt: skip
+    return RowFile(
+        name=name,
+        columns=names,
+        note=note,
+        batches=batches,
+        index=_index_among(names),
+        decimal=decimal or sign.strip("."),
+        thousands=thousands,
+    )
 
 
 def _with_index(names: Sequence[str]) -> Sequence[str]:
-    """Return the names with one for the index of pandas or the row names of R, whose header is empty."""
+    """Return the names with one for the index of pandas or the row names of R, whose header is
+    empty."""
     if len(names) < 2 or names[0].strip():
         return names
     return ["Unnamed: 0.1" if "Unnamed: 0" in names else "Unnamed: 0", *names[1:]]
 
 
 def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the columns that were the index of a DataFrame, by their names or as the file tells."""
+    """Return the columns that were the index of a DataFrame, by their names or as the file
+    tells."""
     return tuple(name for name in names if name in listed or re.fullmatch(_INDEX, name))
 
 
@@ -156,8 +196,11 @@ def _wide(path: Path, name: str, encoding: str) -> str:
         return "utf-16"
     for odd, wide in ((1, "utf-16-le"), (0, "utf-16-be")):
         if head[odd::2].count(0) > len(head) / 4:
-            raise InvalidInput(f"{name} is not utf-8, but probably UTF-16", written("encoding", wide),
-                               changed("encoding", wide))  # fmt: skip
+            raise InvalidInput(
+                f"{name} is not utf-8, but probably UTF-16",
+                written("encoding", wide),
+                changed("encoding", wide),
+            )
     return encoding
 
 
@@ -180,14 +223,20 @@ def _pointed(values: pa.Array, decimal: str, thousands: str) -> pa.Array:
     return pc.if_else(number, pc.replace_substring(plain, decimal, "."), values)
 
 
-def _first_lines(path: Path, name: str, delimiter: str, encoding: str) -> tuple[list[list[str]], str, int]:
-    """Return the cells of the first records as they are, of the header and at least of one row, the delimiter, and how
-    many lines stand above the header: Excel's ``sep=;``."""
+def _first_lines(
+    path: Path, name: str, delimiter: str, encoding: str
+) -> tuple[list[list[str]], str, int]:
+    """Return the cells of the first records as they are, of the header and at least of one row, the
+    delimiter, and how many lines stand above the header: Excel's ``sep=;``."""
     if len(delimiter.encode()) > 1:
-        raise InvalidInput(f"a delimiter is one character, but got {delimiter!r}", "for example ; or a tab")
+        raise InvalidInput(
+            f"a delimiter is one character, but got {delimiter!r}", "for example ; or a tab"
+        )
     try:
         with _open_bytes(path) as stream:
-            head = stream.read(BLOCK).decode("utf-8-sig" if encoding == "utf-8" else encoding, "replace")
+            head = stream.read(BLOCK).decode(
+                "utf-8-sig" if encoding == "utf-8" else encoding, "replace"
+            )
     except (OSError, EOFError) as error:
         raise Damaged(f"{name} cannot be read: {error}") from error
     lines = [line for line in head.splitlines(keepends=True)[:1000] if line.strip()]
@@ -210,9 +259,15 @@ def _open_bytes(path: Path) -> IO[bytes]:
 
 
 def _csv_batches(
-    path: Path, name: str, raw: list[str], names: tuple[str, ...], delimiter: str, encoding: str, above: int,
+    path: Path,
+    name: str,
+    raw: list[str],
+    names: tuple[str, ...],
+    delimiter: str,
+    encoding: str,
+    above: int,
     on_bad: OnProblem | None,
-) -> Iterator[Rows]:  # fmt: skip
+) -> Iterator[Rows]:
     bad: list[Problem] = []
 
     def judge(row: Any) -> str:
@@ -223,7 +278,9 @@ def _csv_batches(
     with _explained(name, names, encoding, above, bad if on_bad is None else []):
         reader = arrow_csv.open_csv(
             _open_bytes(path),
-            read_options=arrow_csv.ReadOptions(use_threads=False, block_size=BLOCK, encoding=encoding, skip_rows=above),
+            read_options=arrow_csv.ReadOptions(
+                use_threads=False, block_size=BLOCK, encoding=encoding, skip_rows=above
+            ),
             parse_options=arrow_csv.ParseOptions(
                 delimiter=delimiter, newlines_in_values=True, invalid_row_handler=judge
             ),
@@ -240,8 +297,12 @@ def _csv_batches(
             reported = len(bad)
             if len(numbers):
                 columns = dict(zip(names, batch.columns, strict=True))
-                yield _without_headers(Rows(file=name, numbers=numbers, columns=columns), raw, on_bad)
-        for row in bad[reported:] if on_bad else ():  # a file, or its end, without a row that can be read
+                yield _without_headers(
+                    Rows(file=name, numbers=numbers, columns=columns), raw, on_bad
+                )
+        for row in (
+            bad[reported:] if on_bad else ()
+        ):  # a file, or its end, without a row that can be read
             on_bad(row)  # type: ignore[misc]
 
 
@@ -255,7 +316,9 @@ def _without_headers(rows: Rows, raw: list[str], on_bad: OnProblem | None) -> Ro
     for name, values in zip(raw, rows.columns.values(), strict=True):
         if not again.any():
             return rows
-        again &= pc.equal(pc.utf8_trim_whitespace(values), name.strip()).to_numpy(zero_copy_only=False)
+        again &= pc.equal(pc.utf8_trim_whitespace(values), name.strip()).to_numpy(
+            zero_copy_only=False
+        )
     for row in rows.numbers[again].tolist():
         problem = _problem(rows.file, row, "is the header again")
         if on_bad is None:
@@ -272,17 +335,24 @@ def _numbers_without(above: int, count: int, skipped: list[int]) -> NDArray[np.i
 
 
 @contextmanager
-def _explained(name: str, names: tuple[str, ...], encoding: str, above: int, refused: list[Problem]) -> Iterator[None]:
-    """Turn what Arrow says about a CSV file into a sentence with file, row and column; a refused row is the reason."""
+def _explained(
+    name: str, names: tuple[str, ...], encoding: str, above: int, refused: list[Problem]
+) -> Iterator[None]:
+    """Turn what Arrow says about a CSV file into a sentence with file, row and column; a refused
+    row is the reason."""
     try:
         yield
     except (pa.ArrowInvalid, UnicodeDecodeError, OSError, EOFError) as error:
         text = str(error)
         if refused:
-            raise InvalidInput(str(refused[-1]), "is the delimiter right, and are texts with it quoted?") from None
+            raise InvalidInput(
+                str(refused[-1]), "is the delimiter right, and are texts with it quoted?"
+            ) from None
         cell = re.search(r"CSV column #(\d+): Row #(\d+)", text)
         if isinstance(error, UnicodeDecodeError) or "UTF8" in text:
-            where = f", row {int(cell[2]) - 1 - above}, column {names[int(cell[1])]}" if cell else ""
+            where = (
+                f", row {int(cell[2]) - 1 - above}, column {names[int(cell[1])]}" if cell else ""
+            )
             hint = f"say how it is encoded, for example {written('encoding', 'latin-1')}, or save it as UTF-8"
             raise InvalidInput(f"{name}{where}: this is not {encoding}", hint) from None
         if "straddling" in text:
@@ -314,7 +384,11 @@ def open_parquet(path: Path, name: str) -> RowFile:
                     numbers = np.arange(above + 1, above + 1 + batch.num_rows, dtype=np.int64)
                     above += batch.num_rows
                     if len(numbers):
-                        yield Rows(file=name, numbers=numbers, columns=dict(zip(names, batch.columns, strict=True)))
+                        yield Rows(
+                            file=name,
+                            numbers=numbers,
+                            columns=dict(zip(names, batch.columns, strict=True)),
+                        )
         except (pa.ArrowException, OSError) as error:
             message = f"{name} is damaged after row {above}: {str(error).splitlines()[0]}"
             raise Damaged(message) from None
@@ -323,7 +397,8 @@ def open_parquet(path: Path, name: str) -> RowFile:
 
 
 def _index_of(schema: pa.Schema) -> list[str]:
-    """Return the columns that pandas says were the index of a DataFrame, in the metadata that it writes."""
+    """Return the columns that pandas says were the index of a DataFrame, in the metadata that it
+    writes."""
     try:
         listed = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         return [column for column in listed.get("index_columns", []) if isinstance(column, str)]
@@ -336,7 +411,9 @@ def _open_json(path: Path, name: str) -> RowFile:
     for _, value in _json_lines(path, name, lambda _: None):
         names |= dict.fromkeys(value)
     if not names:
-        raise InvalidInput(f"{name} is empty", 'a line is an object, for example {"age": 31, "city": "Bonn"}')
+        raise InvalidInput(
+            f"{name} is empty", 'a line is an object, for example {"age": 31, "city": "Bonn"}'
+        )
     trimmed = _check_names(list(names), name)
 
     def batches(on_bad: OnProblem | None) -> Iterator[Rows]:
@@ -354,7 +431,9 @@ def _open_json(path: Path, name: str) -> RowFile:
     return RowFile(name=name, columns=trimmed, note="JSON lines", batches=batches)
 
 
-def _json_lines(path: Path, name: str, on_bad: OnProblem | None) -> Iterator[tuple[int, dict[str, str | None]]]:
+def _json_lines(
+    path: Path, name: str, on_bad: OnProblem | None
+) -> Iterator[tuple[int, dict[str, str | None]]]:
     with path.open("rb") as stream:
         lines = (line for line in stream if line.strip())
         for number, line in enumerate(lines, 1):
@@ -385,7 +464,11 @@ def _json_text(item: str | float | bool | None) -> str | None:
 
 
 def _json_rows(
-    name: str, numbers: list[int], values: list[dict[str, str | None]], names: list[str], trimmed: tuple[str, ...]
+    name: str,
+    numbers: list[int],
+    values: list[dict[str, str | None]],
+    names: list[str],
+    trimmed: tuple[str, ...],
 ) -> Rows:
     columns = {
         short: pa.array([value.get(column) for value in values], pa.string())

@@ -39,7 +39,8 @@ class Rows:
     """Name of the file, for errors."""
 
     numbers: NDArray[np.int64]
-    """[n], of each row in the file, from 1; of a file that follows another, from the row after that one's last."""
+    """[n], of each row in the file, from 1; of a file that follows another, from the row after that
+    one's last."""
 
     columns: Mapping[str, pa.Array]
     """Each of length n."""
@@ -84,13 +85,15 @@ class RowFile:
     """Columns that a DataFrame was written with as its index: they number the rows."""
 
     decimal: str = ""
-    """What stands before the fraction of a number in the file, if it was said or is a comma; the rows have a point."""
+    """What stands before the fraction of a number in the file, if it was said or is a comma; the
+    rows have a point."""
 
     thousands: str = ""
     """What groups digits in the file, if it was said; the rows have nothing there."""
 
     batches: Callable[[OnProblem | None], Iterator[Rows]]
-    """Read it from the start. Rows that cannot be read go to the function, or are refused if it is None."""
+    """Read it from the start. Rows that cannot be read go to the function, or are refused if it is
+    None."""
 
     def __iter__(self) -> Iterator[Rows]:
         return self.batches(None)
@@ -105,8 +108,10 @@ class RowFile:
             near = difflib.get_close_matches(column, self.columns, n=1)
             meant = f"did you mean {near[0]}? " if near else ""
             more = f", … {len(self.columns)} in all" if len(self.columns) > 20 else ""
-            raise InvalidInput(f"{self.name} has no column {column!r}, which is {role}",
-                               f"{meant}its columns ({self.note}): {', '.join(self.columns[:20])}{more}")  # fmt: skip
+            raise InvalidInput(
+                f"{self.name} has no column {column!r}, which is {role}",
+                f"{meant}its columns ({self.note}): {', '.join(self.columns[:20])}{more}",
+            )
 
     def followed_by(self, other: "RowFile") -> "RowFile":
         """Return the rows of this file and then those of another, which has the same columns.
@@ -124,7 +129,10 @@ class RowFile:
                 above = int(rows.numbers[-1])
                 yield rows
             for rows in other.batches(on_problem):
-                columns = {name: rows.columns.get(name, pa.nulls(len(rows), pa.string())) for name in self.columns}
+                columns = {
+                    name: rows.columns.get(name, pa.nulls(len(rows), pa.string()))
+                    for name in self.columns
+                }
                 yield replace(rows, numbers=rows.numbers + above, columns=columns, above=above)
 
         return replace(self, batches=batches)

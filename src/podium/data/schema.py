@@ -52,7 +52,9 @@ class FileInfo:
         if not re.fullmatch(r"\w[\w.-]*", self.file):
             raise InvalidInput(f"{self.file!r} is not the name of a file beside dataset.json")
         if not re.fullmatch("[0-9a-f]{64}", self.sha256):
-            raise InvalidInput(f"the sha256 of {self.file} is not 64 hexadecimal digits: {self.sha256!r}")
+            raise InvalidInput(
+                f"the sha256 of {self.file} is not 64 hexadecimal digits: {self.sha256!r}"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +91,9 @@ class InputDescription:
 
     def __post_init__(self) -> None:
         if self.meaning not in MEANINGS:
-            raise InvalidInput(f"an input cannot mean {self.meaning!r}", suggestion(self.meaning, MEANINGS))
+            raise InvalidInput(
+                f"an input cannot mean {self.meaning!r}", suggestion(self.meaning, MEANINGS)
+            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,14 +106,15 @@ class InputInfo:
     dtype: str
 
     shape: tuple[int, ...]
-    """Shape of one item: [height, width] of a gray picture, [height, width, 3] of a color one, [columns] of a table."""
+    """Shape of one item: [height, width] of a gray picture, [height, width, 3] of a color one,
+    [columns] of a table."""
 
     columns: tuple[Column, ...] = ()
     """Columns of a table, in the order of the array's."""
 
     mean: tuple[float, ...]
-    """Measured on the training part: one for each channel of an image (uint8 pixels scaled to 0..1) and each column of
-    a table, else one of all values."""
+    """Measured on the training part: one for each channel of an image (uint8 pixels scaled to 0..1)
+    and each column of a table, else one of all values."""
 
     std: tuple[float, ...]
     """As mean."""
@@ -119,8 +124,10 @@ class InputInfo:
         check_shape(self.meaning, self.shape, len(self.columns))
         expected = len_statistics(self.meaning, self.shape)
         if not len(self.mean) == len(self.std) == expected:
-            raise InvalidInput(f"an input has {expected} means and stds, not {len(self.mean)} and {len(self.std)}",
-                               "one of each for every channel of an image or column of a table")  # fmt: skip
+            raise InvalidInput(
+                f"an input has {expected} means and stds, not {len(self.mean)} and {len(self.std)}",
+                "one of each for every channel of an image or column of a table",
+            )
         _check_dtype(self.dtype, "biuf", "an input holds numbers")
 
 
@@ -166,8 +173,8 @@ class PartInfo:
     """Test part: the time of each item, if items were divided by time."""
 
     originals: FileInfo | None = None
-    """Test part: its rows, or the bytes of its pictures, as they came; Parquet. A model with a preprocessing of its own
-    is measured on these."""
+    """Test part: its rows, or the bytes of its pictures, as they came; Parquet. A model with a
+    preprocessing of its own is measured on these."""
 
     @property
     def arrays(self) -> tuple[FileInfo, ...]:
@@ -200,7 +207,8 @@ class DatasetInfo:
     target: TargetInfo
 
     preprocessing: dict[str, Any]
-    """How raw pictures, rows or sentences become inputs, see podium.data.preprocessing; empty if unknown."""
+    """How raw pictures, rows or sentences become inputs, see podium.data.preprocessing; empty if
+    unknown."""
 
     source: str
     """Where the bytes came from, for people."""
@@ -219,13 +227,16 @@ class DatasetInfo:
     """What tells the items of train and validation and their groups, without accepted overlaps."""
 
     test_part: str = ""
-    """What tells the test items as they came, however they are prepared: see podium.data.test_part."""
+    """What tells the test items as they came, however they are prepared: see
+    podium.data.test_part."""
 
     profile: Profile = field(default_factory=lambda: Profile(inputs={}))
-    """The inputs of the training part in bins; without any of a dataset that an earlier podium wrote."""
+    """The inputs of the training part in bins; without any of a dataset that an earlier podium
+    wrote."""
 
     parts: dict[str, PartInfo]
-    """``train``, ``validation`` and ``test``; the files of the last lie elsewhere: see podium.data.artifact."""
+    """``train``, ``validation`` and ``test``; the files of the last lie elsewhere: see
+    podium.data.artifact."""
 
     def __post_init__(self) -> None:
         check_kind(self.kind, self.classes)
@@ -233,13 +244,20 @@ class DatasetInfo:
         if not self.inputs:
             raise InvalidInput(f"dataset {self.name} has no inputs")
         integers = self.kind == "classification"
-        _check_dtype(self.target.dtype, "iu" if integers else "f", f"the target of a {self.kind} holds "
-                     f"{'integers' if integers else 'floats'}")  # fmt: skip
+        _check_dtype(
+            self.target.dtype,
+            "iu" if integers else "f",
+            f"the target of a {self.kind} holds {'integers' if integers else 'floats'}",
+        )
         for name, part in self.parts.items():
             if len(part.class_counts) != len(self.classes):
-                raise InvalidInput(f"{name} counts {len(part.class_counts)} classes of {len(self.classes)}")
+                raise InvalidInput(
+                    f"{name} counts {len(part.class_counts)} classes of {len(self.classes)}"
+                )
             if set(part.inputs) != set(self.inputs):
-                raise InvalidInput(f"{name} has inputs {sorted(part.inputs)}, but the dataset {sorted(self.inputs)}")
+                raise InvalidInput(
+                    f"{name} has inputs {sorted(part.inputs)}, but the dataset {sorted(self.inputs)}"
+                )
 
     @property
     def meaning(self) -> str:
@@ -248,7 +266,8 @@ class DatasetInfo:
 
     @property
     def given(self) -> tuple[FileInfo, ...]:
-        """The files that lie beside ``dataset.json``: those of train and validation, and of what was seen."""
+        """The files that lie beside ``dataset.json``: those of train and validation, and of what
+        was seen."""
         kept = (*self.parts["train"].files, *self.parts["validation"].files)
         return (*kept, self.seen) if self.seen else kept
 
@@ -276,7 +295,8 @@ class DatasetInfo:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Split:
-    """A part of a dataset: train, validation or test; what a dataset gives is mapped from disk, and read-only."""
+    """A part of a dataset: train, validation or test; what a dataset gives is mapped from disk, and
+    read-only."""
 
     inputs: Mapping[str, Array]
     """By name, each [n, …]."""
@@ -295,11 +315,17 @@ class Split:
             raise InvalidInput("a part of a dataset needs an input, but has none")
         for name, array in {**self.inputs, "target": self.target}.items():
             if array.ndim == 0:
-                raise InvalidInput(f"{name} is a single number, but an array has an entry for each item")
+                raise InvalidInput(
+                    f"{name} is a single number, but an array has an entry for each item"
+                )
             if array.dtype.kind not in "biuf":
-                raise InvalidInput(f"{name} holds {array.dtype}, but inputs and targets are numbers")
+                raise InvalidInput(
+                    f"{name} holds {array.dtype}, but inputs and targets are numbers"
+                )
             if len(array) != len(self.target):
-                raise InvalidInput(f"{name} has {len(array):,} items, but there are {len(self.target):,} targets")
+                raise InvalidInput(
+                    f"{name} has {len(array):,} items, but there are {len(self.target):,} targets"
+                )
 
     def __len__(self) -> int:
         return len(self.target)
@@ -320,21 +346,33 @@ class Split:
             InvalidInput: The dataset has no table.
         """
         assert self.info
-        tables = [name for name, described in self.info.inputs.items() if described.meaning == "table"]
+        tables = [
+            name for name, described in self.info.inputs.items() if described.meaning == "table"
+        ]
         if not tables:
-            raise InvalidInput(f"{self.info.name} has no table, but {', '.join(self.info.inputs)}", "part.inputs")
+            raise InvalidInput(
+                f"{self.info.name} has no table, but {', '.join(self.info.inputs)}", "part.inputs"
+            )
         described, array = self.info.inputs[tables[0]], self.inputs[tables[0]]
         columns: dict[str, Any] = {}
         for at, column in enumerate(described.columns):
-            values = (array[:, at].astype(np.float64) + column.center if column.center else array[:, at]).tolist()
-            columns[column.name] = [column.categories[int(value)] for value in values] if column.categories else values
+            values = (
+                array[:, at].astype(np.float64) + column.center if column.center else array[:, at]
+            ).tolist()
+            columns[column.name] = (
+                [column.categories[int(value)] for value in values] if column.categories else values
+            )
         classes = self.info.classes
-        columns[self.info.target.name] = [classes[at] for at in self.target] if classes else self.target.tolist()
+        columns[self.info.target.name] = (
+            [classes[at] for at in self.target] if classes else self.target.tolist()
+        )
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         return data_frame(rows, list(columns))
 
     def __repr__(self) -> str:
-        shapes = ", ".join(f"{name} {array.dtype} {list(array.shape)}" for name, array in self.inputs.items())
+        shapes = ", ".join(
+            f"{name} {array.dtype} {list(array.shape)}" for name, array in self.inputs.items()
+        )
         of = f"{self.name} of {self.info.name}: " if self.info else ""
         return one_line(f"<{of}{len(self):,} items, {shapes}>")
 
@@ -350,7 +388,9 @@ class Split:
 
 def digest_of(*parts: PartInfo) -> str:
     """Return the sha256 over the sha256 of the parts' arrays."""
-    return sha256("".join(file.sha256 for part in parts for file in part.arrays).encode()).hexdigest()
+    return sha256(
+        "".join(file.sha256 for part in parts for file in part.arrays).encode()
+    ).hexdigest()
 
 
 def check_kind(kind: str, classes: tuple[str, ...]) -> None:
@@ -364,7 +404,11 @@ def check_kind(kind: str, classes: tuple[str, ...]) -> None:
     if kind == "regression" and classes:
         raise InvalidInput(f"a regression has no classes, but there are {len(classes)}")
     if kind != "regression":
-        require(2 <= len(classes) <= MOST_CLASSES, f"2 <= number of classes <= {MOST_CLASSES}", classes=len(classes))
+        require(
+            2 <= len(classes) <= MOST_CLASSES,
+            f"2 <= number of classes <= {MOST_CLASSES}",
+            classes=len(classes),
+        )
 
 
 def check_part_names(parts: Iterable[str]) -> None:
@@ -374,7 +418,9 @@ def check_part_names(parts: Iterable[str]) -> None:
         InvalidInput: It is not.
     """
     if set(parts) != set(PARTS):
-        raise InvalidInput(f"a dataset has the parts {', '.join(PARTS)}, but got {', '.join(sorted(parts)) or 'none'}")
+        raise InvalidInput(
+            f"a dataset has the parts {', '.join(PARTS)}, but got {', '.join(sorted(parts)) or 'none'}"
+        )
 
 
 def check_shape(meaning: str, shape: tuple[int, ...], columns: int) -> None:
@@ -387,15 +433,20 @@ def check_shape(meaning: str, shape: tuple[int, ...], columns: int) -> None:
     if any(side < 1 for side in shape):
         raise InvalidInput(f"an item of shape {given} is empty")
     if meaning == "image" and len(shape) != 2 and (len(shape) != 3 or shape[2] != 3):
-        raise InvalidInput(f"an image cannot have shape {given}", "[height, width] or [height, width, 3]")
+        raise InvalidInput(
+            f"an image cannot have shape {given}", "[height, width] or [height, width, 3]"
+        )
     if meaning == "table" and shape != (columns,):
-        raise InvalidInput(f"a row of a table of {columns} columns cannot have shape {given}", "[columns]")
+        raise InvalidInput(
+            f"a row of a table of {columns} columns cannot have shape {given}", "[columns]"
+        )
     if meaning == "tokens" and len(shape) != 1:
         raise InvalidInput(f"tokens cannot have shape {given}", "[length]")
 
 
 def len_statistics(meaning: str, shape: tuple[int, ...]) -> int:
-    """Return how many means an input has: one for each channel of an image and each column of a table, else one."""
+    """Return how many means an input has: one for each channel of an image and each column of a
+    table, else one."""
     if meaning == "table":
         return shape[0]
     return shape[2] if meaning == "image" and len(shape) == 3 else 1

@@ -1,8 +1,8 @@
-"""The test part at rest in a run's directory: encrypted, so that no search from the data of a trial comes upon it, nor
-upon its labels, which lie beside each version.
+"""The test part at rest in a run's directory: encrypted, so that no search from the data of a trial
+comes upon it, nor upon its labels, which lie beside each version.
 
-The key is a file of its own, ``PODIUM_HOME/key``. The checksums in ``dataset.json`` are those of the plain files, so
-that what was decrypted is verified as any file is.
+The key is a file of its own, ``PODIUM_HOME/key``. The checksums in ``dataset.json`` are those of
+the plain files, so that what was decrypted is verified as any file is.
 """
 
 import hmac
@@ -30,7 +30,8 @@ CHUNK = 4 << 20
 LINUX = sys.platform == "linux"
 
 _opened: dict[tuple[str, int, int], Any] = {}
-"""The plain bytes of each file that this process has opened, by its path, inode and time of change."""
+"""The plain bytes of each file that this process has opened, by its path, inode and time of
+change."""
 
 
 def seal(directory: Path) -> None:
@@ -101,7 +102,8 @@ def is_sealed(path: Path) -> bool:
 
 
 def unsealed(path: Path) -> Path:
-    """Return where this process finds the plain bytes of a sealed file; on Linux they have no name in any directory.
+    """Return where this process finds the plain bytes of a sealed file; on Linux they have no name
+    in any directory.
 
     Raises:
         NotFound: The key is not there.
@@ -151,5 +153,8 @@ def _key(*, make: bool = False) -> bytes:
         hint = "prepare the data again: podium run --resume RUN --from prepare-data"
         raise NotFound(f"the key of the test part is not at {path}", hint) from None
     if len(key) != KEY_BYTES:
-        raise Denied("a job may not open the test part: evaluate and promote alone do", "leave it to the pipeline")
+        raise Denied(
+            "a job may not open the test part: evaluate and promote alone do",
+            "leave it to the pipeline",
+        )
     return key

@@ -1,4 +1,5 @@
-"""Which items a model was trained on or chosen by: what tells them lies beside its files; they count in no test of it.
+"""Which items a model was trained on or chosen by: what tells them lies beside its files; they
+count in no test of it.
 
 An item counts as seen where it equals such an item, or nearly equals it: see podium.data.near.
 """
@@ -20,15 +21,16 @@ if TYPE_CHECKING:
     from podium.data.near import NearItems
 
 SEEN = "seen.npz"
-"""File of a dataset, of a version, and of a model directory of podium's trainer: SeenItems of train and validation, and
-of what the weights had seen that a training began with."""
+"""File of a dataset, of a version, and of a model directory of podium's trainer: SeenItems of train
+and validation, and of what the weights had seen that a training began with."""
 
 TEST_ITEMS = "test-items.npy"
-"""File of a version beside its predictions: of each test item its hash, that of what it counts together with (its
-group, else itself), and that of the item as it came; uint64 [n, 3]."""
+"""File of a version beside its predictions: of each test item its hash, that of what it counts
+together with (its group, else itself), and that of the item as it came; uint64 [n, 3]."""
 
 MOST_LAYERS = 8
-"""Datasets, the newest, whose items are found by what nearly equals one, where weights went on from night to night."""
+"""Datasets, the newest, whose items are found by what nearly equals one, where weights went on from
+night to night."""
 
 LEAST_ITEMS = 10
 """Fewer test items that a model has not seen are no basis for a figure or a comparison."""
@@ -51,7 +53,9 @@ class SeenItems:
         if other is None:
             return self
         more = tuple(layer for layer in other.near if not any(layer.same(own) for own in self.near))
-        return SeenItems(hashes=np.union1d(self.hashes, other.hashes), near=(self.near + more)[:MOST_LAYERS])
+        return SeenItems(
+            hashes=np.union1d(self.hashes, other.hashes), near=(self.near + more)[:MOST_LAYERS]
+        )
 
     def also(self, hashes: "np.ndarray") -> "SeenItems":
         """Return it with further hashes."""
@@ -62,7 +66,9 @@ class SeenItems:
         import numpy as np
 
         stream, layers = io.BytesIO(), [layer.to_arrays() for layer in self.near]
-        named = {f"{name}{at}": array for at, layer in enumerate(layers) for name, array in layer.items()}
+        named = {
+            f"{name}{at}": array for at, layer in enumerate(layers) for name, array in layer.items()
+        }
         np.savez(stream, allow_pickle=False, hashes=self.hashes, **named)
         return stream.getvalue()
 
@@ -89,7 +95,8 @@ class SeenItems:
     def fresh(
         self, inputs: "Mapping[str, np.ndarray]", hashes: "np.ndarray", groups: "np.ndarray | None"
     ) -> "tuple[np.ndarray, int]":
-        """Return which items [m] are new, and how many of the others only nearly equal what was seen.
+        """Return which items [m] are new, and how many of the others only nearly equal what was
+        seen.
 
         Args:
             inputs: The items as the model takes them.
@@ -132,8 +139,11 @@ def require_items(fair: "np.ndarray") -> None:
         raise TooFewItems(left, len(fair))
 
 
-def unseen(taken: "TestInputs", groups: "np.ndarray | None", seen: "SeenItems | None") -> "tuple[np.ndarray, int]":
-    """Return which test items a model has not seen, bool [m], and how many only nearly equal what it has seen.
+def unseen(
+    taken: "TestInputs", groups: "np.ndarray | None", seen: "SeenItems | None"
+) -> "tuple[np.ndarray, int]":
+    """Return which test items a model has not seen, bool [m], and how many only nearly equal what
+    it has seen.
 
     Args:
         taken: The items as the model takes them.
@@ -148,7 +158,8 @@ def unseen(taken: "TestInputs", groups: "np.ndarray | None", seen: "SeenItems | 
 
 
 def near_words(near: int) -> str:
-    """Return how many test items are left out because they nearly equal others, in words that go on a sentence."""
+    """Return how many test items are left out because they nearly equal others, in words that go on
+    a sentence."""
     return f", {near:,} of them since they nearly equal such an item" if near else ""
 
 
@@ -190,4 +201,6 @@ def write_test_items(held_out: "HeldOut", directory: Path) -> None:
     """Write TEST_ITEMS to a directory."""
     import numpy as np
 
-    np.save(directory / TEST_ITEMS, np.stack([held_out.hashes(), held_out.units, held_out.keys], axis=1))
+    np.save(
+        directory / TEST_ITEMS, np.stack([held_out.hashes(), held_out.units, held_out.keys], axis=1)
+    )

@@ -1,13 +1,14 @@
 """How the items of a source are divided into train, validation and test.
 
-An item's part follows from a key of the item (of its group, where there is one), which survives another export, and a
-seed of its own: items are ordered by it, and each class gives its first ones to the test part, its next ones to the
-validation part. So an item stays in its part whatever else changes, but for a few at the boundaries when the number of
-items does. Fixed thresholds of the hash would move none, but leave a class of ten items without a test item in a third
-of all cases. Equal items have equal keys and share a part.
+An item's part follows from a key of the item (of its group, where there is one), which survives
+another export, and a seed of its own: items are ordered by it, and each class gives its first ones
+to the test part, its next ones to the validation part. So an item stays in its part whatever else
+changes, but for a few at the boundaries when the number of items does. Fixed thresholds of the hash
+would move none, but leave a class of ten items without a test item in a third of all cases. Equal
+items have equal keys and share a part.
 
-Where the source has a test part of its own, validation is drawn by the seed from RandomState, whose stream is frozen:
-digests of MNIST never change.
+Where the source has a test part of its own, validation is drawn by the seed from RandomState, whose
+stream is frozen: digests of MNIST never change.
 """
 
 import logging
@@ -63,17 +64,18 @@ class _Method:
 def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Division:
     """Divide the items of a source.
 
-    Classes are divided in proportion and regression targets at random, unless there are groups (which stay together),
-    times (the oldest train, the newest test) or a column that names the part of each item. Parts that neither the
-    source nor such a column has are taken from the training items: first test, then what the limit leaves out, then
-    validation.
+    Classes are divided in proportion and regression targets at random, unless there are groups
+    (which stay together), times (the oldest train, the newest test) or a column that names the part
+    of each item. Parts that neither the source nor such a column has are taken from the training
+    items: first test, then what the limit leaves out, then validation.
 
     Args:
-        limit: How many items train and validation may have together; parts that the source has stay whole.
+        limit: How many items train and validation may have together; parts that the source has stay
+            whole.
 
     Raises:
-        InvalidInput: A part would be empty, a name of a part is unknown, a group is in two parts, or the method does
-            not fit the data.
+        InvalidInput: A part would be empty, a name of a part is unknown, a group is in two parts,
+            or the method does not fit the data.
     """
     method = _choose_method(raw, options)
     given = _given_parts(raw, options.part)
@@ -89,12 +91,16 @@ def divide(raw: Raw, options: DataOptions, *, limit: int | None = None) -> Divis
     index["train"] = rest
     for part, positions in index.items():
         if not len(positions):
-            raise InvalidInput(f"the {part} part has no item", f"{len(raw.items)} items, divided {method.how}")
+            raise InvalidInput(
+                f"the {part} part has no item", f"{len(raw.items)} items, divided {method.how}"
+            )
     if not options.allow_duplicates:
         _check_groups(raw, index, options.group)
     how = f"given by {options.part or 'the source'}" if given else method.how
     by_hash = not given and raw.times is None and raw.test is None and raw.validation is None
-    return Division(index={part: np.sort(at) for part, at in index.items()}, how=how, by_hash=by_hash)
+    return Division(
+        index={part: np.sort(at) for part, at in index.items()}, how=how, by_hash=by_hash
+    )
 
 
 def held_out(items: int, share: float) -> int:
@@ -105,29 +111,39 @@ def held_out(items: int, share: float) -> int:
 def _choose_method(raw: Raw, options: DataOptions) -> _Method:
     chosen = [name for name in ("group", "time", "split") if getattr(options, name)]
     if "split" in chosen[1:]:
-        raise InvalidInput(f"split cannot be combined with {' and '.join(chosen[:-1])}",
-                           "items are divided by group, by time, by both, or as split says")  # fmt: skip
+        raise InvalidInput(
+            f"split cannot be combined with {' and '.join(chosen[:-1])}",
+            "items are divided by group, by time, by both, or as split says",
+        )
     if raw.times is not None:
         return _by_time(raw, options)
     if raw.groups is not None:
-        return _by_hash(hash_labels(raw.groups), None, f"by {options.group or 'group'}", options.split_seed)
+        return _by_hash(
+            hash_labels(raw.groups), None, f"by {options.group or 'group'}", options.split_seed
+        )
     split = options.split or ("stratified" if raw.kind == "classification" else "random")
     if split != "random" and raw.kind != "classification":
-        raise InvalidInput(f"only classes can be divided in proportion, not a {raw.kind}",
-                           f"use {written('split', 'random')}")  # fmt: skip
+        raise InvalidInput(
+            f"only classes can be divided in proportion, not a {raw.kind}",
+            f"use {written('split', 'random')}",
+        )
     labels = np.asarray(raw.items.target).astype(np.int64) if split == "stratified" else None
     if raw.test is not None:
         order = np.random.RandomState(options.split_seed).permutation(len(raw.items))
         return _Method(how=split, order=order, take=_exactly(labels), cut=_exactly(labels))
     keys = key_items(Selection(part=raw.items)) if raw.keys is None else raw.keys
-    return _by_hash(_apart(keys) if options.allow_duplicates else keys, labels, split, options.split_seed)
+    return _by_hash(
+        _apart(keys) if options.allow_duplicates else keys, labels, split, options.split_seed
+    )
 
 
 def _check_groups(raw: Raw, index: Mapping[str, Index], column: str) -> None:
     """Refuse parts that were given with a group in two of them."""
     if raw.groups is None:
         return
-    labels = {part: raw.groups[positions] for part, positions in index.items()} | dict(raw.part_groups)
+    labels = {part: raw.groups[positions] for part, positions in index.items()} | dict(
+        raw.part_groups
+    )
     groups = {part: hash_labels(of) for part, of in labels.items()}
     names = [part for part in ("test", "validation", "train") if part in groups]
     for at, part in enumerate(names):
@@ -152,14 +168,21 @@ def _given_parts(raw: Raw, column: str) -> dict[str, NDArray[np.bool_]]:
         mask = codes == code
         part = PART_NAMES.get(str(name).strip().lower())
         if part is None:
-            raise InvalidInput(f"{column or 'part'} of item {int(np.flatnonzero(mask)[0]) + 1} is {name!r}",
-                               "the parts are train, validation and test")  # fmt: skip
+            raise InvalidInput(
+                f"{column or 'part'} of item {int(np.flatnonzero(mask)[0]) + 1} is {name!r}",
+                "the parts are train, validation and test",
+            )
         parts[part] = parts[part] | mask if part in parts else mask
     if "train" not in parts:
-        raise InvalidInput(f"{column or 'part'} gives no item to train, only to {' and '.join(sorted(parts))}")
+        raise InvalidInput(
+            f"{column or 'part'} gives no item to train, only to {' and '.join(sorted(parts))}"
+        )
     for part in ("validation", "test"):
         if part in parts and getattr(raw, part) is not None:
-            raise InvalidInput(f"the source has a {part} part, but {column or 'part'} names another", "leave one out")
+            raise InvalidInput(
+                f"the source has a {part} part, but {column or 'part'} names another",
+                "leave one out",
+            )
     return parts
 
 
@@ -193,7 +216,8 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
 
     Args:
         keys: For each item [n], a hash of the item or of its group.
-        labels: For each item [n], its class; a unit counts as of the first of its classes. None divides at random.
+        labels: For each item [n], its class; a unit counts as of the first of its classes. None
+            divides at random.
     """
     units, codes = np.unique(mix(keys, seed), return_inverse=True)
     classes = np.zeros(len(units), np.int64)
@@ -204,7 +228,8 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
     cut = _exactly(labels)
 
     def take(indices: Index, count: int) -> tuple[Index, Index]:
-        """Take the first whole units of each class that come nearest to its share; the smallest if there is none.
+        """Take the first whole units of each class that come nearest to its share; the smallest if
+        there is none.
 
         A unit that is larger than the share is passed over, and no later one fills what is left:
         each would be another one as data grow.
@@ -233,11 +258,16 @@ def _by_hash(keys: Hashes, labels: Array | None, how: str, seed: int) -> _Method
 def _require_units(units: int, how: str) -> None:
     few = "only one is" if units == 1 else "none is"
     if units < 2 and how.startswith("by "):
-        raise InvalidInput(f"every part needs a group of {how.removeprefix('by ')} of its own, but {few} left",
-                           "fewer parts need groups if the source divides them")  # fmt: skip
+        raise InvalidInput(
+            f"every part needs a group of {how.removeprefix('by ')} of its own, but {few} left",
+            "fewer parts need groups if the source divides them",
+        )
     if units < 2:
-        raise InvalidInput(f"every part needs items that no other has, but {few} left", "equal items share a part, "
-                           f"unless they may be divided: {written('allow_duplicates', True)}")  # fmt: skip
+        raise InvalidInput(
+            f"every part needs items that no other has, but {few} left",
+            "equal items share a part, "
+            f"unless they may be divided: {written('allow_duplicates', True)}",
+        )
 
 
 def _apart(keys: Hashes) -> Hashes:
@@ -257,7 +287,8 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
     groups = None if raw.groups is None else hash_labels(raw.groups)
 
     def take(indices: Index, count: int) -> tuple[Index, Index]:
-        """Take the newest, and all that are as old as the oldest of them; leave out what is too close to them."""
+        """Take the newest, and all that are as old as the oldest of them; leave out what is too
+        close to them."""
         oldest = times[indices[min(count, len(indices)) - 1]]
         end = int((times[indices] >= oldest).sum())
         newest, rest = indices[:end], indices[end:]
@@ -265,8 +296,11 @@ def _by_time(raw: Raw, options: DataOptions) -> _Method:
         if groups is not None:
             apart &= ~np.isin(groups[rest], groups[newest])
         if left_out := int((~apart).sum()):
-            log.warning("%s %s left out: within the gap, or of a group with newer items",
-                        plural(left_out, "older item"), are(left_out))  # fmt: skip
+            log.warning(
+                "%s %s left out: within the gap, or of a group with newer items",
+                plural(left_out, "older item"),
+                are(left_out),
+            )
         return newest, rest[apart]
 
     return _Method(how=f"by {column}", order=order, take=take, cut=_exactly(None))
@@ -281,8 +315,10 @@ def _as_numbers(times: Array, column: str) -> NDArray[np.float64]:
     dates = times.dtype.kind in "mM"
     missing = np.isnat(times) if dates else times != times
     if missing.any():
-        raise InvalidInput(f"{column} of item {int(np.flatnonzero(missing)[0]) + 1} is missing",
-                           "items divided by time all have one")  # fmt: skip
+        raise InvalidInput(
+            f"{column} of item {int(np.flatnonzero(missing)[0]) + 1} is missing",
+            "items divided by time all have one",
+        )
     if times.dtype.kind == "M":
         return times.astype("datetime64[us]").astype(np.int64) / 86_400_000_000
     if times.dtype.kind not in "biuf":  # texts have an order, but no distance

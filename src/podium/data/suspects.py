@@ -1,4 +1,5 @@
-"""What looks like a mistake in data that were prepared: a column that is the answer, items that are nearly the same."""
+"""What looks like a mistake in data that were prepared: a column that is the answer, items that are
+nearly the same."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +17,8 @@ MOST_ROWS = 20_000
 """Rows of the training part that are looked at for a column that is the answer."""
 
 SURE = 0.999
-"""Area under the ROC curve, share of right answers, or share of the variance, of one column alone."""
+"""Area under the ROC curve, share of right answers, or share of the variance, of one column
+alone."""
 
 UNIQUE = 0.9
 """Share of different values from which a column is nearly unique."""
@@ -37,8 +39,8 @@ SHUFFLES = 4
 """How often the columns of the test part are shuffled to see how many rows meet by chance."""
 
 LEAST_STEPS = 14
-"""Spots of a picture, of 64, whose brightness differs from that of their neighbor; plain paper has fewer, and pages
-look alike."""
+"""Spots of a picture, of 64, whose brightness differs from that of their neighbor; plain paper has
+fewer, and pages look alike."""
 
 
 def find_answers(rows: Array, target: Array, columns: Sequence[Column]) -> list[str]:
@@ -75,7 +77,8 @@ def _explained(values: NDArray[np.float64], labels: Array) -> float:
 
 
 def _majority(values: NDArray[np.float64], labels: Array) -> float:
-    """Return the share of items with the most frequent class of their value; 0 where one class is nearly all."""
+    """Return the share of items with the most frequent class of their value; 0 where one class is
+    nearly all."""
     _, codes = np.unique(values, return_inverse=True)
     classes = np.unique(labels, return_inverse=True)[1]
     counts = np.zeros((codes.max() + 1, classes.max() + 1), np.int64)
@@ -86,8 +89,8 @@ def _majority(values: NDArray[np.float64], labels: Array) -> float:
 
 
 def _runs(values: NDArray[np.float64], labels: Array) -> float:
-    """Return the share of items, in the order of a column, with the class of the one before, but where each class
-    begins; 0 where one class is nearly all."""
+    """Return the share of items, in the order of a column, with the class of the one before, but
+    where each class begins; 0 where one class is nearly all."""
     sizes = np.unique(labels, return_counts=True)[1]
     if len(sizes) < 2 or sizes.max() > 0.99 * len(labels):
         return 0.0
@@ -97,7 +100,8 @@ def _runs(values: NDArray[np.float64], labels: Array) -> float:
 
 
 def _area(values: NDArray[np.float64], labels: Array) -> float:
-    """Return the area under the ROC curve of a column, whichever way it points; equal values count half."""
+    """Return the area under the ROC curve of a column, whichever way it points; equal values count
+    half."""
     positive = labels == labels.max()
     _, codes, sizes = np.unique(values, return_inverse=True, return_counts=True)
     ranks = (np.cumsum(sizes) - (sizes - 1) / 2)[codes]
@@ -108,31 +112,40 @@ def _area(values: NDArray[np.float64], labels: Array) -> float:
     return float(max(area, 1 - area))
 
 
-def near_duplicates(parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]) -> list[str]:
+def near_duplicates(
+    parts: Mapping[str, Selection], descriptions: Mapping[str, InputDescription]
+) -> list[str]:
     """Say which test items are nearly training items, in sentences; equal ones are found elsewhere.
 
-    Rows are compared with numbers rounded to a hundredth of their deviation, whole and without columns that are nearly
-    unique; what rows share by chance does not count. Pictures are compared as podium.data.near does, mirrored and
-    turned ones too. Of larger parts, MOST_COMPARED rows and MOST_PICTURES pictures are.
+    Rows are compared with numbers rounded to a hundredth of their deviation, whole and without
+    columns that are nearly unique; what rows share by chance does not count. Pictures are compared
+    as podium.data.near does, mirrored and turned ones too. Of larger parts, MOST_COMPARED rows and
+    MOST_PICTURES pictures are.
     """
     said = []
     train, test = parts["train"], parts["test"]
     for name, described in descriptions.items():
         if described.meaning == "table":
-            sides = [sample(part, name, min(MOST_COMPARED, MOST_VALUES // len(described.columns) + 1))
-                     for part in (train, test)]  # fmt: skip
+            sides = [
+                sample(part, name, min(MOST_COMPARED, MOST_VALUES // len(described.columns) + 1))
+                for part in (train, test)
+            ]
             said += _near_rows(sides[0], sides[1], described.columns)
         elif described.meaning == "image":
             count = _near_pictures(train, test, name, described)
             if count:
                 together = f"{written('group', 'folder')}, or a pattern"
-                said.append(f"{plural(count, 'test picture')} {are(count)} like training pictures, as they are, "
-                            "mirrored or turned: a model may know them by heart; keep them together: "
-                            f"{together}")  # fmt: skip
+                said.append(
+                    f"{plural(count, 'test picture')} {are(count)} like training pictures, as they are, "
+                    "mirrored or turned: a model may know them by heart; keep them together: "
+                    f"{together}"
+                )
     return said
 
 
-def near_sentences(raw_keys: Hashes, exact: Mapping[str, Hashes], index: Mapping[str, NDArray[np.int64]]) -> list[str]:
+def near_sentences(
+    raw_keys: Hashes, exact: Mapping[str, Hashes], index: Mapping[str, NDArray[np.int64]]
+) -> list[str]:
     """Say how many sentences differ from others in punctuation, case or spaces only, in sentences.
 
     Args:
@@ -141,13 +154,17 @@ def near_sentences(raw_keys: Hashes, exact: Mapping[str, Hashes], index: Mapping
         index: Which sentences are in each part.
     """
     learned = [part for part in index if part != "test"]
-    keys, known = (np.concatenate([of[part] for part in learned]) for of in (
-        {part: raw_keys[at] for part, at in index.items()}, exact))  # fmt: skip
+    keys, known = (
+        np.concatenate([of[part] for part in learned])
+        for of in ({part: raw_keys[at] for part, at in index.items()}, exact)
+    )
     shared = np.isin(raw_keys[index["test"]], keys) & ~np.isin(exact["test"], known)
     if count := int(shared.sum()):
         sentences = f"{plural(count, 'test sentence')} {are(count)} among the training sentences"
         return [f"{sentences} but for punctuation, and not counted in the test"]
-    alike = sum(len(np.unique(exact[part])) - len(np.unique(raw_keys[at])) for part, at in index.items())
+    alike = sum(
+        len(np.unique(exact[part])) - len(np.unique(raw_keys[at])) for part, at in index.items()
+    )
     sentences = f"{plural(alike, 'sentence')} {are(alike)} among the others"
     return [f"{sentences} but for punctuation: such share a part, and count once"] if alike else []
 
@@ -163,18 +180,30 @@ def _spread(part: Selection, most: int) -> NDArray[np.int64]:
 
 
 def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str]:
-    """Say how many test rows are training rows but for rounding, for one column, or for those that are nearly unique.
+    """Say how many test rows are training rows but for rounding, for one column, or for those that
+    are nearly unique.
 
     Args:
         train: Rows [n, columns].
         test: Rows [m, columns].
     """
-    hashed = [_hash_column(train[:, at], test[:, at], column, at) for at, column in enumerate(columns)]
+    hashed = [
+        _hash_column(train[:, at], test[:, at], column, at) for at, column in enumerate(columns)
+    ]
     known, new = (np.stack(side) for side in zip(*hashed, strict=True))
-    unique = [at for at in range(len(columns)) if len(np.unique(train[:, at])) >= UNIQUE * len(train)]
+    unique = [
+        at for at in range(len(columns)) if len(np.unique(train[:, at])) >= UNIQUE * len(train)
+    ]
     few = 1 < len(unique) <= max(2, len(columns) // 5)
-    candidates: list[list[int]] = [[], *([at] for at in unique[:MOST_LEFT_OUT]), *([unique] if few else [])]
-    counts = [_shared(known.sum(0) - known[left].sum(0), new.sum(0) - new[left].sum(0)) for left in candidates]
+    candidates: list[list[int]] = [
+        [],
+        *([at] for at in unique[:MOST_LEFT_OUT]),
+        *([unique] if few else []),
+    ]
+    counts = [
+        _shared(known.sum(0) - known[left].sum(0), new.sum(0) - new[left].sum(0))
+        for left in candidates
+    ]
     counts[0] *= 2  # each column that is left out hides what rounding tears apart in it
     for at in sorted(np.flatnonzero(counts), key=lambda at: -counts[at]):
         left = candidates[at]
@@ -185,12 +214,15 @@ def _near_rows(train: Array, test: Array, columns: Sequence[Column]) -> list[str
             together = written("group", "COLUMN")
             rows = f"{count:,} of the {len(test):,} test rows {are(count)}"
             known_by_heart = "a model may know them by heart; keep them together"
-            return [f"{rows} among the training rows but for {names or 'rounding'}: {known_by_heart}: {together}{hint}"]
+            return [
+                f"{rows} among the training rows but for {names or 'rounding'}: {known_by_heart}: {together}{hint}"
+            ]
     return []
 
 
 def _chance(known: Hashes, new: Hashes) -> int:
-    """Return how many rows are shared when the columns [columns, m] of the new ones are shuffled, SHUFFLES times."""
+    """Return how many rows are shared when the columns [columns, m] of the new ones are shuffled,
+    SHUFFLES times."""
     draw, rows, count = np.random.default_rng(0), known.sum(0), 0
     for _ in range(SHUFFLES):
         shuffled = np.zeros(new.shape[1], np.uint64)
@@ -201,8 +233,8 @@ def _chance(known: Hashes, new: Hashes) -> int:
 
 
 def _hash_column(train: Array, test: Array, column: Column, at: int) -> tuple[Hashes, Hashes]:
-    """Return hashes [n] and [m] of a column's values, of numbers rounded to a hundredth of their deviation; the hash of
-    a row is their sum."""
+    """Return hashes [n] and [m] of a column's values, of numbers rounded to a hundredth of their
+    deviation; the hash of a row is their sum."""
     sides = [side.astype(np.float64) for side in (train, test)]
     if column.kind == "number":
         scale = max(float(sides[0].std()), 1e-300) / 100
@@ -215,11 +247,15 @@ def _shared(known: Hashes, new: Hashes) -> int:
     return int(np.isin(new, known).sum())
 
 
-def _near_pictures(train: Selection, test: Selection, name: str, described: InputDescription) -> int:
+def _near_pictures(
+    train: Selection, test: Selection, name: str, described: InputDescription
+) -> int:
     """Count test pictures that nearly equal a training picture as they are, mirrored or turned."""
     array = train.array(name)
     part = Split(inputs={name: array}, target=train.array("target"))
-    items = NearItems.of([Selection(part=part, index=_spread(train, MOST_PICTURES))], {name: described})
+    items = NearItems.of(
+        [Selection(part=part, index=_spread(train, MOST_PICTURES))], {name: described}
+    )
     if items is None:
         return 0
     count = 0

@@ -1,4 +1,5 @@
-"""Which test part a figure is of, in a short text: the set of its items, whatever their order and their file's name."""
+"""Which test part a figure is of, in a short text: the set of its items, whatever their order and
+their file's name."""
 
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,8 @@ KEPT, DIGITS = 32, 12
 
 
 def sketch(keys: "np.ndarray") -> str:
-    """Return the number of different items and their least hashes: a sample that is the same wherever the items are.
+    """Return the number of different items and their least hashes: a sample that is the same
+    wherever the items are.
 
     Args:
         keys: A hash of each item, uint64 [n].
@@ -23,12 +25,14 @@ def sketch(keys: "np.ndarray") -> str:
     from podium.data.near import mix
 
     different = np.unique(mix(keys, 7))
-    return f"{len(different)}:" + "".join(f"{key:016x}"[:DIGITS] for key in different[:KEPT].tolist())
+    return f"{len(different)}:" + "".join(
+        f"{key:016x}"[:DIGITS] for key in different[:KEPT].tolist()
+    )
 
 
 def shared(earlier: str, now: str) -> float:
-    """Return about what share of the items of a test part was in an earlier one (Broder 1997: resemblance by least
-    hashes); of texts that are no sketches, whether they are equal."""
+    """Return about what share of the items of a test part was in an earlier one (Broder 1997:
+    resemblance by least hashes); of texts that are no sketches, whether they are equal."""
     parts = [_read(text) for text in (earlier, now)]
     if not all(parts):
         return float(earlier == now)

@@ -1,8 +1,8 @@
 """One meaning of a value everywhere: rows, groups, categories, class names, predictions, drift.
 
-A whole number is one thing as 1, 1.0, "1" and "1.0", and a date is one thing as a date and as text. Truth values are
-a kind of their own, except in a boolean column, where true, yes and 1 mean the same. Numbers are float64; a whole
-number that float64 cannot hold stays a text.
+A whole number is one thing as 1, 1.0, "1" and "1.0", and a date is one thing as a date and as text.
+Truth values are a kind of their own, except in a boolean column, where true, yes and 1 mean the
+same. Numbers are float64; a whole number that float64 cannot hold stays a text.
 """
 
 from collections.abc import Sequence
@@ -17,25 +17,71 @@ from podium.data.contract import DATES
 from podium.errors import InvalidInput
 
 MISSING_VALUES = (
-    *("", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "N.A.", "n.a.", "NaN", "nan", "-NaN", "-nan"),
+    *(
+        "",
+        "NA",
+        "N/A",
+        "n/a",
+        "#N/A",
+        "#N/A N/A",
+        "#NA",
+        "<NA>",
+        "N.A.",
+        "n.a.",
+        "NaN",
+        "nan",
+        "-NaN",
+        "-nan",
+    ),
     *("NULL", "null", "None", "1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN", "?"),
 )
-"""Texts that mean that a value is missing, as pandas reads them; spaces around them do not count."""
+"""Texts that mean that a value is missing, as pandas reads them; spaces around them do not
+count."""
 
 MARKS = (
-    *("-", "--", "---", "–", "—", ".", "..", "...", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity"),
-    *("#div/0!", "#value!", "#ref!", "#num!", "#name?", "#null!", "none", "null", "na", "missing", "unknown"),
+    *(
+        "-",
+        "--",
+        "---",
+        "–",
+        "—",
+        ".",
+        "..",
+        "...",
+        "inf",
+        "+inf",
+        "-inf",
+        "infinity",
+        "+infinity",
+        "-infinity",
+    ),
+    *(
+        "#div/0!",
+        "#value!",
+        "#ref!",
+        "#num!",
+        "#name?",
+        "#null!",
+        "none",
+        "null",
+        "na",
+        "missing",
+        "unknown",
+    ),
 )
-"""Texts, in lower case, that are missing among numbers and dates too, unless a user lists the missing values."""
+"""Texts, in lower case, that are missing among numbers and dates too, unless a user lists the
+missing values."""
 
 FLAGS = {
     **dict.fromkeys(("false", "f", "no", "n", "0", "falsch", "faux"), "false"),
     **dict.fromkeys(("true", "t", "yes", "y", "1", "wahr", "vrai"), "true"),
 }
-"""What the values of a boolean column mean, in lower case; spreadsheets write their own language."""
+"""What the values of a boolean column mean, in lower case; spreadsheets write their own
+language."""
 
 LOOSE = 0.05
-"""Most of a column's values that may be something else in a column of numbers or dates; they are missing."""
+"""Most of a column's values that may be something else in a column of numbers or dates; they are
+missing."""
 
 TRIED = 64
 """Values that are tried before all are."""
@@ -62,7 +108,9 @@ _WHOLE = r"^\+?(-?(?:0|[1-9]\d*))(?:\.0*)?$"
 _LONG = r"^[+-]?\d{16,}(?:\.0*)?$"
 _LEADING_ZERO = r"^[+-]?0\d"
 _DATE = r"^\d{4}[-/]\d\d?[-/]\d\d?"
-_DOTTED = r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates are written with points
+_DOTTED = (
+    r"^\d{1,2}\.\d{1,2}\.\d{4}\b"  # 31.1.2026, day first wherever dates are written with points
+)
 _SLASHED = r"^\d{1,2}/\d{1,2}/\d{2}(\d\d)?\b"
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _NAMED = rf"(?i)^\d\d?[- ](?:{'|'.join(_MONTHS)})[a-z]*[- ]\d{{4}}\b"
@@ -86,8 +134,8 @@ def normal(
         boolean: Whether the column is boolean: true, yes and 1 are one value then.
 
     Returns:
-        Numbers, dates in days, and the truth values of a boolean column as 0 and 1: float64 [n], else NaN; and texts,
-        null elsewhere. A missing value is neither.
+        Numbers, dates in days, and the truth values of a boolean column as 0 and 1: float64 [n],
+        else NaN; and texts, null elsewhere. A missing value is neither.
     """
     values = _plain(values)
     if _is_moment(values.type):
@@ -121,29 +169,39 @@ def to_text(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Arr
     """
     values = _plain(values)
     text = _trimmed(values, missing)
-    if pa.types.is_string(values.type) and pc.any(pc.match_substring_regex(text, r"^\+\d|\d\.0*$|^-0$")).as_py():
+    if (
+        pa.types.is_string(values.type)
+        and pc.any(pc.match_substring_regex(text, r"^\+\d|\d\.0*$|^-0$")).as_py()
+    ):
         whole = pc.replace_substring_regex(text, _WHOLE, r"\1")
         text = pc.if_else(pc.equal(whole, "-0"), "0", whole)
     return text
 
 
 def without_exponents(text: pa.Array) -> pa.Array:
-    """Return texts of a column of numbers with 1e5 as 100000 and 1e-05 as 0.00001, as another program writes them."""
+    """Return texts of a column of numbers with 1e5 as 100000 and 1e-05 as 0.00001, as another
+    program writes them."""
     found = pc.match_substring_regex(text, r"^[+-]?(\d+\.?\d*|\.\d+)[eE][+-]?\d\d?$")
     if not pc.any(found).as_py():
         return text
     encoded = pc.if_else(found, text, _NO_TEXT).dictionary_encode()
-    plain = [np.format_float_positional(float(number), trim="-") for number in encoded.dictionary.to_pylist()]
+    plain = [
+        np.format_float_positional(float(number), trim="-")
+        for number in encoded.dictionary.to_pylist()
+    ]
     return pc.coalesce(pa.array(plain, pa.string()).take(encoded.indices), text)
 
 
 def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Return plain values as text as they are written, without spaces around it, null where they are missing."""
+    """Return plain values as text as they are written, without spaces around it, null where they
+    are missing."""
     kind = values.type
     if pa.types.is_floating(kind):
         whole = pc.and_(pc.equal(pc.floor(values), values), pc.less(pc.abs(values), float(_EXACT)))
         integers = pc.if_else(whole, values, None).cast(pa.int64(), safe=False).cast(pa.string())
-        values = pc.if_else(pc.is_nan(values), None, pc.coalesce(integers, values.cast(pa.string())))
+        values = pc.if_else(
+            pc.is_nan(values), None, pc.coalesce(integers, values.cast(pa.string()))
+        )
     elif not pa.types.is_string(kind):
         values = values.cast(pa.string())
     trimmed = pc.utf8_trim_whitespace(values)
@@ -159,12 +217,15 @@ def _unmarked(text: pa.Array, missing: Sequence[str]) -> pa.Array:
     return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(MARKS)), _NO_TEXT, text)
 
 
-def to_numbers(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tuple[NDArray[np.float64], pa.Array]:
-    """Read values as numbers, also money, per cent and thousands in groups; truth values are 0 and 1.
+def to_numbers(
+    values: pa.Array, missing: Sequence[str] = MISSING_VALUES
+) -> tuple[NDArray[np.float64], pa.Array]:
+    """Read values as numbers, also money, per cent and thousands in groups; truth values are 0 and
+    1.
 
     Returns:
-        float64 [n], NaN where a value is missing or not a number, and the text of what is not a number that float64
-        holds (null elsewhere).
+        float64 [n], NaN where a value is missing or not a number, and the text of what is not a
+        number that float64 holds (null elsewhere).
     """
     values = _plain(values)
     kind = values.type
@@ -172,7 +233,9 @@ def to_numbers(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> tup
         values = values.cast(pa.int8())
     if not (_is_number(kind) or pa.types.is_boolean(kind)):
         return _read_numbers(_trimmed(values, missing), missing)
-    parsed = np.array(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
+    parsed = np.array(
+        values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64
+    )
     bad = np.isinf(parsed)  # NaN in a column of numbers is how many programs write a missing value
     if pa.types.is_integer(kind) and (np.abs(parsed) >= _EXACT).any():
         again = pa.array(parsed).cast(kind, safe=False)
@@ -188,7 +251,9 @@ def _read_numbers(text: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.fl
     parsed = np.array(numbers.to_numpy(zero_copy_only=False), np.float64)
     bad = pc.is_valid(text).to_numpy(zero_copy_only=False) & ~np.isfinite(parsed)
     if (np.abs(parsed) >= _EXACT).any():
-        long = pc.fill_null(pc.match_substring_regex(text, _LONG), False).to_numpy(zero_copy_only=False)
+        long = pc.fill_null(pc.match_substring_regex(text, _LONG), False).to_numpy(
+            zero_copy_only=False
+        )
         for at in np.flatnonzero(long & ~bad).tolist():
             bad[at] = int(text[at].as_py().partition(".")[0]) != int(parsed[at])
     if not bad.any():
@@ -217,7 +282,11 @@ def to_days(
         values = _parse_times(times)
     stamps = _without_zone(values).cast(pa.timestamp("us"), safe=False)
     valid = pc.is_valid(stamps).to_numpy(zero_copy_only=False)
-    days = np.where(valid, pc.fill_null(stamps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) / _DAY, np.nan)
+    days = np.where(
+        valid,
+        pc.fill_null(stamps.cast(pa.int64()), 0).to_numpy(zero_copy_only=False) / _DAY,
+        np.nan,
+    )
     if text is None:
         return days, pa.nulls(len(days), pa.string())
     return days + halves, pc.if_else(pc.is_null(stamps), text, pa.scalar(None, pa.string()))
@@ -226,7 +295,9 @@ def to_days(
 def to_flags(values: pa.Array, missing: Sequence[str] = MISSING_VALUES) -> pa.Array:
     """Return values as text like to_text; what FLAGS lists as ``true`` or ``false``."""
     text = pc.utf8_lower(to_text(values, missing))
-    meanings = pa.array(FLAGS.values(), pa.string()).take(pc.index_in(text, pa.array(FLAGS.keys(), pa.string())))
+    meanings = pa.array(FLAGS.values(), pa.string()).take(
+        pc.index_in(text, pa.array(FLAGS.keys(), pa.string()))
+    )
     return pc.coalesce(meanings, text)
 
 
@@ -241,8 +312,15 @@ def _plain(values: pa.Array) -> pa.Array:
         return values.cast(pa.string())
     if pa.types.is_decimal(kind) or pa.types.is_float16(kind):
         return values.cast(pa.float64(), safe=False)
-    if not (pa.types.is_string(kind) or pa.types.is_boolean(kind) or _is_number(kind) or _is_moment(kind)):
-        raise InvalidInput(f"a table holds numbers, texts, dates and truth values, but here they are {kind}")
+    if not (
+        pa.types.is_string(kind)
+        or pa.types.is_boolean(kind)
+        or _is_number(kind)
+        or _is_moment(kind)
+    ):
+        raise InvalidInput(
+            f"a table holds numbers, texts, dates and truth values, but here they are {kind}"
+        )
     return values
 
 
@@ -264,7 +342,8 @@ def _parse_numbers(text: pa.Array) -> pa.Array:
 
 
 def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Return texts as another type, None if one is none: the first are tried, since a failure costs as a success."""
+    """Return texts as another type, None if one is none: the first are tried, since a failure costs
+    as a success."""
     try:
         text[:TRIED].cast(kind)
         return text.cast(kind)
@@ -273,7 +352,8 @@ def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_plain(text: pa.Array) -> bool:
-    """Return whether all texts are numbers that float64 holds, without a mark among them: most columns are."""
+    """Return whether all texts are numbers that float64 holds, without a mark among them: most
+    columns are."""
     numbers = _cast(text, pa.float64())
     return numbers is not None and bool(pc.all(pc.less(pc.abs(numbers), float(_EXACT))).as_py())
 
@@ -282,14 +362,20 @@ def _parse_written(text: pa.Array) -> pa.Array:
     """Read money, per cent and thousands in groups; null where it is something else."""
     encoded = text.dictionary_encode()
     signed = pc.replace_substring(encoded.dictionary, _MINUS, "-")
-    signed = pc.replace_substring_regex(signed, _BRACKETS, r"-\1\2")  # bookkeepers write (30) for -30
+    signed = pc.replace_substring_regex(
+        signed, _BRACKETS, r"-\1\2"
+    )  # bookkeepers write (30) for -30
     matched = pc.match_substring_regex(signed, _WRITTEN)
     if not pc.any(matched).as_py():  # which takes a fraction of the time of what follows
         return pa.nulls(len(text), pa.float64())
     parts = pc.extract_regex(signed, _WRITTEN)
-    sign, minus, digits, after = (parts.field(name) for name in ("sign", "minus", "digits", "after"))
+    sign, minus, digits, after = (
+        parts.field(name) for name in ("sign", "minus", "digits", "after")
+    )
     plain = pc.replace_substring_regex(digits, r"[^\d.]", "")
-    numbers = pc.binary_join_element_wise(pc.if_else(pc.equal(sign, "+"), "", sign), minus, plain, "")
+    numbers = pc.binary_join_element_wise(
+        pc.if_else(pc.equal(sign, "+"), "", sign), minus, plain, ""
+    )
     twice = pc.and_(pc.not_equal(sign, ""), pc.not_equal(minus, ""))
     fits = pc.and_(pc.is_valid(parts), pc.invert(pc.fill_null(twice, False)))
     values = pc.if_else(fits, numbers, _NO_TEXT).cast(pa.float64())
@@ -305,7 +391,9 @@ def _parse_times(text: pa.Array) -> pa.Array:
         if (times := _cast(dated, kind)) is not None:
             return _without_zone(times)
     encoded = dated.dictionary_encode()  # value by value, each once
-    moments = pa.array([_parse_time(value) for value in encoded.dictionary.to_pylist()], pa.timestamp("us"))
+    moments = pa.array(
+        [_parse_time(value) for value in encoded.dictionary.to_pylist()], pa.timestamp("us")
+    )
     return moments.take(encoded.indices)
 
 
@@ -322,7 +410,8 @@ def _halves(text: pa.Array) -> tuple[pa.Array, NDArray[np.float64] | float]:
 
 
 def _year_first(text: pa.Array, kind: str) -> pa.Array:
-    """Return dates such as 31.1.2026, and 31/1/2026 if the kind says what is first, as 2026-01-31, all else as is."""
+    """Return dates such as 31.1.2026, and 31/1/2026 if the kind says what is first, as 2026-01-31,
+    all else as is."""
     if pc.any(pc.match_substring_regex(text, r"^\d{4}[-/]\d\d?[-/]\d")).as_py():
         text = pc.replace_substring_regex(text, r"^(\d{4})/(\d\d?)/(\d\d?)\b", r"\1-\2-\3")
         text = pc.replace_substring_regex(text, r"^(\d{4}-)(\d-\d)", r"\10\2")
@@ -337,9 +426,15 @@ def _year_first(text: pa.Array, kind: str) -> pa.Array:
         turns.append(("/", r"\3-\2-\1" if kind == "day/month/year" else r"\3-\1-\2"))
     for sign, turn in turns:
         if pc.any(pc.match_substring_regex(text, rf"^\d\d?{sign}\d\d?{sign}\d{{4}}\b")).as_py():
-            padded = pc.replace_substring_regex(text, rf"^(\d{sign})(\d\d?{sign}\d{{4}})\b", r"0\1\2")
-            padded = pc.replace_substring_regex(padded, rf"^(\d\d{sign})(\d{sign}\d{{4}})\b", r"\10\2")
-            text = pc.replace_substring_regex(padded, rf"^(\d\d){sign}(\d\d){sign}(\d{{4}})\b", turn)
+            padded = pc.replace_substring_regex(
+                text, rf"^(\d{sign})(\d\d?{sign}\d{{4}})\b", r"0\1\2"
+            )
+            padded = pc.replace_substring_regex(
+                padded, rf"^(\d\d{sign})(\d{sign}\d{{4}})\b", r"\10\2"
+            )
+            text = pc.replace_substring_regex(
+                padded, rf"^(\d\d){sign}(\d\d){sign}(\d{{4}})\b", turn
+            )
     return pc.replace_substring_regex(text, r"^(\d{4}-\d\d-\d\d )(\d:)", r"\10\2")
 
 
@@ -357,7 +452,9 @@ def _without_zone(stamps: pa.Array) -> pa.Array:
     """Return the same moments in UTC."""
     if not pa.types.is_timestamp(stamps.type) or stamps.type.tz is None:
         return stamps
-    return stamps.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64()).cast(pa.timestamp("us"))
+    return (
+        stamps.cast(pa.timestamp("us", "UTC"), safe=False).cast(pa.int64()).cast(pa.timestamp("us"))
+    )
 
 
 @dataclass
@@ -383,7 +480,8 @@ class Guess:
     """All values are equal so far."""
 
     slashed: bool = True
-    """All values look like 3/4/2026 so far; the type is text if nobody knows whether the day or the month is first."""
+    """All values look like 3/4/2026 so far; the type is text if nobody knows whether the day or the
+    month is first."""
 
     lowest: float = np.inf
     """The lowest whole number."""
@@ -391,7 +489,9 @@ class Guess:
     sums: list[int] = field(default_factory=lambda: [0, 0])
     """The sum of whole numbers and that of their squares, of 64 bits without the overflow."""
 
-    others: dict[str, int] = field(default_factory=lambda: dict.fromkeys(["integer", "number", "boolean", *DATES], 0))
+    others: dict[str, int] = field(
+        default_factory=lambda: dict.fromkeys(["integer", "number", "boolean", *DATES], 0)
+    )
     """Values that are not of a type, of each that is possible so far, the most special first."""
 
     marks: int = 0
@@ -413,11 +513,17 @@ class Guess:
         self.count += len(present)
         self.first = self.first if self.first is not None else present[0].as_py()
         self.constant = self.constant and bool(pc.all(pc.equal(present, self.first)).as_py())
-        self.slashed = self.slashed and bool(pc.all(pc.match_substring_regex(present, _SLASHED)).as_py())
+        self.slashed = self.slashed and bool(
+            pc.all(pc.match_substring_regex(present, _SLASHED)).as_py()
+        )
         typed = None if pa.types.is_string(values.type) else values.type
-        wrong = self._typed_others(values.drop_null(), typed) if typed else self._text_others(present)
+        wrong = (
+            self._typed_others(values.drop_null(), typed) if typed else self._text_others(present)
+        )
         self.others = {
-            kind: count + wrong[kind] for kind, count in self.others.items() if 2 * wrong[kind] <= len(present)
+            kind: count + wrong[kind]
+            for kind, count in self.others.items()
+            if 2 * wrong[kind] <= len(present)
         }
         if self.others.get("integer") == 0:
             self._sum(to_numbers(present, self.missing_values)[0])
@@ -443,7 +549,9 @@ class Guess:
         if "number" in self.others:
             bad = present[:0] if plain else to_numbers(unmarked, self.missing_values)[1].drop_null()
             self.huge = self.huge or bool(pc.any(pc.match_substring_regex(bad, _LONG)).as_py())
-            named = pc.any(pc.match_substring_regex(unmarked, _LEADING_ZERO)).as_py()  # 01067 is a postal code
+            named = pc.any(
+                pc.match_substring_regex(unmarked, _LEADING_ZERO)
+            ).as_py()  # 01067 is a postal code
             wrong["number"] = count if named or self.huge else len(bad)
             self._keep("number", bad)
         if "integer" in self.others:
@@ -459,7 +567,9 @@ class Guess:
             bad = unmarked.filter(pc.invert(like_a_date))
             if len(bad) < len(unmarked):
                 dated = unmarked.filter(like_a_date)
-                bad = pa.concat_arrays([bad, to_days(dated, self.missing_values, kind)[1].drop_null()])
+                bad = pa.concat_arrays(
+                    [bad, to_days(dated, self.missing_values, kind)[1].drop_null()]
+                )
             wrong[kind] = len(bad)
             self._keep(kind, bad)
         return wrong
@@ -480,7 +590,8 @@ class Guess:
 
     @property
     def counting(self) -> bool:
-        """Whether the values are n whole numbers, each 1 more than another, in any order: they number the rows."""
+        """Whether the values are n whole numbers, each 1 more than another, in any order: they
+        number the rows."""
         n = self.count - self.marks
         if self.exact != "integer" or n < 3:
             return False
@@ -491,10 +602,15 @@ class Guess:
 
     @property
     def type(self) -> str:
-        """``boolean``, ``integer``, ``number``, ``text``, one of DATES; ``empty`` if all values are missing."""
+        """``boolean``, ``integer``, ``number``, ``text``, one of DATES; ``empty`` if all values are
+        missing."""
         if self.exact != "text" or self.slashed:
             return self.exact
-        few = {kind: count for kind, count in self.others.items() if count <= LOOSE * (self.count - self.marks)}
+        few = {
+            kind: count
+            for kind, count in self.others.items()
+            if count <= LOOSE * (self.count - self.marks)
+        }
         return min(few, key=lambda kind: few[kind]) if few and self.count > self.marks else "text"
 
     @property

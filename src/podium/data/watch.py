@@ -1,4 +1,5 @@
-"""What a model is given and what it says, counted in the bins of its training part; no item is kept."""
+"""What a model is given and what it says, counted in the bins of its training part; no item is
+kept."""
 
 from collections.abc import Mapping
 from threading import Lock
@@ -27,7 +28,9 @@ class Watch:
 
     def __init__(self, profile: Profile, share: float = 1.0) -> None:
         self.profile, self._share = profile, share
-        self._counts: Counts = {key: np.zeros(len(bins.labels), np.int64) for key, bins in profile.bins().items()}
+        self._counts: Counts = {
+            key: np.zeros(len(bins.labels), np.int64) for key, bins in profile.bins().items()
+        }
         self._held = list[tuple[Mapping[str, Array], Array]]()
         self._lock, self._chance = Lock(), np.random.default_rng()
         self.items = 0
@@ -37,7 +40,8 @@ class Watch:
         """Calls that did not fit the bins."""
 
     def note(self, inputs: Mapping[str, Array], predicted: Array) -> None:
-        """Take note of a call of the model: its inputs, each [n, …], and probabilities, classes or numbers."""
+        """Take note of a call of the model: its inputs, each [n, …], and probabilities, classes or
+        numbers."""
         with self._lock:
             if self._share < 1 and self._chance.random() >= self._share:
                 return
@@ -58,10 +62,16 @@ class Watch:
         if not held:
             return
         try:
-            inputs = {name: np.concatenate([given[name] for given, _ in held]) for name in held[0][0]}
+            inputs = {
+                name: np.concatenate([given[name] for given, _ in held]) for name in held[0][0]
+            }
             predicted = np.concatenate([said for _, said in held])
             new = self.profile.count(inputs, predicted)
-        except (KeyError, IndexError, ValueError):  # of another shape than in training, which the model may take
+        except (
+            KeyError,
+            IndexError,
+            ValueError,
+        ):  # of another shape than in training, which the model may take
             self.failures += len(held)
             return
         self.items += len(predicted)

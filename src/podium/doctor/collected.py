@@ -1,4 +1,5 @@
-"""What collectors other than StdOut read: a file or a folder that the program writes, not what it prints."""
+"""What collectors other than StdOut read: a file or a folder that the program writes, not what it
+prints."""
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
@@ -32,15 +33,22 @@ def log_not_collected(given: Given) -> Iterator[Violation]:
         yield Violation(f"a {kind} collector does not read {given.subject}", "collector", hint)
 
 
-@GIVEN_RULES.rule("warn", "A File collector reads its file only; what the program prints elsewhere is lost.")
+@GIVEN_RULES.rule(
+    "warn", "A File collector reads its file only; what the program prints elsewhere is lost."
+)
 def another_file_collected(given: Given) -> Iterator[Violation]:
     collector = given.reader.collector
-    if collector.kind == "File" and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name:
+    if (
+        collector.kind == "File"
+        and PurePosixPath(collector.path).name != PurePosixPath(given.subject).name
+    ):
         what = f"Katib reads {collector.path} in the trial's pod; {given.subject} must be a copy of that file"
         yield Violation(what, "collector", f"examine {collector.path}, or collect from StdOut")
 
 
-@EVENT_RULES.rule("fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else.")
+@EVENT_RULES.rule(
+    "fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else."
+)
 def scalar_missing(log: Log) -> Iterator[Violation]:
     names = sorted(log.seen)[:8]
     there = f"they hold {', '.join(names)}" if names else "there are none"
@@ -59,7 +67,10 @@ def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
     report = examine_log(lines, reader, subject)
     findings = apply(GIVEN_RULES, Given(reader, subject))
     return Report(
-        subject=subject, kind=report.kind, findings=worst_first([*findings, *report.findings]), details=report.details
+        subject=subject,
+        kind=report.kind,
+        findings=worst_first([*findings, *report.findings]),
+        details=report.details,
     )
 
 
@@ -72,7 +83,16 @@ def examine_events(path: Path, reader: Reader, subject: str) -> Report:
     Raises:
         Failed: The package tensorboard is not installed.
     """
-    readings = [reading for reading in read_events(path, reader.names) if reading.value != UNAVAILABLE]
-    lines = [Line(number, f"{reading.name}={reading.value}", (reading,)) for number, reading in enumerate(readings, 1)]
-    log = Log(reader=reader, lines=lines, total=len(lines), seen=dict.fromkeys(event_scalars(path), 1))
-    return Report(subject=subject, kind="events", findings=apply(EVENT_RULES, log), details=details_of(log))
+    readings = [
+        reading for reading in read_events(path, reader.names) if reading.value != UNAVAILABLE
+    ]
+    lines = [
+        Line(number, f"{reading.name}={reading.value}", (reading,))
+        for number, reading in enumerate(readings, 1)
+    ]
+    log = Log(
+        reader=reader, lines=lines, total=len(lines), seen=dict.fromkeys(event_scalars(path), 1)
+    )
+    return Report(
+        subject=subject, kind="events", findings=apply(EVENT_RULES, log), details=details_of(log)
+    )

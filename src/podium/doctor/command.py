@@ -58,7 +58,11 @@ rule = RUN_RULES.rule
 def command_failed(run: Run) -> Iterator[Violation]:
     if run.code:
         last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
-        hint = "the program and its modules must be in the image" if run.code in (126, 127) else "correct the program"
+        hint = (
+            "the program and its modules must be in the image"
+            if run.code in (126, 127)
+            else "correct the program"
+        )
         yield Violation(f"exit code {run.code}: {last[:200]}", "exit code", hint)
 
 
@@ -68,10 +72,15 @@ def stopped_at_the_limit(run: Run) -> Iterator[Violation]:
         yield Violation(f"stopped after {run.seconds:.0f} s", "time", "give it more: --seconds 300")
 
 
-@rule("warn", "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).")
+@rule(
+    "warn",
+    "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).",
+)
 def ends_too_soon(run: Run) -> Iterator[Violation]:
     if run.code == 0 and run.seconds < 1:
-        yield Violation(f"it ended after {run.seconds:.1f} s", "time", "make a trial last some seconds")
+        yield Violation(
+            f"it ended after {run.seconds:.1f} s", "time", "make a trial last some seconds"
+        )
 
 
 @rule(
@@ -86,14 +95,19 @@ def output_comes_late(run: Run) -> Iterator[Violation]:
         yield Violation("everything was printed in the last moment", "output", hint)
 
 
-@rule("warn", "The collector waits for every process in the pod; one left behind keeps the trial running.")
+@rule(
+    "warn",
+    "The collector waits for every process in the pod; one left behind keeps the trial running.",
+)
 def processes_left_behind(run: Run) -> Iterator[Violation]:
     if run.left:
         hint = "wait for what the program starts, or end it"
         yield Violation("processes were still there after its end", "processes", hint)
 
 
-@rule("fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints.")
+@rule(
+    "fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints."
+)
 def metrics_not_written(run: Run) -> Iterator[Violation]:
     if run.missing and run.code is not None:
         hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
@@ -110,14 +124,15 @@ def examine_command(
 ) -> Report:
     """Run a command and say what Katib would see.
 
-    It runs through the very shell line that Katib makes of it. If the shell would change it, it runs as given, so
-    that a stray ``;`` does no harm here, and the report fails.
+    It runs through the very shell line that Katib makes of it. If the shell would change it, it
+    runs as given, so that a stray ``;`` does no harm here, and the report fails.
 
     Args:
         words: The program and its arguments.
         choose: Makes a reader of the lines printed.
         seconds: After which the command is stopped.
-        collector: What Katib reads. Its path, where a word names it, is replaced by a temporary one.
+        collector: What Katib reads. Its path, where a word names it, is replaced by a temporary
+            one.
 
     Raises:
         InvalidInput: There is no command, or no time.
@@ -125,41 +140,73 @@ def examine_command(
     if not words:
         raise InvalidInput("there is no command to run", "podium doctor -- python train.py")
     require(seconds > 0, "seconds > 0", seconds=seconds)
-    broken = [replace(finding, where=finding.where.rpartition(".")[2]) for finding in apply(SHELL_RULES, _trial(words))]
+    broken = [
+        replace(finding, where=finding.where.rpartition(".")[2])
+        for finding in apply(SHELL_RULES, _trial(words))
+    ]
     wrapped = all(finding.rule != "shell-breaks-words" for finding in broken)
     with tempfile.TemporaryDirectory(prefix="podium-doctor-") as folder:
         run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
         log = _examine_metrics(run, metrics, choose, subject, collector)
-    rules = [rule for rule in RUN_RULES if collector.kind == "StdOut" or rule is not output_comes_late]
+    rules = [
+        rule for rule in RUN_RULES if collector.kind == "StdOut" or rule is not output_comes_late
+    ]
     own = apply(rules, run)
     in_log = [_later(finding) if run.code is None else finding for finding in log.findings]
     script = wrap(words, file=_file_of(collector, METRICS_FILE), stdout=collector.kind == "StdOut")
-    details = {"exit": run.code, "seconds": round(run.seconds, 2), **log.details, "commands": {"it": script}}
-    return Report(subject=subject, kind="command", findings=worst_first([*broken, *own, *in_log]), details=details)
+    details = {
+        "exit": run.code,
+        "seconds": round(run.seconds, 2),
+        **log.details,
+        "commands": {"it": script},
+    }
+    return Report(
+        subject=subject,
+        kind="command",
+        findings=worst_first([*broken, *own, *in_log]),
+        details=details,
+    )
 
 
 def _trial(words: Sequence[str]) -> Experiment:
     """Return an Experiment whose trials run a command."""
     container = {"name": "main", "command": list(words)}
     job = {"kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}
-    return Experiment.parse({"spec": {"trialTemplate": {"primaryContainerName": "main", "trialSpec": job}}})
+    return Experiment.parse(
+        {"spec": {"trialTemplate": {"primaryContainerName": "main", "trialSpec": job}}}
+    )
 
 
 def _file_of(collector: Collector, path: str) -> str:
-    """Return the path as Katib's wrapper has it: a folder ends with a slash, its marker goes inside."""
+    """Return the path as Katib's wrapper has it: a folder ends with a slash, its marker goes
+    inside."""
     path = collector.path or path
     return f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path
 
 
 def _examine_metrics(
-    run: Run, metrics: Path, choose: Callable[[Sequence[str]], Reader], subject: str, collector: Collector
+    run: Run,
+    metrics: Path,
+    choose: Callable[[Sequence[str]], Reader],
+    subject: str,
+    collector: Collector,
 ) -> Report:
     if collector.kind == "TensorFlowEvent":
         return examine_events(metrics, choose([]), subject)
-    text = run.output if collector.kind != "File" else metrics.read_text(errors="replace") if metrics.is_file() else ""
+    text = (
+        run.output
+        if collector.kind != "File"
+        else metrics.read_text(errors="replace")
+        if metrics.is_file()
+        else ""
+    )
     lines = text.splitlines()
     reader = choose(lines)
-    return examine_log(lines, reader, subject) if collector.kind == "File" else examine_given(lines, reader, subject)
+    return (
+        examine_log(lines, reader, subject)
+        if collector.kind == "File"
+        else examine_given(lines, reader, subject)
+    )
 
 
 def _later(finding: Finding) -> Finding:
@@ -170,9 +217,15 @@ def _later(finding: Finding) -> Finding:
 
 
 def execute(
-    words: Sequence[str], seconds: float, folder: Path, *, wrapped: bool, collector: Collector = STDOUT
+    words: Sequence[str],
+    seconds: float,
+    folder: Path,
+    *,
+    wrapped: bool,
+    collector: Collector = STDOUT,
 ) -> tuple[Run, Path]:
-    """Run words with their output in a file, as in a pod; stop them and all they started at the limit.
+    """Run words with their output in a file, as in a pod; stop them and all they started at the
+    limit.
 
     Args:
         words: The program and its arguments.
@@ -190,9 +243,15 @@ def execute(
         named = named_folder(path, words)
         words = [word.replace(str(named), str(metrics)) for word in words]
         metrics = metrics / path.relative_to(named)
-        (metrics if collector.kind == "TensorFlowEvent" else metrics.parent).mkdir(parents=True, exist_ok=True)
+        (metrics if collector.kind == "TensorFlowEvent" else metrics.parent).mkdir(
+            parents=True, exist_ok=True
+        )
     collected = str(metrics) if collector.path else str(file)
-    script = wrap(words, file=_file_of(replace(collector, path=collected), ""), stdout=collector.kind == "StdOut")
+    script = wrap(
+        words,
+        file=_file_of(replace(collector, path=collected), ""),
+        stdout=collector.kind == "StdOut",
+    )
     env = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     begin, clock = time.monotonic(), time.time()
     with file.open("ab") as output:
@@ -200,7 +259,12 @@ def execute(
         argv = list(script) if wrapped else list(words)
         try:
             child = subprocess.Popen(
-                argv, stdin=subprocess.DEVNULL, stdout=sink, stderr=sink, env=env, start_new_session=True
+                argv,
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=sink,
+                env=env,
+                start_new_session=True,
             )
         except OSError as error:
             text = f"{words[0]}: {error.strerror}"
@@ -211,15 +275,25 @@ def execute(
         left = code is not None and _alive(child.pid)
     finally:
         stop(child)
-    written = next((path for path in (metrics, Path(collector.path)) if _written(path, clock)), None)
+    written = next(
+        (path for path in (metrics, Path(collector.path)) if _written(path, clock)), None
+    )
     missing = collector.path if collector.path and not written else None
     text = file.read_text(errors="replace")
-    return Run(seconds=spent, code=code, first=first, left=left, output=text, missing=missing), written or metrics
+    return Run(
+        seconds=spent, code=code, first=first, left=left, output=text, missing=missing
+    ), written or metrics
 
 
 def _written(path: Path, since: float) -> bool:
     """Tell whether a file, or some event file in a folder, was written after a time."""
-    files = [path] if path.is_file() else path.rglob("*tfevents*") if path.is_dir() and path != Path() else []
+    files = (
+        [path]
+        if path.is_file()
+        else path.rglob("*tfevents*")
+        if path.is_dir() and path != Path()
+        else []
+    )
     return any(file.stat().st_mtime >= since - 1 for file in files)
 
 

@@ -28,7 +28,11 @@ def line_is_not_an_object(log: Log) -> Iterator[Violation]:
     bad = [line for line, value in _objects(log) if not isinstance(value, dict)]
     if bad:
         what = f"`{bad[0].text[:60]}` is not a JSON object"
-        yield Violation(what, line_numbers(iter(bad)), "write nothing else into this file, and no NaN or Infinity")
+        yield Violation(
+            what,
+            line_numbers(iter(bad)),
+            "write nothing else into this file, and no NaN or Infinity",
+        )
 
 
 @rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
@@ -41,5 +45,8 @@ def number_for_text(log: Log) -> Iterator[Violation]:
         ]
         if bad:
             level = None if name == log.reader.objective else "warn"
-            what, hint = f"{name} is not a text", f'write {{"{name}": "0.9"}}: str() around the number'
+            what, hint = (
+                f"{name} is not a text",
+                f'write {{"{name}": "0.9"}}: str() around the number',
+            )
             yield Violation(what, line_numbers(iter(bad)), hint, level=level)

@@ -11,7 +11,12 @@ from podium.doctor.value_rules import VALUE_RULES
 from podium.manifests.rules import Rule, apply
 
 TEXT_LOG_RULES: tuple[Rule[Log], ...] = (*NAME_RULES, *VALUE_RULES, *ORDER_RULES)
-JSON_LOG_RULES: tuple[Rule[Log], ...] = (objective_missing, *JSON_RULES, *ORDER_RULES, additional_missing)
+JSON_LOG_RULES: tuple[Rule[Log], ...] = (
+    objective_missing,
+    *JSON_RULES,
+    *ORDER_RULES,
+    additional_missing,
+)
 
 
 def rules_for(reader: Reader) -> tuple[Rule[Log], ...]:

@@ -29,7 +29,9 @@ def documents(text: str, origin: str) -> list[dict[str, Any]]:
     objects = load_yaml(text, origin)
     for manifest in objects:
         if not isinstance(manifest, dict):
-            raise InvalidInput(f"a manifest is an object, but {origin} holds {type(manifest).__name__}")
+            raise InvalidInput(
+                f"a manifest is an object, but {origin} holds {type(manifest).__name__}"
+            )
     return [
         item
         for manifest in objects
@@ -38,7 +40,8 @@ def documents(text: str, origin: str) -> list[dict[str, Any]]:
 
 
 def with_templates(manifests: list[dict[str, Any]], origin: str) -> list[dict[str, Any]]:
-    """Put trial templates of the ConfigMaps among a file's objects into its Experiments; leave those ConfigMaps out.
+    """Put trial templates of the ConfigMaps among a file's objects into its Experiments; leave
+    those ConfigMaps out.
 
     Raises:
         InvalidInput: A template is not one object.
@@ -59,7 +62,9 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     kind = str(manifest.get("kind"))
     subject = f"{origin}: {kind} {Resource.parse(manifest).expected_name or 'without a name'}"
     if kind not in KINDS:
-        return Report(subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False)
+        return Report(
+            subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False
+        )
     if kind != "Experiment":
         findings = findings_of(Workload.parse(manifest))
         return Report(subject=subject, kind=kind, findings=findings, details={"commands": {}})
@@ -74,9 +79,17 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
 
 def _not_examined_trial(template: TrialTemplate) -> list[Finding]:
     if template.workload.manifest and not template.is_supported:
-        return [not_examined(f"the trial's {template.workload.kind}", "spec.trialTemplate.trialSpec.kind")]
+        return [
+            not_examined(
+                f"the trial's {template.workload.kind}", "spec.trialTemplate.trialSpec.kind"
+            )
+        ]
     if template.in_config_map and not template.workload.manifest:
-        return [not_examined("the trial's job, which is in a ConfigMap,", "spec.trialTemplate.configMap")]
+        return [
+            not_examined(
+                "the trial's job, which is in a ConfigMap,", "spec.trialTemplate.configMap"
+            )
+        ]
     return []
 
 
@@ -87,7 +100,9 @@ def not_examined(what: str, where: str) -> Finding:
         what: A kind, or a description.
     """
     why = f"The doctor has rules for {', '.join(KINDS)} only."
-    return Finding(rule="not-examined", level="note", what=f"{what} was not examined", where=where, why=why)
+    return Finding(
+        rule="not-examined", level="note", what=f"{what} was not examined", where=where, why=why
+    )
 
 
 def commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
@@ -97,7 +112,9 @@ def commands(experiment: Experiment) -> dict[str, tuple[str, str, str]]:
     file = f"{path.rstrip('/')}/" if collector.kind == "TensorFlowEvent" else path
     stdout, stops = collector.kind == "StdOut", experiment.early_stopping is not None
     return {
-        f"{replica.role or kind} of a trial": wrap(container.words, file=file, stdout=stdout, early_stopping=stops)
+        f"{replica.role or kind} of a trial": wrap(
+            container.words, file=file, stdout=stdout, early_stopping=stops
+        )
         for replica, container in experiment.wrapped_containers()
         if container.command
     }

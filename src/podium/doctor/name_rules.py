@@ -1,7 +1,7 @@
 """Rules about names in a log: what nearly is ``name=value`` for the metric, and is not.
 
-A near miss matters only while the metric is not reported at all: printing a batch's loss as ``loss: 0.5`` is what
-keeps it out of the objective.
+A near miss matters only while the metric is not reported at all: printing a batch's loss as ``loss:
+0.5`` is what keeps it out of the objective.
 """
 
 import difflib
@@ -17,7 +17,8 @@ rule = NAME_RULES.rule
 
 _NUMBER = r"[+-]?(?:\d|\.\d|nan|inf)"
 _STAGES = (
-    r"train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|batch|step|running|mean|avg|average|best"
+    r"train(?:ing)?|val(?:id(?:ation)?)?|test(?:ing)?|eval(?:uation)?|dev|batch|step|running"
+    r"|mean|avg|average|best"
 )
 
 
@@ -59,21 +60,31 @@ def line_numbers(lines: Iterator[Line]) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return the name that may be meant: one like it, or with a short form of it, as val_acc has; empty if none is."""
+    """Return the name that may be meant: one like it, or with a short form of it, as val_acc has;
+    empty if none is."""
     known = list(names)
     short = [
-        other for other in known if any(len(word) > 2 and name.startswith(word) for word in re.split(r"\W|_", other))
+        other
+        for other in known
+        if any(len(word) > 2 and name.startswith(word) for word in re.split(r"\W|_", other))
     ]
     return next(iter([*difflib.get_close_matches(name, known, 1, 0.5), *short]), "")
 
 
-@rule("fail", "A trial whose log never reports the objective ends MetricsUnavailable, which counts as failed.")
+@rule(
+    "fail",
+    "A trial whose log never reports the objective ends MetricsUnavailable, which counts as failed.",
+)
 def objective_missing(log: Log) -> Iterator[Violation]:
     name = log.reader.objective
     if name not in log.silent():
         return
     names = sorted(log.seen, key=lambda name: -log.seen[name])[:8]
-    others = f"; name=value was found for {', '.join(names)}" if names else "; no line holds name=number at all"
+    others = (
+        f"; name=value was found for {', '.join(names)}"
+        if names
+        else "; no line holds name=number at all"
+    )
     hint = f"print {name}=0.9834 on a line, once an epoch, from rank 0"
     near = nearest(name, names)
     hint += f"; or make {near} the objectiveMetricName" if near else ""
@@ -101,7 +112,9 @@ def additional_missing(log: Log) -> Iterator[Violation]:
 @rule("fail", "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.")
 def colon_for_equals(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|\"'-])NAME\s*:\s*{_NUMBER}\S*", re.IGNORECASE)
-    yield from _hits(log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign")
+    yield from _hits(
+        log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign"
+    )
 
 
 @rule("fail", "JSON and dicts have colons and quotes; the StdOut collector reads name=value only.")
@@ -113,13 +126,22 @@ def dict_for_equals(log: Log) -> Iterator[Violation]:
 
 @rule("fail", "Without an equals sign there is no metric.")
 def words_for_equals(log: Log) -> Iterator[Violation]:
-    misses = _misses(log, rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*", re.IGNORECASE)
-    yield from _hits(log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign")
+    misses = _misses(
+        log, rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*", re.IGNORECASE
+    )
+    yield from _hits(
+        log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign"
+    )
 
 
-@rule("fail", "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.")
+@rule(
+    "fail",
+    "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.",
+)
 def longer_name(log: Log) -> Iterator[Violation]:
-    misses = _misses(log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
+    misses = _misses(
+        log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE
+    )
     uncolored = (miss for miss in misses if "\x1b" not in miss.line.text)
     hint = "make that name the objectiveMetricName, or print {metric}=0.9"
     yield from _hits(log, uncolored, "`{found}` is another metric than {metric}", hint)
@@ -129,22 +151,30 @@ def longer_name(log: Log) -> Iterator[Violation]:
 def letter_case(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|-])NAME\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
     others = (miss for miss in misses if miss.metric not in miss.text)
-    yield from _hits(log, others, "`{found}` is another metric than {metric}", "print {metric}= in the same case")
+    yield from _hits(
+        log, others, "`{found}` is another metric than {metric}", "print {metric}= in the same case"
+    )
 
 
-@rule("warn", "| belongs to names in Katib's pattern: `epoch|loss=0.3` is a metric called `epoch|loss`.")
+@rule(
+    "warn",
+    "| belongs to names in Katib's pattern: `epoch|loss=0.3` is a metric called `epoch|loss`.",
+)
 def bar_before_name(log: Log) -> Iterator[Violation]:
     yield from _glued(log, r"(?<![\w|-])[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
 
 
-@rule("warn", "The m that ends a color code is a letter and becomes part of the name: `32maccuracy`.")
+@rule(
+    "warn", "The m that ends a color code is a letter and becomes part of the name: `32maccuracy`."
+)
 def color_before_name(log: Log) -> Iterator[Violation]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1), or print a blank before the name"
     yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", hint)
 
 
 def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
-    """Yield where something before the name makes it another one; it fails if the objective is never seen."""
+    """Yield where something before the name makes it another one; it fails if the objective is
+    never seen."""
     silent = log.silent()
     for name in log.reader.names:
         wanted = re.compile(pattern.replace("NAME", re.escape(name)))
@@ -160,15 +190,24 @@ def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
 def impossible_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         if not log.reader.formats and not re.fullmatch(r"[\w|-]+", name, re.ASCII):
-            hint = "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
+            hint = (
+                "choose a name of letters, digits, _ and -, or a metricsFormat that finds this one"
+            )
             level = None if name == log.reader.objective else "warn"
-            yield Violation(f"no line can report a metric called {name!r}", "objective", hint, level=level)
+            yield Violation(
+                f"no line can report a metric called {name!r}", "objective", hint, level=level
+            )
 
 
-@rule("warn", "Only the last word before = is the name: `val loss=0.3`, `val/loss=0.3` and `loss=0.3` are one metric.")
+@rule(
+    "warn",
+    "Only the last word before = is the name: `val loss=0.3`, `val/loss=0.3` and `loss=0.3` are one metric.",
+)
 def several_stages_under_one_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
-        wanted = re.compile(rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*=", re.IGNORECASE)
+        wanted = re.compile(
+            rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*=", re.IGNORECASE
+        )
         stages: dict[str, Line] = {}
         for line, _ in log.reported(name):
             for match in wanted.finditer(line.text):
@@ -176,4 +215,6 @@ def several_stages_under_one_name(log: Log) -> Iterator[Violation]:
         if len(stages) > 1:
             shown = ", ".join(f"`{stage} {name}`".replace("` ", "`") for stage in stages)
             hint = f"give each its own name, for example train_{name} and {name}"
-            yield Violation(f"{shown} are all read as {name}", line_numbers(iter(stages.values())), hint)
+            yield Violation(
+                f"{shown} are all read as {name}", line_numbers(iter(stages.values())), hint
+            )

@@ -15,9 +15,12 @@ from podium.manifests.pod_security import ENFORCE
 from podium.manifests.rules import Rules, Violation, apply
 
 PATIENCE = 5.0
-"""Seconds that all questions together are repeated: what does not answer is the finding, not something to wait for."""
+"""Seconds that all questions together are repeated: what does not answer is the finding, not
+something to wait for."""
 
-_REFUSED = "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
+_REFUSED = (
+    "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"
+)
 
 NAMESPACE_RULES = Rules[NamespaceSnapshot]()
 rule = NAMESPACE_RULES.rule
@@ -46,7 +49,10 @@ def namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         yield fine(f"namespace {snapshot.namespace} exists", where)
 
 
-@rule("fail", "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.")
+@rule(
+    "fail",
+    "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.",
+)
 def injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"namespace {snapshot.namespace}"
     if snapshot.exists is False or not snapshot.katib:
@@ -58,16 +64,25 @@ def injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     else:
         hint = f"kubectl label namespace {snapshot.namespace} {METRICS_INJECTION}=enabled"
     if snapshot.labels is None:
-        yield Violation("the namespace's labels may not be read", where, f"make sure: {hint}", level="warn")
+        yield Violation(
+            "the namespace's labels may not be read", where, f"make sure: {hint}", level="warn"
+        )
     elif snapshot.labels.get(METRICS_INJECTION) == "enabled":
         yield fine(f"{METRICS_INJECTION} is enabled", where)
     else:
-        yield Violation(f"{METRICS_INJECTION} is {snapshot.labels.get(METRICS_INJECTION, 'missing')}", where, hint)
+        yield Violation(
+            f"{METRICS_INJECTION} is {snapshot.labels.get(METRICS_INJECTION, 'missing')}",
+            where,
+            hint,
+        )
 
 
 @rule("warn", "Katib's webhook is asked about every pod of a namespace with its label.")
 def guards_itself(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
-    if snapshot.namespace in _homes_of_katib(snapshot) and (snapshot.labels or {}).get(METRICS_INJECTION) == "enabled":
+    if (
+        snapshot.namespace in _homes_of_katib(snapshot)
+        and (snapshot.labels or {}).get(METRICS_INJECTION) == "enabled"
+    ):
         what = f"while Katib's controller is away no pod can be created in {snapshot.namespace}, its own included"
         unlock = f"kubectl label namespace {snapshot.namespace} {METRICS_INJECTION}-"
         hint = f"launch into a namespace of its own (deploy/team); to let the controller start again: {unlock}"
@@ -75,31 +90,50 @@ def guards_itself(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 def _homes_of_katib(snapshot: NamespaceSnapshot) -> set[str]:
-    return {running.namespace for running in snapshot.controllers or () if running.name == "katib-controller"}
+    return {
+        running.namespace
+        for running in snapshot.controllers or ()
+        if running.name == "katib-controller"
+    }
 
 
 @rule("fail", "The API server takes only kinds that it knows.")
 def kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     distributed = [kind for kind in TRAINERS if kind not in snapshot.unknown_kinds]
-    unknown = [kind for kind in snapshot.unknown_kinds if kind not in (*TRAINERS, "Experiment", "Trial")]
+    unknown = [
+        kind for kind in snapshot.unknown_kinds if kind not in (*TRAINERS, "Experiment", "Trial")
+    ]
     if not distributed:
         what = f"the server knows neither {' nor '.join(TRAINERS)}"
         yield Violation(what, "custom resources", _HINTS["PyTorchJob"])
     for kind in unknown:
         yield Violation(f"the server does not know {kind}", "custom resources", _HINTS[kind])
     if distributed and not unknown:
-        known = [*distributed, *(kind for kind in ("Experiment", "Trial") if kind not in snapshot.unknown_kinds)]
+        known = [
+            *distributed,
+            *(kind for kind in ("Experiment", "Trial") if kind not in snapshot.unknown_kinds),
+        ]
         yield fine(f"known: {', '.join(known)}", "custom resources")
 
 
-@rule("note", "The loop of a sweep then runs in its step or command, and its trials are jobs of the namespace.")
+@rule(
+    "note",
+    "The loop of a sweep then runs in its step or command, and its trials are jobs of the namespace.",
+)
 def no_experiments(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if "Experiment" in snapshot.unknown_kinds:
         what = "the server knows no Experiments: whoever asks for a sweep runs it, the step or the command"
-        yield Violation(what, "custom resources", "kubectl apply -k deploy/engine lets people apply Experiments too")
+        yield Violation(
+            what,
+            "custom resources",
+            "kubectl apply -k deploy/engine lets people apply Experiments too",
+        )
 
 
-@rule("warn", "Those that are applied stay as they are for good, and whoever asks for a sweep runs it.")
+@rule(
+    "warn",
+    "Those that are applied stay as they are for good, and whoever asks for a sweep runs it.",
+)
 def experiments_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.katib or "Experiment" in snapshot.unknown_kinds:
         return
@@ -140,7 +174,9 @@ def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"rights of {snapshot.who}"
     if snapshot.missing is None:
         hint = "ask as an administrator, or as the account itself"
-        yield Violation(f"the rights of {snapshot.who} may not be asked for", where, hint, level="warn")
+        yield Violation(
+            f"the rights of {snapshot.who} may not be asked for", where, hint, level="warn"
+        )
     elif snapshot.missing:
         hint = "kubectl apply -k deploy, or bind the Role podium-steps"
         yield Violation(f"missing: {', '.join(snapshot.missing)}", where, hint)
@@ -158,16 +194,23 @@ def storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         yield Violation(f"there is no {where}", where, "kubectl apply -k deploy", level="warn")
         return
     name = snapshot.storage.get("secret", "")
-    wanted = [snapshot.storage.get("access-key", "accesskey"), snapshot.storage.get("secret-key", "secretkey")]
+    wanted = [
+        snapshot.storage.get("access-key", "accesskey"),
+        snapshot.storage.get("secret-key", "secretkey"),
+    ]
     if snapshot.secret_keys is None:
-        yield Violation(f"Secret {name} may not be read", where, "ask with more rights", level="warn")
+        yield Violation(
+            f"Secret {name} may not be read", where, "ask with more rights", level="warn"
+        )
         return
     lacking = [key for key in wanted if key not in snapshot.secret_keys]
     if not snapshot.secret_keys:
         hint = f"create it with keys {' and '.join(wanted)}, or name another in {where}"
         yield Violation(f"there is no Secret {name}", where, hint)
     elif lacking:
-        yield Violation(f"Secret {name} has no {', '.join(lacking)}", where, "add it, or correct the names")
+        yield Violation(
+            f"Secret {name} has no {', '.join(lacking)}", where, "add it, or correct the names"
+        )
     else:
         yield fine(f"Secret {name} has {' and '.join(wanted)}", where)
 
@@ -178,7 +221,11 @@ def storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         return
     well, what = snapshot.endpoint
     where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
-    yield fine(what, where) if well else Violation(what, where, f"correct the endpoint in {CONFIG_MAP}")
+    yield (
+        fine(what, where)
+        if well
+        else Violation(what, where, f"correct the endpoint in {CONFIG_MAP}")
+    )
 
 
 @rule("fail", "Steps and trials fail at their first read or write.")
@@ -190,13 +237,20 @@ def bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if well:
         yield fine(what, where)
     else:
-        hint = f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
+        hint = (
+            f"podium storage check s3://… --create makes it; or correct {CONFIG_MAP} and its Secret"
+        )
         yield Violation(what, where, hint, level="warn" if well is None else None)
 
 
-@rule("note", "Of concurrent writers several are told that they won; podium notices and takes lock objects instead.")
+@rule(
+    "note",
+    "Of concurrent writers several are told that they won; podium notices and takes lock objects instead.",
+)
 def store_checks_before_it_stores(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
-    known = re.search(r"SeaweedFS.* (\d+)\.(\d+)$", snapshot.bucket.server if snapshot.bucket else "")
+    known = re.search(
+        r"SeaweedFS.* (\d+)\.(\d+)$", snapshot.bucket.server if snapshot.bucket else ""
+    )
     if known and (int(known[1]), int(known[2])) < (4, 18):
         where = f"endpoint {(snapshot.storage or {}).get('endpoint')}"
         what = f"SeaweedFS {known[1]}.{known[2]} checks the condition of a write before it stores"
@@ -220,11 +274,16 @@ def pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         yield Violation(what, f"label {ENFORCE}={level}", hint)
 
 
-@rule("fail", "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.")
+@rule(
+    "fail",
+    "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.",
+)
 def pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.refusals is None:
         hint = "ask with the right to list events"
-        yield Violation("events may not be listed: refused pods go unnoticed", "events", hint, level="note")
+        yield Violation(
+            "events may not be listed: refused pods go unnoticed", "events", hint, level="note"
+        )
     for refusal in snapshot.refusals or ():
         hint = webhook_hint(refusal.message) or _REFUSED
         yield Violation(refusal.message, f"{refusal.kind} {refusal.name}", hint)
@@ -242,7 +301,9 @@ def server_admits(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
         if refusal is None:
             yield fine(f"the server would take {name}", name)
         else:
-            yield Violation(refusal, name, webhook_hint(refusal) or "correct the manifest, or the rights")
+            yield Violation(
+                refusal, name, webhook_hint(refusal) or "correct the manifest, or the rights"
+            )
 
 
 def examine_namespace(
@@ -275,5 +336,7 @@ def examine_namespace(
     finally:
         api.close()
     return Report(
-        subject=f"{api.host}: namespace {namespace}", kind="namespace", findings=apply(NAMESPACE_RULES, snapshot)
+        subject=f"{api.host}: namespace {namespace}",
+        kind="namespace",
+        findings=apply(NAMESPACE_RULES, snapshot),
     )

@@ -53,14 +53,17 @@ def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **option
 def look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
     """Return whether the namespace exists, and its labels."""
     try:
-        namespace = ask(api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace)
+        namespace = ask(
+            api, f"read namespace {api.namespace}", api.core.read_namespace, api.namespace
+        )
     except NotFound:
         return False, None
     return (None, None) if namespace is None else (True, dict(namespace.metadata.labels or {}))
 
 
 def find_unknown_kinds(api: Api) -> list[str]:
-    """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no rights."""
+    """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no
+    rights."""
     missing = []
     for kind in KINDS:
         where = api_resource(kind)
@@ -76,7 +79,8 @@ def find_unknown_kinds(api: Api) -> list[str]:
 
 
 def serves_katib(api: Api) -> bool:
-    """Return whether the server knows Katib's own kinds; it counts as known where that may not be asked."""
+    """Return whether the server knows Katib's own kinds; it counts as known where that may not be
+    asked."""
     where = api_resource("Experiment")
     try:
         group = ask(api, "discover Katib", api.custom.get_api_resources, where.group, where.version)
@@ -96,19 +100,24 @@ def look_for_engine(api: Api) -> bool | None:
 
 
 def find_controllers(api: Api) -> list[Any] | None:
-    """Return the Deployments of controllers in any namespace; None if Deployments may not be listed there."""
+    """Return the Deployments of controllers in any namespace; None if Deployments may not be listed
+    there."""
     from kubernetes import client
 
     apps = client.AppsV1Api(api.client)
     deployments = ask(api, "list deployments", apps.list_deployment_for_all_namespaces)
     if deployments is None:
         return None
-    return [deployment for deployment in deployments.items if deployment.metadata.name in CONTROLLERS]
+    return [
+        deployment for deployment in deployments.items if deployment.metadata.name in CONTROLLERS
+    ]
 
 
 def _controller(deployment: Any) -> Controller:
     ready = deployment.status.ready_replicas if deployment.status else 0
-    return Controller(name=deployment.metadata.name, namespace=deployment.metadata.namespace, ready=ready or 0)
+    return Controller(
+        name=deployment.metadata.name, namespace=deployment.metadata.namespace, ready=ready or 0
+    )
 
 
 def find_missing_rights(
@@ -136,7 +145,9 @@ def find_missing_rights(
     return missing
 
 
-def _may(api: Api, account: str | None, group: str, plural: str, verb: str, object_name: str) -> bool | None:
+def _may(
+    api: Api, account: str | None, group: str, plural: str, verb: str, object_name: str
+) -> bool | None:
     from kubernetes import client
 
     review = client.AuthorizationV1Api(api.client)
@@ -150,19 +161,32 @@ def _may(api: Api, account: str | None, group: str, plural: str, verb: str, obje
         kind = "LocalSubjectAccessReview"
         namespace, _, name = account.rpartition(":")
         namespace = namespace or api.namespace  # the steps of a team run in another than its jobs
-        groups = ["system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
+        groups = [
+            "system:serviceaccounts",
+            f"system:serviceaccounts:{namespace}",
+            "system:authenticated",
+        ]
         spec |= {"user": f"system:serviceaccount:{namespace}:{name}", "groups": groups}
     body: dict[str, Any] = {"apiVersion": "authorization.k8s.io/v1", "kind": kind, "spec": spec}
     if account:
         body |= {"metadata": {"namespace": api.namespace}}
-        answer = ask(api, "ask for rights", review.create_namespaced_local_subject_access_review, api.namespace, body)
+        answer = ask(
+            api,
+            "ask for rights",
+            review.create_namespaced_local_subject_access_review,
+            api.namespace,
+            body,
+        )
     else:
         answer = ask(api, "ask for rights", review.create_self_subject_access_review, body)
     return None if answer is None else bool(answer.status.allowed)
 
 
-def read_data(api: Api, kind: str, function: Callable[..., Any], name: str) -> dict[str, str] | None:
-    """Return the data of a ConfigMap or Secret: empty if it is not there, None if it may not be read."""
+def read_data(
+    api: Api, kind: str, function: Callable[..., Any], name: str
+) -> dict[str, str] | None:
+    """Return the data of a ConfigMap or Secret: empty if it is not there, None if it may not be
+    read."""
     try:
         holder = ask(api, f"read {kind} {name}", function, name, api.namespace)
     except NotFound:
@@ -171,16 +195,22 @@ def read_data(api: Api, kind: str, function: Callable[..., Any], name: str) -> d
 
 
 def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
-    """Say whether somebody is behind the storage's endpoint: a Service with addresses, or a server that answers."""
+    """Say whether somebody is behind the storage's endpoint: a Service with addresses, or a server
+    that answers."""
     address = (storage or {}).get("endpoint") or ""
     if not address:
         return None
     service = service_of(address, api.namespace)
     if service is None:
         return answers(address if "://" in address else f"https://{address}")
-    where, read = f"Service {service.name} in namespace {service.namespace}", api.core.read_namespaced_endpoints
+    where, read = (
+        f"Service {service.name} in namespace {service.namespace}",
+        api.core.read_namespaced_endpoints,
+    )
     try:
-        endpoints = ask(api, f"read endpoints {service.name}", read, service.name, service.namespace)
+        endpoints = ask(
+            api, f"read endpoints {service.name}", read, service.name, service.namespace
+        )
     except NotFound:
         return False, f"there is no {where}"
     if endpoints is None:
@@ -199,7 +229,8 @@ def find_troubles(api: Api) -> list[Trouble]:
 
 
 def find_refusals(api: Api) -> list[Refusal] | None:
-    """Return the pods that were refused, from the events of the last hour; None if events may not be listed."""
+    """Return the pods that were refused, from the events of the last hour; None if events may not
+    be listed."""
     options = {"field_selector": "type=Warning"}
     try:
         answer = ask(api, "list events", api.core.list_namespaced_event, api.namespace, **options)
@@ -209,7 +240,8 @@ def find_refusals(api: Api) -> list[Refusal] | None:
         return None
     recent = datetime.now(UTC) - RECENT
     events = sorted(
-        (event for event in answer.items if event.reason in REFUSED and event_time(event) > recent), key=event_time
+        (event for event in answer.items if event.reason in REFUSED and event_time(event) > recent),
+        key=event_time,
     )
     latest = {(event.involved_object.kind, event.involved_object.name): event for event in events}
     try:
@@ -225,7 +257,8 @@ def find_refusals(api: Api) -> list[Refusal] | None:
 
 
 def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
-    """Tell whether an object that was refused pods is deleted, ended, replaced or has all it wants by now."""
+    """Tell whether an object that was refused pods is deleted, ended, replaced or has all it wants
+    by now."""
     from kubernetes import client
 
     try:
@@ -252,7 +285,11 @@ def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
         except PodiumError:
             continue  # the rules about kinds and rights speak of it
     own = (manifest for manifest in live if not Resource.parse(manifest).owners)
-    return list(dict.fromkeys(_label(manifest) for manifest in (*manifests, *own) if is_bare(job_of(manifest))))
+    return list(
+        dict.fromkeys(
+            _label(manifest) for manifest in (*manifests, *own) if is_bare(job_of(manifest))
+        )
+    )
 
 
 def _label(manifest: Mapping[str, Any]) -> str:
@@ -261,7 +298,8 @@ def _label(manifest: Mapping[str, Any]) -> str:
 
 
 def is_bare(job: Workload) -> bool:
-    """Tell whether a container's command names s3:// and its pod is given neither credentials nor an identity."""
+    """Tell whether a container's command names s3:// and its pod is given neither credentials nor
+    an identity."""
     for replica, container in job.containers():
         kinds = {source for volume in replica.pod.volumes for source in volume.sources}
         named = any(_CREDENTIALS.search(name) for name in container.env) or container.env_from
@@ -316,7 +354,11 @@ def see(
     exists, labels = look_at_namespace(api)
     storage = read_data(api, "ConfigMap", api.core.read_namespaced_config_map, CONFIG_MAP)
     secret_name = (storage or {}).get("secret")
-    secret = read_data(api, "Secret", api.core.read_namespaced_secret, secret_name) if secret_name else None
+    secret = (
+        read_data(api, "Secret", api.core.read_namespaced_secret, secret_name)
+        if secret_name
+        else None
+    )
     unknown_kinds, controllers = find_unknown_kinds(api), find_controllers(api)
     return NamespaceSnapshot(
         namespace=api.namespace,

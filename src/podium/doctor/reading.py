@@ -64,16 +64,21 @@ class Reader:
     """Where the log comes from."""
 
     ask: Callable[[str, str], str] | None = None
-    """Says how a sweep is started that reads a library's lines, from its key and the metric; None for a YAML file."""
+    """Says how a sweep is started that reads a library's lines, from its key and the metric; None
+    for a YAML file."""
 
     def __post_init__(self) -> None:
         if not self.objective:
             raise InvalidInput("the objective has no name", "for example --metric accuracy")
         if self.kind not in ("minimize", "maximize"):
-            raise InvalidInput(f"an objective minimizes or maximizes, not {self.kind!r}", "minimize or maximize")
+            raise InvalidInput(
+                f"an objective minimizes or maximizes, not {self.kind!r}", "minimize or maximize"
+            )
         for name, strategy in self.strategies.items():
             if strategy not in STRATEGIES:
-                raise InvalidInput(f"{name} has no strategy {strategy!r}", f"one of {', '.join(STRATEGIES)}")
+                raise InvalidInput(
+                    f"{name} has no strategy {strategy!r}", f"one of {', '.join(STRATEGIES)}"
+                )
         for pattern in self.formats:
             compile_format(pattern)
 
@@ -86,8 +91,12 @@ class Reader:
         """Say how a metric that a library prints is made the objective."""
         if self.ask:
             return self.ask(library.key, metric)
-        hint = f"spec.metricsCollectorSpec.source.filter.metricsFormat: {json.dumps(library.patterns)}"
-        return hint + ("" if metric == self.objective else f", with objectiveMetricName: {json.dumps(metric)}")
+        hint = (
+            f"spec.metricsCollectorSpec.source.filter.metricsFormat: {json.dumps(library.patterns)}"
+        )
+        return hint + (
+            "" if metric == self.objective else f", with objectiveMetricName: {json.dumps(metric)}"
+        )
 
     def strategy(self, name: str) -> str:
         """Return how a metric's readings become one value."""
@@ -121,12 +130,17 @@ class Log:
     """Every ``name=number`` in the log by name, with its number of lines, metric or not."""
 
     libraries: Mapping[Library, Line] = field(default_factory=dict)
-    """Known libraries that printed to the log, and the last line of each; its readings are all that its metricsFormats
-    would find in the log."""
+    """Known libraries that printed to the log, and the last line of each; its readings are all that
+    its metricsFormats would find in the log."""
 
     def reported(self, name: str) -> list[tuple[Line, Reading]]:
         """Return each reading of a metric, in the order of the lines."""
-        return [(line, reading) for line in self.lines for reading in line.readings if reading.name == name]
+        return [
+            (line, reading)
+            for line in self.lines
+            for reading in line.readings
+            if reading.name == name
+        ]
 
     def silent(self) -> list[str]:
         """Return the metrics that no line reports."""
@@ -160,7 +174,10 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
             libraries[library] = Line(total, text, ())
         for library in libraries:
             printed.setdefault(library, {}).update(read_as(library, text))
-    found = {library: replace(line, readings=tuple(printed[library].values())) for library, line in libraries.items()}
+    found = {
+        library: replace(line, readings=tuple(printed[library].values()))
+        for library, line in libraries.items()
+    }
     return Log(reader=reader, lines=kept, total=total, seen=dict(seen), libraries=found)
 
 
@@ -178,7 +195,13 @@ def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
         text = raw.rstrip("\r\n")
         try:
             readings = (
-                [reading for reading in read_json([text], reader.names) if reading.value != UNAVAILABLE] if text else []
+                [
+                    reading
+                    for reading in read_json([text], reader.names)
+                    if reading.value != UNAVAILABLE
+                ]
+                if text
+                else []
             )
             seen.update(json.loads(text) if text else [])
         except Failed:
@@ -195,18 +218,26 @@ def names_on(text: str) -> Iterator[str]:
                 yield match.group(1)
 
 
-def guess_reader(lines: Iterable[str], objective: str | None = None, kind: str | None = None) -> Reader:
-    """Choose what the user has not said: a metric the log mentions, and whether small values are good ones.
+def guess_reader(
+    lines: Iterable[str], objective: str | None = None, kind: str | None = None
+) -> Reader:
+    """Choose what the user has not said: a metric the log mentions, and whether small values are
+    good ones.
 
     Args:
         kind: ``minimize`` or ``maximize``, if known.
     """
     if objective is None:
         text = list(lines)
-        known = [name for name in ("accuracy", "loss") if any(name in line.lower() for line in text)]
+        known = [
+            name for name in ("accuracy", "loss") if any(name in line.lower() for line in text)
+        ]
         names = Counter(name for line in text for name in names_on(line))
         objective = (known or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
-    return Reader(objective=objective, kind=kind or ("minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"))
+    return Reader(
+        objective=objective,
+        kind=kind or ("minimize" if _SMALL_IS_GOOD.search(objective) else "maximize"),
+    )
 
 
 def reader_of(experiment: Experiment) -> Reader:
@@ -220,16 +251,26 @@ def reader_of(experiment: Experiment) -> Reader:
         formats=collector.filters,
         json=collector.reads_json,
         stops_early=experiment.early_stopping is not None,
-        collector=collector if collector.kind in ("File", "TensorFlowEvent") else Collector(kind=collector.kind),
+        collector=collector
+        if collector.kind in ("File", "TensorFlowEvent")
+        else Collector(kind=collector.kind),
     )
 
 
 def stored(log: Log) -> list[dict[str, str | float | None]]:
-    """Return a row for each metric: min, max, latest, the strategy and the number it makes of them."""
+    """Return a row for each metric: min, max, latest, the strategy and the number it makes of
+    them."""
     rows = []
     for name, values in log.folded().items():
         strategy = log.reader.strategy(name)
-        rows.append({"metric": name, **values, "strategy": strategy, "value": objective_value(values, strategy)})
+        rows.append(
+            {
+                "metric": name,
+                **values,
+                "strategy": strategy,
+                "value": objective_value(values, strategy),
+            }
+        )
     return rows
 
 

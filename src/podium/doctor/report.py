@@ -18,7 +18,8 @@ class Report:
     """A file, a command line, an object or a namespace."""
 
     kind: str
-    """``log``, ``events``, ``command``, ``Experiment``, ``PyTorchJob``, ``Job`` or ``namespace``."""
+    """``log``, ``events``, ``command``, ``Experiment``, ``PyTorchJob``, ``Job`` or
+    ``namespace``."""
 
     findings: Sequence[Finding] = ()
     """The worst first."""
@@ -31,7 +32,8 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """``fail`` or ``warn`` if any finding says so, else ``pass``; ``not examined`` if no rule was applied."""
+        """``fail`` or ``warn`` if any finding says so, else ``pass``; ``not examined`` if no rule
+        was applied."""
         levels = {finding.level for finding in self.findings}
         fine = "pass" if self.examined else NOT_EXAMINED
         return "fail" if "fail" in levels else "warn" if "warn" in levels else fine

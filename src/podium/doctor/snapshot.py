@@ -26,7 +26,8 @@ RIGHTS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 """(API group, resource, verbs) that a step needs; deploy/base/steps.yaml grants them."""
 
 SERVED, UNSERVED = ("experiments", "trials"), ("leases",)
-"""Resources that are needed where the cluster serves Experiments, and those that are needed where it does not."""
+"""Resources that are needed where the cluster serves Experiments, and those that are needed where
+it does not."""
 
 KINDS = ("PyTorchJob", TRAINJOB, "Experiment", "Trial", "Job")
 TRAINERS = {"PyTorchJob": "training-operator", TRAINJOB: "kubeflow-trainer-controller-manager"}

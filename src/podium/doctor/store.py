@@ -1,4 +1,5 @@
-"""Ask an object store for its bucket: through the API server where it is inside the cluster, else from here."""
+"""Ask an object store for its bucket: through the API server where it is inside the cluster, else
+from here."""
 
 import re
 from base64 import b64decode
@@ -36,7 +37,8 @@ class Service(NamedTuple):
 
 
 def service_of(address: str, namespace: str) -> Service | None:
-    """Return the Service that an address names; None if it is outside of the cluster, or no address.
+    """Return the Service that an address names; None if it is outside of the cluster, or no
+    address.
 
     Args:
         address: ``http://minio-service:9000``, ``minio.store.svc:9000``; TLS unless it says http.
@@ -47,11 +49,16 @@ def service_of(address: str, namespace: str) -> Service | None:
     if not service or (rest and not re.fullmatch(r"[a-z0-9-]+(\.svc(\..*)?)?", rest)):
         return None
     secure = url.scheme != "http"
-    return Service(service, rest.partition(".")[0] or namespace, url.port or (443 if secure else 80), secure)
+    return Service(
+        service, rest.partition(".")[0] or namespace, url.port or (443 if secure else 80), secure
+    )
 
 
-def ask_for_bucket(api: Api, storage: Mapping[str, str], secret: Mapping[str, str]) -> Answer | None:
-    """Ask a store whether it has the bucket and lets the key list it; None if there is no bucket or key to ask with.
+def ask_for_bucket(
+    api: Api, storage: Mapping[str, str], secret: Mapping[str, str]
+) -> Answer | None:
+    """Ask a store whether it has the bucket and lets the key list it; None if there is no bucket or
+    key to ask with.
 
     Args:
         secret: Data of its Secret, in base64.
@@ -82,7 +89,9 @@ def _sign(url: Any, region: str, access: str, key: str) -> str:
 
     credentials, now = Credentials(access, key), datetime.now(UTC)
     return str(
-        presign_v4(method="GET", url=url, region=region, credentials=credentials, date=now, expires=EXPIRES).query
+        presign_v4(
+            method="GET", url=url, region=region, credentials=credentials, date=now, expires=EXPIRES
+        ).query
     )
 
 
@@ -91,9 +100,15 @@ def _through_server(api: Api, path: str, query: str) -> tuple[int, str, str]:
     from urllib3.exceptions import HTTPError as Unanswered
 
     given = parse_qsl(query, keep_blank_values=True)
-    options = {"auth_settings": ["BearerToken"], "_preload_content": False, "_request_timeout": PATIENCE}
+    options = {
+        "auth_settings": ["BearerToken"],
+        "_preload_content": False,
+        "_request_timeout": PATIENCE,
+    }
     try:
-        answer = api.client.call_api(path, "GET", query_params=given, _return_http_data_only=True, **options)
+        answer = api.client.call_api(
+            path, "GET", query_params=given, _return_http_data_only=True, **options
+        )
     except ApiException as error:
         body = error.body or b""
         text = body.decode(errors="replace") if isinstance(body, bytes) else str(body)
@@ -108,7 +123,11 @@ def _from_here(url: str) -> tuple[int, str, str]:
         with urlopen(url, timeout=PATIENCE) as answer:
             return answer.status, "", answer.headers.get("Server", "")
     except HTTPError as error:
-        return error.code, error.read(2000).decode(errors="replace"), error.headers.get("Server", "")
+        return (
+            error.code,
+            error.read(2000).decode(errors="replace"),
+            error.headers.get("Server", ""),
+        )
     except (URLError, OSError, ValueError):
         return 0, "", ""
 
@@ -121,9 +140,15 @@ def _verdict(bucket: str, status: int, body: str) -> tuple[bool | None, str]:
     if reason == "NoSuchBucket":
         return False, f"the store has no bucket {bucket}"
     if reason in ("InvalidAccessKeyId", "AccessDenied"):
-        what = "does not know the access key" if reason == "InvalidAccessKeyId" else f"denies access to bucket {bucket}"
+        what = (
+            "does not know the access key"
+            if reason == "InvalidAccessKeyId"
+            else f"denies access to bucket {bucket}"
+        )
         return False, f"the store {what}"
-    return None, f"bucket {bucket} could not be asked for" + (f" ({reason or status})" if reason or status else "")
+    return None, f"bucket {bucket} could not be asked for" + (
+        f" ({reason or status})" if reason or status else ""
+    )
 
 
 def answers(url: str) -> tuple[bool, str]:

@@ -11,7 +11,13 @@ from podium.text import plural
 if TYPE_CHECKING:
     from rich.console import Console
 
-STYLES = {"pass": "green", "note": "cyan", "warn": "yellow", "fail": "bold red", NOT_EXAMINED: "cyan"}
+STYLES = {
+    "pass": "green",
+    "note": "cyan",
+    "warn": "yellow",
+    "fail": "bold red",
+    NOT_EXAMINED: "cyan",
+}
 HEAD, TAIL = 6, 3
 """Readings shown at the beginning and at the end of a long log."""
 
@@ -28,20 +34,28 @@ def show(report: Report, console: "Console") -> None:
             console.print(f"    {line}", soft_wrap=True, highlight=False, markup=False)
     for finding in report.findings:
         _show_finding(finding, console)
-    console.print(f"  {verdict(report)}", style=STYLES[report.verdict], highlight=False, markup=False)
+    console.print(
+        f"  {verdict(report)}", style=STYLES[report.verdict], highlight=False, markup=False
+    )
 
 
 def verdict(report: Report) -> str:
     """Return the last line of a report: ``fail: 1 fail, 2 warn``."""
     counts = Counter(finding.level for finding in report.findings)
-    shown = [f"{counts[level]} {level}" for level in ("fail", "warn", "note", "pass") if counts[level]]
+    shown = [
+        f"{counts[level]} {level}" for level in ("fail", "warn", "note", "pass") if counts[level]
+    ]
     return f"{report.verdict}: {', '.join(shown) or 'no findings'}"
 
 
 def _show_metrics(details: dict[str, Any], console: "Console") -> None:
     rows = details["readings"]
-    about = f"{plural(details['lines'], 'line')}, objective {details['objective']}, {details['type']}"
-    console.print(f"  {about}; {plural(details['readings_total'], 'reading')}", highlight=False, markup=False)
+    about = (
+        f"{plural(details['lines'], 'line')}, objective {details['objective']}, {details['type']}"
+    )
+    console.print(
+        f"  {about}; {plural(details['readings_total'], 'reading')}", highlight=False, markup=False
+    )
     if rows:
         short = rows if len(rows) <= HEAD + TAIL + 1 else [*rows[:HEAD], None, *rows[-TAIL:]]
         _table(console, ("line", "time", "metric", "value"), short)
@@ -49,7 +63,9 @@ def _show_metrics(details: dict[str, Any], console: "Console") -> None:
     _table(console, ("metric", "min", "max", "latest", "strategy", "value"), details["stored"])
 
 
-def _table(console: "Console", columns: Sequence[str], rows: Sequence[dict[str, Any] | None]) -> None:
+def _table(
+    console: "Console", columns: Sequence[str], rows: Sequence[dict[str, Any] | None]
+) -> None:
     from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
@@ -59,7 +75,12 @@ def _table(console: "Console", columns: Sequence[str], rows: Sequence[dict[str, 
         table.add_column(column, overflow="fold")  # rich narrows the widest columns first
     for row in rows:
         cells = [row[column] if row else "…" for column in columns]
-        table.add_row(*(Text("–" if cell is None else repr(cell) if cell == "" else str(cell)) for cell in cells))
+        table.add_row(
+            *(
+                Text("–" if cell is None else repr(cell) if cell == "" else str(cell))
+                for cell in cells
+            )
+        )
     console.print(Padding(table, (0, 0, 0, 4), expand=False))
 
 

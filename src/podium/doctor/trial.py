@@ -17,7 +17,10 @@ LIBRARY = "library-has-its-own-format"
 
 
 def why_unavailable(
-    experiment: Experiment, lines: Sequence[str], objective: str, ask: Callable[[str, str], str] | None = None
+    experiment: Experiment,
+    lines: Sequence[str],
+    objective: str,
+    ask: Callable[[str, str], str] | None = None,
 ) -> tuple[list[str], str]:
     """Explain why a trial that ended well has no metrics.
 
@@ -33,19 +36,30 @@ def why_unavailable(
         return [], ""
     name, log = reader.objective, scan(lines, reader)
     if not log.seen and not log.libraries and _calls_a_function(experiment):
-        return ["the function returned nothing, and printed no metric"], f'return {{"{name}": 0.98}}'
-    found = [finding for finding in apply(rules_for(reader), log) if finding.level == "fail" or finding.rule == LIBRARY]
+        return [
+            "the function returned nothing, and printed no metric"
+        ], f'return {{"{name}": 0.98}}'
+    found = [
+        finding
+        for finding in apply(rules_for(reader), log)
+        if finding.level == "fail" or finding.rule == LIBRARY
+    ]
     misses = [finding for finding in found if finding.rule != "objective-missing"] or found
     near = nearest(name, log.seen)
     hints = dict.fromkeys(finding.hint for finding in misses if finding.hint)
     if asked := _as_printed(log, found):
         hints, near = dict.fromkeys([asked]), ""
-    hint = f"{objective.replace('NAME', near)}, or print {name}=0.98" if near else "; or ".join(hints)
-    return [f"{finding.what} ({finding.where})" for finding in (found if log.seen else misses)], hint
+    hint = (
+        f"{objective.replace('NAME', near)}, or print {name}=0.98" if near else "; or ".join(hints)
+    )
+    return [
+        f"{finding.what} ({finding.where})" for finding in (found if log.seen else misses)
+    ], hint
 
 
 def _as_printed(log: Log, found: Sequence[Finding]) -> str | None:
-    """Return how the metrics are read as the program prints them; None if nothing is known of it."""
+    """Return how the metrics are read as the program prints them; None if nothing is known of
+    it."""
     if hint := next((finding.hint for finding in found if finding.rule == LIBRARY), None):
         return hint
     names = [name for line in log.lines for name, _ in read_as(COLON, line.text)]
@@ -55,4 +69,6 @@ def _as_printed(log: Log, found: Sequence[Finding]) -> str | None:
 
 
 def _calls_a_function(experiment: Experiment) -> bool:
-    return any(CALL in word for _, body in experiment.template.workload.containers() for word in body.words)
+    return any(
+        CALL in word for _, body in experiment.template.workload.containers() for word in body.words
+    )

@@ -40,20 +40,29 @@ def printed(log: Log) -> Iterator[Printed]:
 
 
 def _grouped(log: Log, values: Iterator[Printed], hint: str) -> Iterator[Violation]:
-    """Make one violation for each metric; it is not a failure while the objective still comes out as a number."""
+    """Make one violation for each metric; it is not a failure while the objective still comes out
+    as a number."""
     by_metric: dict[str, list[Printed]] = {}
     for value in values:
         by_metric.setdefault(value.metric, []).append(value)
     folded = log.folded()
     for metric, values_of in by_metric.items():
         wrong = any(value.value and number(value.value) is not None for value in values_of)
-        usable = objective_value(folded[metric], log.reader.strategy(metric)) is not None and not wrong
+        usable = (
+            objective_value(folded[metric], log.reader.strategy(metric)) is not None and not wrong
+        )
         mild = metric != log.reader.objective or usable
         first = values_of[0]
         shown = COLOR.sub(lambda code: repr(code[0])[1:-1], f"{metric}={first.text}")
-        kept = "is passed over by the metricsFormat" if first.value is None else f"is stored as {first.value!r}"
+        kept = (
+            "is passed over by the metricsFormat"
+            if first.value is None
+            else f"is stored as {first.value!r}"
+        )
         where = line_numbers(value.line for value in values_of)
-        yield Violation(f"`{shown}` {kept}", where, hint.format(metric=metric), level="warn" if mild else None)
+        yield Violation(
+            f"`{shown}` {kept}", where, hint.format(metric=metric), level="warn" if mild else None
+        )
 
 
 def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
@@ -93,16 +102,30 @@ def no_number(log: Log) -> Iterator[Violation]:
     yield from _grouped(log, values, "print a number after {metric}=, on the same line")
 
 
-@rule("fail", "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.")
+@rule(
+    "fail",
+    "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.",
+)
 def number_cut_short(log: Log) -> Iterator[Violation]:
-    values = (value for value in printed(log) if value.value and _WRONG.match(value.text[len(value.value) :]))
+    values = (
+        value
+        for value in printed(log)
+        if value.value and _WRONG.match(value.text[len(value.value) :])
+    )
     hint = "print plain decimals, for example f'{{x:.4f}}': no separators, no decimal comma"
     yield from _grouped(log, values, hint)
 
 
-@rule("warn", "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.")
+@rule(
+    "warn",
+    "The % is dropped: 96.59% is 96.59, so a goal of 0.95 is reached at once and scales get mixed.",
+)
 def percent(log: Log) -> Iterator[Violation]:
-    values = (value for value in printed(log) if value.value and value.text[len(value.value) :].startswith("%"))
+    values = (
+        value
+        for value in printed(log)
+        if value.value and value.text[len(value.value) :].startswith("%")
+    )
     yield from _grouped(log, values, "print a fraction, 0.9659, and set the goal on the same scale")
 
 
@@ -119,7 +142,10 @@ def unit_dropped(log: Log) -> Iterator[Violation]:
     yield from _grouped(log, values, "print the number alone, always in the same unit")
 
 
-@rule("warn", "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.")
+@rule(
+    "warn",
+    "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.",
+)
 def unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     if not log.reader.stops_early:
         return
@@ -127,4 +153,6 @@ def unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     lines = [(line, match[0]) for line in log.lines if (match := pair.search(line.text))]
     if lines:
         hint = "keep lines that mention the metric free of other name=text; do not print argv"
-        yield Violation(f"`{lines[0][1]}` has no number", line_numbers(line for line, _ in lines), hint)
+        yield Violation(
+            f"`{lines[0][1]}` has no number", line_numbers(line for line, _ in lines), hint
+        )

@@ -33,8 +33,9 @@ class Server:
     """A Kubeflow Pipelines API server.
 
     Args:
-        host: Address such as ``http://127.0.0.1:8888``; None for KF_PIPELINES_ENDPOINT, else the service of the
-            cluster this runs in, else that of the kubeconfig: the kfp client's own order.
+        host: Address such as ``http://127.0.0.1:8888``; None for KF_PIPELINES_ENDPOINT, else the
+            service of the cluster this runs in, else that of the kubeconfig: the kfp client's own
+            order.
         namespace: The user's namespace on a multi-user server; None for that in kfp's context file.
         token: Bearer token; None for the kfp client's own lookup.
 
@@ -42,13 +43,19 @@ class Server:
         PodiumError: The server does not answer.
     """
 
-    def __init__(self, host: str | None = None, namespace: str | None = None, token: str | None = None) -> None:
+    def __init__(
+        self, host: str | None = None, namespace: str | None = None, token: str | None = None
+    ) -> None:
         if host:
             _require_listener(host)
         address = host or os.environ.get(ENDPOINT) or ""
         with _quiet():
             try:
-                opened = _plain(address, token) if _is_plain(address, token) else _as_kfp_does(host, token)
+                opened = (
+                    _plain(address, token)
+                    if _is_plain(address, token)
+                    else _as_kfp_does(host, token)
+                )
             except Exception as error:
                 raise _no_server(error, host or _address(error)) from error
         self.services, own = opened
@@ -57,13 +64,20 @@ class Server:
         ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
         self.silent_since: float | None = None
         """When it last began not to answer, by time.monotonic; None while it answers."""
-        self.ui = "/pipeline" if not ui else ui if ui.startswith(("http://", "https://")) else f"http://{ui}"
+        self.ui = (
+            "/pipeline"
+            if not ui
+            else ui
+            if ui.startswith(("http://", "https://"))
+            else f"http://{ui}"
+        )
 
     def call(self, doing: str, function: Callable[..., Any], **arguments: Any) -> Any:
         """Call a function of the services and suppress its output.
 
         Raises:
-            NotFound, Conflict, InvalidInput, PodiumError: "cannot DOING: " and the server's message.
+            NotFound, Conflict, InvalidInput, PodiumError: "cannot DOING: " and the server's
+            message.
         """
         from kfp_server_api import ApiException
         from urllib3.exceptions import HTTPError
@@ -87,9 +101,13 @@ class Server:
             raise PodiumError(text, hint) from error
         except HTTPError as error:
             self.silent_since = self.silent_since or time.monotonic()
-            raise PodiumError(f"cannot {doing}: {self.address} does not answer: {_reason(error)}", HINT) from error
+            raise PodiumError(
+                f"cannot {doing}: {self.address} does not answer: {_reason(error)}", HINT
+            ) from error
 
-    def pages(self, doing: str, function: Callable[..., Any], field: str, **arguments: Any) -> Iterator[Any]:
+    def pages(
+        self, doing: str, function: Callable[..., Any], field: str, **arguments: Any
+    ) -> Iterator[Any]:
         """Yield the items of every page of a list call."""
         token = ""
         while True:
@@ -114,27 +132,37 @@ class Server:
 
 
 def _is_plain(address: str, token: str | None) -> bool:
-    """Return whether an address needs nothing that kfp's own client would look up: credentials, cookies, a context."""
+    """Return whether an address needs nothing that kfp's own client would look up: credentials,
+    cookies, a context."""
     if not address or (CONTEXT.exists() and not token):
         return False
-    return bool(token) or not (os.environ.get(IAP_CLIENT) or urlsplit(address).netloc.endswith("googleusercontent.com"))
+    return bool(token) or not (
+        os.environ.get(IAP_CLIENT) or urlsplit(address).netloc.endswith("googleusercontent.com")
+    )
 
 
 def _plain(address: str, token: str | None) -> tuple[Services, str]:
-    """Connect to an address, with a token or nothing; return the user's namespace as well, if the server has such."""
+    """Connect to an address, with a token or nothing; return the user's namespace as well, if the
+    server has such."""
     from kfp_server_api import ApiClient, Configuration
 
     configuration = Configuration()
-    configuration.host = (address if address.startswith("http") else f"https://{address}").rstrip("/")
+    configuration.host = (address if address.startswith("http") else f"https://{address}").rstrip(
+        "/"
+    )
     if token:
-        configuration.api_key["authorization"], configuration.api_key_prefix["authorization"] = token, "Bearer"
+        configuration.api_key["authorization"], configuration.api_key_prefix["authorization"] = (
+            token,
+            "Bearer",
+        )
     services = Services(ApiClient(configuration))
     many = services.health().multi_user is True
     return services, (pod_namespace() or "" if many else "")
 
 
 def _as_kfp_does(host: str | None, token: str | None) -> tuple[Services, str]:
-    """Connect as the kfp client does: in the cluster, by the kubeconfig, with its context file or Google's proxy."""
+    """Connect as the kfp client does: in the cluster, by the kubeconfig, with its context file or
+    Google's proxy."""
     from kfp.client import Client
 
     class ImpatientClient(Client):
@@ -171,7 +199,10 @@ def _require_listener(host: str) -> None:
         raise InvalidInput(f"not a host: {host!r}", HINT)
     try:
         socket.create_connection((name, port), 5).close()
-    except (OSError, UnicodeError) as error:  # UnicodeError: a label of the name is too long or empty
+    except (
+        OSError,
+        UnicodeError,
+    ) as error:  # UnicodeError: a label of the name is too long or empty
         raise PodiumError(f"{host} does not answer: {_reason(error)}", HINT) from error
 
 
@@ -193,7 +224,9 @@ def _no_server(error: Exception, address: str) -> PodiumError:
 
     if isinstance(error, ApiException):
         hint = "check the token" if error.status in (401, 403) else HINT
-        return PodiumError(f"{address} does not answer as a Kubeflow Pipelines server: {_message_of(error)}", hint)
+        return PodiumError(
+            f"{address} does not answer as a Kubeflow Pipelines server: {_message_of(error)}", hint
+        )
     return PodiumError(f"no Kubeflow Pipelines server answers at {address}: {_reason(error)}", HINT)
 
 
@@ -214,5 +247,7 @@ def _address(error: Exception) -> str:
 
 def _reason(error: Exception) -> str:
     """Return the operating system's message, without the names of Python's classes around it."""
-    messages = (cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror)
+    messages = (
+        cause.strerror for cause in _causes(error) if isinstance(cause, OSError) and cause.strerror
+    )
     return next(messages, None) or str(error).strip()

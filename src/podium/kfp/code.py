@@ -1,4 +1,5 @@
-"""Code of the user's as a pipeline's parameter: a directory is packed and becomes the URI of what was packed."""
+"""Code of the user's as a pipeline's parameter: a directory is packed and becomes the URI of what
+was packed."""
 
 import os
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,8 @@ from podium.storage import connect
 def with_code(
     values: Mapping[str, Any], names: Iterable[str], folder: Path = Path()
 ) -> tuple[dict[str, Any], dict[str, Bundle]]:
-    """Replace directories of code by the URIs under which they will be stored; nothing is stored yet.
+    """Replace directories of code by the URIs under which they will be stored; nothing is stored
+    yet.
 
     Args:
         values: Parameters of a pipeline; URIs and empty text stay.

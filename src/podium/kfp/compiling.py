@@ -14,8 +14,8 @@ REQUESTS = {
     "cpuRequest": 0.1, "resourceCpuRequest": "100m",
     "memoryRequest": 0.268435456, "resourceMemoryRequest": "256Mi",
 }  # fmt: skip
-"""Requests of a step that asks for nothing itself: mostly it waits. Servers before 2.4 read the numbers (cores, GB),
-later ones the text, as kfp 2.17 writes both."""
+"""Requests of a step that asks for nothing itself: mostly it waits. Servers before 2.4 read the
+numbers (cores, GB), later ones the text, as kfp 2.17 writes both."""
 
 if TYPE_CHECKING:
     from podium.code.bundle import Bundle
@@ -33,16 +33,18 @@ def compile_pipeline(
     project: "Project | None" = None,
     title: str | None = None,
 ) -> str:
-    """Compile a pipeline to KFP v2 YAML: one document, which old servers take too; platform settings add a second.
+    """Compile a pipeline to KFP v2 YAML: one document, which old servers take too; platform
+    settings add a second.
 
     Args:
         name: Name of the pipeline, or ``FILE.py``, see podium.kfp.definition.load.
-        words: Parameters as ``name=value``, the defaults of the compiled pipeline; the path of an Experiment's file is
-            replaced by its text.
+        words: Parameters as ``name=value``, the defaults of the compiled pipeline; the path of an
+            Experiment's file is replaced by its text.
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of podium's own trainer; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
-        project: Gives what is not among the words and not given otherwise: parameters, name, images.
+        project: Gives what is not among the words and not given otherwise: parameters, name,
+            images.
         title: Name of the compiled pipeline; the project's if None, else the pipeline's own.
 
     Raises:
@@ -70,8 +72,13 @@ def compile_pipeline(
     with tempfile.TemporaryDirectory() as scratch:
         file = Path(scratch, "pipeline.yaml")
         Compiler().compile(pipeline, str(file), pipeline_parameters=_on_one_line(values))
-        images = {STEPS_IMAGE: steps_image or STEPS_IMAGE, TRAINER_IMAGE: trainer_image or TRAINER_IMAGE}
-        text = _finished(file.read_text(), values, images, title or (project.title if project else ""))
+        images = {
+            STEPS_IMAGE: steps_image or STEPS_IMAGE,
+            TRAINER_IMAGE: trainer_image or TRAINER_IMAGE,
+        }
+        text = _finished(
+            file.read_text(), values, images, title or (project.title if project else "")
+        )
     store_code(code)
     return text
 
@@ -79,7 +86,8 @@ def compile_pipeline(
 def _defaults(
     definition: "Definition", words: Sequence[str], project: "Project | None"
 ) -> "tuple[dict[str, Any], dict[str, Bundle]]":
-    """Return the defaults to compile: those given, Experiments as text, and text that kfp would not escape.
+    """Return the defaults to compile: those given, Experiments as text, and text that kfp would not
+    escape.
 
     And the code to store, which they name by its URI.
     """
@@ -96,21 +104,31 @@ def _defaults(
     if definition.ours:
         check_reachable(texts)
         check_values(texts)
-    odd = {name for name, value in texts.items() if isinstance(value, str) and not value.isprintable()}
-    chosen = {name: value for name, value in texts.items() if name in given or name in odd or value != values[name]}
+    odd = {
+        name for name, value in texts.items() if isinstance(value, str) and not value.isprintable()
+    }
+    chosen = {
+        name: value
+        for name, value in texts.items()
+        if name in given or name in odd or value != values[name]
+    }
     return chosen, code
 
 
 def _on_one_line(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Escape line breaks and control characters: kfp repeats the defaults in a comment without escaping them."""
+    """Escape line breaks and control characters: kfp repeats the defaults in a comment without
+    escaping them."""
     return {
-        name: json.dumps(value)[1:-1] if isinstance(value, str) and not value.isprintable() else value
+        name: json.dumps(value)[1:-1]
+        if isinstance(value, str) and not value.isprintable()
+        else value
         for name, value in values.items()
     }
 
 
 def _finished(text: str, values: Mapping[str, Any], images: Mapping[str, str], title: str) -> str:
-    """Set the name, the real defaults, images and requests in compiled YAML, and every task's name to its key.
+    """Set the name, the real defaults, images and requests in compiled YAML, and every task's name
+    to its key.
 
     KFP 2.0.5 looks up the producer of an artifact by its display name (observed).
     """

@@ -1,7 +1,8 @@
-"""Cron expressions as the scheduler of Kubeflow Pipelines reads them: robfig/cron v1, six fields, seconds first.
+"""Cron expressions as the scheduler of Kubeflow Pipelines reads them: robfig/cron v1, six fields,
+seconds first.
 
-The scheduler lets the last field be omitted, so it accepts a crontab's five fields and misreads them:
-``0 3 * * *`` runs at minute 3 of every hour, not daily at three.
+The scheduler lets the last field be omitted, so it accepts a crontab's five fields and misreads
+them: ``0 3 * * *`` runs at minute 3 of every hour, not daily at three.
 """
 
 import re
@@ -29,13 +30,16 @@ def check(expression: str) -> str:
         expression: Six fields, or a descriptor such as @daily.
 
     Raises:
-        InvalidInput: It has the five fields of a crontab (the hint converts it), a field is out of range, or it uses
-            what the scheduler does not support: @every, L, W, #, day-of-week 7.
+        InvalidInput: It has the five fields of a crontab (the hint converts it), a field is out of
+            range, or it uses what the scheduler does not support: @every, L, W, #, day-of-week 7.
     """
     text = " ".join(expression.split())
     text = DESCRIPTORS.get(text.lower(), text)
     if text.startswith("@"):
-        raise InvalidInput(f"no schedule is called {expression!r}", f"six fields, or one of {', '.join(DESCRIPTORS)}")
+        raise InvalidInput(
+            f"no schedule is called {expression!r}",
+            f"six fields, or one of {', '.join(DESCRIPTORS)}",
+        )
     count = len(text.split())
     if count == 5:
         problem = f"cron has six fields, {FIELDS}, but got the five of a crontab: {expression!r}"
@@ -47,7 +51,8 @@ def check(expression: str) -> str:
 
 
 def next_times(expression: str, count: int = 5, after: datetime | None = None) -> list[datetime]:
-    """Return when a schedule fires next in UTC, the scheduler's zone unless CRON_SCHEDULE_TIMEZONE is set there.
+    """Return when a schedule fires next in UTC, the scheduler's zone unless CRON_SCHEDULE_TIMEZONE
+    is set there.
 
     Args:
         expression: As check takes it.
@@ -66,7 +71,9 @@ def _iterator(text: str, after: datetime):  # type: ignore[no-untyped-def]  # cr
     day, weekday = text.split()[3], text.split()[5].upper()
     known = not re.search(r"[LW#]", day.upper()) and not re.search(r"#|\dL|7", weekday)
     if not known:
-        raise InvalidInput(f"the scheduler knows no L, W, # and no day-of-week 7, but got {text!r}", "Sunday is 0")
+        raise InvalidInput(
+            f"the scheduler knows no L, W, # and no day-of-week 7, but got {text!r}", "Sunday is 0"
+        )
     try:
         return CronSim(text.replace("?", "*"), after.astimezone(UTC))
     except CronSimError as error:

@@ -1,4 +1,5 @@
-"""A pipeline as commands name it: one of podium's, or one in a Python file (``FILE.py``, ``FILE.py:function``)."""
+"""A pipeline as commands name it: one of podium's, or one in a Python file (``FILE.py``,
+``FILE.py:function``)."""
 
 import sys
 import traceback
@@ -25,7 +26,8 @@ class Definition:
     """A ``kfp.dsl`` GraphComponent."""
 
     ours: bool
-    """Whether it is one of podium's pipelines, whose values have rules; those of another may mean something else."""
+    """Whether it is one of podium's pipelines, whose values have rules; those of another may mean
+    something else."""
 
     @cached_property
     def spec(self) -> dict[str, Any]:
@@ -53,10 +55,12 @@ def load(reference: str) -> Definition:
     """Return a pipeline by its name, or from its file.
 
     Args:
-        reference: Name of one of podium's pipelines, ``FILE.py``, or ``FILE.py:function`` where a file has several.
+        reference: Name of one of podium's pipelines, ``FILE.py``, or ``FILE.py:function`` where a
+            file has several.
 
     Raises:
-        InvalidInput: There is no such pipeline, or the file cannot be imported; the message names file and line.
+        InvalidInput: There is no such pipeline, or the file cannot be imported; the message names
+            file and line.
     """
     import_kfp()
     if not is_file(reference):
@@ -70,25 +74,39 @@ def load(reference: str) -> Definition:
 def _choose(module: ModuleType, file: str, function: str) -> Any:
     from kfp.dsl.graph_component import GraphComponent
 
-    named = {name: value for name, value in vars(module).items() if isinstance(value, GraphComponent)}
+    named = {
+        name: value for name, value in vars(module).items() if isinstance(value, GraphComponent)
+    }
     if function:
         if function not in named:
-            hint = suggestion(function, named) if named else "decorate the function with kfp.dsl.pipeline"
+            hint = (
+                suggestion(function, named)
+                if named
+                else "decorate the function with kfp.dsl.pipeline"
+            )
             raise InvalidInput(f"{file} has no pipeline {function!r}", hint)
         return named[function]
     # One that is imported to be a part of another, or that has two names, is not a second pipeline.
-    own = {id(value): name for name, value in named.items() if value.pipeline_func.__module__ == module.__name__}
+    own = {
+        id(value): name
+        for name, value in named.items()
+        if value.pipeline_func.__module__ == module.__name__
+    }
     if len(own) == 1:
         return named[next(iter(own.values()))]
     if own:
-        raise InvalidInput(f"{file} has {len(own)} pipelines: {', '.join(own.values())}",
-                           f"name one: {file}:{next(iter(own.values()))}")  # fmt: skip
+        raise InvalidInput(
+            f"{file} has {len(own)} pipelines: {', '.join(own.values())}",
+            f"name one: {file}:{next(iter(own.values()))}",
+        )
     raise InvalidInput(f"{file} has no pipeline", "decorate a function with kfp.dsl.pipeline")
 
 
 def _import(file: Path) -> ModuleType:
     if not file.is_file():
-        raise InvalidInput(f"there is no file {file}", "a pipeline's name, or a Python file that defines one")
+        raise InvalidInput(
+            f"there is no file {file}", "a pipeline's name, or a Python file that defines one"
+        )
     spec = spec_from_file_location(f"pipeline_file_{file.stem}", file)
     assert spec is not None
     assert spec.loader is not None
@@ -109,7 +127,11 @@ def _broken(file: Path, error: BaseException) -> InvalidInput:
     folder = str(file.parent.absolute())
     frames = [(frame.filename, frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
     own = [(name, line) for name, line in frames if str(Path(name).absolute()).startswith(folder)]
-    name, line = (error.filename, error.lineno) if isinstance(error, SyntaxError) else (own or [(str(file), 1)])[-1]
+    name, line = (
+        (error.filename, error.lineno)
+        if isinstance(error, SyntaxError)
+        else (own or [(str(file), 1)])[-1]
+    )
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     first = (text.strip().splitlines() or [""])[0]
     hint = "install it in this environment" if isinstance(error, ModuleNotFoundError) else None
@@ -122,12 +144,16 @@ def reaching(spec: Mapping[str, Any], field: str) -> set[str]:
     Args:
         field: Name of the input of katib_sweep or train_distributed.
     """
-    return {str(source["componentInputParameter"]) for source in _sources(spec, spec.get("root", {}), field)
-            if "componentInputParameter" in source}  # fmt: skip
+    return {
+        str(source["componentInputParameter"])
+        for source in _sources(spec, spec.get("root", {}), field)
+        if "componentInputParameter" in source
+    }
 
 
 def constants(spec: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    """Return the holders of what a pipeline's own code gives to an input of podium's components, under ``constant``."""
+    """Return the holders of what a pipeline's own code gives to an input of podium's components,
+    under ``constant``."""
     groups = [spec.get("root", {}), *spec.get("components", {}).values()]
     given = [source for group in groups for source in _sources(spec, group, field)]
     holders = {id(source): source["runtimeValue"] for source in given if "runtimeValue" in source}
@@ -139,13 +165,16 @@ LAUNCHING = ("comp-katib-sweep", "comp-train-distributed")
 
 
 def _sources(spec: Mapping[str, Any], group: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    """Return where each task of a group gets the field from; in a group of its own, what leads there."""
+    """Return where each task of a group gets the field from; in a group of its own, what leads
+    there."""
     holders: list[dict[str, Any]] = []
     for task in group.get("dag", {}).get("tasks", {}).values():
         name = task["componentRef"]["name"]
         inner = spec["components"].get(name, {})
         if "dag" in inner:
-            names = {source.get("componentInputParameter") for source in _sources(spec, inner, field)}
+            names = {
+                source.get("componentInputParameter") for source in _sources(spec, inner, field)
+            }
         else:
             names = {field} if name.rstrip("-0123456789") in LAUNCHING else set()
         given = task.get("inputs", {}).get("parameters", {})

@@ -1,8 +1,8 @@
 """Import kfp without its client, which no compilation needs.
 
-``kfp/__init__.py`` (2.17) imports ``kfp.client``, and with it all of the Kubernetes client and google-auth: a second of
-CPU, four fifths of `import kfp`. It does not when _KFP_RUNTIME says that a component runs; ``kfp.dsl`` must not see
-that, for it then lacks pipelines.
+``kfp/__init__.py`` (2.17) imports ``kfp.client``, and with it all of the Kubernetes client and
+google-auth: a second of CPU, four fifths of `import kfp`. It does not when _KFP_RUNTIME says that a
+component runs; ``kfp.dsl`` must not see that, for it then lacks pipelines.
 """
 
 import importlib
@@ -14,7 +14,8 @@ _RUNTIME = "_KFP_RUNTIME"
 
 
 def import_kfp() -> None:
-    """Import kfp, unless it is imported already; ``kfp.Client`` and its other names are imported when they are used."""
+    """Import kfp, unless it is imported already; ``kfp.Client`` and its other names are imported
+    when they are used."""
     if "kfp" in sys.modules:
         return
     before = os.environ.get(_RUNTIME)
@@ -34,4 +35,6 @@ def _late(name: str) -> Any:
         return importlib.import_module("kfp.client").Client
     if name in ("components", "dsl"):
         return importlib.import_module(f"kfp.{name}")
-    raise AttributeError(f"module 'kfp' has no attribute {name!r}", name=name, obj=sys.modules["kfp"])
+    raise AttributeError(
+        f"module 'kfp' has no attribute {name!r}", name=name, obj=sys.modules["kfp"]
+    )

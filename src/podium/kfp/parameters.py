@@ -1,4 +1,5 @@
-"""Pipeline parameters as a user writes them: ``name=value``, checked against the pipeline's own signature."""
+"""Pipeline parameters as a user writes them: ``name=value``, checked against the pipeline's own
+signature."""
 
 import inspect
 import json
@@ -39,7 +40,8 @@ class Parameter:
         return self.check(value, text if len(text) <= 80 else f"{text[:80]}…")
 
     def check(self, value: Any, shown: Any = None) -> Any:
-        """Return a value that was not written as text, as in a YAML file; a whole number is a number too.
+        """Return a value that was not written as text, as in a YAML file; a whole number is a
+        number too.
 
         Args:
             shown: What an error shows; the value itself if None.
@@ -51,12 +53,15 @@ class Parameter:
             value = float(value)
         if type(value) is not self.type:
             given = value if shown is None else shown
-            raise InvalidInput(f"{self.name} is {_ARTICLES[self.type]}, not {given!r}", self.description)
+            raise InvalidInput(
+                f"{self.name} is {_ARTICLES[self.type]}, not {given!r}", self.description
+            )
         return value
 
 
 def _read_json(text: str) -> Any:
-    """Parse JSON whose numbers a compiled pipeline can hold: it writes all of them as finite doubles."""
+    """Parse JSON whose numbers a compiled pipeline can hold: it writes all of them as finite
+    doubles."""
     load_json(text, "the value", nan=False)
     return json.loads(text, parse_int=_whole, parse_float=_finite)
 
@@ -89,7 +94,12 @@ def parameters_of(function: Callable[..., Any]) -> list[Parameter]:
     """List a pipeline function's parameters in order, described by its docstring's ``Args:``."""
     descriptions = _descriptions(inspect.getdoc(function) or "")
     return [
-        Parameter(name=name, type=given.annotation, default=given.default, description=descriptions.get(name, ""))
+        Parameter(
+            name=name,
+            type=given.annotation,
+            default=given.default,
+            description=descriptions.get(name, ""),
+        )
         for name, given in inspect.signature(function).parameters.items()
     ]
 
@@ -115,8 +125,13 @@ def _parameter(name: str, definition: Mapping[str, Any]) -> Parameter:
     if kind is int and isinstance(default, float) and default.is_integer():
         default = int(default)  # a compiled pipeline writes all numbers as doubles
     required = default is None and not definition.get("isOptional")
-    return Parameter(name=name, type=kind, default=default, description=definition.get("description", ""),
-                     required=required)  # fmt: skip
+    return Parameter(
+        name=name,
+        type=kind,
+        default=default,
+        description=definition.get("description", ""),
+        required=required,
+    )
 
 
 def require_all(values: Mapping[str, Any], known: Iterable[Parameter]) -> None:
@@ -125,7 +140,9 @@ def require_all(values: Mapping[str, Any], known: Iterable[Parameter]) -> None:
     Raises:
         InvalidInput: Some are missing; the message names them.
     """
-    missing = [parameter for parameter in known if parameter.required and parameter.name not in values]
+    missing = [
+        parameter for parameter in known if parameter.required and parameter.name not in values
+    ]
     if missing:
         names = ", ".join(parameter.name for parameter in missing)
         raise InvalidInput(f"the pipeline needs {names}", f"for example {missing[0].name}=VALUE")
@@ -133,7 +150,10 @@ def require_all(values: Mapping[str, Any], known: Iterable[Parameter]) -> None:
 
 def with_defaults(values: Mapping[str, Any], known: Iterable[Parameter]) -> dict[str, Any]:
     """Return a value for every parameter: the given one, else its default."""
-    return {**{parameter.name: parameter.default for parameter in known if not parameter.required}, **values}
+    return {
+        **{parameter.name: parameter.default for parameter in known if not parameter.required},
+        **values,
+    }
 
 
 def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, Any]:
@@ -146,7 +166,8 @@ def read_parameters(words: Iterable[str], known: list[Parameter]) -> dict[str, A
         The given values by name.
 
     Raises:
-        InvalidInput: A name is unknown (with a suggestion), is given twice, or has no value or one of another type.
+        InvalidInput: A name is unknown (with a suggestion), is given twice, or has no value or one
+            of another type.
     """
     table = {parameter.name: parameter for parameter in known}
     values: dict[str, Any] = {}
@@ -170,7 +191,10 @@ def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
         name, equals, text = word.partition("=")
         if not equals:
             if not word.startswith("--"):
-                raise InvalidInput(f"a parameter is written name=value, but got {word!r}", "for example max_trials=6")
+                raise InvalidInput(
+                    f"a parameter is written name=value, but got {word!r}",
+                    "for example max_trials=6",
+                )
             following = next(words, None)
             if following is None:
                 raise InvalidInput(f"{word} lacks its value", f"{name}=VALUE works too")
@@ -181,7 +205,9 @@ def pairs(words: Iterable[str]) -> Iterator[tuple[str, str]]:
 def _descriptions(doc: str) -> dict[str, str]:
     descriptions: dict[str, str] = {}
     last = ""
-    for line in takewhile(lambda line: line.startswith("    "), doc.partition("Args:\n")[2].splitlines()):
+    for line in takewhile(
+        lambda line: line.startswith("    "), doc.partition("Args:\n")[2].splitlines()
+    ):
         name, _, text = line.strip().partition(": ")
         if line.startswith("     "):  # continues the description above
             descriptions[last] += f" {line.strip()}"

@@ -1,4 +1,5 @@
-"""Platform settings by kfp-kubernetes, for servers that know them (2.16; 2.0.5 fails on all but retries)."""
+"""Platform settings by kfp-kubernetes, for servers that know them (2.16; 2.0.5 fails on all but
+retries)."""
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -26,12 +27,14 @@ def configure(
         task: A ``kfp.dsl.PipelineTask``.
         secret: Secret with the keys accesskey and secretkey, each step's S3 credentials.
         timeout: Deadline of a step's pod in seconds.
-        retries: How often a failed step is retried; a retried step adopts the job it launched before.
+        retries: How often a failed step is retried; a retried step adopts the job it launched
+            before.
         pull_policy: Always, IfNotPresent or Never.
-        tolerations: Those of each step's pod, as in [{"key": "spot", "operator": "Exists", "effect": "NoSchedule"}].
-        non_root: Whether steps say that they never run as root, as a namespace that enforces Pod Security restricted
-            demands. The rest of it the server adds by itself from 2.16 on (kubeflow/pipelines 2.16.1,
-            backend/src/v2/compiler/argocompiler/security_context.go).
+        tolerations: Those of each step's pod, as in [{"key": "spot", "operator": "Exists",
+            "effect": "NoSchedule"}].
+        non_root: Whether steps say that they never run as root, as a namespace that enforces Pod
+            Security restricted demands. The rest of it the server adds by itself from 2.16 on
+            (kubeflow/pipelines 2.16.1, backend/src/v2/compiler/argocompiler/security_context.go).
     """
     from kfp import kubernetes
 
@@ -41,17 +44,25 @@ def configure(
         kubernetes.set_timeout(task, timeout)
     if retries:
         # Up to three minutes between retries, so that they outlast a short outage.
-        task.set_retry(num_retries=retries, backoff_duration="10s", backoff_factor=2.0, backoff_max_duration="180s")
+        task.set_retry(
+            num_retries=retries,
+            backoff_duration="10s",
+            backoff_factor=2.0,
+            backoff_max_duration="180s",
+        )
     if pull_policy:
         kubernetes.set_image_pull_policy(task, pull_policy)
     if non_root:
         kubernetes.set_security_context(task, run_as_non_root=True)
     for toleration in tolerations:
         kubernetes.add_toleration(
-            task, key=toleration.get("key"), operator=toleration.get("operator", "Equal"),
-            value=toleration.get("value"), effect=toleration.get("effect"),
+            task,
+            key=toleration.get("key"),
+            operator=toleration.get("operator", "Equal"),
+            value=toleration.get("value"),
+            effect=toleration.get("effect"),
             toleration_seconds=toleration.get("tolerationSeconds"),
-        )  # fmt: skip
+        )
 
 
 def read_settings(words: Sequence[str]) -> dict[str, Any]:
@@ -71,7 +82,9 @@ def read_settings(words: Sequence[str]) -> dict[str, Any]:
     names = ("key", "operator", "value", "effect", "tolerationSeconds")
     for toleration in settings.get("tolerations", []):
         if not isinstance(toleration, dict) or not toleration.keys() <= set(names):
-            raise InvalidInput(f"not a toleration: {toleration!r}", f"an object of {', '.join(names)}")
+            raise InvalidInput(
+                f"not a toleration: {toleration!r}", f"an object of {', '.join(names)}"
+            )
     return settings
 
 

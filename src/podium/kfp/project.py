@@ -1,7 +1,8 @@
-"""``podium.yaml``: a pipeline and the values of its parameters, for every command that takes a pipeline.
+"""``podium.yaml``: a pipeline and the values of its parameters, for every command that takes a
+pipeline.
 
-Its keys are the pipeline's own parameters, and besides them ``name``, ``pipeline``, ``schedule`` and ``server``. What
-the command line gives comes before it.
+Its keys are the pipeline's own parameters, and besides them ``name``, ``pipeline``, ``schedule``
+and ``server``. What the command line gives comes before it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,13 +28,15 @@ LOCAL = ("table:", "text:", "images:", "npz:")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """How a project's pipeline is compiled for a server and run there: the options of those names."""
+    """How a project's pipeline is compiled for a server and run there: the options of those
+    names."""
 
     service_account: str = ""
     """Account that runs and the schedule are under; empty for the server's default."""
 
     pipeline_root: str = ""
-    """URL below which Kubeflow Pipelines keeps the artifacts of runs; empty for the server's own."""
+    """URL below which Kubeflow Pipelines keeps the artifacts of runs; empty for the server's
+    own."""
 
     steps_image: str = ""
     """Image of the steps; empty for the one the components name."""
@@ -59,7 +62,8 @@ class Project:
     """Parameters, not yet checked against a pipeline."""
 
     schedule: Mapping[str, Any] = field(default_factory=dict)
-    """Fields of a schedule besides pipeline and parameters, as in ``{name: nightly, cron: "@daily"}``."""
+    """Fields of a schedule besides pipeline and parameters, as in ``{name: nightly, cron:
+    "@daily"}``."""
 
     server: ServerSettings = ServerSettings()
 
@@ -76,21 +80,40 @@ class Project:
             raise InvalidInput(f"{file} cannot be read: {error.strerror}") from error
         content = documents[0] if len(documents) == 1 else None
         if not isinstance(content, dict) or not all(isinstance(key, str) for key in content):
-            raise InvalidInput(f"{file} does not hold names and values", "for example model_name: iris")
+            raise InvalidInput(
+                f"{file} does not hold names and values", "for example model_name: iris"
+            )
         pipeline, schedule = content.pop("pipeline", PIPELINE), content.pop("schedule", {})
         name = content.pop("name", "")
-        if not isinstance(name, str) or not isinstance(pipeline, str) or not isinstance(schedule, dict):
-            raise InvalidInput(f"{file}: name is text, pipeline a name or a file, and schedule holds name and cron",
-                               'schedule: {name: nightly, cron: "@daily"}')  # fmt: skip
+        if (
+            not isinstance(name, str)
+            or not isinstance(pipeline, str)
+            or not isinstance(schedule, dict)
+        ):
+            raise InvalidInput(
+                f"{file}: name is text, pipeline a name or a file, and schedule holds name and cron",
+                'schedule: {name: nightly, cron: "@daily"}',
+            )
         pipeline = str(file.parent / pipeline) if _is_file(pipeline) else pipeline
         server = _server_settings(file, content.pop("server", {}))
-        return cls(file=file, pipeline=pipeline, name=name, values=content, schedule=schedule, server=server)
+        return cls(
+            file=file,
+            pipeline=pipeline,
+            name=name,
+            values=content,
+            schedule=schedule,
+            server=server,
+        )
 
     @property
     def title(self) -> str:
         """Name of its pipeline on a server: one that no other project's has."""
         model = self.values.get("model_name")
-        return self.name or (model if isinstance(model, str) else "") or self.file.absolute().parent.name
+        return (
+            self.name
+            or (model if isinstance(model, str) else "")
+            or self.file.absolute().parent.name
+        )
 
     def parameters(self, known: Iterable[Parameter]) -> dict[str, Any]:
         """Return the values of a pipeline's parameters.
@@ -101,19 +124,25 @@ class Project:
         table = {parameter.name: parameter for parameter in known}
         for name in self.values:
             if name not in table:
-                raise InvalidInput(f"{self.file}: there is no parameter {name!r}", suggestion(name, [*table, *OWN]))
+                raise InvalidInput(
+                    f"{self.file}: there is no parameter {name!r}", suggestion(name, [*table, *OWN])
+                )
         try:
             checked = {name: table[name].check(value) for name, value in self.values.items()}
         except InvalidInput as error:
             raise InvalidInput(f"{self.file}: {error.message}", error.hint) from error
-        return {name: _from_folder(self.file.parent, name, value) for name, value in checked.items()}
+        return {
+            name: _from_folder(self.file.parent, name, value) for name, value in checked.items()
+        }
 
 
 def _server_settings(file: Path, given: Any) -> ServerSettings:
     known = [setting.name for setting in fields(ServerSettings)]
     example = "server: {service_account: podium-steps}"
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
-        raise InvalidInput(f"{file}: server holds names and texts, but got {given!r}", f"for example {example}")
+        raise InvalidInput(
+            f"{file}: server holds names and texts, but got {given!r}", f"for example {example}"
+        )
     for name in given:
         if name not in known:
             raise InvalidInput(f"{file}: server has no setting {name!r}", suggestion(name, known))
@@ -126,13 +155,15 @@ def find_project(folder: Path = Path()) -> Project | None:
 
 
 def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | None]:
-    """Tell a pipeline from parameters: it may be left out, and then the project of the working directory counts.
+    """Tell a pipeline from parameters: it may be left out, and then the project of the working
+    directory counts.
 
     Args:
         first: First word of the command line; may be empty.
 
     Returns:
-        The pipeline, the words of the parameters, and the project if there is one and no other pipeline was named.
+        The pipeline, the words of the parameters, and the project if there is one and no other
+        pipeline was named.
     """
     project = find_project()
     if not first or "=" in first or first.startswith("-"):
@@ -155,7 +186,9 @@ def _is_file(pipeline: str) -> bool:
     return pipeline.partition(":")[0].endswith(".py")
 
 
-def read_given(words: Sequence[str], known: list[Parameter], project: Project | None = None) -> dict[str, Any]:
+def read_given(
+    words: Sequence[str], known: list[Parameter], project: Project | None = None
+) -> dict[str, Any]:
     """Return what a user gave: the command line's words, and else the values of the project.
 
     Raises:
@@ -170,8 +203,12 @@ def _from_folder(folder: Path, name: str, value: Any) -> Any:
         return value
     if name in ("experiment", "code") and (folder / value).exists():
         return str(folder / value)
-    prefix = next((prefix for prefix in LOCAL if name == "dataset" and value.startswith(prefix)), "")
-    return f"{prefix}{folder / value.removeprefix(prefix)}" if prefix and "://" not in value else value
+    prefix = next(
+        (prefix for prefix in LOCAL if name == "dataset" and value.startswith(prefix)), ""
+    )
+    return (
+        f"{prefix}{folder / value.removeprefix(prefix)}" if prefix and "://" not in value else value
+    )
 
 
 def check_reachable(values: Mapping[str, Any]) -> None:
@@ -188,5 +225,7 @@ def check_reachable(values: Mapping[str, Any]) -> None:
     path = given.removeprefix(prefix)
     if prefix and "://" not in path and not path.startswith("/"):
         name = Path(path).name
-        hint = f"podium storage put {path} s3://BUCKET/{name}, then dataset={prefix}s3://BUCKET/{name}"
+        hint = (
+            f"podium storage put {path} s3://BUCKET/{name}, then dataset={prefix}s3://BUCKET/{name}"
+        )
         raise InvalidInput(f"dataset={given} is a file of this machine, and no pod has it", hint)

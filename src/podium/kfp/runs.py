@@ -22,7 +22,8 @@ from podium.text import cut
 from podium.training.kept_logs import KeptLogs
 
 POLL_SECONDS = 2.0
-"""Between polls at most, as the server has no watch; what is asked for at once is often over soon."""
+"""Between polls at most, as the server has no watch; what is asked for at once is often over
+soon."""
 
 FIRST_POLL_SECONDS = 0.05
 """Before the second poll; each pause is half as long again as the one before."""
@@ -73,18 +74,20 @@ def submit(
     """Start a run of a version.
 
     Args:
-        words: Parameters as ``name=value``, checked against the version's own; an Experiment's file is sent as text.
+        words: Parameters as ``name=value``, checked against the version's own; an Experiment's file
+            is sent as text.
         group: KFP experiment that the run is listed under.
         name: Display name; the pipeline's name and the time if None.
-        service_account: Service account of the steps; the project's if None, else the server's default.
+        service_account: Service account of the steps; the project's if None, else the server's
+            default.
         pipeline_root: URL below which the server keeps the run's artifacts; the same.
         project: Gives the parameters that are not among the words.
         named: Whether the user named this very version.
         tell: Called with what is run, before it starts.
 
     Raises:
-        InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline, or a shared name holds
-            somebody's project; nothing was started.
+        InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline, or
+            a shared name holds somebody's project; nothing was started.
     """
     given = read_given(words, version.parameters(), project)
     if not named:
@@ -94,7 +97,9 @@ def submit(
     own = project.server if project else ServerSettings()
     service_account = service_account or own.service_account or None
     if version.ours:
-        for line in beyond_quotas(with_defaults(given, version.parameters()), service_account, server.namespace):
+        for line in beyond_quotas(
+            with_defaults(given, version.parameters()), service_account, server.namespace
+        ):
             tell(f"warning: {line}")
     store_code(code)
     title = name or f"{version.pipeline} {time.strftime('%Y-%m-%d %H:%M:%S')}"
@@ -109,13 +114,19 @@ def submit(
         service_account=service_account,
         pipeline_root=pipeline_root or own.pipeline_root or None,
     )
-    return Submitted(run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}"))
+    return Submitted(
+        run_id=str(run.run_id), name=title, link=server.link(f"runs/details/{run.run_id}")
+    )
 
 
-def beyond_quotas(values: Mapping[str, Any], service_account: str | None, namespace: str | None) -> list[str]:
-    """Say which jobs of a run do not fit the quotas of their namespace now, as far as this machine can read them.
+def beyond_quotas(
+    values: Mapping[str, Any], service_account: str | None, namespace: str | None
+) -> list[str]:
+    """Say which jobs of a run do not fit the quotas of their namespace now, as far as this machine
+    can read them.
 
-    The kubeconfig's cluster is not known to be the server's, so its context is named and nothing is refused.
+    The kubeconfig's cluster is not known to be the server's, so its context is named and nothing is
+    refused.
 
     Args:
         service_account: The steps'; a team's launches into the team's namespace.
@@ -129,16 +140,26 @@ def beyond_quotas(values: Mapping[str, Any], service_account: str | None, namesp
     team = (service_account or "").removeprefix(f"{STEPS}-")
     home = team if team != (service_account or "") else namespace or NAMESPACE
     said = []
-    with suppress(PodiumError), KubernetesCluster(values.get("cluster") or f"kubernetes://{home}") as cluster:
+    with (
+        suppress(PodiumError),
+        KubernetesCluster(values.get("cluster") or f"kubernetes://{home}") as cluster,
+    ):
         for what, job in PipelineSettings.read(values).jobs():
-            said += [f"{what} {line} ({cluster.api.host})" for line in beyond_quotas(cluster.api, job)]
+            said += [
+                f"{what} {line} ({cluster.api.host})" for line in beyond_quotas(cluster.api, job)
+            ]
     return said
 
 
 def _announced(version: Version, given: Mapping[str, Any]) -> str:
-    """Return what is run, on which data, for which model, and which values are not podium's defaults."""
+    """Return what is run, on which data, for which model, and which values are not podium's
+    defaults."""
     defaults = {parameter.name: parameter.default for parameter in version.parameters()}
-    main = {name: str((defaults | dict(given))[name]) for name in ("dataset", "model_name") if name in defaults}
+    main = {
+        name: str((defaults | dict(given))[name])
+        for name in ("dataset", "model_name")
+        if name in defaults
+    }
     words = [f"{name.removesuffix('_name')} {value}" for name, value in main.items()]
     others = {name: value for name, value in version.changes(given).items() if name not in main}
     shown = [f"{name}={cut(str(value), 60)}" for name, value in others.items()]
@@ -152,7 +173,8 @@ def storage_of(run: Any) -> str:
         run: As find_run returns it.
 
     Returns:
-        Its parameter ``storage``; else ``podium`` in the bucket of its artifacts, of KFP's own bucket if it names none.
+        Its parameter ``storage``; else ``podium`` in the bucket of its artifacts, of KFP's own
+        bucket if it names none.
     """
     config = run.runtime_config
     if given := (config.parameters or {}).get("storage") if config else None:
@@ -161,7 +183,9 @@ def storage_of(run: Any) -> str:
     return f"{root.scheme}://{root.netloc}/podium"
 
 
-def follow(server: Server, run_id: str, report: Callable[[str, str], None], timeout: float | None = None) -> str:
+def follow(
+    server: Server, run_id: str, report: Callable[[str, str], None], timeout: float | None = None
+) -> str:
     """Wait for the end of a run and report each task's state as it changes.
 
     Args:
@@ -173,7 +197,8 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
         ``SUCCEEDED``.
 
     Raises:
-        Failed: The run failed or was cancelled; the message names the failed tasks. Or the timeout passed.
+        Failed: The run failed or was cancelled; the message names the failed tasks. Or the timeout
+            passed.
     """
     end = float("inf") if timeout is None else time.monotonic() + timeout
     known: dict[str, str] = {}
@@ -199,7 +224,10 @@ def follow(server: Server, run_id: str, report: Callable[[str, str], None], time
             if explained or time.monotonic() - over > LATE:
                 return _end(run, known, cancelled)
         elif time.monotonic() > end:
-            raise Failed(f"run {run_id} did not end within {timeout:g} s and is still running", "look at it in the UI")
+            raise Failed(
+                f"run {run_id} did not end within {timeout:g} s and is still running",
+                "look at it in the UI",
+            )
         time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
 
 
@@ -232,12 +260,23 @@ class ServerRun:
     def result(self) -> str:
         """What came of it in a few words."""
         failed = [name for name, state in self.tasks.items() if state == "FAILED"]
-        return f"failed at {', '.join(failed)}" if failed else self.error if self.state == "failed" else ""
+        return (
+            f"failed at {', '.join(failed)}"
+            if failed
+            else self.error
+            if self.state == "failed"
+            else ""
+        )
 
     @property
     def summary(self) -> dict[str, Any]:
         """What ``--json`` prints."""
-        return {**vars(self), "run": self.id, "began": self.began.isoformat(), "seconds": round(self.seconds, 3)}
+        return {
+            **vars(self),
+            "run": self.id,
+            "began": self.began.isoformat(),
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def newest_runs(server: Server, limit: int) -> list[ServerRun]:
@@ -254,25 +293,36 @@ def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
         pipelines: Names by id, see pipeline_names.
     """
     reference = run.pipeline_version_reference
-    end = run.finished_at if run.finished_at and run.finished_at.year > 1970 else None  # 1970 while it runs (2.0.5)
-    state = "canceled" if _cancelled(run) and run.state in OVER else str(run.state or "pending").lower()
+    end = (
+        run.finished_at if run.finished_at and run.finished_at.year > 1970 else None
+    )  # 1970 while it runs (2.0.5)
+    state = (
+        "canceled" if _cancelled(run) and run.state in OVER else str(run.state or "pending").lower()
+    )
     return ServerRun(
-        id=str(run.run_id), name=str(run.display_name), state=state, began=run.created_at,
+        id=str(run.run_id),
+        name=str(run.display_name),
+        state=state,
+        began=run.created_at,
         pipeline=pipelines.get(str(reference.pipeline_id), "") if reference else "",
         seconds=max(0.0, ((end or datetime.now(UTC)) - run.created_at).total_seconds()),
         parameters=dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
-        tasks=tasks_of(run), error=str(run.error.message or "") if run.error else "",
-    )  # fmt: skip
+        tasks=tasks_of(run),
+        error=str(run.error.message or "") if run.error else "",
+    )
 
 
 def pipeline_names(server: Server) -> dict[str, str]:
     """Return the names of the server's pipelines by id."""
-    listed = server.pages("list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace)
+    listed = server.pages(
+        "list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace
+    )
     return {str(known.pipeline_id): str(known.display_name) for known in listed}
 
 
 def find_run(server: Server, name: str) -> Any:
-    """Return a run by its id, the beginning of the id of one of the newest thousand, or ``latest``, as the client does.
+    """Return a run by its id, the beginning of the id of one of the newest thousand, or ``latest``,
+    as the client does.
 
     Raises:
         NotFound: There is none.
@@ -284,18 +334,26 @@ def find_run(server: Server, name: str) -> Any:
     else:
         with suppress(NotFound, InvalidInput):  # 2.0.5 calls an id that is none of its ids invalid
             return server.call(reading, read, run_id=name)
-        matching = [str(run.run_id) for run in newest(server, 1000) if str(run.run_id).startswith(name)]
+        matching = [
+            str(run.run_id) for run in newest(server, 1000) if str(run.run_id).startswith(name)
+        ]
     if len(matching) > 1:
-        raise InvalidInput(f"{len(matching)} runs begin with {name!r}", f"one of {', '.join(matching[:5])}")
+        raise InvalidInput(
+            f"{len(matching)} runs begin with {name!r}", f"one of {', '.join(matching[:5])}"
+        )
     if not matching:
-        raise NotFound(f"the server has no run {name!r}", "podium runs list --host URL shows the newest")
+        raise NotFound(
+            f"the server has no run {name!r}", "podium runs list --host URL shows the newest"
+        )
     return server.call(reading, read, run_id=matching[0])
 
 
 def newest(server: Server, limit: int) -> list[Any]:
     """Return the server's runs, newest first, at most so many."""
     arguments = {"namespace": server.namespace, "sort_by": "created_at desc"}
-    return list(islice(server.pages("list runs", server.services.list_runs, "runs", **arguments), limit))
+    return list(
+        islice(server.pages("list runs", server.services.list_runs, "runs", **arguments), limit)
+    )
 
 
 def live_runs(server: Server) -> list[Any]:
@@ -313,22 +371,31 @@ def terminate(server: Server, run_id: str) -> None:
 
 
 def tasks_of(run: Any) -> dict[str, str]:
-    """Return the state of each of the pipeline's own tasks by name as they began, without drivers and the root."""
+    """Return the state of each of the pipeline's own tasks by name as they began, without drivers
+    and the root."""
     details = (run.run_details.task_details if run.run_details else None) or []
-    details = sorted(details, key=lambda task: str(task.start_time or "later"))  # the server has no order (2.0.5)
-    return {str(task.display_name): str(task.state) for task in details if task.state and _is_own(task)}
+    details = sorted(
+        details, key=lambda task: str(task.start_time or "later")
+    )  # the server has no order (2.0.5)
+    return {
+        str(task.display_name): str(task.state) for task in details if task.state and _is_own(task)
+    }
 
 
 def _is_own(task: Any) -> bool:
-    """Return whether a task is the pipeline's own: not a driver, an executor or the workflow itself."""
+    """Return whether a task is the pipeline's own: not a driver, an executor or the workflow
+    itself."""
     name = task.display_name or ""
     machinery = name in ("", "root", "executor") or name.endswith("-driver")
     # The pods of the workflow's children begin with the workflow's name.
-    return not machinery and not any((child.pod_name or "").startswith(f"{name}-") for child in task.child_tasks or [])
+    return not machinery and not any(
+        (child.pod_name or "").startswith(f"{name}-") for child in task.child_tasks or []
+    )
 
 
 def _cancelled(run: Any) -> bool:
-    """Return whether the run was cancelled: its final state is FAILED, only its history shows it (observed)."""
+    """Return whether the run was cancelled: its final state is FAILED, only its history shows it
+    (observed)."""
     return any(status.state in ("CANCELING", "CANCELED") for status in run.state_history or [])
 
 
@@ -336,7 +403,11 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
     if run.state == "SUCCEEDED":
         return "SUCCEEDED"
     failed = [name for name, state in tasks.items() if state == "FAILED"]
-    why = run.error.message if run.error and run.error.message else f"failed at {', '.join(failed) or 'no task'}"
+    why = (
+        run.error.message
+        if run.error and run.error.message
+        else f"failed at {', '.join(failed) or 'no task'}"
+    )
     text = f"run {run.run_id} was cancelled" if cancelled else f"run {run.run_id} {why}"
     label = f"pipeline/runid={run.run_id}"
     error, advice = next(filter(any, (_said_by(run, step) for step in failed)), ("", ""))
@@ -347,16 +418,19 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
 
 
 def _said_by(run: Any, step: str) -> tuple[str, str]:
-    """Return the error and the hint that a failed step left beside its kept log; empty where that is out of reach.
+    """Return the error and the hint that a failed step left beside its kept log; empty where that
+    is out of reach.
 
-    A step that failed before its program ran, or was killed, kept no log, though others of its run did.
+    A step that failed before its program ran, or was killed, kept no log, though others of its run
+    did.
     """
     try:
         kept = KeptLogs(storage_of(run), str(run.run_id))
         names = kept.names()
         if names and f"steps/{step}" not in names:
             unsaid = (
-                "it did not come to print anything that is kept: its pod was not admitted or was killed, or its inputs"
+                "it did not come to print anything that is kept: its pod was not admitted or was "
+                "killed, or its inputs"
             )
             return f"{unsaid} could not be read from the store", ""
         left = kept.error(f"steps/{step}")

@@ -57,7 +57,11 @@ class Schedule:
         if not self.name:
             raise InvalidInput("a schedule's name is empty")
         check(self.cron)
-        require(1 <= self.max_concurrency <= 10, "1 <= max_concurrency <= 10", max_concurrency=self.max_concurrency)
+        require(
+            1 <= self.max_concurrency <= 10,
+            "1 <= max_concurrency <= 10",
+            max_concurrency=self.max_concurrency,
+        )
         literal = [value for value in self.parameters.values() if "[[" in str(value)]
         if literal:
             problem = f"servers do not substitute [[...]], but a parameter is {literal[0]!r}"
@@ -79,11 +83,14 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
     """Read schedules from files, and from the *.yaml of directories.
 
     Raises:
-        InvalidInput: A file is not a schedule, or two schedules have the same name; the message names the file.
+        InvalidInput: A file is not a schedule, or two schedules have the same name; the message
+            names the file.
     """
     loaded: dict[str, Schedule] = {}
     for path in paths:
-        for file in sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]:
+        for file in (
+            sorted([*path.glob("*.yaml"), *path.glob("*.yml")]) if path.is_dir() else [path]
+        ):
             try:
                 documents = load_yaml(read_text(file), str(file))
             except OSError as error:
@@ -92,9 +99,15 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
             if file.name == FILE:
                 documents = [_of_project(Project.load(file))]
             if len(documents) != 1:
-                raise InvalidInput(f"{file} must hold one YAML document, but holds {len(documents)}")
+                raise InvalidInput(
+                    f"{file} must hold one YAML document, but holds {len(documents)}"
+                )
             content = documents[0]
-            schedules = content["schedules"] if isinstance(content, dict) and "schedules" in content else [content]
+            schedules = (
+                content["schedules"]
+                if isinstance(content, dict) and "schedules" in content
+                else [content]
+            )
             if not isinstance(schedules, list):
                 raise InvalidInput(f"{file}: schedules must be a list, but is {schedules!r}")
             for item in schedules:
@@ -103,7 +116,10 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
                     raise InvalidInput(f"{file}: another schedule is called {schedule.name!r} too")
                 loaded[schedule.name] = schedule
     if not loaded:
-        raise InvalidInput(f"no schedule in {', '.join(map(str, paths))}", "docs/cluster-operations.md has an example")
+        raise InvalidInput(
+            f"no schedule in {', '.join(map(str, paths))}",
+            "docs/cluster-operations.md has an example",
+        )
     return list(loaded.values())
 
 
@@ -112,17 +128,29 @@ def _of_project(project: Project) -> dict[str, Any]:
     hint = 'for example schedule: {name: nightly, cron: "@daily"}'
     if not project.schedule:
         raise InvalidInput(f"{project.file} has no schedule", hint)
-    server = {"service_account": project.server.service_account, "pipeline_root": project.server.pipeline_root}
-    return {"pipeline": project.title, **server, **project.schedule, "parameters": dict(project.values)}
+    server = {
+        "service_account": project.server.service_account,
+        "pipeline_root": project.server.pipeline_root,
+    }
+    return {
+        "pipeline": project.title,
+        **server,
+        **project.schedule,
+        "parameters": dict(project.values),
+    }
 
 
 def _parse(file: Path, content: Any) -> Schedule:
     if not isinstance(content, dict):
-        raise InvalidInput(f"{file} must hold a schedule, but holds {content!r}", "name, pipeline, cron …")
+        raise InvalidInput(
+            f"{file} must hold a schedule, but holds {content!r}", "name, pipeline, cron …"
+        )
     known = [field.name for field in written_fields()]
     for name in content:
         if name not in known:
-            raise InvalidInput(f"{file}: a schedule has no field {name!r}", suggestion(str(name), known))
+            raise InvalidInput(
+                f"{file}: a schedule has no field {name!r}", suggestion(str(name), known)
+            )
     missing = {"name", "pipeline", "cron"} - set(content)
     if missing:
         raise InvalidInput(f"{file}: the schedule has no {', '.join(sorted(missing))}")

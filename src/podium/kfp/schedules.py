@@ -1,8 +1,9 @@
 """Keep the recurring runs of a server as schedules say.
 
-A recurring run cannot be changed on the server, so one that differs is deleted and created again. Every recurring run
-is pinned to a version: "latest" is resolved at creation by 2.0.5, and loses the schedule on 2.16.1 (a run every ten
-seconds; both observed). In a file, ``version: latest`` is the newest version at the time of `apply`.
+A recurring run cannot be changed on the server, so one that differs is deleted and created again.
+Every recurring run is pinned to a version: "latest" is resolved at creation by 2.0.5, and loses the
+schedule on 2.16.1 (a run every ten seconds; both observed). In a file, ``version: latest`` is the
+newest version at the time of `apply`.
 """
 
 import shlex
@@ -51,7 +52,10 @@ class Change:
 def present(server: Server) -> list[Any]:
     """Return the server's recurring runs, by name."""
     listed = server.pages(
-        "list schedules", server.services.list_recurring_runs, "recurring_runs", namespace=server.namespace
+        "list schedules",
+        server.services.list_recurring_runs,
+        "recurring_runs",
+        namespace=server.namespace,
     )
     return sorted(listed, key=lambda run: (str(run.display_name), run.created_at))
 
@@ -83,7 +87,9 @@ def _sendable(schedule: Schedule, version: Version) -> tuple[dict[str, Any], dic
         version.require_own(schedule.parameters)
     for name in schedule.parameters:
         if name not in known:
-            problem = f"{schedule.name}: {version.pipeline} {version.name} has no parameter {name!r}"
+            problem = (
+                f"{schedule.name}: {version.pipeline} {version.name} has no parameter {name!r}"
+            )
             raise InvalidInput(problem, suggestion(name, known))
     try:
         checked = {name: known[name].check(value) for name, value in schedule.parameters.items()}
@@ -93,22 +99,41 @@ def _sendable(schedule: Schedule, version: Version) -> tuple[dict[str, Any], dic
 
 
 def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
-    version = choose(server, schedule.pipeline, None if schedule.version == LATEST else schedule.version)
+    version = choose(
+        server, schedule.pipeline, None if schedule.version == LATEST else schedule.version
+    )
     parameters, code = _sendable(schedule, version)
-    change = Change(schedule=schedule, version=version, parameters=parameters, code=code, action="create",
-                    present=tuple(str(run.recurring_run_id) for run in runs))  # fmt: skip
+    change = Change(
+        schedule=schedule,
+        version=version,
+        parameters=parameters,
+        code=code,
+        action="create",
+        present=tuple(str(run.recurring_run_id) for run in runs),
+    )
     if not runs:
         return change
     wanted, actual = _wanted(change), settings_of(runs[-1])
     different = [key for key, value in wanted.items() if actual[key] != value]
     if "version" in different:
         names = {known.id: known.name for known in versions_of(server, version.pipeline)}
-        actual["version"], wanted["version"] = names.get(actual["version"], "of another pipeline"), version.name
-    differences = [line for key in different for line in _differences(key, actual[key], wanted[key])]
+        actual["version"], wanted["version"] = (
+            names.get(actual["version"], "of another pipeline"),
+            version.name,
+        )
+    differences = [
+        line for key in different for line in _differences(key, actual[key], wanted[key])
+    ]
     if len(runs) > 1:
         differences.insert(0, f"{len(runs)} schedules have this name")
     only_state = len(runs) == 1 and different == ["enabled"]
-    action = "keep" if not differences else ("resume" if schedule.enabled else "pause") if only_state else "replace"
+    action = (
+        "keep"
+        if not differences
+        else ("resume" if schedule.enabled else "pause")
+        if only_state
+        else "replace"
+    )
     running = in_flight(server, change.present) if action == "replace" else ()
     return replace(change, action=action, differences=tuple(differences), running=running)
 
@@ -148,7 +173,8 @@ def settings_of(run: Any) -> dict[str, Any]:
     reference = run.pipeline_version_reference
     return {
         "cron": cron,
-        "version": (reference.pipeline_version_id if reference else None) or run.pipeline_version_id,
+        "version": (reference.pipeline_version_id if reference else None)
+        or run.pipeline_version_id,
         "parameters": dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
         "max_concurrency": int(run.max_concurrency or 1),
         "catchup": not run.no_catchup,
@@ -161,7 +187,8 @@ def settings_of(run: Any) -> dict[str, Any]:
 def require_idle(server: Server, name: str, running: Sequence[str], again: Sequence[str]) -> None:
     """Refuse to delete a recurring run whose run is in flight.
 
-    A server deletes the workflow with what started it, and lists the run as running for ever (observed).
+    A server deletes the workflow with what started it, and lists the run as running for ever
+    (observed).
 
     Args:
         running: The runs in flight, see in_flight.
@@ -173,18 +200,23 @@ def require_idle(server: Server, name: str, running: Sequence[str], again: Seque
     if running:
         host = ["--host", server.address]
         shown = shlex.join(["podium", "runs", "show", running[0], *host])
-        raise Conflict(f"schedule {name} has a run in flight, {', '.join(running)}, which would end with it",
-                       f"wait for its end: {shown}; or cancel it: {shlex.join([*again, '--now', *host])}")  # fmt: skip
+        raise Conflict(
+            f"schedule {name} has a run in flight, {', '.join(running)}, which would end with it",
+            f"wait for its end: {shown}; or cancel it: {shlex.join([*again, '--now', *host])}",
+        )
 
 
 def apply(server: Server, change: Change, group: str) -> None:
-    """Carry out one change; applying twice changes nothing the second time. What is replaced ends its run in flight."""
+    """Carry out one change; applying twice changes nothing the second time. What is replaced ends
+    its run in flight."""
     if change.action in ("resume", "pause"):
         switch(server, change.present[-1], on=change.action == "resume")
     if change.action not in ("create", "replace"):
         return
     store_code(change.code)
-    _create(server, change, group)  # before the old one goes: a failure here must not leave a night without a run
+    _create(
+        server, change, group
+    )  # before the old one goes: a failure here must not leave a night without a run
     for recurring_run_id in change.present:
         remove(server, recurring_run_id)
 
@@ -227,11 +259,20 @@ def switch(server: Server, recurring_run_id: str, *, on: bool) -> None:
     """Resume or pause a recurring run."""
     services = server.services
     method = services.enable_recurring_run if on else services.disable_recurring_run
-    server.call("resume the schedule" if on else "pause the schedule", method, recurring_run_id=recurring_run_id)
+    server.call(
+        "resume the schedule" if on else "pause the schedule",
+        method,
+        recurring_run_id=recurring_run_id,
+    )
 
 
 def remove(server: Server, recurring_run_id: str) -> None:
-    """End the runs in flight of a recurring run, as cancelled, and delete it; its runs stay listed."""
+    """End the runs in flight of a recurring run, as cancelled, and delete it; its runs stay
+    listed."""
     for run_id in in_flight(server, [recurring_run_id]):
         terminate(server, run_id)
-    server.call("delete the schedule", server.services.delete_recurring_run, recurring_run_id=recurring_run_id)
+    server.call(
+        "delete the schedule",
+        server.services.delete_recurring_run,
+        recurring_run_id=recurring_run_id,
+    )

@@ -1,6 +1,7 @@
 """What podium asks of a Kubeflow Pipelines server, through the generated client alone.
 
-`kfp.Client` (2.17, kfp/client/client.py) offers the same calls, but loads the Kubernetes client, a second of CPU.
+`kfp.Client` (2.17, kfp/client/client.py) offers the same calls, but loads the Kubernetes client, a
+second of CPU.
 """
 
 import json
@@ -76,7 +77,9 @@ class Services:
     def upload_version(self, file: str, *, name: str, pipeline_id: str, description: str) -> Any:
         """Upload a compiled pipeline as a version."""
         more = _given(description=description or None)
-        return self._uploads.upload_pipeline_version(file, name=name, pipelineid=pipeline_id, **more)
+        return self._uploads.upload_pipeline_version(
+            file, name=name, pipelineid=pipeline_id, **more
+        )
 
     def create_run(
         self,
@@ -93,9 +96,11 @@ class Services:
         from kfp_server_api import V2beta1Run
 
         body = V2beta1Run(
-            experiment_id=group, display_name=name, service_account=service_account,
+            experiment_id=group,
+            display_name=name,
+            service_account=service_account,
             **_what(parameters, pipeline_root, pipeline_id, version_id),
-        )  # fmt: skip
+        )
         return self._runs.run_service_create_run(run=body)
 
     def get_run(self, run_id: str) -> Any:
@@ -131,32 +136,50 @@ class Services:
         pipeline_root: str | None,
     ) -> Any:
         """Let the server start runs of a version by a crontab with seconds."""
-        from kfp_server_api import RecurringRunMode, V2beta1CronSchedule, V2beta1RecurringRun, V2beta1Trigger
+        from kfp_server_api import (
+            RecurringRunMode,
+            V2beta1CronSchedule,
+            V2beta1RecurringRun,
+            V2beta1Trigger,
+        )
 
         body = V2beta1RecurringRun(
-            experiment_id=group, display_name=name, description=description, service_account=service_account,
-            mode=RecurringRunMode.ENABLE if enabled else RecurringRunMode.DISABLE, no_catchup=no_catchup,
-            max_concurrency=max_concurrency, trigger=V2beta1Trigger(cron_schedule=V2beta1CronSchedule(cron=cron)),
+            experiment_id=group,
+            display_name=name,
+            description=description,
+            service_account=service_account,
+            mode=RecurringRunMode.ENABLE if enabled else RecurringRunMode.DISABLE,
+            no_catchup=no_catchup,
+            max_concurrency=max_concurrency,
+            trigger=V2beta1Trigger(cron_schedule=V2beta1CronSchedule(cron=cron)),
             **_what(parameters, pipeline_root, pipeline_id, version_id),
-        )  # fmt: skip
+        )
         return self._recurring.recurring_run_service_create_recurring_run(recurring_run=body)
 
     def enable_recurring_run(self, recurring_run_id: str) -> Any:
         """Resume a recurring run."""
-        return self._recurring.recurring_run_service_enable_recurring_run(recurring_run_id=recurring_run_id)
+        return self._recurring.recurring_run_service_enable_recurring_run(
+            recurring_run_id=recurring_run_id
+        )
 
     def disable_recurring_run(self, recurring_run_id: str) -> Any:
         """Pause a recurring run."""
-        return self._recurring.recurring_run_service_disable_recurring_run(recurring_run_id=recurring_run_id)
+        return self._recurring.recurring_run_service_disable_recurring_run(
+            recurring_run_id=recurring_run_id
+        )
 
     def delete_recurring_run(self, recurring_run_id: str) -> Any:
         """Delete a recurring run."""
-        return self._recurring.recurring_run_service_delete_recurring_run(recurring_run_id=recurring_run_id)
+        return self._recurring.recurring_run_service_delete_recurring_run(
+            recurring_run_id=recurring_run_id
+        )
 
 
 def named(name: str) -> str:
     """Return the filter of a list call for items of this display name."""
-    return json.dumps({"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]})
+    return json.dumps(
+        {"predicates": [{"operation": "EQUALS", "key": "display_name", "stringValue": name}]}
+    )
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
@@ -164,11 +187,15 @@ def _given(**arguments: Any) -> dict[str, Any]:
     return {name: value for name, value in arguments.items() if value is not None}
 
 
-def _what(parameters: dict[str, Any], pipeline_root: str | None, pipeline_id: str, version_id: str) -> dict[str, Any]:
+def _what(
+    parameters: dict[str, Any], pipeline_root: str | None, pipeline_id: str, version_id: str
+) -> dict[str, Any]:
     """Return the fields of a run that say what is run."""
     from kfp_server_api import V2beta1PipelineVersionReference, V2beta1RuntimeConfig
 
-    reference = V2beta1PipelineVersionReference(pipeline_id=pipeline_id, pipeline_version_id=version_id)
+    reference = V2beta1PipelineVersionReference(
+        pipeline_id=pipeline_id, pipeline_version_id=version_id
+    )
     return {
         "pipeline_version_reference": reference,
         "runtime_config": V2beta1RuntimeConfig(parameters=parameters, pipeline_root=pipeline_root),

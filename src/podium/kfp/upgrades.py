@@ -31,7 +31,8 @@ class Pinned:
     """Whether it is one of podium's pipelines."""
 
     current: bool
-    """Whether its steps are those of this podium; of another pipeline nobody knows, and it counts as such."""
+    """Whether its steps are those of this podium; of another pipeline nobody knows, and it counts
+    as such."""
 
     newest_current: bool
     """Whether those of the newest version are."""
@@ -41,7 +42,11 @@ class Pinned:
         """What to do; empty for nothing."""
         if self.version and self.current:
             return ""
-        again = f"podium upload {self.pipeline}" if self.pipeline in PIPELINES else "podium upload in its project"
+        again = (
+            f"podium upload {self.pipeline}"
+            if self.pipeline in PIPELINES
+            else "podium upload in its project"
+        )
         applied = "podium schedule apply, with version: latest in its file"
         return applied if self.newest_current else f"{again}, then {applied}"
 
@@ -77,7 +82,8 @@ def pinned(server: Server) -> list[Pinned]:
 
 
 def is_current(version: Version) -> bool:
-    """Return whether a version's steps are those that this podium compiles, whatever their images and defaults."""
+    """Return whether a version's steps are those that this podium compiles, whatever their images
+    and defaults."""
     spec = pipeline_spec(version.spec)
     own = own_name(spec)
     return own is None or _steps(spec) == _steps(load(own).spec)
@@ -105,4 +111,12 @@ def _command(executor: Mapping[str, Any]) -> list[str]:
 
 def _images(spec: Mapping[str, Any]) -> tuple[str, ...]:
     executors = pipeline_spec(spec).get("deploymentSpec", {}).get("executors", {})
-    return tuple(sorted({executor["container"]["image"] for executor in executors.values() if "container" in executor}))
+    return tuple(
+        sorted(
+            {
+                executor["container"]["image"]
+                for executor in executors.values()
+                if "container" in executor
+            }
+        )
+    )

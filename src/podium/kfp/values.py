@@ -1,4 +1,5 @@
-"""Rules for the values of the parameters of podium's own pipelines, checked before anything is launched."""
+"""Rules for the values of the parameters of podium's own pipelines, checked before anything is
+launched."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from podium.training.target import LaunchTarget
 
 PIPELINES = ("tune-and-promote", "train-and-promote")
-"""Names of the compiled pipelines; another pipeline may mean something else by the same parameters."""
+"""Names of the compiled pipelines; another pipeline may mean something else by the same
+parameters."""
 
 WITH_COLUMNS = ("table", "text")
 """Sources whose items are rows of a file."""
@@ -28,7 +30,8 @@ T = TypeVar("T")
 
 
 def own_name(spec: Mapping[str, Any]) -> str | None:
-    """Return which of PIPELINES a compiled pipeline is, whatever its name; None for one of somebody else's."""
+    """Return which of PIPELINES a compiled pipeline is, whatever its name; None for one of somebody
+    else's."""
     info = spec["pipelineInfo"]
     begins = str(info.get("description", ""))
     renamed = (name for name in PIPELINES if begins.startswith(_FOR_PROJECT.format(name)))
@@ -64,12 +67,15 @@ class PipelineSettings:
         from podium.training.target import LaunchTarget
 
         return cls(
-            data=_read(DataSettings, values), sweep=_read(SweepSettings, values), train=_read(TrainSettings, values),
+            data=_read(DataSettings, values),
+            sweep=_read(SweepSettings, values),
+            train=_read(TrainSettings, values),
             target=_read(LaunchTarget, values),
-        )  # fmt: skip
+        )
 
     def with_data(self, meaning: str, kind: str = "") -> "PipelineSettings":
-        """Return the settings for data whose input is an image, a table or an array, and their kind if known."""
+        """Return the settings for data whose input is an image, a table or an array, and their kind
+        if known."""
         sweep = self.sweep and self.sweep.with_data(meaning, kind)
         return replace(self, sweep=sweep, train=self.train and self.train.with_data(meaning))
 
@@ -85,10 +91,13 @@ class PipelineSettings:
         if self.sweep is None or self.target is None:
             return None
         adapted = self.sweep.adapt(self.target, name="sweep", run=RunIdentity(id="check"))
-        return self.target.place(locate(adapted, data="data", root="output"), adapted.template.primary_container)
+        return self.target.place(
+            locate(adapted, data="data", root="output"), adapted.template.primary_container
+        )
 
     def jobs(self) -> "Iterator[tuple[str, Workload | Experiment]]":
-        """Yield what the steps launch, as far as that is known before they run, and what it is called.
+        """Yield what the steps launch, as far as that is known before they run, and what it is
+        called.
 
         What a sweep's winner is trained by is known if that is podium's trainer.
         """
@@ -100,13 +109,20 @@ class PipelineSettings:
             yield "the sweep", experiment
         if self.train and self.target and (experiment is None or experiment.uses_builtin_trainer):
             run, data = RunIdentity(id="check"), "s3://bucket/data"
-            yield "the training", plan(data, "train", settings=self.train, target=self.target, run=run).job
+            yield (
+                "the training",
+                plan(data, "train", settings=self.train, target=self.target, run=run).job,
+            )
 
 
 def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:
-    """Build settings from values; None if one without a default is missing, as in an old version on a server."""
-    given = {field.name: values[field.name] for field in fields(kind) if values.get(field.name) is not None}  # type: ignore[arg-type]
-    needed = {field.name for field in fields(kind) if field.default is field.default_factory is MISSING}  # type: ignore[arg-type]
+    """Build settings from values; None if one without a default is missing, as in an old version on
+    a server."""
+    known = fields(kind)  # type: ignore[arg-type]
+    given = {
+        field.name: values[field.name] for field in known if values.get(field.name) is not None
+    }
+    needed = {field.name for field in known if field.default is field.default_factory is MISSING}
     return kind(**given) if needed <= given.keys() else None
 
 
@@ -114,8 +130,10 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
     """Refuse now what a later step would refuse after hours of training.
 
     Args:
-        values: The parameters of one of podium's pipelines; an older version of it on a server may lack some.
-        here: Whether the steps run on this machine, so that a metric of the user's own must be on it.
+        values: The parameters of one of podium's pipelines; an older version of it on a server may
+            lack some.
+        here: Whether the steps run on this machine, so that a metric of the user's own must be on
+            it.
 
     Raises:
         InvalidInput: A value breaks its rule, or there is no such Experiment.
@@ -149,7 +167,9 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
             hint = "leave it out; it goes with podium run tune_and_promote"
             if experiment:
                 hint = f"additionalMetricNames: [{bound.metric}] in spec.objective, or leave it out"
-            raise InvalidInput(f"the rule has trial.{bound}, but no trial will report {bound.metric}", hint)
+            raise InvalidInput(
+                f"the rule has trial.{bound}, but no trial will report {bound.metric}", hint
+            )
 
 
 def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
@@ -166,16 +186,24 @@ def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
 
 
 def _check_metric(
-    text: str, rule: "PromotionRule", data: "DataSettings | None", experiment: "Experiment | None", *, here: bool
+    text: str,
+    rule: "PromotionRule",
+    data: "DataSettings | None",
+    experiment: "Experiment | None",
+    *,
+    here: bool,
 ) -> None:
-    """Refuse a metric that is not known or does not work, or that contradicts the data, the Experiment or the rule.
+    """Refuse a metric that is not known or does not work, or that contradicts the data, the
+    Experiment or the rule.
 
     One of the user's own is imported and tried where its package is on this machine.
     """
     from podium.scoring import METRICS, FunctionMetric, choose_metric, find_metric
     from podium.scoring.own_metric import is_found, try_out
 
-    objective, maximize = (experiment.objective.metric, experiment.objective.maximize) if experiment else ("", None)
+    objective, maximize = (
+        (experiment.objective.metric, experiment.objective.maximize) if experiment else ("", None)
+    )
     known = METRICS.get(text.rpartition(":")[2] or objective)
     always = data.reader.kind if data and not data.is_prepared else ""
     kind = always or (known.kind if known else None)
@@ -201,7 +229,10 @@ def with_experiment_text(
     Raises:
         InvalidInput: There is no such file, or it does not hold a single YAML object.
     """
-    return {**values, **{name: experiment_text(values[name], folder) for name in names if name in values}}
+    return {
+        **values,
+        **{name: experiment_text(values[name], folder) for name in names if name in values},
+    }
 
 
 def experiment_text(given: Any, folder: Path = Path()) -> Any:
@@ -216,11 +247,15 @@ def experiment_text(given: Any, folder: Path = Path()) -> Any:
     if not isinstance(given, str) or "\n" in given or "{" in given:
         return given
     if not given:
-        raise InvalidInput("no experiment is given", "a file, YAML, or one of " + ", ".join(bundled()))
+        raise InvalidInput(
+            "no experiment is given", "a file, YAML, or one of " + ", ".join(bundled())
+        )
     file = folder / given
     if file.is_file():
         load(str(file))
         return file.read_text(encoding="utf-8")
     if given not in bundled():
-        raise InvalidInput(f"no file {file} and no bundled experiment {given!r}", suggestion(given, bundled()))
+        raise InvalidInput(
+            f"no file {file} and no bundled experiment {given!r}", suggestion(given, bundled())
+        )
     return given

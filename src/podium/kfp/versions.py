@@ -42,14 +42,17 @@ class Version:
 
     @property
     def ours(self) -> bool:
-        """Whether it is one of podium's pipelines; another one may mean something else by a parameter's name."""
+        """Whether it is one of podium's pipelines; another one may mean something else by a
+        parameter's name."""
         return own_name(pipeline_spec(self.spec)) is not None
 
     def parameters(self) -> list[Parameter]:
         """Return the pipeline's parameters."""
         return parameters_in(pipeline_spec(self.spec))
 
-    def sendable(self, given: Mapping[str, Any], folder: Path = Path()) -> tuple[dict[str, Any], dict[str, Bundle]]:
+    def sendable(
+        self, given: Mapping[str, Any], folder: Path = Path()
+    ) -> tuple[dict[str, Any], dict[str, Bundle]]:
         """Check values of parameters, and return them as pods can read them.
 
         Args:
@@ -60,11 +63,14 @@ class Version:
             The values, with Experiments as text and code as URIs, and the code for store_code.
 
         Raises:
-            InvalidInput: A parameter without a default is missing, or a value breaks a rule of its pipeline.
+            InvalidInput: A parameter without a default is missing, or a value breaks a rule of its
+                pipeline.
         """
         known, spec = self.parameters(), pipeline_spec(self.spec)
         require_all(given, known)
-        values = with_defaults(with_experiment_text(given, folder, reaching(spec, "experiment")), known)
+        values = with_defaults(
+            with_experiment_text(given, folder, reaching(spec, "experiment")), known
+        )
         values, code = with_code(values, reaching(spec, "code") & given.keys(), folder)
         if self.ours:
             check_reachable(values)
@@ -72,28 +78,40 @@ class Version:
         return {name: values[name] for name in given}, code
 
     def require_own(self, given: Mapping[str, Any]) -> None:
-        """Refuse what somebody uploaded from a project under a name that everybody takes for podium's own.
+        """Refuse what somebody uploaded from a project under a name that everybody takes for
+        podium's own.
 
         Args:
             given: Values of parameters; who names the model knows what is run.
 
         Raises:
-            InvalidInput: A version of tune-and-promote or train-and-promote has another model as its default.
+            InvalidInput: A version of tune-and-promote or train-and-promote has another model as
+                its default.
         """
         if self.pipeline not in PIPELINES or not self.ours or "model_name" in given:
             return
         usual = next(known.default for known in self._defaults() if known.name == "model_name")
-        model = next((known.default for known in self.parameters() if known.name == "model_name"), usual)
+        model = next(
+            (known.default for known in self.parameters() if known.name == "model_name"), usual
+        )
         if model != usual:
             what = f"{self.pipeline} is podium's own pipeline, but {self.name} was uploaded for another model, {model}"
             own = f"for podium's own: podium upload {self.pipeline.replace('-', '_')}"
-            raise InvalidInput(what, f"--version {self.name} to run it (in a schedule, version: {self.name}), or {own}")
+            raise InvalidInput(
+                what,
+                f"--version {self.name} to run it (in a schedule, version: {self.name}), or {own}",
+            )
 
     def changes(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the values of a run that are not podium's defaults, or of another pipeline not its own."""
+        """Return the values of a run that are not podium's defaults, or of another pipeline not its
+        own."""
         values = {known.name: known.default for known in self.parameters()} | dict(given)
         defaults = {known.name: known.default for known in self._defaults()}
-        return {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
+        return {
+            name: value
+            for name, value in values.items()
+            if name not in defaults or value != defaults[name]
+        }
 
     def _defaults(self) -> list[Parameter]:
         own = own_name(pipeline_spec(self.spec))
@@ -130,8 +148,11 @@ def read_spec(text: str, name: str = "the compiled pipeline") -> dict[str, Any]:
 
 
 def digest_of(spec: Any) -> str:
-    """Hash a spec by its content: the server reorders the bytes and returns 1 for 1.0 (observed)."""
-    return sha256(json.dumps(with_whole_numbers(spec), sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    """Hash a spec by its content: the server reorders the bytes and returns 1 for 1.0
+    (observed)."""
+    return sha256(
+        json.dumps(with_whole_numbers(spec), sort_keys=True, separators=(",", ":")).encode()
+    ).hexdigest()
 
 
 def find_pipeline(server: Server, name: str) -> str | None:
@@ -143,7 +164,9 @@ def find_pipeline(server: Server, name: str) -> str | None:
         namespace=server.namespace,
         filter=named(name),
     )
-    return next((str(pipeline.pipeline_id) for pipeline in pipelines if pipeline.display_name == name), None)
+    return next(
+        (str(pipeline.pipeline_id) for pipeline in pipelines if pipeline.display_name == name), None
+    )
 
 
 def versions_of(server: Server, pipeline: str) -> list[Version]:
@@ -156,7 +179,9 @@ def versions_of(server: Server, pipeline: str) -> list[Version]:
         pipeline_id = find_pipeline(server, name)
         if pipeline_id:
             return _versions(server, name, pipeline_id)
-    listed = server.pages("list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace)
+    listed = server.pages(
+        "list pipelines", server.services.list_pipelines, "pipelines", namespace=server.namespace
+    )
     names = [str(known.display_name) for known in listed]
     hint = suggestion(pipeline, names) if names else "upload it first: podium upload"
     raise NotFound(f"the server has no pipeline {pipeline!r}", hint)
@@ -171,7 +196,9 @@ def _versions(server: Server, pipeline: str, pipeline_id: str) -> list[Version]:
     )
     versions = [_version(pipeline, pipeline_id, version) for version in listed]
     # Two uploads within a second have the same time; the number in the name orders them.
-    return sorted(versions, key=lambda version: (version.created, _number(version.name)), reverse=True)
+    return sorted(
+        versions, key=lambda version: (version.created, _number(version.name)), reverse=True
+    )
 
 
 def _version(pipeline: str, pipeline_id: str, version: Any, *, new: bool = False) -> Version:
@@ -202,7 +229,9 @@ def choose(server: Server, pipeline: str, version: str | None) -> Version:
     names = [known.name for known in versions]
     if not versions or (version is not None and version not in names):
         what = f"no version {version!r}" if version else "no version"
-        raise NotFound(f"pipeline {pipeline} has {what}", suggestion(version or "", names) if names else None)
+        raise NotFound(
+            f"pipeline {pipeline} has {what}", suggestion(version or "", names) if names else None
+        )
     return versions[0] if version is None else versions[names.index(version)]
 
 
@@ -247,19 +276,26 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
 
 
 def _check_defaults(spec: dict[str, Any]) -> None:
-    """Refuse a file's path as the default of our pipeline's Experiment: the step's pod does not have the file."""
+    """Refuse a file's path as the default of our pipeline's Experiment: the step's pod does not
+    have the file."""
     pipeline = pipeline_spec(spec)
-    values = {name: definition.get("defaultValue") for name, definition in _inputs(pipeline).items()}
+    values = {
+        name: definition.get("defaultValue") for name, definition in _inputs(pipeline).items()
+    }
     if own_name(pipeline):
         hint = "compile it again: podium compile puts the text of the file into the pipeline"
         if with_experiment_text(values) != values:
-            raise InvalidInput(f"experiment is a file's path, {values.get('experiment')!r}, which no pod has", hint)
+            raise InvalidInput(
+                f"experiment is a file's path, {values.get('experiment')!r}, which no pod has", hint
+            )
 
 
 def _make(server: Server, pipeline: str) -> str:
     create, namespace = server.services.create_pipeline, server.namespace
     try:
-        made = server.call(f"create pipeline {pipeline}", create, name=pipeline, namespace=namespace)
+        made = server.call(
+            f"create pipeline {pipeline}", create, name=pipeline, namespace=namespace
+        )
     except Conflict:
         return str(find_pipeline(server, pipeline))
     return str(made.pipeline_id)

@@ -14,7 +14,18 @@ from podium.manifests.kinds import JOB_KINDS, LEADERS, OPERATOR_KINDS, TRAINJOB,
 from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import POD_TEMPLATE, broken_containers
 from podium.manifests.pytorchjob import CLEAN_POD_POLICIES, RESTART_POLICIES
-from podium.manifests.rules import BrokenRules, Finding, Look, Rule, Rules, Violation, apply, broken, one_of, raise_for
+from podium.manifests.rules import (
+    BrokenRules,
+    Finding,
+    Look,
+    Rule,
+    Rules,
+    Violation,
+    apply,
+    broken,
+    one_of,
+    raise_for,
+)
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema, wrong_types
 from podium.manifests.workload import Replica, Workload, role_of
 
@@ -67,7 +78,13 @@ _JOB_SPEC: Schema = {
     "suspend": BOOL,
     "template": POD_TEMPLATE,
 }
-_NOT_NEGATIVE = ("ttlSecondsAfterFinished", "activeDeadlineSeconds", "backoffLimit", "parallelism", "completions")
+_NOT_NEGATIVE = (
+    "ttlSecondsAfterFinished",
+    "activeDeadlineSeconds",
+    "backoffLimit",
+    "parallelism",
+    "completions",
+)
 
 OPERATOR_JOB, JOB, ANY_JOB = Rules[Workload](), Rules[Workload](), Rules[Workload]()
 SHAPE = Rules[Mapping[str, Any]]()
@@ -78,7 +95,11 @@ def _refused(table: Rules[T]) -> Callable[[Look[T]], Rule[T]]:
     return table.rule("fail", why, "refused-by-operator", refuses=True)
 
 
-refused, refused_job, refused_operator_job = _refused(ANY_JOB), _refused(JOB), _refused(OPERATOR_JOB)
+refused, refused_job, refused_operator_job = (
+    _refused(ANY_JOB),
+    _refused(JOB),
+    _refused(OPERATOR_JOB),
+)
 
 
 def admit(manifest: Mapping[str, Any]) -> Workload:
@@ -91,7 +112,11 @@ def admit(manifest: Mapping[str, Any]) -> Workload:
     raise_for(well_formed.findings(admitted))
     _set_defaults(admitted)
     job = Workload.parse(admitted)
-    own = trainjob_rules.REFUSED if job.kind == TRAINJOB else [*(OPERATOR_JOB if job.operator else JOB), *ANY_JOB]
+    own = (
+        trainjob_rules.REFUSED
+        if job.kind == TRAINJOB
+        else [*(OPERATOR_JOB if job.operator else JOB), *ANY_JOB]
+    )
     raise_for(apply(own, job))
     return job
 
@@ -106,13 +131,20 @@ def refusals(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def _ordered(manifest: Mapping[str, Any]) -> Manifest:
-    """Copy a manifest; the operator accepts master and WORKER too. Roles come in the order in which they start."""
+    """Copy a manifest; the operator accepts master and WORKER too. Roles come in the order in which
+    they start."""
     copy: Manifest = unshared(manifest)
     spec, operator = copy.get("spec"), OPERATOR_KINDS.get(text(copy.get("kind")))
-    if operator and isinstance(spec, dict) and isinstance(given := spec.get(operator.replica_specs), dict):
+    if (
+        operator
+        and isinstance(spec, dict)
+        and isinstance(given := spec.get(operator.replica_specs), dict)
+    ):
         replicas = {role_of(str(role), operator): replica or {} for role, replica in given.items()}
         order = {role: number for number, role in enumerate(operator.roles)}
-        spec[operator.replica_specs] = dict(sorted(replicas.items(), key=lambda item: order.get(item[0], len(order))))
+        spec[operator.replica_specs] = dict(
+            sorted(replicas.items(), key=lambda item: order.get(item[0], len(order)))
+        )
     return copy
 
 
@@ -152,10 +184,14 @@ def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
 
 
 def schema_of(kind: str) -> Schema:
-    """Return the shape of a kind of job, as far as types go; of an unknown kind that of its metadata."""
+    """Return the shape of a kind of job, as far as types go; of an unknown kind that of its
+    metadata."""
     if operator := OPERATOR_KINDS.get(kind):
         roles = {operator.replica_specs: dict.fromkeys(operator.roles, _REPLICA)}
-        return {"metadata": _METADATA, "spec": {"runPolicy": _RUN_POLICY, **_OWN_FIELDS.get(kind, {}), **roles}}
+        return {
+            "metadata": _METADATA,
+            "spec": {"runPolicy": _RUN_POLICY, **_OWN_FIELDS.get(kind, {}), **roles},
+        }
     specs = {"Job": _JOB_SPEC, TRAINJOB: trainjob_rules.SPEC}
     return {"metadata": _METADATA, "spec": specs.get(kind, OBJECT)}
 
@@ -185,12 +221,17 @@ def _replica(replica: Replica, container: str) -> Iterator[Violation]:
         yield broken(f"{path}.replicas", rule, replica.count, "further processes are Workers")
     elif replica.count < 1:
         yield broken(
-            f"{path}.replicas", "replicas >= 1", replica.count, f"leave the {replica.role} out if there is none"
+            f"{path}.replicas",
+            "replicas >= 1",
+            replica.count,
+            f"leave the {replica.role} out if there is none",
         )
     yield from one_of(f"{path}.restartPolicy", replica.restart_policy, RESTART_POLICIES)
     if replica.pod.container(container) is None:
         names = [given.name for given in replica.pod.containers]
-        yield broken(f"{replica.pod.path}.spec.containers", f"must hold one called {container}", names)
+        yield broken(
+            f"{replica.pod.path}.spec.containers", f"must hold one called {container}", names
+        )
 
 
 @refused
@@ -216,7 +257,10 @@ def processes(job: Workload) -> Iterator[Violation]:
         yield broken("spec.nprocPerNode", "must be auto, cpu, gpu or a number in quotes", given)
     if elastic is not None and job.replica("Worker") is None:
         yield broken(
-            f"{job.replicas_path}.Worker", "must be given with elasticPolicy", None, "an elastic job has Workers"
+            f"{job.replicas_path}.Worker",
+            "must be given with elasticPolicy",
+            None,
+            "an elastic job has Workers",
         )
     if elastic and elastic.get("nProcPerNode") is not None and given is not None:
         where = "spec.elasticPolicy.nProcPerNode"
@@ -250,7 +294,11 @@ def name(job: Workload) -> Iterator[Violation]:
         longest = max(map(_pod_suffix, job.replicas), key=len, default="")
         yield from broken_name(job.expected_name, longest)
     elif not (is_dns_1123(job.expected_name) and len(job.expected_name) <= 63):
-        yield broken("metadata.name", "must be lower case letters, digits, - and ., at most 63", job.expected_name)
+        yield broken(
+            "metadata.name",
+            "must be lower case letters, digits, - and ., at most 63",
+            job.expected_name,
+        )
 
 
 def _pod_suffix(replica: Replica) -> str:

@@ -18,7 +18,8 @@ def job_manifest(
     active_deadline_seconds: int,
     ttl_seconds_after_finished: int,
 ) -> Manifest:
-    """Write the manifest of a Job that is tried once, and again where its pod was evicted or preempted.
+    """Write the manifest of a Job that is tried once, and again where its pod was evicted or
+    preempted.
 
     Args:
         labels: For the job and its pod.
@@ -29,7 +30,11 @@ def job_manifest(
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name, "labels": dict(labels), **({"ownerReferences": [dict(owner)]} if owner else {})},
+        "metadata": {
+            "name": name,
+            "labels": dict(labels),
+            **({"ownerReferences": [dict(owner)]} if owner else {}),
+        },
         "spec": {
             "backoffLimit": 0,
             "podFailurePolicy": {"rules": [dict(DISRUPTED)]},

@@ -11,7 +11,8 @@ Manifest = dict[str, Any]
 """An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
 
 Style = Literal["operator", "katib", "job", "trainer"]
-"""How conditions are written: as the training operator, Katib, the controller of Jobs or Trainer does."""
+"""How conditions are written: as the training operator, Katib, the controller of Jobs or Trainer
+does."""
 
 STYLES: dict[str, Style] = {
     **dict.fromkeys(OPERATOR_KINDS, "operator"),
@@ -34,13 +35,23 @@ _ORDER = {
     # The first type of a row whose condition is True names the phase. An early-stopped trial keeps Running=True.
     # Waiting is ours: a queue of Kueue holds the job, or the trial's job, back.
     **dict.fromkeys(
-        OPERATOR_KINDS, ("Failed", "Succeeded", "Waiting", "Suspended", "Restarting", "Running", "Created")
+        OPERATOR_KINDS,
+        ("Failed", "Succeeded", "Waiting", "Suspended", "Restarting", "Running", "Created"),
     ),
     "Job": ("Failed", "FailureTarget", "Complete", "Waiting", "Suspended"),
     TRAINJOB: ("Failed", "Complete", "Waiting", "Suspended"),
     # Stopped is ours: podium experiment resume removes it.
     "Experiment": ("Failed", "Succeeded", "Stopped", "Restarting", "Running", "Created"),
-    "Trial": ("EarlyStopped", "MetricsUnavailable", "Killed", "Failed", "Succeeded", "Waiting", "Running", "Created"),
+    "Trial": (
+        "EarlyStopped",
+        "MetricsUnavailable",
+        "Killed",
+        "Failed",
+        "Succeeded",
+        "Waiting",
+        "Running",
+        "Created",
+    ),
 }
 _LAST = {"Succeeded", "Failed", "Stopped", "Killed", "EarlyStopped", "MetricsUnavailable"}
 
@@ -49,8 +60,8 @@ class State(NamedTuple):
     """Where an object stands, in one word, with the reason and message of its writer."""
 
     phase: str
-    """Created, Waiting (for its queue), Running, Restarting, Suspended, Succeeded, Failed; of an Experiment also
-    Stopped, of a trial Killed, EarlyStopped or MetricsUnavailable."""
+    """Created, Waiting (for its queue), Running, Restarting, Suspended, Succeeded, Failed; of an
+    Experiment also Stopped, of a trial Killed, EarlyStopped or MetricsUnavailable."""
 
     reason: str
     message: str
@@ -69,9 +80,9 @@ class State(NamedTuple):
 def status_of(manifest: Manifest) -> State:
     """Read the state of a job, Experiment or Trial from its conditions.
 
-    Only conditions with status "True" count: a finished PyTorchJob keeps a Running condition that is "False". One that
-    says Suspended of a job that is not, by its spec, is out of date: a queue or a user let it go on, and its controller
-    has not answered yet.
+    Only conditions with status "True" count: a finished PyTorchJob keeps a Running condition that
+    is "False". One that says Suspended of a job that is not, by its spec, is out of date: a queue
+    or a user let it go on, and its controller has not answered yet.
     """
     status = manifest.get("status") or {}
     true = {
@@ -87,7 +98,9 @@ def status_of(manifest: Manifest) -> State:
             return State(name, true[phase].get("reason") or "", true[phase].get("message") or "")
     if manifest["kind"] == "Job" and status.get("active"):
         return State("Running", "", f"{status['active']} pod(s) active")
-    if manifest["kind"] == TRAINJOB and any(job.get("active") for job in status.get("jobsStatus") or []):
+    if manifest["kind"] == TRAINJOB and any(
+        job.get("active") for job in status.get("jobsStatus") or []
+    ):
         return State("Running", "", "its nodes are active")
     return State("Created", "", "")
 
@@ -127,9 +140,10 @@ def _written(moment: datetime, precision: str) -> str:
 class Conditions:
     """Writes the conditions of a status; entries that were there are replaced, never altered.
 
-    Each type stands once. Job and TrainJob keep its place (apimachinery: pkg/api/meta/conditions.go); the others add it
-    at the end. For the training operator a failed status never changes again, an unchanged reason keeps its times, and
-    Running and Restarting replace each other (kubeflow/trainer release-1.9: pkg/util/status.go).
+    Each type stands once. Job and TrainJob keep its place (apimachinery:
+    pkg/api/meta/conditions.go); the others add it at the end. For the training operator a failed
+    status never changes again, an unchanged reason keeps its times, and Running and Restarting
+    replace each other (kubeflow/trainer release-1.9: pkg/util/status.go).
 
     Args:
         status: The object's status, altered in place.
@@ -149,7 +163,11 @@ class Conditions:
         style, before = self._style, self._status.get("conditions") or []
         # Katib's are finer here than there: a trial on this machine may take less than a second.
         time = now or timestamp("milliseconds" if style == "katib" else "seconds")
-        true = {condition["type"]: condition for condition in before if condition.get("status") == "True"}
+        true = {
+            condition["type"]: condition
+            for condition in before
+            if condition.get("status") == "True"
+        }
         current = true.get(kind)
         if style == "operator" and ("Failed" in true or (current and current["reason"] == reason)):
             return
@@ -162,15 +180,27 @@ class Conditions:
             if style == "katib":
                 self._status["completionTime"] = time
                 off |= dict.fromkeys(_TIMES[style], time)
-            before = [condition | off if condition["type"] == "Running" else condition for condition in before]
+            before = [
+                condition | off if condition["type"] == "Running" else condition
+                for condition in before
+            ]
         if style in ("job", "trainer") and any(condition["type"] == kind for condition in before):
             after = [new if condition["type"] == kind else condition for condition in before]
         else:
-            instead = {"Restarting": "Running", "Running": "Restarting"}.get(kind) if style == "operator" else None
-            after = [*(condition for condition in before if condition["type"] not in (kind, instead)), new]
+            instead = (
+                {"Restarting": "Running", "Running": "Restarting"}.get(kind)
+                if style == "operator"
+                else None
+            )
+            after = [
+                *(condition for condition in before if condition["type"] not in (kind, instead)),
+                new,
+            ]
         self._status["conditions"] = after
 
     def remove(self, *kinds: str) -> None:
         """Remove the conditions of these types."""
         before = self._status.get("conditions") or []
-        self._status["conditions"] = [condition for condition in before if condition["type"] not in kinds]
+        self._status["conditions"] = [
+            condition for condition in before if condition["type"] not in kinds
+        ]

@@ -1,4 +1,5 @@
-"""Fields of a manifest, read leniently: a value of another type counts as absent, and the rules report it."""
+"""Fields of a manifest, read leniently: a value of another type counts as absent, and the rules
+report it."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -8,7 +9,8 @@ T = TypeVar("T")
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """Return an object, or an empty one in place of anything else: wrong types are reported by the rules."""
+    """Return an object, or an empty one in place of anything else: wrong types are reported by the
+    rules."""
     return value if isinstance(value, Mapping) else {}
 
 
@@ -59,14 +61,16 @@ def objects(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def unshared(value: Any) -> Any:
-    """Return a copy that shares no object or list with a value, nor any two of its parts with each other."""
+    """Return a copy that shares no object or list with a value, nor any two of its parts with each
+    other."""
     if isinstance(value, Mapping):
         return {key: unshared(item) for key, item in value.items()}
     return [unshared(item) for item in value] if isinstance(value, list) else value
 
 
 def present(**fields: Any) -> dict[str, Any]:
-    """Return the fields that are not None: the API server takes null for some and refuses it for others."""
+    """Return the fields that are not None: the API server takes null for some and refuses it for
+    others."""
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -79,7 +83,8 @@ class Attribute(Generic[T]):
     """A field of a manifest as an attribute of its object, read at its first use.
 
     Args:
-        path: An attribute that holds an object, and the names of fields below it: ``spec.source.filter``.
+        path: An attribute that holds an object, and the names of fields below it:
+            ``spec.source.filter``.
         read: Converts the value, None if it is absent: one of the functions above.
     """
 
@@ -122,4 +127,6 @@ class ManifestView:
 
 def with_values(manifest: Mapping[str, Any]) -> frozenset[str]:
     """Return the names of an object's fields with a value."""
-    return frozenset(name for name, value in manifest.items() if value not in (None, [], {}, "", False))
+    return frozenset(
+        name for name, value in manifest.items() if value not in (None, [], {}, "", False)
+    )

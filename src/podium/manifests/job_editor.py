@@ -1,4 +1,5 @@
-"""A job's manifest while it is altered: the pod templates of every kind are reached, and written back, in one way."""
+"""A job's manifest while it is altered: the pod templates of every kind are reached, and written
+back, in one way."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -9,27 +10,38 @@ from podium.manifests import trainjob
 from podium.manifests.fields import items, mapping, present, text, unshared
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 
-DISRUPTED = {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}
-"""Rule of a Job's podFailurePolicy: a pod that was evicted or preempted is replaced and is no failure."""
+DISRUPTED = {
+    "action": "Ignore",
+    "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
+}
+"""Rule of a Job's podFailurePolicy: a pod that was evicted or preempted is replaced and is no
+failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobEditor:
     """A copy of a job's manifest to be altered; nothing in it is shared with the original.
 
-    One class, because every change of a job has to find its pod templates, wherever its kind has them.
+    One class, because every change of a job has to find its pod templates, wherever its kind has
+    them.
     """
 
     body: dict[str, Any]
     """The manifest; of a TrainJob without the changes to its pods."""
 
     node_template: dict[str, Any]
-    """Pod template of a TrainJob's nodes; empty for another kind, whose templates stand in the manifest."""
+    """Pod template of a TrainJob's nodes; empty for another kind, whose templates stand in the
+    manifest."""
 
     @classmethod
     def of(cls, manifest: Mapping[str, Any]) -> "JobEditor":
-        """Copy a manifest. YAML anchors make Master and Worker one object: here each gets its own."""
-        nodes = trainjob.node_template(mapping(manifest.get("spec"))) if manifest.get("kind") == TRAINJOB else {}
+        """Copy a manifest. YAML anchors make Master and Worker one object: here each gets its
+        own."""
+        nodes = (
+            trainjob.node_template(mapping(manifest.get("spec")))
+            if manifest.get("kind") == TRAINJOB
+            else {}
+        )
         return cls(body=unshared(manifest), node_template=nodes)
 
     @property
@@ -41,7 +53,10 @@ class JobEditor:
         """
         if not self.node_template:
             return self.body
-        return {**self.body, "spec": trainjob.with_node_template(mapping(self.body.get("spec")), self.node_template)}
+        return {
+            **self.body,
+            "spec": trainjob.with_node_template(mapping(self.body.get("spec")), self.node_template),
+        }
 
     @property
     def templates(self) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -54,7 +69,9 @@ class JobEditor:
         else:
             operator = OPERATOR_KINDS.get(text(kind))
             replicas = mapping(spec.get(operator.replica_specs)) if operator else {}
-            templates = {role: mapping(replica).get("template") for role, replica in replicas.items()}
+            templates = {
+                role: mapping(replica).get("template") for role, replica in replicas.items()
+            }
         return (
             (role, template)
             for role, template in templates.items()
@@ -62,7 +79,8 @@ class JobEditor:
         )
 
     def takes(self, field: str) -> bool:
-        """Return whether the manifest may set a field of its pods' spec; a TrainJob's runtime sets some of them."""
+        """Return whether the manifest may set a field of its pods' spec; a TrainJob's runtime sets
+        some of them."""
         return self.body.get("kind") != TRAINJOB or field in trainjob.PATCHED_POD
 
     @property
@@ -77,11 +95,14 @@ class JobEditor:
     def set_restart_policy(self, policy: str) -> None:
         """Set the restart policy of every replica that the training operator runs."""
         if operator := OPERATOR_KINDS.get(text(self.body.get("kind"))):
-            for replica in mapping(mapping(self.body.get("spec")).get(operator.replica_specs)).values():
+            for replica in mapping(
+                mapping(self.body.get("spec")).get(operator.replica_specs)
+            ).values():
                 replica["restartPolicy"] = policy
 
     def limit(self, *, deadline: int, kept: int, tries: int | None = None) -> None:
-        """Bound a job's time and tries; the tries of a TrainJob, and how long it is kept, are its runtime's.
+        """Bound a job's time and tries; the tries of a TrainJob, and how long it is kept, are its
+        runtime's.
 
         Args:
             deadline: Seconds from the start after which it fails.
@@ -117,7 +138,10 @@ class JobEditor:
             return
         replicas = spec.get("pytorchReplicaSpecs") if isinstance(spec, dict) else None
         if replicas is None and workers:
-            raise InvalidInput(f"a {kind} has no workers, but {workers} are asked for", "use a PyTorchJob or TrainJob")
+            raise InvalidInput(
+                f"a {kind} has no workers, but {workers} are asked for",
+                "use a PyTorchJob or TrainJob",
+            )
         if isinstance(replicas, dict):
             like = replicas.pop("Worker", None) or unshared(replicas.get("Master")) or {}
             replicas |= {"Worker": {**like, "replicas": workers}} if workers else {}
@@ -126,7 +150,11 @@ class JobEditor:
         """Give the object a name and an owner; its namespace is left to the cluster."""
         metadata = mapping(self.body.get("metadata"))
         kept = {key: value for key, value in metadata.items() if key in ("labels", "annotations")}
-        self.body["metadata"] = {"name": name, **kept, **({"ownerReferences": [dict(owner)]} if owner else {})}
+        self.body["metadata"] = {
+            "name": name,
+            **kept,
+            **({"ownerReferences": [dict(owner)]} if owner else {}),
+        }
 
     def label(self, labels: Mapping[str, str]) -> None:
         """Add labels to the object."""
@@ -155,7 +183,8 @@ class JobEditor:
                 holder[key] = _with_texts(value, change)
 
     def default_commands(self, entrypoint: Callable[[str], Sequence[str]]) -> None:
-        """Give each container without a command, init containers too, the entrypoint of its image if it is known."""
+        """Give each container without a command, init containers too, the entrypoint of its image
+        if it is known."""
         for _, template in self.templates:
             for part in ("initContainers", "containers"):
                 for container in items(template["spec"].get(part)):
@@ -163,15 +192,24 @@ class JobEditor:
                     if has_none and (words := entrypoint(text(container.get("image")))):
                         container["command"] = list(words)
 
-    def mount_host_path(self, role: str, container: dict[str, Any], name: str, folder: str, host: str) -> None:
+    def mount_host_path(
+        self, role: str, container: dict[str, Any], name: str, folder: str, host: str
+    ) -> None:
         """Mount a directory of the machine into a container of a replica."""
         _mount(container, name, folder)
         self._add(role, "volumes", {"name": name, "hostPath": {"path": host, "type": "Directory"}})
 
     def add_sidecar(
-        self, role: str, container: dict[str, Any], sidecar: Mapping[str, Any], *, volume: str, folder: str
+        self,
+        role: str,
+        container: dict[str, Any],
+        sidecar: Mapping[str, Any],
+        *,
+        volume: str,
+        folder: str,
     ) -> None:
-        """Let a container run beside one of a replica, from before its start to after its end, and share a directory.
+        """Let a container run beside one of a replica, from before its start to after its end, and
+        share a directory.
 
         Args:
             sidecar: The container; Kubernetes 1.29 and later know init containers that go on.
@@ -190,11 +228,15 @@ class JobEditor:
 
 
 def _mount(container: dict[str, Any], name: str, folder: str) -> None:
-    container["volumeMounts"] = [*items(container.get("volumeMounts")), {"name": name, "mountPath": folder}]
+    container["volumeMounts"] = [
+        *items(container.get("volumeMounts")),
+        {"name": name, "mountPath": folder},
+    ]
 
 
 def merge(holder: dict[str, Any], path: tuple[str, ...], values: Mapping[str, Any]) -> None:
-    """Add entries to an object inside another one; objects that are missing or null on the way are made."""
+    """Add entries to an object inside another one; objects that are missing or null on the way are
+    made."""
     for name in path:
         inner = holder.get(name)
         holder[name] = holder = dict(inner) if isinstance(inner, Mapping) else {}
@@ -204,7 +246,9 @@ def merge(holder: dict[str, Any], path: tuple[str, ...], values: Mapping[str, An
 def set_env(container: dict[str, Any], entries: Iterable[Mapping[str, Any]]) -> None:
     """Add entries to a container's environment; those of the same name are replaced."""
     added = {entry["name"]: dict(entry) for entry in entries}
-    kept = [entry for entry in items(container.get("env")) if mapping(entry).get("name") not in added]
+    kept = [
+        entry for entry in items(container.get("env")) if mapping(entry).get("name") not in added
+    ]
     if kept or added:
         container["env"] = [*kept, *added.values()]
 

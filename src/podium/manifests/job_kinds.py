@@ -25,7 +25,8 @@ _FIT = (
 
 
 Admits = Callable[[str, int], bool]
-"""Whether a cluster runs a job of a kind with so many workers, see podium.cluster.base.Cluster.admits."""
+"""Whether a cluster runs a job of a kind with so many workers, see
+podium.cluster.base.Cluster.admits."""
 
 
 def admits_all(kind: str, workers: int) -> bool:
@@ -52,16 +53,17 @@ def check_choice(job_kind: str, workers: int = 0) -> None:
 def choose_kind(own: str, job_kind: str, workers: int, admits: Admits) -> str:
     """Return the kind that a job is launched as.
 
-    ``auto`` is its own kind where the cluster admits it, else a PyTorchJob, else a TrainJob. A Job has one pod: with
-    workers it is one of the others too. A cluster that admits no kind at all gets a TrainJob: its refusal says what to
-    install.
+    ``auto`` is its own kind where the cluster admits it, else a PyTorchJob, else a TrainJob. A Job
+    has one pod: with workers it is one of the others too. A cluster that admits no kind at all gets
+    a TrainJob: its refusal says what to install.
 
     Args:
         own: Kind of the job as written.
         workers: Pods beside the first one.
 
     Raises:
-        InvalidInput: A Job is asked for, and workers; or the cluster admits no kind with workers, and one without.
+        InvalidInput: A Job is asked for, and workers; or the cluster admits no kind with workers,
+            and one without.
     """
     check_choice(job_kind, workers)
     if job_kind != AUTO:
@@ -71,7 +73,10 @@ def choose_kind(own: str, job_kind: str, workers: int, admits: Admits) -> str:
     kinds = [kind for kind in dict.fromkeys((own, "PyTorchJob", TRAINJOB)) if kind != "Job"]
     chosen = next((kind for kind in kinds if admits(kind, workers)), None)
     if chosen is None and workers and any(admits(kind, 0) for kind in kinds):
-        raise InvalidInput(f'Pod Security "{RESTRICTED}" refuses a PyTorchJob\'s Workers, but workers={workers}', _FIT)
+        raise InvalidInput(
+            f'Pod Security "{RESTRICTED}" refuses a PyTorchJob\'s Workers, but workers={workers}',
+            _FIT,
+        )
     return chosen or TRAINJOB
 
 
@@ -93,7 +98,9 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
         return _as_job(job), container
     if kind == "PyTorchJob":
         return as_pytorchjob(job, container), CONTAINER
-    builtin = any(body.uses_builtin_trainer for _, body in job.containers() if body.name == container)
+    builtin = any(
+        body.uses_builtin_trainer for _, body in job.containers() if body.name == container
+    )
     return as_trainjob(job, container, keep_command=builtin)[0], NODE
 
 
@@ -110,12 +117,15 @@ def _as_job(job: Workload) -> Workload:
         suspend=job.suspended or None,
         template=template,
     )
-    manifest = present(apiVersion=JOB_KINDS["Job"], kind="Job", metadata=dict(job.metadata) or None, spec=spec)
+    manifest = present(
+        apiVersion=JOB_KINDS["Job"], kind="Job", metadata=dict(job.metadata) or None, spec=spec
+    )
     return Workload(manifest=manifest, path=job.path)
 
 
 def with_workers(job: Workload, container: str, workers: int) -> tuple[Workload, str]:
-    """Return a job with pods beside its first one, and its container; a Job that gets some becomes a PyTorchJob."""
+    """Return a job with pods beside its first one, and its container; a Job that gets some becomes
+    a PyTorchJob."""
     if job.kind == "Job" and workers:
         job, container = as_pytorchjob(job, container), CONTAINER
     if job.kind in ("PyTorchJob", TRAINJOB):
@@ -137,7 +147,9 @@ def trials_as(experiment: Experiment, kind: str, workers: int) -> Experiment:
     template = experiment.template
     if template.workload.kind == kind or not template.workload.manifest:
         return experiment
-    job, container = as_kind(*with_workers(template.workload, template.primary_container, workers), kind)
+    job, container = as_kind(
+        *with_workers(template.workload, template.primary_container, workers), kind
+    )
 
     def change(manifest: dict[str, Any]) -> None:
         trial = manifest["spec"]["trialTemplate"]

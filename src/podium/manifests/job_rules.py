@@ -1,7 +1,9 @@
-"""Rules about what a job is accepted with and not meant to do: how it restarts and ends, what its processes get.
+"""Rules about what a job is accepted with and not meant to do: how it restarts and ends, what its
+processes get.
 
-Source of those about TrainJobs: kubeflow/trainer v2.3.0, pkg/runtime/framework/plugins/torch/torch.go and
-docs/operator-guides/runtime-patches.md; kubernetes-sigs/kueue#12606.
+Source of those about TrainJobs: kubeflow/trainer v2.3.0,
+pkg/runtime/framework/plugins/torch/torch.go and docs/operator-guides/runtime-patches.md;
+kubernetes-sigs/kueue#12606.
 """
 
 import re
@@ -28,14 +30,22 @@ _INSTEAD = (
 _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGNORECASE)
 
 
-@rule("warn", "OnFailure restarts a replica in place forever: no backoffLimit, no activeDeadlineSeconds, no end.")
+@rule(
+    "warn",
+    "OnFailure restarts a replica in place forever: no backoffLimit, no activeDeadlineSeconds, no end.",
+)
 def restarts_without_end(job: Workload) -> Iterator[Violation]:
     if not job.operator or job.backoff_limit is not None or job.active_deadline_seconds is not None:
         return
     for replica in job.replicas:
-        if (policy := replica.restart_policy or job.operator.restart_policy) in ("OnFailure", "Always"):
+        if (policy := replica.restart_policy or job.operator.restart_policy) in (
+            "OnFailure",
+            "Always",
+        ):
             hint = "set runPolicy.backoffLimit: 3 and runPolicy.activeDeadlineSeconds"
-            yield Violation(f"{replica.role} restarts {policy} without a limit", job.run_policy_path, hint)
+            yield Violation(
+                f"{replica.role} restarts {policy} without a limit", job.run_policy_path, hint
+            )
             return
 
 
@@ -46,14 +56,20 @@ def no_deadline(job: Workload) -> Iterator[Violation]:
         yield Violation("the job may hang forever", where, "set activeDeadlineSeconds")
 
 
-@rule("warn", "A trial counts as failed only after the Job's own retries, six by default with growing pauses.")
+@rule(
+    "warn",
+    "A trial counts as failed only after the Job's own retries, six by default with growing pauses.",
+)
 def retries_before_failing(job: Workload) -> Iterator[Violation]:
     if job.kind == "Job" and job.in_template and job.backoff_limit is None:
         where = f"{job.path}spec.backoffLimit"
         yield Violation("a failing trial is repeated 6 times", where, "set backoffLimit: 0")
 
 
-@rule("fail", "The operator sets WORLD_SIZE = replicas x nprocPerNode in every pod; that many processes must start.")
+@rule(
+    "fail",
+    "The operator sets WORLD_SIZE = replicas x nprocPerNode in every pod; that many processes must start.",
+)
 def fewer_processes_than_promised(job: Workload) -> Iterator[Violation]:
     processes = job.processes_per_replica
     if job.kind != "PyTorchJob" or not processes or processes < 2:
@@ -75,7 +91,10 @@ def launcher_disagrees(job: Workload) -> Iterator[Violation]:
     given = {"nproc": str(processes), "nnodes": str(job.pod_count)}
     for _, container in job.containers():
         line = " ".join(container.words)
-        for flag, pattern in (("nproc", r"--nproc[-_]per[-_]node[= ](\d+)"), ("nnodes", r"--nnodes[= ](\d+)")):
+        for flag, pattern in (
+            ("nproc", r"--nproc[-_]per[-_]node[= ](\d+)"),
+            ("nnodes", r"--nnodes[= ](\d+)"),
+        ):
             flagged = re.search(pattern, line)
             if flagged and launches(container.words) and flagged[1] != given[flag]:
                 what = f"`{flagged[0]}` says {flagged[1]}, the manifest {given[flag]}"
@@ -102,12 +121,19 @@ def no_master(job: Workload) -> Iterator[Violation]:
 @rule("warn", "The job has succeeded when the Master has; cleanPodPolicy None lets Workers run on.")
 def workers_outlive_the_master(job: Workload) -> Iterator[Violation]:
     roles = {replica.role for replica in job.replicas}
-    if job.kind == "PyTorchJob" and roles == {"Master", "Worker"} and job.clean_pod_policy in ("", "None"):
+    if (
+        job.kind == "PyTorchJob"
+        and roles == {"Master", "Worker"}
+        and job.clean_pod_policy in ("", "None")
+    ):
         where = f"{job.run_policy_path}.cleanPodPolicy"
         yield Violation("Workers that hang outlive the job", where, "set cleanPodPolicy: Running")
 
 
-@rule("note", "The operator gives Worker pods an init container that waits for the Master; it has an image too.")
+@rule(
+    "note",
+    "The operator gives Worker pods an init container that waits for the Master; it has an image too.",
+)
 def workers_need_an_init_image(job: Workload) -> Iterator[Violation]:
     if job.kind == "PyTorchJob" and job.replica("Worker"):
         hint = "on a cluster without internet, load the operator's --pytorch-init-container-image; "
@@ -116,14 +142,19 @@ def workers_need_an_init_image(job: Workload) -> Iterator[Violation]:
         yield Violation("Workers start after an init container", where, hint)
 
 
-@rule("note", 'A namespace that enforces Pod Security "restricted" takes no such pods, however podium launches them.')
+@rule(
+    "note",
+    'A namespace that enforces Pod Security "restricted" takes no such pods, however podium launches them.',
+)
 def refused_where_restricted(job: Workload) -> Iterator[Violation]:
     seen: set[str] = set()
     for replica in with_security(job).replicas:
         reasons = "; ".join(violations(replica.pod))
         if reasons and reasons not in seen:
             seen.add(reasons)
-            yield Violation(reasons, replica.pod.path, "remove it, or run it where Pod Security is off")
+            yield Violation(
+                reasons, replica.pod.path, "remove it, or run it where Pod Security is off"
+            )
 
 
 @rule("note", "A tag that moves gives other code tomorrow, and is pulled anew each time.")
@@ -134,7 +165,9 @@ def image_may_change(job: Workload) -> Iterator[Violation]:
         tag = image.rpartition("/")[2].partition(":")[2]
         if image and image not in seen and "@" not in image and tag in ("", "latest"):
             seen.add(image)
-            yield Violation(f"image {image} has no fixed tag", f"{container.path}.image", "name a version")
+            yield Violation(
+                f"image {image} has no fixed tag", f"{container.path}.image", "name a version"
+            )
 
 
 @rule("warn", "Whoever may read the manifest, the job or its pods reads the value.")
@@ -143,10 +176,15 @@ def secret_in_plain_text(job: Workload) -> Iterator[Violation]:
         for name, variable in container.env.items():
             if _SECRET.search(name) and variable.value:
                 hint = "put it into a Secret and use valueFrom.secretKeyRef"
-                yield Violation(f"{name} is written into the manifest", f"{container.path}.env", hint)
+                yield Violation(
+                    f"{name} is written into the manifest", f"{container.path}.env", hint
+                )
 
 
-@rule("warn", "Current Istio reads the pod label; its proxy never ends and keeps the trial's pod alive (katib#2527).")
+@rule(
+    "warn",
+    "Current Istio reads the pod label; its proxy never ends and keeps the trial's pod alive (katib#2527).",
+)
 def istio_annotation_alone(job: Workload) -> Iterator[Violation]:
     for pod in (replica.pod for replica in job.replicas):
         if ISTIO_INJECT in pod.annotations and ISTIO_INJECT not in pod.labels:
@@ -156,14 +194,18 @@ def istio_annotation_alone(job: Workload) -> Iterator[Violation]:
 
 
 def _plain(job: Workload) -> Container | None:
-    """Return the container of a TrainJob's nodes if it starts Python where Trainer has prepared for torchrun."""
+    """Return the container of a TrainJob's nodes if it starts Python where Trainer has prepared for
+    torchrun."""
     if job.kind != TRAINJOB or job.runtime in OTHER_RUNTIMES:
         return None
     container = job.replicas[0].pod.container(NODE)
     return container if container and starts_python(container.words) else None
 
 
-@rule("warn", "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE: each node trains alone, on all data.")
+@rule(
+    "warn",
+    "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE: each node trains alone, on all data.",
+)
 def separate_trainings(job: Workload) -> Iterator[Violation]:
     container = _plain(job)
     if container is None or job.nodes < 2:
@@ -171,7 +213,9 @@ def separate_trainings(job: Workload) -> Iterator[Violation]:
     reads_itself = container.uses_builtin_trainer or any("PET_" in word for word in container.words)
     if not reads_itself:
         what = f"{job.nodes} nodes start python without torchrun: {job.nodes} separate trainings"
-        hint = "put torchrun in place of python, or python -m torch.distributed.run before the script"
+        hint = (
+            "put torchrun in place of python, or python -m torch.distributed.run before the script"
+        )
         yield Violation(what, f"{container.path}.command", hint)
 
 
@@ -184,21 +228,30 @@ def one_process_a_node(job: Workload) -> Iterator[Violation]:
         yield Violation(what, f"{container.path}.numProcPerNode", hint)
 
 
-@rule("fail", "Trainer 2.2 replaced it by runtimePatches: kubectl refuses the field, other clients lose it unseen.")
+@rule(
+    "fail",
+    "Trainer 2.2 replaced it by runtimePatches: kubectl refuses the field, other clients lose it unseen.",
+)
 def old_overrides(job: Workload) -> Iterator[Violation]:
     for name, version in _OLD_FIELDS.items() if job.kind == TRAINJOB else ():
         if job.spec.get(name) is not None:
             yield Violation(f"{name} is of {version}", f"{job.path}spec.{name}", _INSTEAD)
 
 
-@rule("note", "A TrainJob's nodes restart OnFailure, up to the backoffLimit of the runtime's Job, six by default.")
+@rule(
+    "note",
+    "A TrainJob's nodes restart OnFailure, up to the backoffLimit of the runtime's Job, six by default.",
+)
 def nodes_restart(job: Workload) -> Iterator[Violation]:
     if job.kind == TRAINJOB and job.in_template:
         hint = "a runtime of your own with backoffLimit: 0 for its Job, or activeDeadlineSeconds"
         yield Violation("a failing trial is tried again", f"{job.path}spec.runtimeRef", hint)
 
 
-@rule("note", "Kueue 0.19 leaves the training operator's jobs out of its default configuration (kueue#12606).")
+@rule(
+    "note",
+    "Kueue 0.19 leaves the training operator's jobs out of its default configuration (kueue#12606).",
+)
 def queue_may_be_ignored(job: Workload) -> Iterator[Violation]:
     if job.operator and QUEUE in job.labels:
         hint = f"switch kubeflow.org/{job.kind.lower()} on in Kueue's integrations.frameworks"

@@ -1,7 +1,9 @@
-"""Kinds of jobs that podium runs: a Job of Kubernetes, those of the training operator, and Trainer's TrainJob.
+"""Kinds of jobs that podium runs: a Job of Kubernetes, those of the training operator, and
+Trainer's TrainJob.
 
-Source: kubeflow/trainer release-1.9, pkg/apis/kubeflow.org/v1/{pytorch,tensorflow,xgboost,jax}_{types,defaults}.go;
-kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1.
+Source: kubeflow/trainer release-1.9,
+pkg/apis/kubeflow.org/v1/{pytorch,tensorflow,xgboost,jax}_{types,defaults}.go; kubeflow/trainer
+v2.3.0, pkg/apis/trainer/v1alpha1.
 """
 
 from collections.abc import Mapping
@@ -33,7 +35,8 @@ class OperatorKind:
     """The role that must be there; empty if any will do."""
 
     first_pod_decides: bool = False
-    """Whether the job succeeds with the first pod of the role that leads, unless successPolicy is AllWorkers."""
+    """Whether the job succeeds with the first pod of the role that leads, unless successPolicy is
+    AllWorkers."""
 
     full_names: bool = False
     """Whether the operator names the namespace in every message."""

@@ -1,6 +1,7 @@
 """Kueue's record of a job: where it stands in its queue, and why it waits.
 
-Source: kubernetes-sigs/kueue v0.15.0, apis/kueue/v1beta2/workload_types.go, pkg/controller/jobframework/reconciler.go.
+Source: kubernetes-sigs/kueue v0.15.0, apis/kueue/v1beta2/workload_types.go,
+pkg/controller/jobframework/reconciler.go.
 """
 
 from typing import Any
@@ -13,10 +14,12 @@ from podium.manifests.resource import Condition, Resource
 from podium.manifests.workload import Workload
 
 WAITING = "Waiting"
-"""Type of the condition with which podium shows that a job, or a trial's job, waits for its queue."""
+"""Type of the condition with which podium shows that a job, or a trial's job, waits for its
+queue."""
 
 STOPPED = "Deactivated"
-"""Reason of a Suspended condition: taken out of its queue, by a user or by Kueue, until somebody resumes it."""
+"""Reason of a Suspended condition: taken out of its queue, by a user or by Kueue, until somebody
+resumes it."""
 
 
 class QueueEntry(Resource):
@@ -40,7 +43,9 @@ class QueueEntry(Resource):
         conditions = {condition.type: condition for condition in self.conditions}
         evicted = conditions.get("Evicted")
         if not self.active:
-            return _condition("Suspended", STOPPED, evicted.message if evicted else "stopped; resume it", evicted)
+            return _condition(
+                "Suspended", STOPPED, evicted.message if evicted else "stopped; resume it", evicted
+            )
         reserved, admitted = conditions.get("QuotaReserved"), conditions.get("Admitted")
         if reserved is None:
             return _condition(WAITING, "Pending", "not looked at yet", None)
@@ -53,9 +58,14 @@ class QueueEntry(Resource):
         return _condition(WAITING, "AdmissionChecks", self._checks(admitted), reserved)
 
     def _checks(self, admitted: Condition | None) -> str:
-        checks = [check for check in objects(self.status.get("admissionChecks")) if check.get("state") != "Ready"]
+        checks = [
+            check
+            for check in objects(self.status.get("admissionChecks"))
+            if check.get("state") != "Ready"
+        ]
         said = [
-            f"{text(check.get('name'))}: {text(check.get('message')) or text(check.get('state'))}" for check in checks
+            f"{text(check.get('name'))}: {text(check.get('message')) or text(check.get('state'))}"
+            for check in checks
         ]
         own = admitted.message if admitted else ""
         return "; ".join(said) or own or "quota is reserved; its admission checks are not ready"
@@ -72,7 +82,8 @@ def is_held(job: Workload) -> bool:
 
 
 def lost_patches(resource: Resource) -> bool:
-    """Return whether a TrainJob that a queue has admitted has no runtimePatches: podium's always have some."""
+    """Return whether a TrainJob that a queue has admitted has no runtimePatches: podium's always
+    have some."""
     job = resource
     if not isinstance(job, Workload) or job.kind != TRAINJOB:
         return False
@@ -80,7 +91,8 @@ def lost_patches(resource: Resource) -> bool:
 
 
 def unexplained(job: Workload, hint: str) -> Condition:
-    """Return why a job waits where Kueue's record of it cannot be read: what the job's own condition says."""
+    """Return why a job waits where Kueue's record of it cannot be read: what the job's own
+    condition says."""
     own = job.condition("Suspended")
     message = f"{own.message} ({hint})" if own and own.message else hint
     return _condition(WAITING, own.reason if own else "", message, own)
@@ -96,7 +108,9 @@ def with_reason(resource: Resource, queue: str, why: Condition) -> Resource:
     """
     shown: dict[str, Any] = {"type": why.type, "status": "True", "reason": why.reason}
     shown |= {"message": f"Queue {queue}: {why.message}", "lastTransitionTime": why.changed}
-    kept = [old for old in objects(resource.status.get("conditions")) if old.get("type") != why.type]
+    kept = [
+        old for old in objects(resource.status.get("conditions")) if old.get("type") != why.type
+    ]
     return resource.with_status({**resource.status, "conditions": [*kept, shown]})
 
 
@@ -115,7 +129,8 @@ def with_waiting_trials(experiment: Experiment, waiting: set[str]) -> Experiment
 
 
 def only_waits(resource: Resource) -> bool:
-    """Return whether nothing of a job or Experiment runs because a queue holds it back: its time does not count."""
+    """Return whether nothing of a job or Experiment runs because a queue holds it back: its time
+    does not count."""
     if isinstance(resource, Experiment):
         return WAITING in resource.trials and "Running" not in resource.trials
     return resource.state.phase == WAITING

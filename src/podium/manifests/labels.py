@@ -61,7 +61,10 @@ INSTANCE = "app.kubernetes.io/instance"
 INFERENCE_SERVICE = "serving.kserve.io/inferenceservice"
 """On every pod of an InferenceService: its name."""
 
-KSERVE_MODE, KSERVE_AUTOSCALER = "serving.kserve.io/deploymentMode", "serving.kserve.io/autoscalerClass"
+KSERVE_MODE, KSERVE_AUTOSCALER = (
+    "serving.kserve.io/deploymentMode",
+    "serving.kserve.io/autoscalerClass",
+)
 """Annotations of an InferenceService."""
 
 # Kueue (kueue 0.15: pkg/controller/constants/constants.go)
@@ -75,7 +78,8 @@ JOB_UID = "kueue.x-k8s.io/job-uid"
 """Uid of the job, on Kueue's own record of it."""
 
 ISTIO_INJECT = "sidecar.istio.io/inject"
-"""``false`` keeps Istio's proxy out of a pod; current Istio reads the label only (kubeflow/katib#2527)."""
+"""``false`` keeps Istio's proxy out of a pod; current Istio reads the label only
+(kubeflow/katib#2527)."""
 
 # podium's own
 RUN = "podium/run-id"
@@ -88,7 +92,8 @@ TRIAL_UID = "podium.dev/trial-uid"
 """Annotation of a trial's job: uid of the trial, by which the next engine knows it."""
 
 LAUNCHED = "podium.dev/launched"
-"""On every pod that podium launches on a real cluster; the network policy in deploy/ tells them by it."""
+"""On every pod that podium launches on a real cluster; the network policy in deploy/ tells them by
+it."""
 
 IGNORED_FIELDS = "podium.dev/ignored-fields"
 """Fields of a manifest that mean nothing on one machine."""
@@ -97,16 +102,19 @@ CPU_SHARE = "podium.dev/cpu-share"
 """How many of this machine's cores a job may use."""
 
 READINGS = "podium.dev/readings"
-"""Annotation of a Trial: the first values of its objective, by which a stopping rule judges later trials."""
+"""Annotation of a Trial: the first values of its objective, by which a stopping rule judges later
+trials."""
 
 KATIB_FINALIZERS = ("clean-metrics-in-db", "update-prometheus-metrics")
-"""What Katib's controller holds Trials and Experiments by: without it their deletion would wait for good (observed)."""
+"""What Katib's controller holds Trials and Experiments by: without it their deletion would wait for
+good (observed)."""
 
 POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""
 
 SWEEP = "podium.dev/sweep"
-"""Annotation of an Experiment and its trials: YAML of what the sweep is asked beyond Katib's fields."""
+"""Annotation of an Experiment and its trials: YAML of what the sweep is asked beyond Katib's
+fields."""
 
 NUMBER = "podium.dev/number"
 """Label of a trial of a deterministic Experiment: which one it is, counted from 0."""

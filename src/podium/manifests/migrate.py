@@ -1,8 +1,10 @@
-"""A PyTorchJob or Job as a TrainJob of Kubeflow Trainer 2.2 or later, and an Experiment whose trials are such jobs.
+"""A PyTorchJob or Job as a TrainJob of Kubeflow Trainer 2.2 or later, and an Experiment whose
+trials are such jobs.
 
-A TrainJob says less than its pods: what ``spec.trainer`` and ``spec.runtimePatches`` have no field for stands in the
-runtime. Each field is carried over, or there is a note of why not. Source: kubeflow/trainer v2.3.0,
-pkg/apis/trainer/v1alpha1/trainjob_types.go; release-1.9, pkg/apis/kubeflow.org/v1/{common,pytorch}_types.go.
+A TrainJob says less than its pods: what ``spec.trainer`` and ``spec.runtimePatches`` have no field
+for stands in the runtime. Each field is carried over, or there is a note of why not. Source:
+kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1/trainjob_types.go; release-1.9,
+pkg/apis/kubeflow.org/v1/{common,pytorch}_types.go.
 """
 
 import re
@@ -36,11 +38,23 @@ from podium.manifests.workload import Container, Replica, Workload
 OWN_RUNTIME = "put it into a TrainingRuntime of your own, a copy of torch-distributed, and name that in spec.runtimeRef"
 
 _KEPT_METADATA = ("name", "generateName", "namespace", "labels", "annotations")
-_OF_THE_SERVER = ("uid", "resourceVersion", "creationTimestamp", "generation", "managedFields", "selfLink")
+_OF_THE_SERVER = (
+    "uid",
+    "resourceVersion",
+    "creationTimestamp",
+    "generation",
+    "managedFields",
+    "selfLink",
+)
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _OF_THE_OPERATOR = re.compile(r"\$[({]?(RANK|WORLD_SIZE|LOCAL_RANK|MASTER_ADDR|MASTER_PORT)\b")
 _MULTIKUEUE = TRAINJOB_MANAGERS[1]
-_OF_A_JOB = ("controller-uid", "job-name", "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name")
+_OF_A_JOB = (
+    "controller-uid",
+    "job-name",
+    "batch.kubernetes.io/controller-uid",
+    "batch.kubernetes.io/job-name",
+)
 """Labels that the controller of Jobs gives their pods."""
 
 _DEFAULTS = {
@@ -51,7 +65,8 @@ _DEFAULTS = {
     "terminationMessagePath": "/dev/termination-log",
     "terminationMessagePolicy": "File",
 }
-"""Fields of pods and containers that mean nothing with these values: an API server adds them itself."""
+"""Fields of pods and containers that mean nothing with these values: an API server adds them
+itself."""
 
 T = TypeVar("T", bound=Resource)
 
@@ -94,13 +109,17 @@ def migrate(resource: Any, runtime: str = TORCH) -> Migration[Any]:
     return Migration(resource=job, notes=notes)
 
 
-def as_trainjob(job: Workload, container: str, *, keep_command: bool = False) -> tuple[Workload, list[Violation]]:
-    """Return a job, which may be the template of one, as a TrainJob, and the notes; nothing is admitted.
+def as_trainjob(
+    job: Workload, container: str, *, keep_command: bool = False
+) -> tuple[Workload, list[Violation]]:
+    """Return a job, which may be the template of one, as a TrainJob, and the notes; nothing is
+    admitted.
 
     Args:
         job: A PyTorchJob or Job.
         container: Name of the container that trains.
-        keep_command: Whether its command finds the other nodes by PET_* alone, and needs no torchrun.
+        keep_command: Whether its command finds the other nodes by PET_* alone, and needs no
+            torchrun.
 
     Raises:
         InvalidInput: It is of another kind, or a TrainJob cannot run its pods.
@@ -110,7 +129,9 @@ def as_trainjob(job: Workload, container: str, *, keep_command: bool = False) ->
 
 def _not_migrated(kind: str, path: str = "") -> InvalidInput:
     hint = OPERATOR_KINDS[kind].migration if kind in OPERATOR_KINDS else None
-    problem = f"{path}kind: must be {or_list([*MIGRATED_KINDS])} to become a TrainJob, but got {kind!r}"
+    problem = (
+        f"{path}kind: must be {or_list([*MIGRATED_KINDS])} to become a TrainJob, but got {kind!r}"
+    )
     return InvalidInput(problem, hint)
 
 
@@ -145,8 +166,15 @@ def _job(
     spec = with_node_template(spec, _node_template(first, container, command))
     spec = {name: value for name, value in spec.items() if value != []}
     metadata = {key: value for key, value in _metadata(job).items() if value}
-    manifest = {"apiVersion": JOB_KINDS[TRAINJOB], "kind": TRAINJOB, "metadata": metadata, "spec": spec}
-    return Workload(manifest=unshared({name: value for name, value in manifest.items() if value}), path=job.path), notes
+    manifest = {
+        "apiVersion": JOB_KINDS[TRAINJOB],
+        "kind": TRAINJOB,
+        "metadata": metadata,
+        "spec": spec,
+    }
+    return Workload(
+        manifest=unshared({name: value for name, value in manifest.items() if value}), path=job.path
+    ), notes
 
 
 def _count(job: Workload) -> int:
@@ -158,10 +186,14 @@ def _count(job: Workload) -> int:
     if job.kind == "Job":
         completions = 1 if job.completions is None and job.parallelism == 1 else job.completions
         if completions != job.parallelism or (completions != 1 and not job.is_indexed):
-            rule = "completions == parallelism, and completionMode Indexed for several pods, must hold"
+            rule = (
+                "completions == parallelism, and completionMode Indexed for several pods, must hold"
+            )
             given = f"parallelism={job.parallelism}, completions={job.completions}"
-            raise InvalidInput(f"{job.path}spec: {rule}, but got {given}",
-                               "the nodes of a TrainJob run at once, each once; leave this one a Job")  # fmt: skip
+            raise InvalidInput(
+                f"{job.path}spec: {rule}, but got {given}",
+                "the nodes of a TrainJob run at once, each once; leave this one a Job",
+            )
         return job.parallelism
     return job.pod_count
 
@@ -175,7 +207,9 @@ def _metadata(job: Workload) -> dict[str, Any]:
 def _metadata_notes(job: Workload) -> Iterator[Violation]:
     for name in job.metadata:
         if name not in (*_KEPT_METADATA, *_OF_THE_SERVER):
-            yield Violation("is left out: it belongs to the stored object", f"{job.path}metadata.{name}")
+            yield Violation(
+                "is left out: it belongs to the stored object", f"{job.path}metadata.{name}"
+            )
 
 
 def _policy_notes(job: Workload) -> Iterator[Violation]:
@@ -189,7 +223,11 @@ def _policy_notes(job: Workload) -> Iterator[Violation]:
     policies = {replica.restart_policy: replica for replica in reversed(job.replicas)}
     for given, replica in policies.items():
         if given not in ("", "OnFailure"):
-            where = f"{replica.path}.restartPolicy" if job.operator else f"{replica.pod.path}.spec.restartPolicy"
+            where = (
+                f"{replica.path}.restartPolicy"
+                if job.operator
+                else f"{replica.pod.path}.spec.restartPolicy"
+            )
             what = f"{given} is left out: nodes restart OnFailure, {BACKOFF_LIMIT} times in all"
             yield Violation(what, where, OWN_RUNTIME)
     if policy.get("managedBy") not in (None, _MULTIKUEUE, "kubeflow.org/training-operator"):
@@ -205,12 +243,18 @@ def _policy_notes(job: Workload) -> Iterator[Violation]:
 
 _IN_JOBSET = "is left out: it stands in the runtime"
 _POLICY = {
-    "ttlSecondsAfterFinished": (_IN_JOBSET, "as spec.template.spec.ttlSecondsAfterFinished of a TrainingRuntime"),
+    "ttlSecondsAfterFinished": (
+        _IN_JOBSET,
+        "as spec.template.spec.ttlSecondsAfterFinished of a TrainingRuntime",
+    ),
     "backoffLimit": (
         f"{_IN_JOBSET}; torch-distributed leaves it at {BACKOFF_LIMIT}",
         "as spec.template.spec.replicatedJobs[0].template.spec.backoffLimit of a TrainingRuntime",
     ),
-    "schedulingPolicy": (f"{_IN_JOBSET}: pods that start together", "as spec.podGroupPolicy of a TrainingRuntime"),
+    "schedulingPolicy": (
+        f"{_IN_JOBSET}: pods that start together",
+        "as spec.podGroupPolicy of a TrainingRuntime",
+    ),
     "podFailurePolicy": (_IN_JOBSET, OWN_RUNTIME),
     "successPolicy": (_IN_JOBSET, OWN_RUNTIME),
     "backoffLimitPerIndex": (_IN_JOBSET, OWN_RUNTIME),
@@ -222,7 +266,9 @@ _POLICY = {
 def _template_notes(job: Workload, first: Replica, container: Container) -> Iterator[Violation]:
     """Note what of the pods is not carried over."""
     for replica in job.replicas:
-        if replica is not first and (paths := list(_differences(first.pod.manifest, replica.pod.manifest))):
+        if replica is not first and (
+            paths := list(_differences(first.pod.manifest, replica.pod.manifest))
+        ):
             what = f"differs in {', '.join(paths[:8])}: every node gets the {first.role}'s"
             yield Violation(what, replica.pod.path)
     pod = first.pod
@@ -243,32 +289,49 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
     """Return the fields that say something and that a TrainJob does not carry."""
-    return [name for name in sorted(with_values(manifest) - carried) if manifest[name] != _DEFAULTS.get(name)]
+    return [
+        name
+        for name in sorted(with_values(manifest) - carried)
+        if manifest[name] != _DEFAULTS.get(name)
+    ]
 
 
 def _not_patched(where: str, what: str = "") -> Violation:
-    return Violation(f"{what} is left out: a TrainJob has no such field".strip(), where, OWN_RUNTIME)
+    return Violation(
+        f"{what} is left out: a TrainJob has no such field".strip(), where, OWN_RUNTIME
+    )
 
 
 def _is_default_port(container: Container) -> bool:
     """Return whether the only port is the one that the operator adds by itself."""
     ports = container.manifest["ports"]
-    return isinstance(ports, list) and [mapping(port).get("name") for port in ports] == ["pytorchjob-port"]
+    return isinstance(ports, list) and [mapping(port).get("name") for port in ports] == [
+        "pytorchjob-port"
+    ]
 
 
 def _differences(one: Any, other: Any, path: str = "") -> Iterator[str]:
     """Yield the paths at which two templates differ, down to the fields of containers."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         for key in dict.fromkeys((*one, *other)):
-            yield from _differences(one.get(key), other.get(key), f"{path}.{key}" if path else str(key))
-    elif path.endswith("ontainers") and isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
+            yield from _differences(
+                one.get(key), other.get(key), f"{path}.{key}" if path else str(key)
+            )
+    elif (
+        path.endswith("ontainers")
+        and isinstance(one, list)
+        and isinstance(other, list)
+        and len(one) == len(other)
+    ):
         for index, (left, right) in enumerate(zip(one, other, strict=True)):
             yield from _differences(left, right, f"{path}[{index}]")
     elif one != other:
         yield path
 
 
-def _command(job: Workload, container: Container, nodes: int) -> tuple[dict[str, Any], list[Violation]]:
+def _command(
+    job: Workload, container: Container, nodes: int
+) -> tuple[dict[str, Any], list[Violation]]:
     """Return command and args of the node, with torchrun where several nodes need it."""
     command, args = list(container.command), list(container.args)
     notes = list(_variable_notes(container))
@@ -276,8 +339,13 @@ def _command(job: Workload, container: Container, nodes: int) -> tuple[dict[str,
         words = with_torchrun(container.words)
         if words is None or not command:
             what = "several nodes need torchrun, and this does not begin with one python: put torchrun there yourself"
-            notes.append(Violation(what, f"{container.path}.command",
-                             "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE"))  # fmt: skip
+            notes.append(
+                Violation(
+                    what,
+                    f"{container.path}.command",
+                    "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE",
+                )
+            )
         else:
             kept = _common_end(words, args)
             command, args = list(words[: len(words) - kept]), list(words[len(words) - kept :])
@@ -302,33 +370,46 @@ def _variable_notes(container: Container) -> Iterator[Violation]:
     values = ((f"{container.path}.env", variable.value) for variable in container.variables)
     for where, word in (*container.numbered_words, *values):
         if name := _OF_THE_OPERATOR.search(word):
-            instead = {"RANK": "PET_NODE_RANK", "WORLD_SIZE": "PET_NNODES"}.get(name[1], f"PET_{name[1]}")
+            instead = {"RANK": "PET_NODE_RANK", "WORLD_SIZE": "PET_NNODES"}.get(
+                name[1], f"PET_{name[1]}"
+            )
             what = f"refers to {name[1]}, which Trainer does not set"
             hint = f"{instead} is what it sets; within torchrun's processes {name[1]} is there as before"
             yield Violation(what, where, hint)
 
 
 def _processes(job: Workload, container: Container, notes: list[Violation]) -> dict[str, int]:
-    """Return ``numProcPerNode``: 1 unless the job asks for more, or leaves the number to torchrun."""
+    """Return ``numProcPerNode``: 1 unless the job asks for more, or leaves the number to
+    torchrun."""
     given = job.processes_per_replica or (job.elastic.processes if job.elastic else None)
     if given is None and launches(container.words):
         what = "is left out: Trainer starts as many processes on a node as it has GPUs, else CPUs in its request"
-        notes.append(Violation(what, f"{job.path}spec.nprocPerNode", "set spec.trainer.numProcPerNode"))
+        notes.append(
+            Violation(what, f"{job.path}spec.nprocPerNode", "set spec.trainer.numProcPerNode")
+        )
         return {}
     return {"numProcPerNode": given or 1}
 
 
-def _node_template(first: Replica, container: Container, command: Mapping[str, Any]) -> dict[str, Any]:
+def _node_template(
+    first: Replica, container: Container, command: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the pod template of the nodes: what a TrainJob has fields for."""
     labels = {name: value for name, value in first.pod.labels.items() if name not in _OF_A_JOB}
-    metadata = {name: values for name, values in (("labels", labels), ("annotations", first.pod.annotations)) if values}
+    metadata = {
+        name: values
+        for name, values in (("labels", labels), ("annotations", first.pod.annotations))
+        if values
+    }
     spec = {name: value for name, value in first.pod.spec.items() if name in PATCHED_POD and value}
     if account := first.pod.spec.get("serviceAccount"):
         spec.setdefault("serviceAccountName", account)
     spec.pop("initContainers", None)
     fields = {*PATCHED_CONTAINER, *TRAINER_FIELDS} - {"command", "args", "env"}
     body = {name: value for name, value in container.manifest.items() if name in fields and value}
-    env = [dict(variable.manifest) for name, variable in container.env.items() if name not in RESERVED]
+    env = [
+        dict(variable.manifest) for name, variable in container.env.items() if name not in RESERVED
+    ]
     body |= {"name": NODE, **command, **({"env": env} if env else {})}
     return {**({"metadata": metadata} if metadata else {}), "spec": {**spec, "containers": [body]}}
 
@@ -337,7 +418,9 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
     template = experiment.template
     if template.in_config_map:
         hint = "put the ConfigMap into the same file, or the job into spec.trialTemplate.trialSpec"
-        raise InvalidInput("spec.trialTemplate.configMap: must be a trialSpec, but got a ConfigMap", hint)
+        raise InvalidInput(
+            "spec.trialTemplate.configMap: must be a trialSpec, but got a ConfigMap", hint
+        )
     old = template.workload
     job, notes = _job(old, runtime, template.primary_container)
     success, failure = default_conditions(TRAINJOB) or ("", "")
@@ -345,8 +428,12 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
 
     def change(manifest: dict[str, Any]) -> None:
         trial = manifest["spec"]["trialTemplate"]
-        trial |= {"primaryContainerName": NODE, "primaryPodLabels": default_primary_labels(TRAINJOB),
-                  "successCondition": success, "failureCondition": failure}  # fmt: skip
+        trial |= {
+            "primaryContainerName": NODE,
+            "primaryPodLabels": default_primary_labels(TRAINJOB),
+            "successCondition": success,
+            "failureCondition": failure,
+        }
         del trial["trialSpec"]
         trial["trialSpec"] = job.manifest  # last, as people write it
         manifest.pop("status", None)

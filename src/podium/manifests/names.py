@@ -16,12 +16,14 @@ _DNS_1123 = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z
 
 
 def is_dns_1035(name: str) -> bool:
-    """Return whether a name is a DNS-1035 label: lower case letters, digits and -, a letter first, at most 63."""
+    """Return whether a name is a DNS-1035 label: lower case letters, digits and -, a letter first,
+    at most 63."""
     return len(name) <= 63 and bool(_DNS_1035.fullmatch(name))
 
 
 def is_dns_1123(name: str) -> bool:
-    """Return whether a name is a DNS-1123 subdomain: as a batch Job's, dots and a digit first allowed, at most 253."""
+    """Return whether a name is a DNS-1123 subdomain: as a batch Job's, dots and a digit first
+    allowed, at most 253."""
     return len(name) <= 253 and bool(_DNS_1123.fullmatch(name))
 
 
@@ -32,7 +34,9 @@ def broken_name(name: str, longest: str) -> Iterator[Violation]:
         longest: The longest of what its pods' names have after it.
     """
     if not is_dns_1035(name):
-        yield broken("metadata.name", "must be lower case letters, digits and -, a letter first", name)
+        yield broken(
+            "metadata.name", "must be lower case letters, digits and -, a letter first", name
+        )
     if len(name) + len(longest) > 63:
         rule = f"len(name + {longest!r}) <= 63, the length of a pod's name"
         yield broken("metadata.name", rule, name, "choose a shorter name")
@@ -51,10 +55,14 @@ def named(resource: R) -> R:
     """
     metadata = resource.manifest.get("metadata")
     if not isinstance(metadata, dict):
-        raise InvalidInput(f"metadata must be an object, but got {shorten(metadata)}", "metadata: {name: …}")
+        raise InvalidInput(
+            f"metadata must be an object, but got {shorten(metadata)}", "metadata: {name: …}"
+        )
     name = metadata.get("name")
     if not name and isinstance(metadata.get("generateName"), str):
-        return resource.with_metadata({**metadata, "name": metadata["generateName"] + random_suffix()})
+        return resource.with_metadata(
+            {**metadata, "name": metadata["generateName"] + random_suffix()}
+        )
     # The name becomes a folder, so it is checked before the rules of each kind are.
     if not isinstance(name, str) or not name or "/" in name or name[0] == ".":
         hint = "lower case letters, digits and dashes"

@@ -1,4 +1,5 @@
-"""Where pods run and what they get: said once, applied to every replica of a job and of every trial."""
+"""Where pods run and what they get: said once, applied to every replica of a job and of every
+trial."""
 
 import re
 from collections.abc import Mapping
@@ -22,12 +23,12 @@ class Pods:
     """Settings of the launched pods, in Kubernetes' own shapes."""
 
     cpu: str = ""
-    """Request, as ``2`` or ``500m``; also the trainer's threads: it would start one for each of the node's cores. Empty
-    asks a cluster for 250m and leaves the threads alone."""
+    """Request, as ``2`` or ``500m``; also the trainer's threads: it would start one for each of the
+    node's cores. Empty asks a cluster for 250m and leaves the threads alone."""
 
     memory: str = ""
-    """Request and limit: memory beyond it would take the node's other pods along. Empty asks a cluster for 512Mi and
-    sets no limit."""
+    """Request and limit: memory beyond it would take the node's other pods along. Empty asks a
+    cluster for 512Mi and sets no limit."""
 
     node_selector: dict[str, str] = field(default_factory=dict)
     tolerations: list[dict[str, Any]] = field(default_factory=list)
@@ -44,23 +45,25 @@ class Pods:
     """Kueue's local queue; the job waits suspended until it is admitted."""
 
     queue_priority: str = ""
-    """Kueue's WorkloadPriorityClass: who is admitted first, and who makes room. Without one, the pods' priority."""
+    """Kueue's WorkloadPriorityClass: who is admitted first, and who makes room. Without one, the
+    pods' priority."""
 
     priority_class: str = ""
     """PriorityClass of the pods: which pod the scheduler places first, and which it evicts."""
 
     service_account: str = ""
-    """Service account of the pods, for workload identity: they get its token. Without one they get none."""
+    """Service account of the pods, for workload identity: they get its token. Without one they get
+    none."""
 
     image_pull_secrets: list[str] = field(default_factory=list)
     labels: dict[str, str] = field(default_factory=dict)
     security: str = "restricted"
-    """``restricted`` keeps root out of the pods; ``baseline`` leaves users and capabilities to the image and the
-    manifest, for images that run as root."""
+    """``restricted`` keeps root out of the pods; ``baseline`` leaves users and capabilities to the
+    image and the manifest, for images that run as root."""
 
     run_as_user: int = 0
-    """User id of the pods, for images whose own user is root or has only a name; 0 leaves it to the image. Such a user
-    has no home directory, so HOME is /tmp unless the environment names one."""
+    """User id of the pods, for images whose own user is root or has only a name; 0 leaves it to the
+    image. Such a user has no home directory, so HOME is /tmp unless the environment names one."""
 
     def __post_init__(self) -> None:
         for setting in fields(self):
@@ -70,17 +73,25 @@ class Pods:
         for name in ("cpu", "memory"):
             _amount(name, getattr(self, name))
         for name, reference in self.secret_env.items():
-            if not re.fullmatch("[^/]+/[^/]+", reference):  # which may be the secret itself: it is not repeated
-                raise InvalidInput(f"secret_env {name} is not secret-name/key", "the value itself never goes here")
+            if not re.fullmatch(
+                "[^/]+/[^/]+", reference
+            ):  # which may be the secret itself: it is not repeated
+                raise InvalidInput(
+                    f"secret_env {name} is not secret-name/key", "the value itself never goes here"
+                )
         if self.security not in SECURITY:
-            raise InvalidInput(f"security cannot be {self.security!r}", suggestion(self.security, SECURITY))
+            raise InvalidInput(
+                f"security cannot be {self.security!r}", suggestion(self.security, SECURITY)
+            )
         require(self.run_as_user >= 0, "run_as_user >= 0", run_as_user=self.run_as_user)
         if self.queue_priority and not self.queue:
             problem = f"queue_priority goes with queue, but queue_priority={self.queue_priority!r} is given alone"
             raise InvalidInput(problem, "name the local queue")
         for path in self.claims:
             if not path.startswith("/"):
-                raise InvalidInput(f"a mount path is absolute, not {path!r}", f"did you mean /{path}?")
+                raise InvalidInput(
+                    f"a mount path is absolute, not {path!r}", f"did you mean /{path}?"
+                )
 
     @classmethod
     def read(cls, given: Mapping[str, Any]) -> "Pods":
@@ -106,7 +117,9 @@ def _amount(name: str, quantity: str) -> float:
     try:
         return float(parse_quantity(quantity))
     except ValueError as error:
-        raise InvalidInput(f"{name} is an amount of a resource, not {quantity!r}", "as in 500m, 2 or 4Gi") from error
+        raise InvalidInput(
+            f"{name} is an amount of a resource, not {quantity!r}", "as in 500m, 2 or 4Gi"
+        ) from error
 
 
 T = TypeVar("T", bound=Resource)
@@ -128,7 +141,10 @@ def _place(editor: JobEditor, pods: Pods) -> None:
 
 def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
     names = {path: f"claim-{number}" for number, path in enumerate(pods.claims)}
-    volumes = [{"name": names[path], "persistentVolumeClaim": {"claimName": c}} for path, c in pods.claims.items()]
+    volumes = [
+        {"name": names[path], "persistentVolumeClaim": {"claimName": c}}
+        for path, c in pods.claims.items()
+    ]
     wanted = {
         "nodeSelector": pods.node_selector,
         "tolerations": pods.tolerations,
@@ -146,7 +162,9 @@ def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
             spec[key] = value
     context = {"runAsUser": pods.run_as_user} if pods.run_as_user else {}
     if pods.security == "baseline":
-        context["runAsNonRoot"] = False  # by which podium.manifests.pod_security leaves the containers as they are
+        context["runAsNonRoot"] = (
+            False  # by which podium.manifests.pod_security leaves the containers as they are
+        )
     if context:
         merge(spec, ("securityContext",), context)
     for container in items(spec.get("containers")):
@@ -156,7 +174,9 @@ def _place_pod(spec: dict[str, Any], pods: Pods) -> None:
 
 def _place_container(container: dict[str, Any], pods: Pods, volumes: dict[str, str]) -> None:
     # An entry without a name stays: the checks of manifests speak of it.
-    env: dict[Any, Any] = {entry.get("name", at): entry for at, entry in enumerate(objects(container.get("env")))}
+    env: dict[Any, Any] = {
+        entry.get("name", at): entry for at, entry in enumerate(objects(container.get("env")))
+    }
     env |= {name: {"name": name, "value": value} for name, value in pods.env.items()}
     if pods.cpu and THREADS not in env:
         env[THREADS] = {"name": THREADS, "value": str(max(1, round(_amount("cpu", pods.cpu))))}

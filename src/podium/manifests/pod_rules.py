@@ -1,4 +1,5 @@
-"""What the API server takes in a pod template: types of its fields, containers and their variables."""
+"""What the API server takes in a pod template: types of its fields, containers and their
+variables."""
 
 from collections.abc import Iterator
 from typing import Any

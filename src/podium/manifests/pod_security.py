@@ -1,4 +1,5 @@
-"""Pod Security: what makes pods fit for a namespace that enforces the level "restricted", and what keeps them out.
+"""Pod Security: what makes pods fit for a namespace that enforces the level "restricted", and what
+keeps them out.
 
 Source: the Pod Security Standards as the API server applies them (kubernetes/kubernetes v1.34,
 staging/src/k8s.io/pod-security-admission/policy/check_*.go).
@@ -12,7 +13,8 @@ from podium.manifests.job_editor import JobEditor
 from podium.manifests.workload import Container, Pod, Workload
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
-"""Label of a namespace with the level that its pods must keep (k8s.io/pod-security-admission: api/constants.go)."""
+"""Label of a namespace with the level that its pods must keep (k8s.io/pod-security-admission:
+api/constants.go)."""
 
 RESTRICTED = "restricted"
 
@@ -20,8 +22,8 @@ CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 """securityContext of a container, beside the capabilities that it drops."""
 
 INIT_CONTAINER = "init-pytorch"
-"""What the training operator adds to the Workers of a PyTorchJob that has a Master, without a securityContext
-(kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go)."""
+"""What the training operator adds to the Workers of a PyTorchJob that has a Master, without a
+securityContext (kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go)."""
 
 INIT_HINT = (
     "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
@@ -29,7 +31,8 @@ INIT_HINT = (
 )
 
 COLLECTOR = "metrics-logger-and-collector"
-"""What Katib adds to the pods of trials for StdOut and File (katib v0.19.0: pkg/webhook/v1beta1/pod)."""
+"""What Katib adds to the pods of trials for StdOut and File (katib v0.19.0:
+pkg/webhook/v1beta1/pod)."""
 
 COLLECTOR_HINT = (
     "apply deploy/katib (docs/cluster-teams.md), or set init.controller.injectSecurityContext: true in katib-config, "
@@ -45,24 +48,35 @@ SUGGESTION_HINT = (
 )
 
 EARLY_STOPPING_CONTAINER = "early-stopping"
-"""What Katib adds to the suggestion service of an Experiment with spec.earlyStopping; its configuration has no
-field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, type EarlyStoppingConfig)."""
+"""What Katib adds to the suggestion service of an Experiment with spec.earlyStopping; its
+configuration has no field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, type
+EarlyStoppingConfig)."""
 
-EARLY_STOPPING_HINT = "apply deploy/katib (docs/cluster-teams.md), or take earlyStopping out of the Experiment"
+EARLY_STOPPING_HINT = (
+    "apply deploy/katib (docs/cluster-teams.md), or take earlyStopping out of the Experiment"
+)
 
 _HARMLESS = {"NET_BIND_SERVICE"}
 _VOLUMES = {
-    "configMap", "csi", "downwardAPI", "emptyDir", "ephemeral", "persistentVolumeClaim", "projected", "secret",
-}  # fmt: skip
+    "configMap",
+    "csi",
+    "downwardAPI",
+    "emptyDir",
+    "ephemeral",
+    "persistentVolumeClaim",
+    "projected",
+    "secret",
+}
 
 
 def secure(spec: dict[str, Any]) -> None:
     """Give a pod's spec what "restricted" demands, where it does not say otherwise.
 
-    Each container carries ``runAsNonRoot`` itself: a controller may add containers whose image runs as root, as
-    Katib's metrics collector and the training operator's init container do, and on the pod it would stop those. A
-    container that runs as root, is privileged or adds capabilities by its manifest stays as it is: the API server
-    refuses some of these together, and root without capabilities can do less than any other user.
+    Each container carries ``runAsNonRoot`` itself: a controller may add containers whose image runs
+    as root, as Katib's metrics collector and the training operator's init container do, and on the
+    pod it would stop those. A container that runs as root, is privileged or adds capabilities by
+    its manifest stays as it is: the API server refuses some of these together, and root without
+    capabilities can do less than any other user.
     """
     own = mapping(spec.get("securityContext"))
     if own.get("runAsNonRoot") is not False:
@@ -100,15 +114,22 @@ def with_security(job: Workload) -> Workload:
 
 
 def violations(pod: Pod) -> Iterator[str]:
-    """Yield what "restricted" refuses about a pod, as ``container main: runAsNonRoot is not true``."""
-    yield from (f"{field} is true" for field in ("hostNetwork", "hostPID", "hostIPC") if pod.spec.get(field) is True)
+    """Yield what "restricted" refuses about a pod, as ``container main: runAsNonRoot is not
+    true``."""
+    yield from (
+        f"{field} is true"
+        for field in ("hostNetwork", "hostPID", "hostIPC")
+        if pod.spec.get(field) is True
+    )
     for volume in pod.volumes:
         for source in volume.sources:
             if source not in _VOLUMES:
                 yield f"volume {volume.name} is of type {source}"
     own = mapping(pod.spec.get("securityContext"))
     for container in (*pod.init_containers, *pod.containers):
-        yield from (f"container {container.name}: {text}" for text in _container_violations(container, own))
+        yield from (
+            f"container {container.name}: {text}" for text in _container_violations(container, own)
+        )
 
 
 def _container_violations(container: Container, pod: Mapping[str, Any]) -> Iterator[str]:

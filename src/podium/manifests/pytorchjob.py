@@ -16,20 +16,29 @@ CLEAN_POD_POLICIES = ("Running", "All", "None")
 
 
 def build(
-    *, image: str, command: Sequence[str], args: Sequence[str] = (), name: str | None = None, workers: int = 0
+    *,
+    image: str,
+    command: Sequence[str],
+    args: Sequence[str] = (),
+    name: str | None = None,
+    workers: int = 0,
 ) -> Manifest:
     """Write a PyTorchJob of one Master and any number of Workers, all from one pod template.
 
     Args:
         image: Container image; a local cluster maps it to an environment.
-        command: Program of every replica; never left to the image, Katib would have to ask its registry.
+        command: Program of every replica; never left to the image, Katib would have to ask its
+            registry.
         name: metadata.name; None in a trial template, where Katib gives the name.
         workers: Worker replicas beside the Master.
     """
     container = present(args=list(args) or None, command=list(command), image=image, name=CONTAINER)
     # A label, not an annotation: current Istio reads only that, and its proxy would keep a trial's pod alive forever
     # (kubeflow/katib#2527).
-    template = {"metadata": {"labels": {ISTIO_INJECT: "false"}}, "spec": {"containers": [container]}}
+    template = {
+        "metadata": {"labels": {ISTIO_INJECT: "false"}},
+        "spec": {"containers": [container]},
+    }
     counts = {"Master": 1} | ({"Worker": workers} if workers else {})
     replicas = {
         role: {"replicas": count, "restartPolicy": "OnFailure", "template": unshared(template)}
@@ -46,7 +55,8 @@ def build(
 
 
 def as_pytorchjob(job: Workload, container: str) -> Workload:
-    """Return a PyTorchJob whose Master, and Workers, run what a Job's pod or a TrainJob's nodes run.
+    """Return a PyTorchJob whose Master, and Workers, run what a Job's pod or a TrainJob's nodes
+    run.
 
     Args:
         job: A Job or TrainJob; stays as it is.
@@ -64,12 +74,18 @@ def as_pytorchjob(job: Workload, container: str) -> Workload:
         "kind": "PyTorchJob",
         "metadata": editor.body.get("metadata") or {},
         "spec": {
-            **present(nprocPerNode=str(job.processes_per_replica) if job.processes_per_replica else None),
-            "pytorchReplicaSpecs": {"Master": master, **({"Worker": worker} if job.workers else {})},
+            **present(
+                nprocPerNode=str(job.processes_per_replica) if job.processes_per_replica else None
+            ),
+            "pytorchReplicaSpecs": {
+                "Master": master,
+                **({"Worker": worker} if job.workers else {}),
+            },
             "runPolicy": present(
-                backoffLimit=job.backoff_limit, activeDeadlineSeconds=job.active_deadline_seconds,
+                backoffLimit=job.backoff_limit,
+                activeDeadlineSeconds=job.active_deadline_seconds,
                 suspend=job.suspended or None,
             ),
         },
-    }  # fmt: skip
+    }
     return Workload(manifest=manifest, path=job.path)

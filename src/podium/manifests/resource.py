@@ -1,4 +1,5 @@
-"""What podium knows of every Kubernetes object: kind, name, labels and the state in its conditions."""
+"""What podium knows of every Kubernetes object: kind, name, labels and the state in its
+conditions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -27,14 +28,16 @@ class Condition:
 class Resource:
     """A Kubernetes object and the manifest it came from.
 
-    Reading is lenient: a field of the wrong type counts as absent, and the rules say so. The manifest is never altered.
+    Reading is lenient: a field of the wrong type counts as absent, and the rules say so. The
+    manifest is never altered.
     """
 
     manifest: Manifest = field(repr=False)
     """As written or as stored; unknown fields included."""
 
     path: str = ""
-    """Prefix of its fields in messages: ``spec.trialTemplate.trialSpec.`` for the job of a trial template."""
+    """Prefix of its fields in messages: ``spec.trialTemplate.trialSpec.`` for the job of a trial
+    template."""
 
     @classmethod
     def parse(cls, manifest: Mapping[str, Any]) -> Self:
@@ -44,7 +47,9 @@ class Resource:
             InvalidInput: It is not an object.
         """
         if not isinstance(manifest, Mapping):
-            raise InvalidInput(f"a manifest is an object, but this is {type(manifest).__name__}: {manifest!r:.80}")
+            raise InvalidInput(
+                f"a manifest is an object, but this is {type(manifest).__name__}: {manifest!r:.80}"
+            )
         return cls(manifest=dict(manifest))
 
     kind = Attribute("manifest.kind", text)
@@ -120,7 +125,9 @@ class Resource:
 
     def without_owners(self) -> Self:
         """Return a copy that belongs to no other object."""
-        return self.with_metadata({name: value for name, value in self.metadata.items() if name != "ownerReferences"})
+        return self.with_metadata(
+            {name: value for name, value in self.metadata.items() if name != "ownerReferences"}
+        )
 
     def with_status(self, status: Mapping[str, Any]) -> Self:
         """Return a copy with another status."""
@@ -137,9 +144,17 @@ class Resource:
         return self.with_status(status)
 
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
-        """Return a copy whose job a function has altered: the object itself, or the job of an Experiment's trials."""
+        """Return a copy whose job a function has altered: the object itself, or the job of an
+        Experiment's trials."""
         raise NotImplementedError(f"a {self.kind} has no job to change")
 
     def condition(self, kind: str) -> Condition | None:
         """Return the condition of a type if it is True."""
-        return next((condition for condition in self.conditions if condition.type == kind and condition.status), None)
+        return next(
+            (
+                condition
+                for condition in self.conditions
+                if condition.type == kind and condition.status
+            ),
+            None,
+        )

@@ -1,7 +1,7 @@
 """The rule engine: named rules look at one subject, and every place where one applies is a finding.
 
-A table of rules belongs to each kind of subject. The doctor shows what they find; ``check`` of an Experiment and
-``admit`` of a job raise the findings that refuse it.
+A table of rules belongs to each kind of subject. The doctor shows what they find; ``check`` of an
+Experiment and ``admit`` of a job raise the findings that refuse it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -11,7 +11,8 @@ from typing import Any, Generic, TypeVar
 from podium.errors import InvalidInput, suggestion
 
 LEVELS = ("pass", "note", "warn", "fail")
-"""From good to bad: fine; worth knowing; works, but perhaps not as meant; refused, or it ends without a result."""
+"""From good to bad: fine; worth knowing; works, but perhaps not as meant; refused, or it ends
+without a result."""
 
 KATIB, PODIUM = "katib", "podium"
 RUNNERS = (PODIUM, KATIB)
@@ -49,7 +50,9 @@ class Finding:
 
     def as_dict(self) -> dict[str, str | None]:
         """Return the finding as JSON shows it."""
-        return {name: getattr(self, name) for name in ("rule", "level", "what", "where", "why", "hint")}
+        return {
+            name: getattr(self, name) for name in ("rule", "level", "what", "where", "why", "hint")
+        }
 
 
 class BrokenRules(InvalidInput):
@@ -62,12 +65,17 @@ class BrokenRules(InvalidInput):
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.findings = tuple(findings)
         hints = dict.fromkeys(finding.hint for finding in self.findings if finding.hint)
-        super().__init__("\n".join(finding.text for finding in self.findings), "; ".join(hints) or None)
+        super().__init__(
+            "\n".join(finding.text for finding in self.findings), "; ".join(hints) or None
+        )
 
 
 def raise_for(findings: Iterable[Finding], runners: Collection[str] = (PODIUM,)) -> None:
-    """Raise BrokenRules if any finding keeps one of the runners, or both, from running the manifest."""
-    if broken := [finding for finding in findings if finding.refuses and finding.runner in ("", *runners)]:
+    """Raise BrokenRules if any finding keeps one of the runners, or both, from running the
+    manifest."""
+    if broken := [
+        finding for finding in findings if finding.refuses and finding.runner in ("", *runners)
+    ]:
         raise BrokenRules(broken)
 
 
@@ -137,7 +145,9 @@ class Rules(list[Rule[T]]):
 
         def add(look: Look[T]) -> Rule[T]:
             own = name or look.__name__.replace("_", "-")
-            self.append(Rule(name=own, level=level, why=why, look=look, runner=runner, refuses=refuses))
+            self.append(
+                Rule(name=own, level=level, why=why, look=look, runner=runner, refuses=refuses)
+            )
             return self[-1]
 
         return add
@@ -151,7 +161,11 @@ def apply(rules: Iterable[Rule[T]], subject: T) -> list[Finding]:
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
     """Sort findings by level, those that podium refuses first; equal ones keep their order."""
     return sorted(
-        findings, key=lambda finding: (-LEVELS.index(finding.level), not finding.refuses or finding.runner == KATIB)
+        findings,
+        key=lambda finding: (
+            -LEVELS.index(finding.level),
+            not finding.refuses or finding.runner == KATIB,
+        ),
     )
 
 
@@ -165,7 +179,8 @@ def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violat
     """Return the violation of a rule by a value.
 
     Args:
-        rule: What must hold: an expression such as ``min <= max``, or a predicate that begins with "must".
+        rule: What must hold: an expression such as ``min <= max``, or a predicate that begins with
+            "must".
     """
     must = rule if rule.startswith("must ") else f"`{rule}` must hold"
     return Violation(f"{must}, but got {shorten(given)}", where, hint)
@@ -174,7 +189,9 @@ def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violat
 def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Violation]:
     """Yield a violation unless a value is one of those known."""
     if value not in (names := tuple(known)):
-        yield broken(where, f"must be one of {', '.join(names)}", value, suggestion(str(value or ""), names))
+        yield broken(
+            where, f"must be one of {', '.join(names)}", value, suggestion(str(value or ""), names)
+        )
 
 
 def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Violation:

@@ -1,6 +1,7 @@
 """Objects of Kubeflow's Python SDKs as manifests, and back.
 
-The SDKs are the extra ``sdk``: kubeflow-katib (`KatibClient`) and kubeflow-training (`TrainingClient`).
+The SDKs are the extra ``sdk``: kubeflow-katib (`KatibClient`) and kubeflow-training
+(`TrainingClient`).
 
     manifest = from_sdk(KatibClient().get_experiment("sweep"))
     TrainingClient().create_job(to_sdk(manifest))
@@ -26,8 +27,8 @@ def from_sdk(obj: Any) -> Manifest:
     """Return the manifest of an SDK object.
 
     Args:
-        obj: A `V1beta1Experiment`, a `V1beta1Trial`, a `KubeflowOrgV1PyTorchJob` or any other model of the SDKs. The
-            trial template of an Experiment may hold an SDK object too.
+        obj: A `V1beta1Experiment`, a `V1beta1Trial`, a `KubeflowOrgV1PyTorchJob` or any other model
+            of the SDKs. The trial template of an Experiment may hold an SDK object too.
 
     Returns:
         A dict as in YAML, without the fields that are None.
@@ -36,7 +37,9 @@ def from_sdk(obj: Any) -> Manifest:
 
     if "kind" not in getattr(obj, "openapi_types", ()):
         name = type(obj).__name__
-        raise InvalidInput(f"{name} is not an SDK object with a kind", "pass a V1beta1Experiment, for example")
+        raise InvalidInput(
+            f"{name} is not an SDK object with a kind", "pass a V1beta1Experiment, for example"
+        )
     manifest: Manifest = ApiClient().sanitize_for_serialization(obj)
     return manifest
 
@@ -51,7 +54,8 @@ def to_sdk(manifest: Manifest) -> Any:
         A `V1beta1Experiment`, `V1beta1Trial` or `KubeflowOrgV1PyTorchJob`.
 
     Raises:
-        InvalidInput: The object is of another kind, or has fields that this version of the SDK would drop.
+        InvalidInput: The object is of another kind, or has fields that this version of the SDK
+            would drop.
         PodiumError: The SDK is not installed.
     """
     version, kind = str(manifest.get("apiVersion")), str(manifest.get("kind"))
@@ -60,12 +64,17 @@ def to_sdk(manifest: Manifest) -> Any:
         raise InvalidInput(f"the SDKs have no model for {kind} ({version})", f"they have {known}")
     package, model = _MODELS[version, kind]
     try:
-        sdk, api = importlib.import_module(package), importlib.import_module(f"{package}.api_client")
+        sdk, api = (
+            importlib.import_module(package),
+            importlib.import_module(f"{package}.api_client"),
+        )
     except ModuleNotFoundError as error:
         distribution = package.replace(".", "-")
         hint = f"pip install --no-deps {distribution}; `make install` brings it along"
         raise PodiumError(f"{model} needs the package {error.name}", hint) from error
-    obj = api.ApiClient().deserialize(SimpleNamespace(data=json.dumps(manifest)), getattr(sdk, model))
+    obj = api.ApiClient().deserialize(
+        SimpleNamespace(data=json.dumps(manifest)), getattr(sdk, model)
+    )
     if dropped := list(_dropped(manifest, from_sdk(obj))):
         hint = "remove them, or create the object from the manifest itself"
         raise InvalidInput(f"{model} would drop {', '.join(dropped)}", hint)

@@ -1,4 +1,5 @@
-"""A server of one model on a cluster: `podium serve` as a Deployment, or as an InferenceService of KServe."""
+"""A server of one model on a cluster: `podium serve` as a Deployment, or as an InferenceService of
+KServe."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,7 +8,14 @@ from typing import Any
 from podium.errors import InvalidInput, require
 from podium.manifests.conditions import Manifest
 from podium.manifests.fields import integer
-from podium.manifests.labels import INFERENCE_SERVICE, INSTANCE, KSERVE_AUTOSCALER, KSERVE_MODE, MANAGED_BY, NAME
+from podium.manifests.labels import (
+    INFERENCE_SERVICE,
+    INSTANCE,
+    KSERVE_AUTOSCALER,
+    KSERVE_MODE,
+    MANAGED_BY,
+    NAME,
+)
 from podium.manifests.names import is_dns_1035, is_dns_1123
 from podium.manifests.placement import Pods
 from podium.manifests.pod_security import secure
@@ -16,26 +24,31 @@ from podium.manifests.resource import Resource
 IMAGE = "podium-serve:0.1.0"
 
 DRAIN = 10
-"""Seconds that a pod still answers after SIGTERM: until then proxies and clients have found the others."""
+"""Seconds that a pod still answers after SIGTERM: until then proxies and clients have found the
+others."""
 
 ANSWER = 60
 """Seconds for an answer, `podium serve --timeout`."""
 
 START = 300
-"""Seconds from a pod's start to its first answer: the image is there, the model is read from the bucket."""
+"""Seconds from a pod's start to its first answer: the image is there, the model is read from the
+bucket."""
 
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 PORT = 8080
 MOUNTS = "/etc/podium"
-"""Where Secrets and the public key are mounted: as files, so that new keys of the bucket need no new pods."""
+"""Where Secrets and the public key are mounted: as files, so that new keys of the bucket need no
+new pods."""
 
 PREDICTOR = "-predictor"
-"""Behind the name of an InferenceService: KServe's Deployment and Service of it (kserve v0.20.0: pkg/constants)."""
+"""Behind the name of an InferenceService: KServe's Deployment and Service of it (kserve v0.20.0:
+pkg/constants)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelServer:
-    """Pods that answer with one model of a registry in a bucket, and follow its champion or another alias."""
+    """Pods that answer with one model of a registry in a bucket, and follow its champion or another
+    alias."""
 
     name: str
     """Of the objects; a DNS label."""
@@ -71,16 +84,26 @@ class ModelServer:
     def __post_init__(self) -> None:
         longest = 63 - len(PREDICTOR)
         if not is_dns_1035(self.name) or len(self.name) > longest:
-            hint = f"--name takes lower case letters, digits and -, a letter first, at most {longest}"
+            hint = (
+                f"--name takes lower case letters, digits and -, a letter first, at most {longest}"
+            )
             raise InvalidInput(f"no server can be called {self.name!r}", hint)
-        names = {"secret": self.secret, "token secret": self.token_secret, "service account": self.service_account,
-                 "namespace": self.namespace.replace(".", "_")}  # fmt: skip
+        names = {
+            "secret": self.secret,
+            "token secret": self.token_secret,
+            "service account": self.service_account,
+            "namespace": self.namespace.replace(".", "_"),
+        }
         for what, given in names.items():
             if given and not is_dns_1123(given):
-                raise InvalidInput(f"no {what} can be called {given!r}", "lower case letters, digits and -")
+                raise InvalidInput(
+                    f"no {what} can be called {given!r}", "lower case letters, digits and -"
+                )
         if not self.storage.startswith(("s3://", "minio://")):
             hint = "keep the models in a bucket: --storage s3://BUCKET/PREFIX"
-            raise InvalidInput(f"pods cannot read the models in {self.storage}, a directory of this machine", hint)
+            raise InvalidInput(
+                f"pods cannot read the models in {self.storage}, a directory of this machine", hint
+            )
         require(self.replicas >= 1, "replicas >= 1", replicas=self.replicas)
         Pods(cpu=self.cpu, memory=self.memory)  # refuses what is not an amount
 
@@ -89,14 +112,23 @@ class ModelServer:
         return {NAME: "podium-serve", INSTANCE: self.name, MANAGED_BY: "podium"}
 
     def kubernetes(self) -> list[Manifest]:
-        """Return a Deployment, its Service and its PodDisruptionBudget, and a ConfigMap if there is a public key."""
+        """Return a Deployment, its Service and its PodDisruptionBudget, and a ConfigMap if there is
+        a public key."""
         selector = {INSTANCE: self.name, NAME: "podium-serve"}
         template: Manifest = {"metadata": {"labels": self._labels}, "spec": self._pod("serve")}
         if not self.token_secret:  # Prometheus does not send it
-            template["metadata"]["annotations"] = {"prometheus.io/scrape": "true", "prometheus.io/port": str(PORT)}
+            template["metadata"]["annotations"] = {
+                "prometheus.io/scrape": "true",
+                "prometheus.io/port": str(PORT),
+            }
         ports = [{"name": "http", "port": 80, "targetPort": "http"}]
-        deployment = {"replicas": self.replicas, "strategy": ROLLING, "selector": {"matchLabels": selector},
-                      "progressDeadlineSeconds": START + DRAIN + ANSWER, "template": template}  # fmt: skip
+        deployment = {
+            "replicas": self.replicas,
+            "strategy": ROLLING,
+            "selector": {"matchLabels": selector},
+            "progressDeadlineSeconds": START + DRAIN + ANSWER,
+            "template": template,
+        }
         return [
             *self._config(),
             self._object("v1", "Service", spec={"selector": selector, "ports": ports}),
@@ -105,17 +137,29 @@ class ModelServer:
         ]
 
     def kserve(self) -> list[Manifest]:
-        """Return an InferenceService with the same container, and a budget for the pods KServe makes of it.
+        """Return an InferenceService with the same container, and a budget for the pods KServe
+        makes of it.
 
-        It has no ServingRuntime, and no storageUri for one: that is copied when a pod starts, so a promotion would need
-        new pods. A runtime without storageUri counts as a multi-model server, which gets KServe's agent beside it
-        (kserve v0.20.0: pkg/controller/v1beta1/inferenceservice/utils, IsMMSPredictor; observed).
+        It has no ServingRuntime, and no storageUri for one: that is copied when a pod starts, so a
+        promotion would need new pods. A runtime without storageUri counts as a multi-model server,
+        which gets KServe's agent beside it (kserve v0.20.0:
+        pkg/controller/v1beta1/inferenceservice/utils, IsMMSPredictor; observed).
         """
-        predictor = {"minReplicas": self.replicas, "maxReplicas": self.replicas, "deploymentStrategy": ROLLING}
-        service = self._object("serving.kserve.io/v1beta1", "InferenceService",
-                               spec={"predictor": {**predictor, **self._pod("kserve-container")}})  # fmt: skip
+        predictor = {
+            "minReplicas": self.replicas,
+            "maxReplicas": self.replicas,
+            "deploymentStrategy": ROLLING,
+        }
+        service = self._object(
+            "serving.kserve.io/v1beta1",
+            "InferenceService",
+            spec={"predictor": {**predictor, **self._pod("kserve-container")}},
+        )
         # A Deployment, not Knative, by the name that every KServe knows.
-        service["metadata"]["annotations"] = {KSERVE_MODE: "RawDeployment", KSERVE_AUTOSCALER: "none"}
+        service["metadata"]["annotations"] = {
+            KSERVE_MODE: "RawDeployment",
+            KSERVE_AUTOSCALER: "none",
+        }
         return [*self._config(), service, self._budget({INFERENCE_SERVICE: self.name})]
 
     def _object(self, version: str, kind: str, **content: Manifest) -> Manifest:
@@ -124,54 +168,113 @@ class ModelServer:
         return {"apiVersion": version, "kind": kind, "metadata": metadata, **content}
 
     def _config(self) -> list[Manifest]:
-        return [self._object("v1", "ConfigMap", data={"key.pem": self.public_key})] if self.public_key else []
+        return (
+            [self._object("v1", "ConfigMap", data={"key.pem": self.public_key})]
+            if self.public_key
+            else []
+        )
 
     def _budget(self, selector: Mapping[str, str]) -> Manifest:
         # Of a pod that does not answer nothing is lost when its node is emptied.
-        spec = {"maxUnavailable": 1, "unhealthyPodEvictionPolicy": "AlwaysAllow", "selector": {"matchLabels": selector}}
+        spec = {
+            "maxUnavailable": 1,
+            "unhealthyPodEvictionPolicy": "AlwaysAllow",
+            "selector": {"matchLabels": selector},
+        }
         return self._object("policy/v1", "PodDisruptionBudget", spec=spec)
 
     def _mounted(self) -> dict[str, Manifest]:
-        """Return the source of each volume that is read only, by its name; its path is that name below MOUNTS."""
-        sources = {"store": {"secret": {"secretName": self.secret}} if self.secret else None,
-                   "token": {"secret": {"secretName": self.token_secret}} if self.token_secret else None,
-                   "key": {"configMap": {"name": self.name}} if self.public_key else None}  # fmt: skip
+        """Return the source of each volume that is read only, by its name; its path is that name
+        below MOUNTS."""
+        sources = {
+            "store": {"secret": {"secretName": self.secret}} if self.secret else None,
+            "token": {"secret": {"secretName": self.token_secret}} if self.token_secret else None,
+            "key": {"configMap": {"name": self.name}} if self.public_key else None,
+        }
         return {name: source for name, source in sources.items() if source}
 
     def _container(self, name: str) -> Manifest:
-        command = ["podium", "serve", self.model, "--storage", self.storage, "--host", "0.0.0.0", "--port", str(PORT),
-                   "--timeout", str(ANSWER), "--drain", str(DRAIN)]  # fmt: skip
-        files = {"PODIUM_S3_CREDENTIALS_DIR": ("store", ""), "PODIUM_PUBLIC_KEY": ("key", "/key.pem")}
-        env = [{"name": variable, "value": f"{MOUNTS}/{volume}{file}"}
-               for variable, (volume, file) in files.items() if volume in self._mounted()]  # fmt: skip
-        mounts = [{"name": volume, "mountPath": f"{MOUNTS}/{volume}", "readOnly": True} for volume in self._mounted()]
-        ready, live = ({"httpGet": {"path": f"/v2/health/{what}", "port": "http"}} for what in ("ready", "live"))
+        command = [
+            "podium",
+            "serve",
+            self.model,
+            "--storage",
+            self.storage,
+            "--host",
+            "0.0.0.0",
+            "--port",
+            str(PORT),
+            "--timeout",
+            str(ANSWER),
+            "--drain",
+            str(DRAIN),
+        ]
+        files = {
+            "PODIUM_S3_CREDENTIALS_DIR": ("store", ""),
+            "PODIUM_PUBLIC_KEY": ("key", "/key.pem"),
+        }
+        env = [
+            {"name": variable, "value": f"{MOUNTS}/{volume}{file}"}
+            for variable, (volume, file) in files.items()
+            if volume in self._mounted()
+        ]
+        mounts = [
+            {"name": volume, "mountPath": f"{MOUNTS}/{volume}", "readOnly": True}
+            for volume in self._mounted()
+        ]
+        ready, live = (
+            {"httpGet": {"path": f"/v2/health/{what}", "port": "http"}}
+            for what in ("ready", "live")
+        )
         return {
-            "name": name, "image": self.image,
-            "command": [*command, *(["--watch"] if self.watch else []),
-                        *(["--token-file", f"{MOUNTS}/token/token"] if self.token_secret else [])],
+            "name": name,
+            "image": self.image,
+            "command": [
+                *command,
+                *(["--watch"] if self.watch else []),
+                *(["--token-file", f"{MOUNTS}/token/token"] if self.token_secret else []),
+            ],
             "env": [*self.env, *env],
             "ports": [{"name": "http", "containerPort": PORT, "protocol": "TCP"}],
-            "startupProbe": {**ready, "periodSeconds": 2, "timeoutSeconds": 5, "failureThreshold": START // 2},
+            "startupProbe": {
+                **ready,
+                "periodSeconds": 2,
+                "timeoutSeconds": 5,
+                "failureThreshold": START // 2,
+            },
             "readinessProbe": {**ready, "periodSeconds": 5, "timeoutSeconds": 5},
-            "livenessProbe": {**live, "periodSeconds": 10, "timeoutSeconds": 10, "failureThreshold": 6},
-            "resources": {"requests": {"cpu": self.cpu, "memory": self.memory}, "limits": {"memory": self.memory}},
+            "livenessProbe": {
+                **live,
+                "periodSeconds": 10,
+                "timeoutSeconds": 10,
+                "failureThreshold": 6,
+            },
+            "resources": {
+                "requests": {"cpu": self.cpu, "memory": self.memory},
+                "limits": {"memory": self.memory},
+            },
             "securityContext": {"readOnlyRootFilesystem": True},
             "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, *mounts],
-        }  # fmt: skip
+        }
 
     def _pod(self, container: str) -> Manifest:
         """Return the spec of the pods, fit for Pod Security "restricted"."""
-        spread = {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway",
-                  "labelSelector": {"matchLabels": {INSTANCE: self.name}}}  # fmt: skip
+        spread = {
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": {INSTANCE: self.name}},
+        }
         volumes = {"tmp": {"emptyDir": {}}, **self._mounted()}
         spec: Manifest = {
-            "automountServiceAccountToken": False, "enableServiceLinks": False,
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
             **({"serviceAccountName": self.service_account} if self.service_account else {}),
-            "terminationGracePeriodSeconds": DRAIN + ANSWER + 5, "topologySpreadConstraints": [spread],
+            "terminationGracePeriodSeconds": DRAIN + ANSWER + 5,
+            "topologySpreadConstraints": [spread],
             "containers": [self._container(container)],
             "volumes": [{"name": name, **source} for name, source in volumes.items()],
-        }  # fmt: skip
+        }
         secure(spec)
         return spec
 
@@ -182,10 +285,14 @@ FORMS = {"kubernetes": ModelServer.kubernetes, "kserve": ModelServer.kserve}
 def rolled_out(deployment: Resource) -> bool:
     """Return whether all pods of a Deployment are those of its present template, and answer."""
     want, status = deployment.spec.get("replicas", 1), deployment.status
-    pods = all(status.get(field) == want for field in ("replicas", "updatedReplicas", "availableReplicas"))
+    pods = all(
+        status.get(field) == want for field in ("replicas", "updatedReplicas", "availableReplicas")
+    )
     return pods and is_current(deployment)
 
 
 def is_current(stored: Resource) -> bool:
     """Return whether the status of an object is of its present spec."""
-    return (integer(stored.status.get("observedGeneration")) or 0) >= (integer(stored.metadata.get("generation")) or 0)
+    return (integer(stored.status.get("observedGeneration")) or 0) >= (
+        integer(stored.metadata.get("generation")) or 0
+    )

@@ -7,8 +7,8 @@ from typing import Any
 from podium.manifests.rules import Violation, broken
 
 Schema = Any
-"""TEXT, INT, NUMBER, BOOL or OBJECT; a list of one schema; a dict of field to schema; a function that returns the
-schema of a value."""
+"""TEXT, INT, NUMBER, BOOL or OBJECT; a list of one schema; a dict of field to schema; a function
+that returns the schema of a value."""
 
 TEXT, INT, NUMBER, BOOL, OBJECT = "text", "an integer", "a number", "true or false", "an object"
 
@@ -23,7 +23,8 @@ _HINTS = {
 
 
 def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Violation]:
-    """Yield every place where a value's type is not the schema's; unknown fields pass, as Kubernetes drops them.
+    """Yield every place where a value's type is not the schema's; unknown fields pass, as
+    Kubernetes drops them.
 
     Args:
         value: Parsed YAML; None stands for an absent field and passes.
@@ -37,10 +38,14 @@ def wrong_types(value: Any, schema: Schema, path: str = "") -> Iterator[Violatio
             for name, inner in schema.items():
                 yield from wrong_types(value.get(name), inner, f"{path}.{name}" if path else name)
         else:
-            yield broken(path, "must be an object", value, f"write its fields below it: {', '.join(schema)}")
+            yield broken(
+                path, "must be an object", value, f"write its fields below it: {', '.join(schema)}"
+            )
     elif isinstance(schema, list):
         if not isinstance(value, list):
-            yield broken(path, "must be a list", value, "write its items below it, each after a dash")
+            yield broken(
+                path, "must be a list", value, "write its items below it, each after a dash"
+            )
             return
         for index, item in enumerate(value):
             if item is None:

@@ -1,12 +1,20 @@
-"""Commands that start several processes of one training, and how a plain ``python`` becomes one of them."""
+"""Commands that start several processes of one training, and how a plain ``python`` becomes one of
+them."""
 
 import re
 from collections.abc import Sequence
 
 from podium.manifests.experiment.shell import is_shell
 
-_LAUNCHERS = ("torchrun", "torch.distributed.run", "torch.distributed.launch", "accelerate", "deepspeed", "mpirun",
-              "horovodrun")  # fmt: skip
+_LAUNCHERS = (
+    "torchrun",
+    "torch.distributed.run",
+    "torch.distributed.launch",
+    "accelerate",
+    "deepspeed",
+    "mpirun",
+    "horovodrun",
+)
 _PYTHON = re.compile(r"(?:\S*/)?python(?:\d+(?:\.\d+)?)?")
 _IN_SCRIPT = re.compile(
     rf"(?P<before>(?:^|[;&|(\n])\s*(?:(?:exec|then|do|else|time|env)\s+)*(?:\w+=\S*\s+)*)"
@@ -17,7 +25,8 @@ _IN_SCRIPT = re.compile(
 
 
 def launches(words: Sequence[str]) -> bool:
-    """Return whether a command starts the processes of a training through torchrun or another launcher.
+    """Return whether a command starts the processes of a training through torchrun or another
+    launcher.
 
     It is a word of its own, there or in a script: ``--output=/models/torchrun`` starts nothing.
     """
@@ -26,10 +35,13 @@ def launches(words: Sequence[str]) -> bool:
 
 
 def script_of(words: Sequence[str]) -> int | None:
-    """Return the index of the script in a command such as ``sh -ec SCRIPT``; None if it is another command."""
+    """Return the index of the script in a command such as ``sh -ec SCRIPT``; None if it is another
+    command."""
     if not is_shell(words):
         return None
-    flags = next((at for at, word in enumerate(words) if at and re.fullmatch(r"-[a-z]*c", word)), None)
+    flags = next(
+        (at for at, word in enumerate(words) if at and re.fullmatch(r"-[a-z]*c", word)), None
+    )
     return flags + 1 if flags is not None and flags + 1 < len(words) else None
 
 
@@ -41,8 +53,9 @@ def starts_python(words: Sequence[str]) -> bool:
 def with_torchrun(words: Sequence[str]) -> tuple[str, ...] | None:
     """Return a command with torchrun in place of the Python that it starts.
 
-    ``python train.py`` becomes ``torchrun train.py``, ``python -m x`` becomes ``torchrun -m x``. A Python with other
-    options is started by ``torchrun --no-python``; one with a path or a version keeps it, as torchrun may be another's.
+    ``python train.py`` becomes ``torchrun train.py``, ``python -m x`` becomes ``torchrun -m x``. A
+    Python with other options is started by ``torchrun --no-python``; one with a path or a version
+    keeps it, as torchrun may be another's.
 
     Returns:
         The words; None if they start no Python, several, or already a launcher.
@@ -77,4 +90,8 @@ def _replaced(python: str, rest: Sequence[str]) -> tuple[str, ...]:
 
 
 def _launcher(python: str) -> tuple[str, ...]:
-    return ("torchrun",) if python in ("python", "python3") else (python, "-m", "torch.distributed.run")
+    return (
+        ("torchrun",)
+        if python in ("python", "python3")
+        else (python, "-m", "torch.distributed.run")
+    )

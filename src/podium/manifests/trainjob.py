@@ -1,9 +1,11 @@
 """The pod template of a TrainJob's nodes: read from its spec, and written back.
 
-A TrainJob has no pod template of its own: it names a runtime, which the cluster has. ``spec.trainer`` overrides the
-runtime's container ``node``, and the entries of ``spec.runtimePatches`` are merged into its pods one after the other.
+A TrainJob has no pod template of its own: it names a runtime, which the cluster has.
+``spec.trainer`` overrides the runtime's container ``node``, and the entries of
+``spec.runtimePatches`` are merged into its pods one after the other.
 
-Source: kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1/trainjob_types.go and pkg/runtime/core/trainingruntime.go.
+Source: kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1/trainjob_types.go and
+pkg/runtime/core/trainingruntime.go.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,7 +22,8 @@ ROLE = "Node"
 """Role of the pods that train: ``node-0``, ``node-1`` …"""
 
 BACKOFF_LIMIT = 6
-"""Restarts of all nodes together after which the job fails: the default of a Job, which torch-distributed leaves."""
+"""Restarts of all nodes together after which the job fails: the default of a Job, which
+torch-distributed leaves."""
 
 TORCH = "torch-distributed"
 """The ClusterTrainingRuntime for PyTorch that Trainer installs."""
@@ -28,10 +31,21 @@ TORCH = "torch-distributed"
 RUNTIME_IMAGES = {TORCH: "pytorch/pytorch:2.13.0-cuda13.0-cudnn9-runtime"}
 """Image of a runtime's container ``node`` (v2.3.0: manifests/base/runtimes)."""
 
-OTHER_RUNTIMES = ("deepspeed-distributed", "jax-distributed", "mlx-distributed", "xgboost-distributed")
+OTHER_RUNTIMES = (
+    "deepspeed-distributed",
+    "jax-distributed",
+    "mlx-distributed",
+    "xgboost-distributed",
+)
 """Runtimes that Trainer installs and that set other variables than PyTorch's."""
 
-RESERVED = ("PET_NNODES", "PET_NPROC_PER_NODE", "PET_NODE_RANK", "PET_MASTER_ADDR", "PET_MASTER_PORT")
+RESERVED = (
+    "PET_NNODES",
+    "PET_NPROC_PER_NODE",
+    "PET_NODE_RANK",
+    "PET_MASTER_ADDR",
+    "PET_MASTER_PORT",
+)
 """Variables that Trainer sets; trainer.env must not."""
 
 TRAINER_FIELDS = {
@@ -62,7 +76,10 @@ PATCHED_POD = (
 """Fields of a pod's spec that a runtimePatch may set."""
 
 _MERGE_KEYS = {
-    **dict.fromkeys(("containers", "initContainers", "volumes", "imagePullSecrets", "schedulingGates", "env"), "name"),
+    **dict.fromkeys(
+        ("containers", "initContainers", "volumes", "imagePullSecrets", "schedulingGates", "env"),
+        "name",
+    ),
     "volumeMounts": "mountPath",
 }
 """Lists that a strategic merge joins by a field of their items; any other list is replaced."""
@@ -85,23 +102,38 @@ def node_template(spec: Mapping[str, Any]) -> dict[str, Any]:
 def with_node_template(spec: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
     """Return a TrainJob's spec with another pod template for its nodes.
 
-    The container ``node`` goes to spec.trainer. What else differs from the patches of other managers goes into one
-    entry of podium's own, which comes last and so has the last word.
+    The container ``node`` goes to spec.trainer. What else differs from the patches of other
+    managers goes into one entry of podium's own, which comes last and so has the last word.
 
     Raises:
         InvalidInput: The template has a field that only the runtime may set.
     """
     if template == node_template(spec):
         return dict(spec)
-    trainer = {name: value for name, value in mapping(spec.get("trainer")).items() if name not in _OWN_NAMES}
-    container = next((body for body in _containers(template, "containers") if body.get("name") == NODE), {})
-    trainer |= {own: container[field] for field, own in TRAINER_FIELDS.items() if field in container}
+    trainer = {
+        name: value
+        for name, value in mapping(spec.get("trainer")).items()
+        if name not in _OWN_NAMES
+    }
+    container = next(
+        (body for body in _containers(template, "containers") if body.get("name") == NODE), {}
+    )
+    trainer |= {
+        own: container[field] for field, own in TRAINER_FIELDS.items() if field in container
+    }
     patches = [dict(patch) for patch in objects(spec.get("runtimePatches"))]
     others = [patch for patch in patches if patch.get("manager") != PATCH_MANAGER]
-    own = next((patch for patch in patches if patch.get("manager") == PATCH_MANAGER), {"manager": PATCH_MANAGER})
+    own = next(
+        (patch for patch in patches if patch.get("manager") == PATCH_MANAGER),
+        {"manager": PATCH_MANAGER},
+    )
     changed = _own_part(template, node_template({"trainer": trainer, "runtimePatches": others}))
     own = _with_patched_template(own, changed)
-    return {**spec, "trainer": trainer, "runtimePatches": [*others, *([own] if len(own) > 1 else [])]}
+    return {
+        **spec,
+        "trainer": trainer,
+        "runtimePatches": [*others, *([own] if len(own) > 1 else [])],
+    }
 
 
 _OWN_NAMES = frozenset(TRAINER_FIELDS.values())
@@ -113,7 +145,8 @@ def patched_jobs(patch: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 
 def template_of(patched_job: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pod template that an entry of a runtimePatch merges into the pods of a replicated job."""
+    """Return the pod template that an entry of a runtimePatch merges into the pods of a replicated
+    job."""
     return _inner(patched_job, "template", "spec", "template")
 
 
@@ -128,31 +161,47 @@ def _patched_template(patch: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_patched_template(patch: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a runtimePatch with another template for the nodes; what it says of anything else stays."""
+    """Return a runtimePatch with another template for the nodes; what it says of anything else
+    stays."""
     jobs: list[Any] = [job for job in patched_jobs(patch) if job.get("name") != NODE]
     if template:
         jobs.append({"name": NODE, "template": {"spec": {"template": template}}})
     runtime = mapping(patch.get("trainingRuntimeSpec"))
     jobset = mapping(runtime.get("template"))
-    spec = {key: value for key, value in mapping(jobset.get("spec")).items() if key != "replicatedJobs"}
+    spec = {
+        key: value for key, value in mapping(jobset.get("spec")).items() if key != "replicatedJobs"
+    }
     spec |= {"replicatedJobs": jobs} if jobs else {}
-    jobset = {**{key: value for key, value in jobset.items() if key != "spec"}, **({"spec": spec} if spec else {})}
-    kept = {key: value for key, value in patch.items() if key not in ("trainingRuntimeSpec", "time")}
+    jobset = {
+        **{key: value for key, value in jobset.items() if key != "spec"},
+        **({"spec": spec} if spec else {}),
+    }
+    kept = {
+        key: value for key, value in patch.items() if key not in ("trainingRuntimeSpec", "time")
+    }
     return {**kept, **({"trainingRuntimeSpec": {"template": jobset}} if jobset else {})}
 
 
 def _own_part(template: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a template has that the runtime and the patches of others do not give it."""
     metadata, known = mapping(template.get("metadata")), mapping(others.get("metadata"))
-    own = {name: dict(_differing(mapping(metadata.get(name)), mapping(known.get(name)))) for name in metadata}
+    own = {
+        name: dict(_differing(mapping(metadata.get(name)), mapping(known.get(name))))
+        for name in metadata
+    }
     own = {name: values for name, values in own.items() if values}
     spec, theirs = mapping(template.get("spec")), mapping(others.get("spec"))
-    fields = {name: value for name, value in _differing(spec, theirs) if not name.lower().endswith("containers")}
+    fields = {
+        name: value
+        for name, value in _differing(spec, theirs)
+        if not name.lower().endswith("containers")
+    }
     _refuse_other(fields, PATCHED_POD, "a pod's")
     for part in ("initContainers", "containers"):
         before = {text(body.get("name")): body for body in _containers(others, part)}
         containers = [
-            _own_container(body, before.get(text(body.get("name")), {})) for body in _containers(template, part)
+            _own_container(body, before.get(text(body.get("name")), {}))
+            for body in _containers(template, part)
         ]
         fields |= {part: named} if (named := [body for body in containers if len(body) > 1]) else {}
     return {**({"metadata": own} if own else {}), **({"spec": fields} if fields else {})}
@@ -162,13 +211,18 @@ def _own_container(container: Mapping[str, Any], before: Mapping[str, Any]) -> d
     in_trainer = TRAINER_FIELDS if container.get("name") == NODE else {}
     own = {name: value for name, value in _differing(container, before) if name not in in_trainer}
     _refuse_other(own, PATCHED_CONTAINER, f"the container {container.get('name')}'s")
-    return {"name": container.get("name"), **{name: value for name, value in own.items() if name != "name"}}
+    return {
+        "name": container.get("name"),
+        **{name: value for name, value in own.items() if name != "name"},
+    }
 
 
 def _refuse_other(fields: Mapping[str, Any], known: tuple[str, ...], whose: str) -> None:
     for name in sorted(set(fields) - set(known)):
         hint = "set it in the ClusterTrainingRuntime, or in a TrainingRuntime of the namespace, that runtimeRef names"
-        raise InvalidInput(f"a TrainJob cannot set {whose} {name}: runtimePatches has no such field", hint)
+        raise InvalidInput(
+            f"a TrainJob cannot set {whose} {name}: runtimePatches has no such field", hint
+        )
 
 
 def _differing(new: Mapping[str, Any], old: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -180,9 +234,13 @@ def _containers(template: Mapping[str, Any], part: str) -> tuple[Mapping[str, An
 
 
 def _merged(base: Any, patch: Any, field: str = "") -> Any:
-    """Merge as a strategic merge patch of Kubernetes does, for the fields that a runtimePatch has."""
+    """Merge as a strategic merge patch of Kubernetes does, for the fields that a runtimePatch
+    has."""
     if isinstance(base, Mapping) and isinstance(patch, Mapping):
-        return {**base, **{name: _merged(base.get(name), value, name) for name, value in patch.items()}}
+        return {
+            **base,
+            **{name: _merged(base.get(name), value, name) for name, value in patch.items()},
+        }
     if (key := _MERGE_KEYS.get(field)) and isinstance(base, list) and isinstance(patch, list):
         joined = {text(mapping(item).get(key)): item for item in base}
         for item in patch:

@@ -1,9 +1,10 @@
 """Admission of TrainJobs: the rules of its CRD, of Trainer's webhooks and of JobSet's.
 
-Source: kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1/trainjob_types.go, pkg/webhooks/trainjob_webhook.go and
-pkg/runtime/framework/plugins/{torch/torch,jobset/jobset}.go; jobset v0.12.0, pkg/webhooks/jobset_webhook.go. They look
-names up in the runtime: torch-distributed has one replicated job ``node`` with a container ``node``; what another has
-is known in its cluster only.
+Source: kubeflow/trainer v2.3.0, pkg/apis/trainer/v1alpha1/trainjob_types.go,
+pkg/webhooks/trainjob_webhook.go and pkg/runtime/framework/plugins/{torch/torch,jobset/jobset}.go;
+jobset v0.12.0, pkg/webhooks/jobset_webhook.go. They look names up in the runtime: torch-distributed
+has one replicated job ``node`` with a container ``node``; what another has is known in its cluster
+only.
 """
 
 import re
@@ -16,11 +17,22 @@ from podium.manifests.names import broken_name, is_dns_1123
 from podium.manifests.pod_rules import ENV, POD_TEMPLATE, RESOURCES, broken_variables
 from podium.manifests.rules import Rules, Violation, broken, one_of
 from podium.manifests.structure import BOOL, INT, OBJECT, TEXT, Schema
-from podium.manifests.trainjob import NODE, PATCHED_CONTAINER, PATCHED_POD, RESERVED, RUNTIME_IMAGES, TORCH, template_of
+from podium.manifests.trainjob import (
+    NODE,
+    PATCHED_CONTAINER,
+    PATCHED_POD,
+    RESERVED,
+    RUNTIME_IMAGES,
+    TORCH,
+    template_of,
+)
 from podium.manifests.workload import Workload
 
 _HTTP_PATH = re.compile(r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+")
-_PATCHED_JOB: Schema = {"name": TEXT, "template": {"metadata": OBJECT, "spec": {"template": POD_TEMPLATE}}}
+_PATCHED_JOB: Schema = {
+    "name": TEXT,
+    "template": {"metadata": OBJECT, "spec": {"template": POD_TEMPLATE}},
+}
 
 SPEC: Schema = {
     "runtimeRef": {"name": TEXT, "apiGroup": TEXT, "kind": TEXT},
@@ -38,7 +50,9 @@ SPEC: Schema = {
         {
             "manager": TEXT,
             "time": TEXT,
-            "trainingRuntimeSpec": {"template": {"metadata": OBJECT, "spec": {"replicatedJobs": [_PATCHED_JOB]}}},
+            "trainingRuntimeSpec": {
+                "template": {"metadata": OBJECT, "spec": {"replicatedJobs": [_PATCHED_JOB]}}
+            },
         }
     ],
     "suspend": BOOL,
@@ -47,11 +61,14 @@ SPEC: Schema = {
 }
 
 REFUSED = Rules[Workload]()
-refused = REFUSED.rule("fail", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer", refuses=True)
+refused = REFUSED.rule(
+    "fail", "Trainer, JobSet or the API server refuses it.", "refused-by-trainer", refuses=True
+)
 
 
 def set_defaults(spec: dict[str, Any]) -> None:
-    """Fill in what the runtime torch-distributed gives a TrainJob that leaves it out; alters its spec."""
+    """Fill in what the runtime torch-distributed gives a TrainJob that leaves it out; alters its
+    spec."""
     trainer = spec["trainer"] = dict(spec.get("trainer") or {})
     image = RUNTIME_IMAGES.get(text(mapping(spec.get("runtimeRef")).get("name")), "")
     trainer["numNodes"] = 1 if trainer.get("numNodes") is None else trainer["numNodes"]
@@ -65,7 +82,9 @@ def runtime(job: Workload) -> Iterator[Violation]:
         hint = "runtimeRef: {name: torch-distributed}; `kubectl get clustertrainingruntimes` lists them"
         yield broken(f"{path}.name", "must be the name of a runtime", reference.get("name"), hint)
     if reference.get("kind") is not None:
-        yield from one_of(f"{path}.kind", job.runtime_kind, ("ClusterTrainingRuntime", "TrainingRuntime"))
+        yield from one_of(
+            f"{path}.kind", job.runtime_kind, ("ClusterTrainingRuntime", "TrainingRuntime")
+        )
     if reference.get("apiGroup") is not None:
         yield from one_of(f"{path}.apiGroup", reference["apiGroup"], (TRAINER_API,))
 
@@ -80,7 +99,9 @@ def trainer(job: Workload) -> Iterator[Violation]:
     yield from broken_variables(f"{path}.env", given.get("env"))
     for where, variable in numbered(f"{path}.env", given.get("env")):
         if variable.get("name") in RESERVED:
-            yield broken(where, "must not be a variable that Trainer sets", variable["name"], "remove it")
+            yield broken(
+                where, "must not be a variable that Trainer sets", variable["name"], "remove it"
+            )
 
 
 @refused
@@ -96,13 +117,20 @@ def limits(job: Workload) -> Iterator[Violation]:
 def patches(job: Workload) -> Iterator[Violation]:
     given, managers = job.spec.get("runtimePatches"), set()
     if len(items(given)) > 16:
-        yield broken(f"{job.path}spec.runtimePatches", "must have at most 16 entries", len(items(given)))
+        yield broken(
+            f"{job.path}spec.runtimePatches", "must have at most 16 entries", len(items(given))
+        )
     for path, patch in numbered(f"{job.path}spec.runtimePatches", given):
         manager = text(patch.get("manager"))
         host, _, rest = manager.partition("/")
         if not (is_dns_1123(host) and _HTTP_PATH.fullmatch(rest)):
             hint = "for example acme.com/team"
-            yield broken(f"{path}.manager", "must be a domain, a slash and a name", patch.get("manager"), hint)
+            yield broken(
+                f"{path}.manager",
+                "must be a domain, a slash and a name",
+                patch.get("manager"),
+                hint,
+            )
         if manager in managers:
             yield broken(f"{path}.manager", "must be given once", manager, "join the two entries")
         managers.add(manager)
@@ -115,7 +143,9 @@ def patches(job: Workload) -> Iterator[Violation]:
 
 def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Violation]:
     if patched.get("name") != NODE and known:
-        yield broken(f"{path}.name", f"must be {NODE}", patched.get("name"), "torch-distributed has no other")
+        yield broken(
+            f"{path}.name", f"must be {NODE}", patched.get("name"), "torch-distributed has no other"
+        )
     pod, inside = mapping(template_of(patched).get("spec")), f"{path}.template.spec.template.spec"
     for name in sorted(set(pod) - set(PATCHED_POD)):
         yield _not_patched(f"{inside}.{name}", PATCHED_POD, name)
@@ -124,7 +154,9 @@ def _patched_job(patched: Mapping[str, Any], path: str, *, known: bool) -> Itera
             yield from _patched_container(container, where, known=known)
 
 
-def _patched_container(container: Mapping[str, Any], path: str, *, known: bool) -> Iterator[Violation]:
+def _patched_container(
+    container: Mapping[str, Any], path: str, *, known: bool
+) -> Iterator[Violation]:
     for name in sorted(set(container) - set(PATCHED_CONTAINER)):
         hint = "image, command, args and resourcesPerNode stand in spec.trainer"
         yield _not_patched(f"{path}.{name}", PATCHED_CONTAINER, name, hint)
@@ -133,10 +165,14 @@ def _patched_container(container: Mapping[str, Any], path: str, *, known: bool) 
             hint = "a runtimePatch changes the containers of the runtime and adds none"
             yield broken(f"{path}.name", f"must be {NODE}", container.get("name"), hint)
     elif container.get("env"):
-        yield broken(f"{path}.env", "must be left out", container["env"], "write it into spec.trainer.env")
+        yield broken(
+            f"{path}.env", "must be left out", container["env"], "write it into spec.trainer.env"
+        )
 
 
-def _not_patched(path: str, known: tuple[str, ...], name: str, hint: str | None = None) -> Violation:
+def _not_patched(
+    path: str, known: tuple[str, ...], name: str, hint: str | None = None
+) -> Violation:
     return broken(path, f"must be one of {', '.join(known)}", name, hint or "set it in the runtime")
 
 

@@ -10,11 +10,16 @@ from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 
-_TYPES: dict[str, type[Resource]] = {"Experiment": Experiment, "Trial": Trial, **dict.fromkeys(JOB_KINDS, Workload)}
+_TYPES: dict[str, type[Resource]] = {
+    "Experiment": Experiment,
+    "Trial": Trial,
+    **dict.fromkeys(JOB_KINDS, Workload),
+}
 
 
 def typed(manifest: Mapping[str, Any]) -> Resource:
-    """Return the Experiment, Trial or Workload that a manifest is; a Resource if it is of another kind.
+    """Return the Experiment, Trial or Workload that a manifest is; a Resource if it is of another
+    kind.
 
     Raises:
         InvalidInput: It is not an object.
@@ -25,7 +30,8 @@ def typed(manifest: Mapping[str, Any]) -> Resource:
 
 
 class Reader:
-    """Reads what a cluster stores. An Experiment whose spec is as it was is not parsed again for a new status."""
+    """Reads what a cluster stores. An Experiment whose spec is as it was is not parsed again for a
+    new status."""
 
     def __init__(self) -> None:
         self._experiments: dict[str, Experiment] = {}

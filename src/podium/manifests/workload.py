@@ -1,4 +1,5 @@
-"""A Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or TrainJob: replicas, their pod templates and containers."""
+"""A Job, PyTorchJob, TFJob, XGBoostJob, JAXJob or TrainJob: replicas, their pod templates and
+containers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -218,12 +219,14 @@ class Replica:
 class Workload(Resource):
     """A job of its own, or the job in an Experiment's trial template.
 
-    One class, because they are fields of one manifest, read once; what changes a job is in JobEditor.
+    One class, because they are fields of one manifest, read once; what changes a job is in
+    JobEditor.
     """
 
     @property
     def operator(self) -> OperatorKind | None:
-        """What the training operator knows of its kind; None for a Job, a TrainJob, and a kind podium does not know."""
+        """What the training operator knows of its kind; None for a Job, a TrainJob, and a kind
+        podium does not know."""
         return OPERATOR_KINDS.get(self.kind)
 
     @property
@@ -233,7 +236,8 @@ class Workload(Resource):
 
     @property
     def has_roles(self) -> bool:
-        """Whether its pods are known by role and number before they run; a Job's are numbered as they come."""
+        """Whether its pods are known by role and number before they run; a Job's are numbered as
+        they come."""
         return self.operator is not None or self.kind == TRAINJOB
 
     @cached_property
@@ -244,8 +248,19 @@ class Workload(Resource):
         if self.kind == "Job":
             pod = Pod(manifest=mapping(self.spec.get("template")), path=f"{self.path}spec.template")
             policy = text(pod.spec.get("restartPolicy"))
-            return (Replica(role="", count=self.parallelism, restart_policy=policy, pod=pod, path=f"{self.path}spec"),)
-        return tuple(self._replica(str(role), mapping(replica)) for role, replica in self._replica_specs.items())
+            return (
+                Replica(
+                    role="",
+                    count=self.parallelism,
+                    restart_policy=policy,
+                    pod=pod,
+                    path=f"{self.path}spec",
+                ),
+            )
+        return tuple(
+            self._replica(str(role), mapping(replica))
+            for role, replica in self._replica_specs.items()
+        )
 
     def _nodes(self) -> Replica:
         pod = Pod(
@@ -254,7 +269,14 @@ class Workload(Resource):
             main_path=f"{self.path}spec.trainer",
         )
         path = f"{self.path}spec.trainer"
-        return Replica(role=trainjob.ROLE, leads=True, count=self.nodes, restart_policy="OnFailure", pod=pod, path=path)
+        return Replica(
+            role=trainjob.ROLE,
+            leads=True,
+            count=self.nodes,
+            restart_policy="OnFailure",
+            pod=pod,
+            path=path,
+        )
 
     nodes = Attribute("spec.trainer.numNodes", count)
     """Nodes of a TrainJob; 1, as the runtime torch-distributed has it, where it does not say."""
@@ -328,7 +350,9 @@ class Workload(Resource):
     @property
     def run_policy_path(self) -> str:
         """Path of the run policy, for messages."""
-        return f"{self.path}spec" if self.kind in ("Job", TRAINJOB) else f"{self.path}spec.runPolicy"
+        return (
+            f"{self.path}spec" if self.kind in ("Job", TRAINJOB) else f"{self.path}spec.runPolicy"
+        )
 
     active_deadline_seconds = Attribute("run_policy.activeDeadlineSeconds", integer)
     ttl_seconds_after_finished = Attribute("run_policy.ttlSecondsAfterFinished", integer)
@@ -338,7 +362,8 @@ class Workload(Resource):
     """Pods of a Job that run at once."""
 
     completions = Attribute("spec.completions", integer)
-    """Pods of a Job that have to succeed; None for a work queue, done when one pod has succeeded."""
+    """Pods of a Job that have to succeed; None for a work queue, done when one pod has
+    succeeded."""
 
     is_indexed = Attribute("spec.completionMode", lambda mode: mode == "Indexed")
     """Whether each pod of a Job gets an index."""
@@ -359,7 +384,8 @@ class Workload(Resource):
     """Controller that runs an operator's job; empty if absent."""
 
     success_policy = Attribute("spec.successPolicy", text)
-    """``AllWorkers``: a TFJob without a Chief or Master has succeeded with all its Workers, not with the first."""
+    """``AllWorkers``: a TFJob without a Chief or Master has succeeded with all its Workers, not
+    with the first."""
 
     dynamic_workers = Attribute("spec.enableDynamicWorker", true)
     """Whether each process of a TFJob is told of itself and the parameter servers only."""
@@ -388,7 +414,8 @@ class Workload(Resource):
 
     @property
     def processes(self) -> str:
-        """``nprocPerNode`` of a PyTorchJob: ``auto``, ``cpu``, ``gpu`` or a number; a TrainJob's ``numProcPerNode``."""
+        """``nprocPerNode`` of a PyTorchJob: ``auto``, ``cpu``, ``gpu`` or a number; a TrainJob's
+        ``numProcPerNode``."""
         if self.kind == TRAINJOB:
             return str(integer(mapping(self.spec.get("trainer")).get("numProcPerNode")) or "auto")
         return (text(self.spec.get("nprocPerNode")) if self.kind == "PyTorchJob" else "") or "auto"
@@ -407,4 +434,8 @@ class Workload(Resource):
 
 def role_of(given: str, operator: OperatorKind | None) -> str:
     """Return a role as the operator writes it; it takes any case."""
-    return next((role for role in operator.roles if role.lower() == given.lower()), given) if operator else given
+    return (
+        next((role for role in operator.roles if role.lower() == given.lower()), given)
+        if operator
+        else given
+    )

@@ -35,34 +35,56 @@ class Look:
         self.spec, self.storage = spec, storage
 
     def list_runs(self, tag: str = "", last: int = 20) -> Answer:
-        """List pipeline runs on this machine, oldest first: state, duration in seconds, tags, note and result.
+        """List pipeline runs on this machine, oldest first: state, duration in seconds, tags, note
+        and result.
 
         tag: only runs with this tag. last: at most this many of the newest.
         """
         require(1 <= last <= 1000, "1 <= last <= 1000", last=last)
         found = [run for run in podium.runs().all if not tag or tag in run.record.tags]
-        return {"runs": [_row(run) for run in found[-last:]], "not_shown": max(0, len(found) - last)}
+        return {
+            "runs": [_row(run) for run in found[-last:]],
+            "not_shown": max(0, len(found) - last),
+        }
 
     def show_run(self, run: str) -> Answer:
-        """Show a run: parameters that differ from the defaults, steps, outputs, test metrics, decision with reasons.
+        """Show a run: parameters that differ from the defaults, steps, outputs, test metrics,
+        decision with reasons.
 
         run: an id, the beginning of one, or "latest".
         """
         shown = podium.runs()[run]
-        steps = {name: {"state": step.state, "seconds": step.elapsed} for name, step in shown.record.steps.items()}
-        answer = {**_row(shown), "parameters": shown.parameters, "steps": steps, "outputs": shown.outputs}
+        steps = {
+            name: {"state": step.state, "seconds": step.elapsed}
+            for name, step in shown.record.steps.items()
+        }
+        answer = {
+            **_row(shown),
+            "parameters": shown.parameters,
+            "steps": steps,
+            "outputs": shown.outputs,
+        }
         with suppress(PodiumError):
             outcome = shown.outcome
-            answer |= {part: outcome[part] for part in ("metric", "test", "decision", "report") if part in outcome}
+            answer |= {
+                part: outcome[part]
+                for part in ("metric", "test", "decision", "report")
+                if part in outcome
+            }
         return answer
 
     def compare_runs(self, runs: list[str]) -> Answer:
-        """Compare runs: the parameters in which they differ, and what came of each. runs: ids, or beginnings of ids."""
+        """Compare runs: the parameters in which they differ, and what came of each. runs: ids, or
+        beginnings of ids."""
         require(len(runs) >= 2, "at least two runs are compared", runs=runs)
         chosen = [podium.runs()[name] for name in runs]
         names = differing(chosen)
-        return {"runs": [{**_row(run), "parameters": {name: run.parameters.get(name) for name in names}}
-                         for run in chosen]}  # fmt: skip
+        return {
+            "runs": [
+                {**_row(run), "parameters": {name: run.parameters.get(name) for name in names}}
+                for run in chosen
+            ]
+        }
 
     def run_logs(self, run: str, what: str = "", last_lines: int = 200) -> Answer:
         """Return the last lines that a run printed, as data.
@@ -72,62 +94,87 @@ class Look:
         return _last(podium.runs()[run].printed(what or None), last_lines)
 
     def list_sweeps(self) -> Answer:
-        """List sweeps (hyperparameter searches) that were begun by themselves, oldest first: state, trials, best value.
+        """List sweeps (hyperparameter searches) that were begun by themselves, oldest first: state,
+        trials, best value.
 
         The sweep inside of a run is in show_sweep(run=...).
         """
         return {"sweeps": [sweep.summary() for sweep in list_sweeps(self.spec)]}
 
     def show_sweep(self, sweep: str = "", run: str = "", best: int = 20) -> Answer:
-        """Show a sweep: state, number of trials by state, and its trials, best first, with parameters and metrics.
+        """Show a sweep: state, number of trials by state, and its trials, best first, with
+        parameters and metrics.
 
-        sweep: its name. run: in place of a name, the run whose sweep it is. best: at most this many trials.
+        sweep: its name. run: in place of a name, the run whose sweep it is. best: at most this many
+        trials.
         """
         require(1 <= best <= 1000, "1 <= best <= 1000", best=best)
         with closing(self.open_sweep(sweep, run)) as opened:
             experiment, trials = opened.experiment, leaderboard(opened.results)
             return {
-                "sweep": opened.name, "state": opened.status.lower(), "message": experiment.state.message,
-                "algorithm": experiment.search.name, "objective": str(experiment.objective),
+                "sweep": opened.name,
+                "state": opened.status.lower(),
+                "message": experiment.state.message,
+                "algorithm": experiment.search.name,
+                "objective": str(experiment.objective),
                 "asked": describe(experiment),
                 "counts": {phase.lower(): len(names) for phase, names in experiment.trials.items()},
                 "trials": [_trial(trial, measured(trial, experiment)) for trial in trials[:best]],
                 "not_shown": max(0, len(trials) - best),
-            }  # fmt: skip
+            }
 
-    def trial_logs(self, sweep: str = "", trial: str = "", run: str = "", last_lines: int = 200) -> Answer:
+    def trial_logs(
+        self, sweep: str = "", trial: str = "", run: str = "", last_lines: int = 200
+    ) -> Answer:
         """Return the last lines that a trial of a sweep printed, as data.
 
-        sweep, run: as for show_sweep. trial: its name; empty for the best one, or the first that failed.
+        sweep, run: as for show_sweep. trial: its name; empty for the best one, or the first that
+        failed.
         """
         with closing(self.open_sweep(sweep, run)) as opened:
             return _last(opened.logs(trial or None).splitlines(), last_lines)
 
     def list_models(self) -> Answer:
-        """List the models of the registry: number of versions, the champion, and what it was judged by."""
+        """List the models of the registry: number of versions, the champion, and what it was judged
+        by."""
         overviews = [model.overview() for model in podium.registry(self.storage).select()]
         return {"models": [vars(overview) for overview in overviews]}
 
     def show_model(self, model: str, version: str = "", last: int = 10) -> Answer:
-        """Show a model: its versions with test metrics, aliases such as champion, and why the champion changed.
+        """Show a model: its versions with test metrics, aliases such as champion, and why the
+        champion changed.
 
-        version: show what is known of this one (an id, or "champion") besides. last: of history, at most so many.
+        version: show what is known of this one (an id, or "champion") besides. last: of history, at
+        most so many.
         """
         shown = podium.registry(self.storage)[model]
-        events = [{"event": record.event, "version": record.version, "time": record.time, "replaced": record.replaced,
-                   "reason": record.grounds.reason, "reasons": record.grounds.reasons}
-                  for record in shown.records()[-last:]]  # fmt: skip
+        events = [
+            {
+                "event": record.event,
+                "version": record.version,
+                "time": record.time,
+                "replaced": record.replaced,
+                "reason": record.grounds.reason,
+                "reasons": record.grounds.reasons,
+            }
+            for record in shown.records()[-last:]
+        ]
         answer = {**shown.versions.to_json(), "history": events}
         if version:
             found = shown.version(version)
-            answer["version"] = {**found.summary(), "metrics": found.metrics, "hyperparameters": found.hyperparameters}
+            answer["version"] = {
+                **found.summary(),
+                "metrics": found.metrics,
+                "hyperparameters": found.hyperparameters,
+            }
         return answer
 
     def compare_versions(self, model: str, first: str, second: str) -> Answer:
-        """Compare two versions on the test part both were evaluated on: metrics, a paired test, classes, changed items.
+        """Compare two versions on the test part both were evaluated on: metrics, a paired test,
+        classes, changed items.
 
-        first, second: ids or aliases such as champion. gained and lost: what the second does better and worse, some of
-        each; items_gained and items_lost: how many.
+        first, second: ids or aliases such as champion. gained and lost: what the second does better
+        and worse, some of each; items_gained and items_lost: how many.
         """
         from podium.models.comparison import chosen_metric, difference, predictions
 
@@ -147,23 +194,46 @@ class Look:
     @property
     def tools(self) -> Mapping[str, Any]:
         """The tools by name."""
-        return {tool.__name__: tool for tool in (
-            self.list_runs, self.show_run, self.compare_runs, self.run_logs, self.list_sweeps, self.show_sweep,
-            self.trial_logs, self.list_models, self.show_model, self.compare_versions,
-        )}  # fmt: skip
+        return {
+            tool.__name__: tool
+            for tool in (
+                self.list_runs,
+                self.show_run,
+                self.compare_runs,
+                self.run_logs,
+                self.list_sweeps,
+                self.show_sweep,
+                self.trial_logs,
+                self.list_models,
+                self.show_model,
+                self.compare_versions,
+            )
+        }
 
 
 def _row(run: Run) -> Answer:
     record = run.record
     return {
-        "run": run.id, "pipeline": run.pipeline, "state": run.state, "began": record.began,
-        "seconds": round(run.seconds, 3), "tags": record.tags, "note": record.note, "result": run.result,
-    }  # fmt: skip
+        "run": run.id,
+        "pipeline": run.pipeline,
+        "state": run.state,
+        "began": record.began,
+        "seconds": round(run.seconds, 3),
+        "tags": record.tags,
+        "note": record.note,
+        "result": run.result,
+    }
 
 
 def _trial(trial: Trial, metrics: Mapping[str, str]) -> Answer:
-    return {"trial": trial.name, "state": trial.phase.lower(), "parameters": trial.parameters, "metrics": metrics,
-            "seconds": trial.seconds, "message": trial.message}  # fmt: skip
+    return {
+        "trial": trial.name,
+        "state": trial.phase.lower(),
+        "parameters": trial.parameters,
+        "metrics": metrics,
+        "seconds": trial.seconds,
+        "message": trial.message,
+    }
 
 
 def _last(lines: Iterable[str], most: int) -> Answer:

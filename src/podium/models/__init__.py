@@ -1,4 +1,5 @@
-"""A model registry that needs only a storage: versions, champion, promotion rule, history; see docs/registry.md."""
+"""A model registry that needs only a storage: versions, champion, promotion rule, history; see
+docs/registry.md."""
 
 from podium.models.decision import Decision
 from podium.models.journal import Record

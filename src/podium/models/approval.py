@@ -1,7 +1,8 @@
 """A person's word on a version that meets its promotion rule: yes or no, who said so, and why.
 
-A rule with ``approved`` keeps such a version waiting: the refusal in the history says so. ``approve`` writes a record
-and compares anew, as the champion may have moved since; ``reject`` writes one too, and the version stays refused.
+A rule with ``approved`` keeps such a version waiting: the refusal in the history says so.
+``approve`` writes a record and compares anew, as the champion may have moved since; ``reject``
+writes one too, and the version stays refused.
 """
 
 import base64
@@ -56,8 +57,16 @@ def _keeping_waiting(decision: Decision, why: str) -> Decision:
 def waiting(model: "Model") -> list[Record]:
     """Return the refusal of each version that waits for a person's word, oldest first."""
     records = model.records()
-    last = {record.version: record for record in records if record.event in (*WORDS, "promotion", "refusal")}
-    return [record for record in last.values() if record.event == "refusal" and record.evidence.get(WAITING)]
+    last = {
+        record.version: record
+        for record in records
+        if record.event in (*WORDS, "promotion", "refusal")
+    }
+    return [
+        record
+        for record in last.values()
+        if record.event == "refusal" and record.evidence.get(WAITING)
+    ]
 
 
 def approve(
@@ -89,16 +98,30 @@ def reject(model: "Model", version: str, reason: str, *, key: Path | None = None
 def _waits(model: "Model", version: str) -> Record:
     refusals = {record.version: record for record in waiting(model)}
     if version not in refusals:
-        waits = f"those that do: {', '.join(refusals)}" if refusals else "a rule with approved lets a version wait"
+        waits = (
+            f"those that do: {', '.join(refusals)}"
+            if refusals
+            else "a rule with approved lets a version wait"
+        )
         raise NotFound(f"version {version} of {model.name} does not wait for approval", waits)
     return refusals[version]
 
 
 def _write(model: "Model", event: str, version: str, reason: str, key: Path | None) -> Record:
-    require(bool(reason.strip()), "a reason is given", "--reason 'seen on the shop floor'", reason=reason)
+    require(
+        bool(reason.strip()),
+        "a reason is given",
+        "--reason 'seen on the shop floor'",
+        reason=reason,
+    )
     if public_key() and not key:
-        raise InvalidInput(f"{PUBLIC_KEY} asks for signed approvals, but no key signs this one", "--key key.pem")
-    evidence: dict[str, Any] = {"reason": reason.strip(), "by": f"{getpass.getuser()}@{socket.gethostname()}"}
+        raise InvalidInput(
+            f"{PUBLIC_KEY} asks for signed approvals, but no key signs this one", "--key key.pem"
+        )
+    evidence: dict[str, Any] = {
+        "reason": reason.strip(),
+        "by": f"{getpass.getuser()}@{socket.gethostname()}",
+    }
     if key:
         private, public = signer(key)
         made = private(_statement(event, model.version(version), evidence))
@@ -128,12 +151,21 @@ def _check(word: Record, version: Version) -> str:
         made = base64.b64decode(str(word.evidence.get("signature", "")), validate=True)
     except binascii.Error:
         made = b""
-    signed_by(key, made, _statement(word.event, version, dict(word.evidence)), f"the approval of {version.title}")
+    signed_by(
+        key,
+        made,
+        _statement(word.event, version, dict(word.evidence)),
+        f"the approval of {version.title}",
+    )
     return f", signed with the key {key.fingerprint[:16]}"
 
 
 def _word(version: Version) -> Record | None:
     """Return the last thing that a person said of a version."""
     records = Journal(version.catalog.storage, version.name).load().records
-    own = (record for record in reversed(records) if record.version == version.version and record.event in WORDS)
+    own = (
+        record
+        for record in reversed(records)
+        if record.version == version.version and record.event in WORDS
+    )
     return next(own, None)

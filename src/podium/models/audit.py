@@ -1,6 +1,7 @@
 """Verification of everything a model consists of, and repair of what is stored twice.
 
-The last move of each alias is stored in the alias and in the history; either can be restored from the other.
+The last move of each alias is stored in the alias and in the history; either can be restored from
+the other.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -39,7 +40,11 @@ class Repair:
 
 
 def verify(
-    pointers: Pointers, checked: Callable[[int], None], *, contents: bool = True, key: PublicKey | None = None
+    pointers: Pointers,
+    checked: Callable[[int], None],
+    *,
+    contents: bool = True,
+    key: PublicKey | None = None,
 ) -> Iterator[Finding]:
     """Read everything of a model and yield what is wrong.
 
@@ -77,7 +82,9 @@ def verify_version(
     yield from _check_strangers(pointers, {version.version: version})
 
 
-def _check_files(pointers: Pointers, versions: Sequence[Version], checked: Callable[[int], None]) -> Iterator[Finding]:
+def _check_files(
+    pointers: Pointers, versions: Sequence[Version], checked: Callable[[int], None]
+) -> Iterator[Finding]:
     files = [(version, file) for version in versions for file in version.files]
     with ThreadPoolExecutor(4) as pool:
         results = pool.map(lambda pair: _check_file(pointers, *pair), files)
@@ -87,7 +94,9 @@ def _check_files(pointers: Pointers, versions: Sequence[Version], checked: Calla
                 yield finding
 
 
-def _check_signatures(pointers: Pointers, versions: dict[str, Version], key: PublicKey) -> Iterator[Finding]:
+def _check_signatures(
+    pointers: Pointers, versions: dict[str, Version], key: PublicKey
+) -> Iterator[Finding]:
     needed = {record.points_at for record in pointers.held(strict=False).values()}
     for name, version in versions.items():
         if name in needed or pointers.storage.head(version.signature_key):
@@ -103,7 +112,10 @@ def _check_signature(version: Version, key: PublicKey) -> Iterator[Finding]:
 
 def _damage(pointers: Pointers, key: str, error: PodiumError) -> Finding:
     """Drop the location from the message: the finding names it."""
-    return Finding(where=key, what=error.message.removeprefix(pointers.storage.join(key)).removeprefix(key).strip())
+    return Finding(
+        where=key,
+        what=error.message.removeprefix(pointers.storage.join(key)).removeprefix(key).strip(),
+    )
 
 
 def _check_file(pointers: Pointers, version: Version, file: str) -> Finding | None:
@@ -125,7 +137,9 @@ def _check_strangers(pointers: Pointers, versions: dict[str, Version]) -> Iterat
 def _check_aliases(pointers: Pointers, entries: Entries) -> Iterator[Finding]:
     names = pointers.names()
     keys = [pointers.key(alias) for alias in names]
-    for alias, (key, content) in zip(names, pointers.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
+    for alias, (key, content) in zip(
+        names, pointers.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True
+    ):
         try:
             if isinstance(content, Damaged):
                 raise content
@@ -138,7 +152,10 @@ def _check_aliases(pointers: Pointers, entries: Entries) -> Iterator[Finding]:
         last, _ = entries.last_move(alias)
         if record and last and last.sequence > record.sequence:
             what = f"is of move {record.sequence}, but the history knows move {last.sequence}, to {last.points_at}"
-            yield Finding(where=key, what=f"{what}: an older copy was put back; podium models repair {pointers.name}")
+            yield Finding(
+                where=key,
+                what=f"{what}: an older copy was put back; podium models repair {pointers.name}",
+            )
     for alias in sorted({record.alias for record in entries.records if record.alias} - set(names)):
         last, _ = entries.last_move(alias)
         assert last is not None
@@ -159,21 +176,26 @@ def _check_history(pointers: Pointers, entries: Entries) -> Iterator[Finding]:
 
 def _check_numbers(where: str, alias: str, moves: list[Record]) -> Iterator[Finding]:
     """Find missing moves of an alias, and moves that have the same number."""
-    by_number = {number: list(same) for number, same in groupby(moves, key=lambda record: record.sequence)}
+    by_number = {
+        number: list(same) for number, same in groupby(moves, key=lambda record: record.sequence)
+    }
     missing = sorted(set(range(1, max(by_number) + 1)) - set(by_number))
     if missing:
         yield Finding(where=where, what=f"moves of {alias} are missing: {missing}")
     for number, same in by_number.items():
         if len(same) > 1:
             keys = ", ".join(record.key for record in same)
-            yield Finding(where=where, what=f"{len(same)} moves of {alias} have the number {number}: {keys}")
+            yield Finding(
+                where=where, what=f"{len(same)} moves of {alias} have the number {number}: {keys}"
+            )
 
 
 def repair(pointers: Pointers) -> Iterator[Repair]:
-    """Restore damaged, missing and outdated aliases from the history, and the history from the aliases.
+    """Restore damaged, missing and outdated aliases from the history, and the history from the
+    aliases.
 
-    An alias is never behind its history, which is written after it, unless an older copy was put back. Nothing else
-    that can be read is changed, and nothing is deleted.
+    An alias is never behind its history, which is written after it, unless an older copy was put
+    back. Nothing else that can be read is changed, and nothing is deleted.
     """
     entries = pointers.journal.load()
     moved = {record.alias for record in entries.records if record.alias}
@@ -187,7 +209,11 @@ def repair(pointers: Pointers) -> Iterator[Repair]:
     known = {record.key for record in held.values()}
     for key, error in entries.damaged.items():
         if key not in known:
-            yield Repair(where=key, restored=False, what=f"cannot be restored, no alias holds it: {error.message}")
+            yield Repair(
+                where=key,
+                restored=False,
+                what=f"cannot be restored, no alias holds it: {error.message}",
+            )
 
 
 def _repair_alias(pointers: Pointers, alias: str, entries: Entries) -> Iterator[Repair]:
@@ -203,13 +229,21 @@ def _repair_alias(pointers: Pointers, alias: str, entries: Entries) -> Iterator[
     except Damaged:
         pass
     if last is None or lost:
-        also = f"its record is damaged, too: {', '.join(lost)}" if lost else "there is no move of it"
+        also = (
+            f"its record is damaged, too: {', '.join(lost)}" if lost else "there is no move of it"
+        )
         yield Repair(where=key, restored=False, what=f"cannot be restored from the history: {also}")
         return
     try:
-        pointers.storage.put(key, last.seal(), if_absent=entry is None, if_match=entry.etag if entry else None)
+        pointers.storage.put(
+            key, last.seal(), if_absent=entry is None, if_match=entry.etag if entry else None
+        )
     except Conflict:
         yield Repair(where=key, restored=False, what="was moved by another process meanwhile")
         return
     target = last.points_at or "nothing"
-    yield Repair(where=key, restored=True, what=f"restored from {last.key}: points at {target} since {last.time}")
+    yield Repair(
+        where=key,
+        restored=True,
+        what=f"restored from {last.key}: points at {target} since {last.time}",
+    )

@@ -36,7 +36,8 @@ class Catalog:
         return list(self.storage.list(f"{self.prefix(version)}/"))
 
     def look(self, version: str) -> tuple[Version | Tombstone | None, Entry | None]:
-        """Read metadata.json, or the tombstone in its place, with its etag; (None, None) if there is neither.
+        """Read metadata.json, or the tombstone in its place, with its etag; (None, None) if there
+        is neither.
 
         Raises:
             Damaged: It cannot be read.
@@ -48,11 +49,16 @@ class Catalog:
             return None, None
         return parse_metadata(content, self, version), entry
 
-    def look_many(self, versions: Iterable[str]) -> Iterator[tuple[str, Version | Tombstone | Damaged | None]]:
-        """Read the metadata.json of many versions; yield what was read, or why it cannot be, by version."""
+    def look_many(
+        self, versions: Iterable[str]
+    ) -> Iterator[tuple[str, Version | Tombstone | Damaged | None]]:
+        """Read the metadata.json of many versions; yield what was read, or why it cannot be, by
+        version."""
         versions = list(versions)
         keys = [self.metadata_key(version) for version in versions]
-        for version, (_, content) in zip(versions, self.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True):
+        for version, (_, content) in zip(
+            versions, self.storage.get_many(keys, limit=MAX_BYTES + 1), strict=True
+        ):
             if isinstance(content, bytes):
                 try:
                     yield version, parse_metadata(content, self, version)
@@ -90,7 +96,9 @@ class Catalog:
         self._check(version, file, sha256_of(content))
         return content
 
-    def fetch(self, version: Version, file: str, target: Path, progress: Progress | None = None) -> None:
+    def fetch(
+        self, version: Version, file: str, target: Path, progress: Progress | None = None
+    ) -> None:
         """Download one file and verify it; on failure the caller discards the target.
 
         Raises:
@@ -148,9 +156,12 @@ class Catalog:
 
 
 def names_below(storage: Storage, prefix: str) -> list[str]:
-    """Return the models or versions below a prefix; names that podium never gives are left out with a warning."""
+    """Return the models or versions below a prefix; names that podium never gives are left out with
+    a warning."""
     names = list(storage.children(prefix))
     for name in names:
         if not is_name(name):
-            warn_once(f"{storage.join(prefix)}/{name!r} is not a name that podium gives, and is left out")
+            warn_once(
+                f"{storage.join(prefix)}/{name!r} is not a name that podium gives, and is left out"
+            )
     return [name for name in names if is_name(name)]

@@ -1,7 +1,9 @@
-"""Versions of a model on the same test items, each along its whole path: raw item, preprocessing, network, class name.
+"""Versions of a model on the same test items, each along its whole path: raw item, preprocessing,
+network, class name.
 
-A version is measured as ``podium predict`` would use it: its own preprocessing makes its inputs, and its classes go by
-name. What it was trained on or chosen by does not count, nor do items of a class that only one of two versions knows.
+A version is measured as ``podium predict`` would use it: its own preprocessing makes its inputs,
+and its classes go by name. What it was trained on or chosen by does not count, nor do items of a
+class that only one of two versions knows.
 """
 
 import io
@@ -47,8 +49,8 @@ if TYPE_CHECKING:
 
 
 JUMP = 3.5
-"""Standard errors by which a champion's figure may be better on other test items than at upload: chance does that once
-in four thousand test parts."""
+"""Standard errors by which a champion's figure may be better on other test items than at upload:
+chance does that once in four thousand test parts."""
 
 
 class VersionJobs(Protocol):
@@ -67,7 +69,8 @@ class Measured:
     version: str
 
     predicted: "np.ndarray"
-    """For all items: probabilities [n, classes], class indices [n], or floats [n] or [n, k]; 0 where not fair."""
+    """For all items: probabilities [n, classes], class indices [n], or floats [n] or [n, k]; 0
+    where not fair."""
 
     classes: tuple[str, ...]
     """Its own classes, by index; empty for regression."""
@@ -87,7 +90,8 @@ class SharedItems:
     """The predictions of several versions for the test items that are fair to all of them."""
 
     items: "np.ndarray"
-    """[m], positions in the test part, in the order of the items' hashes, so that draws do not depend on a file's."""
+    """[m], positions in the test part, in the order of the items' hashes, so that draws do not
+    depend on a file's."""
 
     target: "np.ndarray"
     """Class indices ``[m]``, or floats ``[m]`` or ``[m, k]``."""
@@ -105,7 +109,8 @@ class SharedItems:
     """[m], as TestItems.units."""
 
     inputs: "Mapping[str, np.ndarray]"
-    """The dataset's inputs by name, each ``[n, ...]`` of the whole test part; empty for stored predictions."""
+    """The dataset's inputs by name, each ``[n, ...]`` of the whole test part; empty for stored
+    predictions."""
 
     notes: tuple[str, ...] = ()
     """How many items were left out and why, and what is not known, in sentences."""
@@ -150,7 +155,8 @@ class TestItems:
     """The target's classes; empty for regression."""
 
     units: "np.ndarray | None" = None
-    """[n], hash of what counts together: the group of an item, else the item itself; None if it is not known."""
+    """[n], hash of what counts together: the group of an item, else the item itself; None if it is
+    not known."""
 
     keys: "np.ndarray | None" = None
     """[n], hash of each item as it came; None if it is not known."""
@@ -172,27 +178,46 @@ class TestItems:
         """
         import numpy as np
 
-        names = tuple(dict.fromkeys([*self.classes, *(name for version in measured for name in version.classes)]))
+        names = tuple(
+            dict.fromkeys(
+                [*self.classes, *(name for version in measured for name in version.classes)]
+            )
+        )
         fair = np.logical_and.reduce([version.fair for version in measured])
         notes = [note for version in measured for note in version.notes]
         if left_out := int((~fair).sum()):
-            notes.append(f"{left_out:,} of {len(fair):,} test items {are(left_out)} left out: "
-                         "a model was trained on them or chosen by them, or cannot read them"
-                         f"{near_words(max(version.near for version in measured))}")  # fmt: skip
+            notes.append(
+                f"{left_out:,} of {len(fair):,} test items {are(left_out)} left out: "
+                "a model was trained on them or chosen by them, or cannot read them"
+                f"{near_words(max(version.near for version in measured))}"
+            )
         if self.classes:
-            shared = [name for name in self.classes if all(name in version.classes for version in measured)]
+            shared = [
+                name
+                for name in self.classes
+                if all(name in version.classes for version in measured)
+            ]
             if len(shared) < len(self.classes):
                 known = np.isin(self.target, [names.index(name) for name in shared])
-                notes.append(f"compared on the {len(shared)} of {len(self.classes)} classes that all models know: "
-                             f"{int((known & fair).sum()):,} items")  # fmt: skip
+                notes.append(
+                    f"compared on the {len(shared)} of {len(self.classes)} classes that all models know: "
+                    f"{int((known & fair).sum()):,} items"
+                )
                 fair &= known
         require_items(fair)
         items = self._in_order(np.flatnonzero(fair))
         return SharedItems(
-            items=items, target=self.target[items], classes=names, inputs=self.inputs, notes=tuple(notes),
-            predicted=_alike([by_name(version.predicted[items], version.classes, names) for version in measured]),
-            groups=_groups(self.units, items), units=None if self.units is None else self.units[items],
-        )  # fmt: skip
+            items=items,
+            target=self.target[items],
+            classes=names,
+            inputs=self.inputs,
+            notes=tuple(notes),
+            predicted=_alike(
+                [by_name(version.predicted[items], version.classes, names) for version in measured]
+            ),
+            groups=_groups(self.units, items),
+            units=None if self.units is None else self.units[items],
+        )
 
     def _in_order(self, items: "np.ndarray") -> "np.ndarray":
         """Return positions in the order of the hashes of items, equal ones by their target."""
@@ -231,7 +256,9 @@ def _alike(predicted: "Sequence[np.ndarray]") -> "tuple[np.ndarray, ...]":
 
     floats = [array.dtype for array in predicted if array.dtype.kind == "f"]
     kind = np.result_type(*floats) if floats else None
-    return tuple(array.astype(kind, copy=False) if array.dtype.kind == "f" else array for array in predicted)
+    return tuple(
+        array.astype(kind, copy=False) if array.dtype.kind == "f" else array for array in predicted
+    )
 
 
 def _groups(units: "np.ndarray | None", items: "np.ndarray") -> "np.ndarray | None":
@@ -244,22 +271,27 @@ def _groups(units: "np.ndarray | None", items: "np.ndarray") -> "np.ndarray | No
     return None if len(different) == len(items) else numbers
 
 
-def predictions(versions: Sequence[Version], data: str | None, jobs: "VersionJobs | None" = None) -> SharedItems:
+def predictions(
+    versions: Sequence[Version], data: str | None, jobs: "VersionJobs | None" = None
+) -> SharedItems:
     """Get the predictions of versions for one test part.
 
     Args:
-        data: URI of a dataset, or of its test part, to run them on; None to use the predictions stored with them.
+        data: URI of a dataset, or of its test part, to run them on; None to use the predictions
+            stored with them.
         jobs: Where a predict command runs; None runs it on this machine.
 
     Raises:
-        InvalidInput: No predictions are stored, or they are of different items, and no data is given; a version does
-            not fit the dataset; or too few items are new to all versions.
+        InvalidInput: No predictions are stored, or they are of different items, and no data is
+            given; a version does not fit the dataset; or too few items are new to all versions.
     """
     items, measure = _stored_items(versions) if data is None else _items_of(data, jobs)
     return items.common([measure(version) for version in versions])
 
 
-def _items_of(data: str, jobs: "VersionJobs | None") -> tuple[TestItems, Callable[[Version], Measured]]:
+def _items_of(
+    data: str, jobs: "VersionJobs | None"
+) -> tuple[TestItems, Callable[[Version], Measured]]:
     """Return the test items of a dataset, and what measures a version on them, each once."""
     from podium.data.held_out import HeldOut
 
@@ -271,13 +303,20 @@ def _items_of(data: str, jobs: "VersionJobs | None") -> tuple[TestItems, Callabl
             known[version.version] = _measure(version, held_out, jobs)
         return known[version.version]
 
-    return TestItems(target=held_out.part.target, classes=held_out.info.classes, units=held_out.units,
-                     keys=held_out.keys, times=held_out.times, inputs=held_out.part.inputs,
-                     column=held_out.column), measure  # fmt: skip
+    return TestItems(
+        target=held_out.part.target,
+        classes=held_out.info.classes,
+        units=held_out.units,
+        keys=held_out.keys,
+        times=held_out.times,
+        inputs=held_out.part.inputs,
+        column=held_out.column,
+    ), measure
 
 
 def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Version], Measured]]:
-    """Return the test items that all versions were evaluated on, and what reads a version's stored predictions."""
+    """Return the test items that all versions were evaluated on, and what reads a version's stored
+    predictions."""
     import numpy as np
 
     digests = [version.facts.dataset.test_digest for version in versions]
@@ -288,8 +327,14 @@ def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Ver
         if file not in version.files
     ]
     if missing or None in digests or len(set(digests)) != 1:
-        why = f"{', '.join(missing)} is not stored" if missing else "they were evaluated on different test parts"
-        raise InvalidInput(f"versions are compared on the same test part, but {why}", "run them again: --data URI")
+        why = (
+            f"{', '.join(missing)} is not stored"
+            if missing
+            else "they were evaluated on different test parts"
+        )
+        raise InvalidInput(
+            f"versions are compared on the same test part, but {why}", "run them again: --data URI"
+        )
     target = stored_array(versions[0], TARGET)
     classes = versions[0].facts.dataset.classes or _numbered(target)
     first = versions[0]
@@ -298,13 +343,19 @@ def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Ver
     def measure(version: Version) -> Measured:
         array = stored_array(version, PREDICTIONS)
         if len(array) != len(target):
-            raise Damaged(f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}")
+            raise Damaged(
+                f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}"
+            )
         seen = _seen_by(version)
         fair = np.ones(len(target), bool)
         if hashes is not None and seen is not None:
             fair &= ~np.isin(hashes[:, :2], seen.hashes).any(axis=1)
-        return Measured(version=version.version, predicted=array, classes=version.facts.dataset.classes or classes,
-                        fair=fair)  # fmt: skip
+        return Measured(
+            version=version.version,
+            predicted=array,
+            classes=version.facts.dataset.classes or classes,
+            fair=fair,
+        )
 
     units, keys = (None, None) if hashes is None else (hashes[:, 1], hashes[:, 2])
     return TestItems(target=target, classes=classes, units=units, keys=keys, inputs={}), measure
@@ -312,7 +363,11 @@ def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Ver
 
 def _numbered(target: "np.ndarray") -> tuple[str, ...]:
     """Return the numbers of classes without names; nothing for regression."""
-    return () if target.dtype.kind == "f" else tuple(str(label) for label in range(int(target.max()) + 1))
+    return (
+        ()
+        if target.dtype.kind == "f"
+        else tuple(str(label) for label in range(int(target.max()) + 1))
+    )
 
 
 def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") -> Measured:
@@ -338,14 +393,21 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
         check_count(predicted, target, name=name)
     else:
         check_predictions(predicted, target, classes=None, name=name)
-    fair, whole = np.zeros(len(held_out), bool), np.zeros((len(held_out), *predicted.shape[1:]), predicted.dtype)
+    fair, whole = (
+        np.zeros(len(held_out), bool),
+        np.zeros((len(held_out), *predicted.shape[1:]), predicted.dtype),
+    )
     fair[taken.kept], whole[taken.kept] = fresh, predicted
-    return Measured(version=version.version, predicted=whole, classes=classes, fair=fair, near=near, notes=notes)
+    return Measured(
+        version=version.version, predicted=whole, classes=classes, fair=fair, near=near, notes=notes
+    )
 
 
-def _prepare(version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.ndarray, int, tuple[str, ...]]":
-    """Return the test items as a version takes them, which of them are new to it, how many of the others only nearly
-    equal what it has seen, and what is not known.
+def _prepare(
+    version: Version, held_out: "HeldOut"
+) -> "tuple[TestInputs, np.ndarray, int, tuple[str, ...]]":
+    """Return the test items as a version takes them, which of them are new to it, how many of the
+    others only nearly equal what it has seen, and what is not known.
 
     Raises:
         InvalidInput: It is of another task, or cannot be measured on these items.
@@ -359,15 +421,16 @@ def _prepare(version: Version, held_out: "HeldOut") -> "tuple[TestInputs, np.nda
 
 
 def check_comparable(model: Model, data: str) -> None:
-    """Refuse a dataset on which no version of a model could be compared with the champion, before anything is trained.
+    """Refuse a dataset on which no version of a model could be compared with the champion, before
+    anything is trained.
 
     Args:
         model: By its name in the registry; it may have no version yet.
         data: URI of the dataset or of its test part.
 
     Raises:
-        InvalidInput: It is of another task than the model, the champion cannot be measured on its test items, or hardly
-            any of them is new to the champion.
+        InvalidInput: It is of another task than the model, the champion cannot be measured on its
+            test items, or hardly any of them is new to the champion.
     """
     from podium.data.artifact import describe
     from podium.data.held_out import HeldOut
@@ -380,9 +443,13 @@ def check_comparable(model: Model, data: str) -> None:
 
 
 def _unknown(version: Version, info: "DatasetInfo", name: str) -> tuple[str, ...]:
-    if version.facts.dataset.test_digest == info.test_digest:  # what it was evaluated on it was not trained on
+    if (
+        version.facts.dataset.test_digest == info.test_digest
+    ):  # what it was evaluated on it was not trained on
         return ()
-    return (f"it is not known which items {name} was trained on: some of the test items may be among them",)
+    return (
+        f"it is not known which items {name} was trained on: some of the test items may be among them",
+    )
 
 
 def _seen_by(version: Version) -> SeenItems | None:
@@ -415,14 +482,18 @@ def _stored_for(version: Version, held_out: "HeldOut") -> "np.ndarray | None":
 
 
 def judge(
-    data: str | None, rule: PromotionRule, metric: "Metric | None", jobs: "VersionJobs | None" = None
+    data: str | None,
+    rule: PromotionRule,
+    metric: "Metric | None",
+    jobs: "VersionJobs | None" = None,
 ) -> Callable[[Version, Version | None, Sequence[Record]], Decision]:
     """Return what decides between a challenger and a champion, or about a first champion.
 
     Args:
         data: As in predictions.
         rule: What the challenger must achieve.
-        metric: What both are compared by; None for the rule's, else what the challenger was chosen by.
+        metric: What both are compared by; None for the rule's, else what the challenger was chosen
+            by.
         jobs: As in predictions.
 
     Raises:
@@ -431,7 +502,9 @@ def judge(
     rule.require_ready()
     of_data = _items_of(data, jobs) if data is not None else None
 
-    def decide_between(challenger: Version, champion: Version | None, records: Sequence[Record]) -> Decision:
+    def decide_between(
+        challenger: Version, champion: Version | None, records: Sequence[Record]
+    ) -> Decision:
         both = (challenger, champion) if champion else (challenger,)
         items, measure = of_data or _stored_items(both)
         try:
@@ -467,7 +540,11 @@ def judge(
         if rule.window:
             figures["window"] = _sketch(seen, items)
         decision = replace(decision, figures=figures)
-        why = _jumped(champion, chosen, decision.figures, seen, data) if champion is not None and data else ""
+        why = (
+            _jumped(champion, chosen, decision.figures, seen, data)
+            if champion is not None and data
+            else ""
+        )
         decision = decision.refused(why) if why else decision
         decision = signature.judge(rule.of_version(decision, challenger), challenger)
         return approval.judge(decision, challenger) if "approved" in rule else decision
@@ -492,7 +569,8 @@ def _earlier(
 
 
 def _model_of(version: Version) -> list[str]:
-    """Return what tells its model, under whatever version: digests of its predictions and of its graph."""
+    """Return what tells its model, under whatever version: digests of its predictions and of its
+    graph."""
     files = (PREDICTIONS,), (ONNX, PREPROCESSING)
     known = [
         [version.files[name].sha256 for name in some if name in version.files]
@@ -525,7 +603,9 @@ def _sketch(seen: SharedItems, items: TestItems) -> str:
     return sketch(items.keys[seen.items])
 
 
-def _new_items(seen: SharedItems, challenger: Version, champion: Version, metric: str) -> NewItems | None:
+def _new_items(
+    seen: SharedItems, challenger: Version, champion: Version, metric: str
+) -> NewItems | None:
     """Return which items came since the champion was promoted; None if it is not known."""
     own = _stored_hashes(champion, TEST_ITEMS)
     if own is None or seen.units is None:
@@ -534,12 +614,15 @@ def _new_items(seen: SharedItems, challenger: Version, champion: Version, metric
     return NewItems.of(seen.units, own[:, 1], records, challenger.version, champion.version, metric)
 
 
-def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], seen: SharedItems, data: str) -> str:
-    """Return why a champion's figure on another test part than its own is not to be believed; empty if it is.
+def _jumped(
+    champion: Version, metric: "Metric", figures: Mapping[str, Any], seen: SharedItems, data: str
+) -> str:
+    """Return why a champion's figure on another test part than its own is not to be believed; empty
+    if it is.
 
-    Both figures are of items that it has not seen, as far as is known: one that is better than at upload by far more
-    than their intervals shows items that it does know, in a form that nothing recognizes. Of the earlier ones only the
-    classes count that the other items have.
+    Both figures are of items that it has not seen, as far as is known: one that is better than at
+    upload by far more than their intervals shows items that it does know, in a form that nothing
+    recognizes. Of the earlier ones only the classes count that the other items have.
     """
     import numpy as np
 
@@ -558,23 +641,32 @@ def _jumped(champion: Version, metric: "Metric", figures: Mapping[str, Any], see
     if own.classes:
         names = {seen.classes[label] for label in np.unique(seen.target)}
         kept = np.array([name in names for name in own.classes])[target]
-        target, predicted, groups = target[kept], predicted[kept], None if groups is None else groups[kept]
+        target, predicted, groups = (
+            target[kept],
+            predicted[kept],
+            None if groups is None else groups[kept],
+        )
     before = figure_interval(metric, target, predicted, groups) if len(target) else None
     if before is None:
         return ""
     value, earlier = figures["champion_value"], metric.value(target, predicted)
     if not jumps(metric, (earlier, *before), (value, *now)):
         return ""
-    return (f"the {metric.name} of {champion.title} jumps from {figure(earlier)} ({figure(before[0])} to "
-            f"{figure(before[1])}) at upload to {figure(value)} on other test items: it seems to know these in a "
-            "form that podium does not recognize; compare on items that it cannot know, or, if these are just easier, "
-            "promote the challenger by hand, without a rule")  # fmt: skip
+    return (
+        f"the {metric.name} of {champion.title} jumps from {figure(earlier)} ({figure(before[0])} to "
+        f"{figure(before[1])}) at upload to {figure(value)} on other test items: it seems to know these in a "
+        "form that podium does not recognize; compare on items that it cannot know, or, if these are just easier, "
+        "promote the challenger by hand, without a rule"
+    )
 
 
-def jumps(metric: "Metric", earlier: tuple[float, float, float], now: tuple[float, float, float]) -> bool:
+def jumps(
+    metric: "Metric", earlier: tuple[float, float, float], now: tuple[float, float, float]
+) -> bool:
     """Return whether a figure is better than an earlier one by more than JUMP standard errors.
 
-    An interval counts by the side that faces the other figure: on few items the other side can be much shorter.
+    An interval counts by the side that faces the other figure: on few items the other side can be
+    much shorter.
 
     Args:
         earlier: The figure and its 95 % interval.
@@ -589,7 +681,8 @@ def jumps(metric: "Metric", earlier: tuple[float, float, float], now: tuple[floa
 def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
     """Return the metric asked for, else the one that a version was chosen by, else the default.
 
-    A function that only a version's metadata names is not imported: it could be any function of this machine.
+    A function that only a version's metadata names is not imported: it could be any function of
+    this machine.
 
     Args:
         text: In the notation of find_metric; empty for none.
@@ -610,12 +703,15 @@ def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
     return choose_metric(text, kind, objective=name or "")
 
 
-def contest(model: Model, version: str, rule: str, data: str | None, evidence: Mapping[str, Any]) -> Promotion:
+def contest(
+    model: Model, version: str, rule: str, data: str | None, evidence: Mapping[str, Any]
+) -> Promotion:
     """Let a version challenge the champion, with stored predictions or on given data.
 
     Args:
         version: The challenger, a version or an alias.
-        rule: In the notation of PromotionRule.parse; without a metric, that of the challenger counts.
+        rule: In the notation of PromotionRule.parse; without a metric, that of the challenger
+            counts.
         data: URI of a dataset; None to use stored predictions.
     """
     from podium.data.artifact import describe
@@ -637,13 +733,21 @@ def stored_array(version: Version, file: str) -> "np.ndarray":
     content = sealed.opened(version.read(file), f"{file} of {version.title}")
     with foreign(f"{file} of {version.title} is not an array", Damaged):
         array: np.ndarray = np.load(io.BytesIO(content), allow_pickle=False)
-    if not isinstance(array, np.ndarray) or array.ndim not in (1, 2) or array.dtype.kind not in "iuf" or not array.size:
+    if (
+        not isinstance(array, np.ndarray)
+        or array.ndim not in (1, 2)
+        or array.dtype.kind not in "iuf"
+        or not array.size
+    ):
         raise Damaged(f"{file} of {version.title} is not an array of numbers [n] or [n, k]")
     return array
 
 
 def run_version(
-    version: Version, taken: "TestInputs", classes: tuple[str, ...], jobs: "VersionJobs | None" = None
+    version: Version,
+    taken: "TestInputs",
+    classes: tuple[str, ...],
+    jobs: "VersionJobs | None" = None,
 ) -> "np.ndarray":
     """Run a version on test items.
 
@@ -686,18 +790,24 @@ class Difference:
     """As SharedItems.notes."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as plain JSON values; ``value`` is the second version's, ``champion_value`` the first's."""
+        """Return it as plain JSON values; ``value`` is the second version's, ``champion_value`` the
+        first's."""
         from podium.models.rule import figures
 
         return {
-            "metric": self.comparison.metric.to_json(), "items": self.items, "value": self.comparison.first,
+            "metric": self.comparison.metric.to_json(),
+            "items": self.items,
+            "value": self.comparison.first,
             **figures(self.comparison),
-            "metrics": {name: {"first": first, "second": second} for name, (first, second) in self.metrics.items()},
+            "metrics": {
+                name: {"first": first, "second": second}
+                for name, (first, second) in self.metrics.items()
+            },
             "classes": dict(self.classes),
             "gained": [vars(change) for change in self.changes.gained],
             "lost": [vars(change) for change in self.changes.lost],
             "notes": list(self.notes),
-        }  # fmt: skip
+        }
 
 
 def difference(seen: SharedItems, metric: "Metric") -> Difference:
@@ -722,17 +832,28 @@ def difference(seen: SharedItems, metric: "Metric") -> Difference:
     return Difference(
         comparison=compare(metric, seen.target, after, before, seen.groups),
         items=len(seen.target),
-        metrics={name: (scores[0].metrics.get(name), scores[1].metrics.get(name)) for name in names},
+        metrics={
+            name: (scores[0].metrics.get(name), scores[1].metrics.get(name)) for name in names
+        },
         classes={} if regression else by_class(seen.target, after, before, seen.classes),
-        changes=_placed(moved_errors(seen.target, before, after) if regression
-                        else flips(seen.target, before, after, seen.classes), seen.items),
+        changes=_placed(
+            moved_errors(seen.target, before, after)
+            if regression
+            else flips(seen.target, before, after, seen.classes),
+            seen.items,
+        ),
         notes=seen.notes,
-    )  # fmt: skip
+    )
 
 
 def _placed(changes: "Changes", items: "np.ndarray") -> "Changes":
     """Return changes with the positions of their items in the test part."""
-    return replace(changes, **{
-        side: tuple(replace(change, item=int(items[change.item])) for change in getattr(changes, side))
-        for side in ("gained", "lost")
-    })  # fmt: skip
+    return replace(
+        changes,
+        **{
+            side: tuple(
+                replace(change, item=int(items[change.item])) for change in getattr(changes, side)
+            )
+            for side in ("gained", "lost")
+        },
+    )

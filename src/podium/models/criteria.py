@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from podium.scoring.slices import Slice
 
 LIKELY = 0.8
-"""What the laptop's first week and a year of nights both live with: docs/registry.md has the reason."""
+"""What the laptop's first week and a year of nights both live with: docs/registry.md has the
+reason."""
 
 MOST_SLICES = 50
 """Of a column whose figures the history keeps, the worst first."""
@@ -31,7 +32,9 @@ def _number(name: str, holds: Callable[[float], bool], wanted: str) -> Callable[
         try:
             value = float(text)
         except ValueError:
-            raise InvalidInput(f"{name} of a promotion rule must be a number, not {text!r}") from None
+            raise InvalidInput(
+                f"{name} of a promotion rule must be a number, not {text!r}"
+            ) from None
         require(math.isfinite(value) and holds(value), wanted, **{name: text})
         return value
 
@@ -168,7 +171,11 @@ def _worst(column: str, judged: "list[Slice]") -> str:
     worst, refused = judged[0], [one.name for one in judged if one.worse]
     compared = worst.compared
     assert compared
-    head = "worse than the champion in" if refused else f"worse in no {column} by more than chance, nearest in"
+    head = (
+        "worse than the champion in"
+        if refused
+        else f"worse in no {column} by more than chance, nearest in"
+    )
     also = f"; also in {listed(refused[1:])}" if refused[1:] else ""
     both = f"{figure(compared.first)} against {apart(compared.second, compared.first)}"
     corrected = f"{p_words(worst.p_value or 0.0)} by Holm among {len(judged)}"

@@ -30,7 +30,8 @@ class Earlier:
     """The squared standard error of one figure, by each earlier comparison on it."""
 
     fresh: "NewItems | None" = None
-    """Where the rule asks for it: which items are new since the champion was promoted; None if it is not known."""
+    """Where the rule asks for it: which items are new since the champion was promoted; None if it
+    is not known."""
 
     @classmethod
     def of(
@@ -41,7 +42,8 @@ class Earlier:
         champion: str | None,
         model: Sequence[str] = (),
     ) -> "Earlier":
-        """Read the comparisons on a test part by a metric; those of the challenger itself do not count.
+        """Read the comparisons on a test part by a metric; those of the challenger itself do not
+        count.
 
         Args:
             model: What tells the challenger's model: an equal one that was uploaded as another
@@ -53,11 +55,15 @@ class Earlier:
         for record in others:
             grounds = record.grounds
             same = not grounds.noise and grounds.value == grounds.champion_value
-            if grounds.metric.name != metric or same:  # the champion once more says nothing of chance
+            if (
+                grounds.metric.name != metric or same
+            ):  # the champion once more says nothing of chance
                 continue
             beaten = grounds.champion or record.replaced
             pairs = (record.version, grounds.value), (beaten, grounds.champion_value)
-            figures |= {names.get(name, name): value for name, value in pairs if name and value is not None}
+            figures |= {
+                names.get(name, name): value for name, value in pairs if name and value is not None
+            }
             noises += [] if grounds.noise is None else [grounds.noise]
         own = challenger, names.get(champion or "", champion)
         return cls(
@@ -107,7 +113,8 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Criterion:
-    """A word of a promotion rule: NAME or NAME=VALUE. A hook that a criterion does not need is left out."""
+    """A word of a promotion rule: NAME or NAME=VALUE. A hook that a criterion does not need is left
+    out."""
 
     name: str
     sentence: str
@@ -146,11 +153,12 @@ class Decision:
     """Every condition of the rule with its figures, in words."""
 
     figures: Mapping[str, Any]
-    """rule, metric, items, units (items, or groups of them, that count), value, shrunk and constant (guess and value of
-    the best constant guess); with a champion also champion_value, champion_shrunk, noise, probability, difference,
-    interval, p_value, doubt (why p is not reliable) and test; for accuracy
-    also only_challenger_right, only_champion_right and classes.
-    value_interval and champion_interval are the 95 % intervals, None where there are too few items."""
+    """rule, metric, items, units (items, or groups of them, that count), value, shrunk and constant
+    (guess and value of the best constant guess); with a champion also champion_value,
+    champion_shrunk, noise, probability, difference, interval, p_value, doubt (why p is not
+    reliable) and test; for accuracy also only_challenger_right, only_champion_right and classes.
+    value_interval and champion_interval are the 95 % intervals, None where there are too few
+    items."""
 
     def noting(self, words: str) -> "Decision":
         """Return it with a reason that changes nothing."""

@@ -24,13 +24,17 @@ def seal(document: dict[str, Any]) -> bytes:
     """Serialize a document; its last member is ``sha256``, the checksum of its canonical form.
 
     Raises:
-        InvalidInput: It holds values JSON cannot express (NaN, infinity, objects), or exceeds a limit.
+        InvalidInput: It holds values JSON cannot express (NaN, infinity, objects), or exceeds a
+            limit.
     """
     digest = _digest(plain(document))
-    content = (json.dumps({**document, "sha256": digest}, indent=1, ensure_ascii=False) + "\n").encode()
+    content = (
+        json.dumps({**document, "sha256": digest}, indent=1, ensure_ascii=False) + "\n"
+    ).encode()
     if len(content) > MAX_BYTES:
         raise InvalidInput(
-            f"the metadata has {len(content):,} bytes, larger than the limit of {MAX_BYTES:,}", "store it as a file"
+            f"the metadata has {len(content):,} bytes, larger than the limit of {MAX_BYTES:,}",
+            "store it as a file",
         )
     return content
 
@@ -49,7 +53,9 @@ def unseal(content: bytes, where: str) -> dict[str, Any]:
         document = load_json(content, where, nan=False)
         sound = isinstance(document, dict) and document.pop("sha256", None) == _digest(document)
     except InvalidInput as error:
-        raise Damaged(f"{where} is damaged: it {error.message.removeprefix(where).strip()}", _BACKUP) from None
+        raise Damaged(
+            f"{where} is damaged: it {error.message.removeprefix(where).strip()}", _BACKUP
+        ) from None
     except Exception:  # 1e999 is read as infinity, for example
         sound = False
     if not sound:
@@ -58,7 +64,9 @@ def unseal(content: bytes, where: str) -> dict[str, Any]:
     return document
 
 
-_BACKUP = "try `podium models repair`, which restores what is stored twice; else restore it from a backup"
+_BACKUP = (
+    "try `podium models repair`, which restores what is stored twice; else restore it from a backup"
+)
 
 
 def plain(value: Any) -> Any:
@@ -70,10 +78,13 @@ def plain(value: Any) -> Any:
     try:
         text = json.dumps(value, allow_nan=False)
     except RecursionError:
-        raise InvalidInput(f"metadata is nested more than {MAX_JSON_DEPTH} levels deep", "store it flat") from None
+        raise InvalidInput(
+            f"metadata is nested more than {MAX_JSON_DEPTH} levels deep", "store it flat"
+        ) from None
     except (TypeError, ValueError) as error:
         raise InvalidInput(
-            f"metadata must be plain JSON, but {error}", "use numbers, strings, lists and dicts; no NaN"
+            f"metadata must be plain JSON, but {error}",
+            "use numbers, strings, lists and dicts; no NaN",
         ) from None
     return load_json(text, "metadata")
 
@@ -100,7 +111,8 @@ def check_name(what: str, name: str) -> str:
     """Return a name that is safe as one segment of a key.
 
     Raises:
-        InvalidInput: It has other characters than letters, digits, dots, dashes and underscores, or more than 100.
+        InvalidInput: It has other characters than letters, digits, dots, dashes and underscores, or
+            more than 100.
     """
     if not isinstance(name, str) or not is_name(name):
         article = "an" if what[0] in "aeiou" else "a"
@@ -140,10 +152,14 @@ def stamp(time: str | datetime) -> str:
 def warn_once(message: str) -> None:
     """Log a warning once per process."""
     # Keys may hold anything, even escape sequences for the terminal.
-    _log.warning("%s", "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message))
+    _log.warning(
+        "%s", "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in message)
+    )
 
 
-def read_as(kind: Any, value: Any, where: str, field: str = "", *, error: type[PodiumError] = Damaged) -> Any:
+def read_as(
+    kind: Any, value: Any, where: str, field: str = "", *, error: type[PodiumError] = Damaged
+) -> Any:
     """Convert plain values to a dataclass or another type, see podium.documents.parse_member.
 
     Args:

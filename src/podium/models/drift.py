@@ -1,4 +1,5 @@
-"""Whether what a version is asked now is like what it was trained on: PSI and KS over the bins of its training part."""
+"""Whether what a version is asked now is like what it was trained on: PSI and KS over the bins of
+its training part."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,13 +36,15 @@ class Shift:
     """Seen now."""
 
     psi: float
-    """Population stability index; half an item is added to each bin, so that an empty one counts."""
+    """Population stability index; half an item is added to each bin, so that an empty one
+    counts."""
 
     chance: float
     """PSI that so few items reach by chance once in 1,000 times."""
 
     ks: float | None
-    """Of numbers: the largest distance of the two cumulative distributions, at the edges of the bins."""
+    """Of numbers: the largest distance of the two cumulative distributions, at the edges of the
+    bins."""
 
     bin: str
     """Whose share has changed most."""
@@ -79,13 +82,17 @@ def require_profile(version: Version) -> Profile:
     """
     profile = version.opened.profile
     if profile is None:
-        raise InvalidInput(f"{version.title} has no {PROFILE} of its training part: an earlier podium stored it, or no "
-                           "dataset was named", "train it again, or podium models upload --data DATASET")  # fmt: skip
+        raise InvalidInput(
+            f"{version.title} has no {PROFILE} of its training part: an earlier podium stored it, or no "
+            "dataset was named",
+            "train it again, or podium models upload --data DATASET",
+        )
     return profile
 
 
 def shifts(profile: Profile, counts: Counts) -> list[Shift]:
-    """Compare counts with the training part, predictions first, then the inputs that changed most."""
+    """Compare counts with the training part, predictions first, then the inputs that changed
+    most."""
     found = [_shift(of, bins, counts[of, bins.name]) for (of, _), bins in profile.bins().items()]
     return sorted(found, key=lambda shift: (shift.of == "input", -shift.psi))
 
@@ -102,11 +109,15 @@ def _shift(of: str, bins: Bins, counts: NDArray[np.int64]) -> Shift:
     # What is missing has no place among the numbers.
     ladder = [array[:-1].cumsum() / max(1, array[:-1].sum()) for array in (counts, trained)]
     return Shift(
-        of=of, name=bins.name, items=items, psi=float(((here - there) * np.log(here / there)).sum()),
+        of=of,
+        name=bins.name,
+        items=items,
+        psi=float(((here - there) * np.log(here / there)).sum()),
         chance=float(chi2.ppf(1 - RARE, max(1, int(used.sum()) - 1)) * noise),
         ks=float(np.abs(ladder[0] - ladder[1]).max()) if bins.ordered else None,
-        bin=bins.labels[at], share=(float(before[at]), float(now[at])),
-    )  # fmt: skip
+        bin=bins.labels[at],
+        share=(float(before[at]), float(now[at])),
+    )
 
 
 def seen_in_data(version: Version, uri: str) -> Seen:
@@ -119,13 +130,21 @@ def seen_in_data(version: Version, uri: str) -> Seen:
     predictor.seen = watch.note
     problems = [result for result in predictor.stream([uri]) if isinstance(result, Problem)]
     counts = watch.counts()
-    notes = [f"{len(problems):,} items could not be read and are not counted: {problems[0]}"] if problems else []
+    notes = (
+        [f"{len(problems):,} items could not be read and are not counted: {problems[0]}"]
+        if problems
+        else []
+    )
     if watch.failures:
-        notes.append(f"{watch.failures:,} calls of the model do not fit the bins and are not counted")
+        notes.append(
+            f"{watch.failures:,} calls of the model do not fit the bins and are not counted"
+        )
     return Seen(counts=counts, items=watch.items, notes=tuple(notes))
 
 
-def seen_by_servers(version: Version, pages: Mapping[str, str], before: Mapping[str, str] | None = None) -> Seen:
+def seen_by_servers(
+    version: Version, pages: Mapping[str, str], before: Mapping[str, str] | None = None
+) -> Seen:
     """Add up what servers have counted of a version.
 
     Args:
@@ -145,11 +164,17 @@ def seen_by_servers(version: Version, pages: Mapping[str, str], before: Mapping[
         others |= {name: others.get(name, 0) + count for name, count in watched.items()}
         earlier = (before or {}).get(url, "")
         if earlier and _began(earlier) != _began(page):
-            notes.append(f"{url} has started again since the last look: what it counted before its end is lost")
+            notes.append(
+                f"{url} has started again since the last look: what it counted before its end is lost"
+            )
             earlier = ""
-        if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(version.version, 0):
+        if earlier and _watched(earlier, version.name).get(version.version, 0) > watched.get(
+            version.version, 0
+        ):
             earlier = ""  # it forgot this version, and began again
-        items += watched.get(version.version, 0) - _watched(earlier, version.name).get(version.version, 0)
+        items += watched.get(version.version, 0) - _watched(earlier, version.name).get(
+            version.version, 0
+        )
         for sign, text in ((1, page), (-1, earlier)):
             _add(total, text, sign, version, keys, url)
         for labels, count in read_samples(page, "podium_serve_watch_failures_total"):
@@ -158,7 +183,11 @@ def seen_by_servers(version: Version, pages: Mapping[str, str], before: Mapping[
     own = others.pop(version.version, None)
     if own is None:
         told = f", but of {', '.join(sorted(others))}" if others else ""
-        hint = f"podium models drift {version.name}@{min(others)}" if others else f"podium serve {version.name} --watch"
+        hint = (
+            f"podium models drift {version.name}@{min(others)}"
+            if others
+            else f"podium serve {version.name} --watch"
+        )
         raise NotFound(f"{', '.join(pages)} counts no items of {version.title}{told}", hint)
     if others := {name: count for name, count in others.items() if count}:
         told = ", ".join(f"{count:,} of {name}" for name, count in others.items())
@@ -167,14 +196,21 @@ def seen_by_servers(version: Version, pages: Mapping[str, str], before: Mapping[
 
 
 def _add(
-    total: Counts, page: str, sign: int, version: Version, keys: Mapping[tuple[str, str], list[str]], url: str
+    total: Counts,
+    page: str,
+    sign: int,
+    version: Version,
+    keys: Mapping[tuple[str, str], list[str]],
+    url: str,
 ) -> None:
     for labels, count in read_samples(page, "podium_serve_bin_items_total"):
         if _is(labels, version):
             key = (labels["of"], labels["name"])
             if labels["bin"] not in keys.get(key, ()):
-                raise InvalidInput(f"{url} counts {labels['name']} in bins that {version.title} does not have",
-                                   "does it serve another model of this name?")  # fmt: skip
+                raise InvalidInput(
+                    f"{url} counts {labels['name']} in bins that {version.title} does not have",
+                    "does it serve another model of this name?",
+                )
             total[key][keys[key].index(labels["bin"])] += sign * int(count)
 
 
@@ -188,4 +224,6 @@ def _watched(page: str, model: str) -> dict[str, int]:
 
 
 def _began(page: str) -> float | None:
-    return next((value for _, value in read_samples(page, "podium_serve_start_timestamp_seconds")), None)
+    return next(
+        (value for _, value in read_samples(page, "podium_serve_start_timestamp_seconds")), None
+    )

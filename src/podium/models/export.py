@@ -1,4 +1,5 @@
-"""A version in the form that another program takes: MLflow, Triton, or a registry of container images."""
+"""A version in the form that another program takes: MLflow, Triton, or a registry of container
+images."""
 
 from collections.abc import Callable
 from pathlib import Path

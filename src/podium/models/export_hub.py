@@ -1,4 +1,5 @@
-"""A version in Kubeflow's Model Registry (Hub), registered by the URI of its files: no bytes are copied."""
+"""A version in Kubeflow's Model Registry (Hub), registered by the URI of its files: no bytes are
+copied."""
 
 import getpass
 import logging
@@ -30,7 +31,8 @@ def check_address(uri: str) -> None:
     """Refuse an address that cannot be a hub's.
 
     Raises:
-        InvalidInput: It is not ``http://host:port`` or ``https://host``, or the hub's client is not installed.
+        InvalidInput: It is not ``http://host:port`` or ``https://host``, or the hub's client is not
+            installed.
     """
     try:
         parts = urlsplit(uri)
@@ -42,7 +44,9 @@ def check_address(uri: str) -> None:
         hint = "--hub http://model-registry-service.kubeflow:8080; --token-file logs in"
         raise InvalidInput(f"not the address of a model registry server: {shown!r}", hint)
     if any(find_spec(module) is None for module in ("model_registry", "kubeflow", "kubeflow.hub")):
-        raise InvalidInput(f"--hub {uri} needs the client of the model registry", "pip install 'podium-ml[hub]'")
+        raise InvalidInput(
+            f"--hub {uri} needs the client of the model registry", "pip install 'podium-ml[hub]'"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,12 +68,17 @@ class Entry:
         """Describe a version; only what its registry knows."""
         form, form_version = _format(version)
         value, data = version.facts.value, version.facts.dataset.name
-        described = f"{version.facts.metric.name} {figure(value)} on " if value is not None else None
+        described = (
+            f"{version.facts.metric.name} {figure(value)} on " if value is not None else None
+        )
         return cls(
-            uri=version.catalog.storage.join(version.prefix), form=form, form_version=form_version,
-            description=described and described + (f"the test part of {data}" if data else "its test part"),
+            uri=version.catalog.storage.join(version.prefix),
+            form=form,
+            form_version=form_version,
+            description=described
+            and described + (f"the test part of {data}" if data else "its test part"),
             properties=_properties(version),
-        )  # fmt: skip
+        )
 
 
 def _format(version: Version) -> tuple[str | None, str | None]:
@@ -77,31 +86,43 @@ def _format(version: Version) -> tuple[str | None, str | None]:
         return "onnx", "1"
     if version.is_command:
         return "podium-command", None
-    return ("safetensors", None) if any(name.endswith(".safetensors") for name in version.files) else (None, None)
+    return (
+        ("safetensors", None)
+        if any(name.endswith(".safetensors") for name in version.files)
+        else (None, None)
+    )
 
 
 def _properties(version: Version) -> dict[str, str | float]:
     facts, origin = version.facts, version.facts.origin
     figures = {
-        name: float(value) for name, value in facts.metrics.items()
+        name: float(value)
+        for name, value in facts.metrics.items()
         if isinstance(value, int | float) and not isinstance(value, bool)
-    }  # fmt: skip
+    }
     trial = origin.name if origin.kind == "trial" else None
     told = {
-        "run_id": facts.run_id, "experiment": origin.experiment, "trial": trial,
-        "dataset": facts.dataset.name, "data_digest": facts.dataset.digest, "code_version": facts.code_version,
+        "run_id": facts.run_id,
+        "experiment": origin.experiment,
+        "trial": trial,
+        "dataset": facts.dataset.name,
+        "data_digest": facts.dataset.digest,
+        "code_version": facts.code_version,
         "image": facts.image,
-    }  # fmt: skip
+    }
     return {**figures, **{name: value for name, value in told.items() if value}}
 
 
-def register(version: Version, uri: str, *, champion: str | None = None, token: str | None = None) -> str:
+def register(
+    version: Version, uri: str, *, champion: str | None = None, token: str | None = None
+) -> str:
     """Register a version in a hub, or bring what is there up to date; properties of others stay.
 
     Args:
         uri: Address of the server.
         champion: The model's champion, for the hub's model.
-        token: Bearer token; None for that of the pod, or of the file that KF_PIPELINES_SA_TOKEN_PATH names.
+        token: Bearer token; None for that of the pod, or of the file that
+            KF_PIPELINES_SA_TOKEN_PATH names.
 
     Returns:
         The id that the hub gave the version.
@@ -130,7 +151,9 @@ def _client(uri: str, token: str | None) -> "ModelRegistryClient":
         author = getpass.getuser()
     except (KeyError, OSError):  # a container whose user has no name
         author = "podium"
-    logging.getLogger("model-registry").disabled = True  # it warns of every port that does not end in 80
+    logging.getLogger(
+        "model-registry"
+    ).disabled = True  # it warns of every port that does not end in 80
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "User access token is missing")
         return ModelRegistryClient(uri.rstrip("/"), author=author, user_token=token)
@@ -145,21 +168,32 @@ def _registered(client: "ModelRegistryClient", version: Version) -> str:
         there = client.get_model_version(*name)
     except (ValueError, StoreError):  # no such version; no such model
         client.register_model(
-            version.name, told.uri, version=version.version, version_description=told.description,
-            metadata=told.properties, model_format_name=told.form, model_format_version=told.form_version,
-        )  # fmt: skip
+            version.name,
+            told.uri,
+            version=version.version,
+            version_description=told.description,
+            metadata=told.properties,
+            model_format_name=told.form,
+            model_format_version=told.form_version,
+        )
         return str(client.get_model_version(*name).id)
     there.description = told.description
     there.custom_properties = {**(there.custom_properties or {}), **told.properties}
     client.update_model_version(there)
     try:
         artifact = client.get_model_artifact(*name)
-    except ValueError:  # an export ended between two requests, and no public method adds an artifact alone
+    except (
+        ValueError
+    ):  # an export ended between two requests, and no public method adds an artifact alone
         hub = client._registry
         form = {"model_format_name": told.form, "model_format_version": told.form_version}
         hub.async_runner(hub._register_model_artifact(there, version.name, told.uri, **form))
     else:
-        artifact.uri, artifact.model_format_name, artifact.model_format_version = told.uri, told.form, told.form_version
+        artifact.uri, artifact.model_format_name, artifact.model_format_version = (
+            told.uri,
+            told.form,
+            told.form_version,
+        )
         client.update_model_artifact(artifact)
     return str(there.id)
 
@@ -181,10 +215,15 @@ def _reason(error: Exception, uri: str) -> tuple[str, str]:
             "it refuses the token" if status else "https needs a token"
         ), "--token-file FILE names one that it takes"
     if status == 404:
-        return (f"it does not know the API that model-registry {installed('model-registry')} speaks",
-                "pip install 'model-registry<0.3.15' speaks v1alpha3, pip install -U model-registry v1")  # fmt: skip
+        return (
+            f"it does not know the API that model-registry {installed('model-registry')} speaks",
+            "pip install 'model-registry<0.3.15' speaks v1alpha3, pip install -U model-registry v1",
+        )
     if status:
         answer = one_line(str(getattr(error, "body", None) or ""))
         return f"it answered {status} {answer}".rstrip(), f"kubectl logs {SERVICE} shows why"
     reason = one_line(str(error)) or type(error).__name__
-    return reason, f"kubectl port-forward {SERVICE} 8080:8080 makes http://127.0.0.1:8080 of a cluster's server"
+    return (
+        reason,
+        f"kubectl port-forward {SERVICE} 8080:8080 makes http://127.0.0.1:8080 of a cluster's server",
+    )

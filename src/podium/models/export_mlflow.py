@@ -8,7 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import Failed, InvalidInput
-from podium.models.mlflow import CHAMPION, EXPORT_TAG, VERSION_TAG, check_tracking, client_of, reason_of
+from podium.models.mlflow import (
+    CHAMPION,
+    EXPORT_TAG,
+    VERSION_TAG,
+    check_tracking,
+    client_of,
+    reason_of,
+)
 from podium.models.version import Version
 from podium.yaml_loader import dump
 
@@ -21,7 +28,8 @@ GRAPH = "model.onnx"
 
 
 def write(version: Version, directory: Path) -> None:
-    """Write what ``mlflow.onnx.load_model`` and ``mlflow.pyfunc.load_model`` open; MLflow is not needed for it.
+    """Write what ``mlflow.onnx.load_model`` and ``mlflow.pyfunc.load_model`` open; MLflow is not
+    needed for it.
 
     Raises:
         InvalidInput: It is not an ONNX graph.
@@ -31,12 +39,22 @@ def write(version: Version, directory: Path) -> None:
     directory.mkdir()
     (directory / GRAPH).write_bytes(content)
     (directory / "MLmodel").write_text(dump(_description(version, graph, len(content))))
-    packages = ["mlflow>=3", *(f"{package}=={installed(package)}" for package in ("onnx", "onnxruntime", "numpy"))]
+    packages = [
+        "mlflow>=3",
+        *(f"{package}=={installed(package)}" for package in ("onnx", "onnxruntime", "numpy")),
+    ]
     (directory / "requirements.txt").write_text("\n".join(packages) + "\n")
     python = platform.python_version()
-    environment = {"python": python, "build_dependencies": ["pip"], "dependencies": ["-r requirements.txt"]}
+    environment = {
+        "python": python,
+        "build_dependencies": ["pip"],
+        "dependencies": ["-r requirements.txt"],
+    }
     (directory / "python_env.yaml").write_text(dump(environment))
-    conda = {"channels": ["conda-forge"], "dependencies": [f"python={python}", "pip", {"pip": packages}]}
+    conda = {
+        "channels": ["conda-forge"],
+        "dependencies": [f"python={python}", "pip", {"pip": packages}],
+    }
     (directory / "conda.yaml").write_text(dump(conda | {"name": "mlflow-env"}))
 
 
@@ -58,34 +76,54 @@ def graph_of(version: Version, form: str) -> "OnnxModel":
 
 
 def _description(version: Version, graph: "OnnxModel", size: int) -> dict[str, Any]:
-    facts = {"podium.model": version.name, VERSION_TAG: version.version, "podium.run": version.facts.run_id,
-             "podium.sha256": version.files[GRAPH].sha256}  # fmt: skip
+    facts = {
+        "podium.model": version.name,
+        VERSION_TAG: version.version,
+        "podium.run": version.facts.run_id,
+        "podium.sha256": version.files[GRAPH].sha256,
+    }
     environment = {"conda": "conda.yaml", "virtualenv": "python_env.yaml"}
     document: dict[str, Any] = {
         "flavors": {
-            "onnx": {"code": None, "data": GRAPH, "onnx_session_options": None, "onnx_version": installed("onnx"),
-                     "providers": ["CPUExecutionProvider"]},
-            "python_function": {"data": GRAPH, "env": environment, "loader_module": "mlflow.onnx",
-                                "python_version": platform.python_version()},
+            "onnx": {
+                "code": None,
+                "data": GRAPH,
+                "onnx_session_options": None,
+                "onnx_version": installed("onnx"),
+                "providers": ["CPUExecutionProvider"],
+            },
+            "python_function": {
+                "data": GRAPH,
+                "env": environment,
+                "loader_module": "mlflow.onnx",
+                "python_version": platform.python_version(),
+            },
         },
         "metadata": {name: value for name, value in facts.items() if value is not None},
         "model_size_bytes": size,
         "utc_time_created": f"{version.created:%Y-%m-%d %H:%M:%S.%f}",
-    }  # fmt: skip
+    }
     tensors = (*graph.inputs, *graph.outputs)
     if all(not tensor.dtype.startswith(("tensor(", "seq(", "map(", "opt")) for tensor in tensors):
         sides = {"inputs": graph.inputs, "outputs": graph.outputs}
-        document["signature"] = {side: json.dumps(list(map(_tensor, of_it))) for side, of_it in sides.items()}
+        document["signature"] = {
+            side: json.dumps(list(map(_tensor, of_it))) for side, of_it in sides.items()
+        }
     return document
 
 
 def _tensor(tensor: "Tensor") -> dict[str, Any]:
     shape = [-1 if size is None else size for size in tensor.shape]
-    return {"name": tensor.name, "type": "tensor", "tensor-spec": {"dtype": tensor.dtype, "shape": shape}}
+    return {
+        "name": tensor.name,
+        "type": "tensor",
+        "tensor-spec": {"dtype": tensor.dtype, "shape": shape},
+    }
 
 
 def register(version: Version, directory: Path, uri: str, *, champion: bool) -> str:
-    """Register an exported directory in MLflow's model registry; a version that is there already stays.
+    """Register an exported directory in MLflow's model registry; a version that is there already
+    stays.
 
     Args:
         uri: Address of MLflow.
@@ -99,16 +137,22 @@ def register(version: Version, directory: Path, uri: str, *, champion: bool) -> 
         Failed: MLflow does not do it.
     """
     check_tracking(uri, here=True)
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # somebody waits: its own seven take minutes
-    os.environ.setdefault("MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true")  # the command's own output goes there
+    os.environ.setdefault(
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"
+    )  # somebody waits: its own seven take minutes
+    os.environ.setdefault(
+        "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT", "true"
+    )  # the command's own output goes there
     try:
         client = client_of(uri)
         number = _registered(client, version, directory, uri)
         if champion:
             client.set_registered_model_alias(version.name, CHAMPION, number)
     except Exception as error:  # MLflow raises classes of its own, of its stores and of its client
-        raise Failed(f"{version.title} is in {directory}, but not registered at {uri}: {reason_of(error)}",
-                     "see that MLflow answers there, and export to another directory") from error  # fmt: skip
+        raise Failed(
+            f"{version.title} is in {directory}, but not registered at {uri}: {reason_of(error)}",
+            "see that MLflow answers there, and export to another directory",
+        ) from error
     return number
 
 
@@ -122,8 +166,12 @@ def _registered(client: "MlflowClient", version: Version, directory: Path, uri: 
     run, source = None, directory.absolute().as_uri()
     if not uri.startswith("sqlite:"):  # a server refuses a source that it cannot see
         experiment = client.get_experiment_by_name(version.name)
-        experiment_id = str(experiment.experiment_id) if experiment else client.create_experiment(version.name)
-        run = str(client.create_run(experiment_id, run_name=f"export {version.version}").info.run_id)
+        experiment_id = (
+            str(experiment.experiment_id) if experiment else client.create_experiment(version.name)
+        )
+        run = str(
+            client.create_run(experiment_id, run_name=f"export {version.version}").info.run_id
+        )
         client.log_artifacts(run, str(directory), "export")
         client.set_terminated(run)
         source = f"{client.get_run(run).info.artifact_uri}/export"

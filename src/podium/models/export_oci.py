@@ -1,4 +1,5 @@
-"""A version as a container image: an OCI image layout whose only layer has the files below /models."""
+"""A version as a container image: an OCI image layout whose only layer has the files below
+/models."""
 
 import hashlib
 import json
@@ -20,7 +21,8 @@ PLATFORMS = ("amd64", "arm64")
 def write(version: Version, directory: Path) -> None:
     """Write the layout; the same version gives the same digests.
 
-    The layer is not compressed: weights hardly get smaller. Two manifests name it, one for each of PLATFORMS.
+    The layer is not compressed: weights hardly get smaller. Two manifests name it, one for each of
+    PLATFORMS.
     """
     blobs = directory / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -35,14 +37,28 @@ def write(version: Version, directory: Path) -> None:
     for architecture in PLATFORMS:
         platform = {"architecture": architecture, "os": "linux"}
         config = platform | {
-            "created": created, "config": {}, "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
-            "history": [{"created": created, "created_by": f"podium models export {version.name} {version.version}"}],
-        }  # fmt: skip
-        manifest = {"schemaVersion": 2, "mediaType": MANIFEST, "config": _document(config, CONFIG, blobs),
-                    "layers": [layer], "annotations": about}  # fmt: skip
+            "created": created,
+            "config": {},
+            "rootfs": {"type": "layers", "diff_ids": [layer["digest"]]},
+            "history": [
+                {
+                    "created": created,
+                    "created_by": f"podium models export {version.name} {version.version}",
+                }
+            ],
+        }
+        manifest = {
+            "schemaVersion": 2,
+            "mediaType": MANIFEST,
+            "config": _document(config, CONFIG, blobs),
+            "layers": [layer],
+            "annotations": about,
+        }
         manifests.append(_document(manifest, MANIFEST, blobs) | {"platform": platform})
     image = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests, "annotations": about}
-    named = _document(image, INDEX, blobs) | {"annotations": {"org.opencontainers.image.ref.name": version.version}}
+    named = _document(image, INDEX, blobs) | {
+        "annotations": {"org.opencontainers.image.ref.name": version.version}
+    }
     (directory / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": [named]}
     (directory / "index.json").write_text(json.dumps(index, indent=1))
@@ -55,7 +71,10 @@ def _layer(version: Version, directory: Path, blobs: Path) -> dict[str, Any]:
     with tarfile.open(archive, "w", format=tarfile.PAX_FORMAT) as tar:
         for path in (files, *sorted(files.rglob("*"))):
             entry = tarfile.TarInfo((Path("models") / path.relative_to(files)).as_posix())
-            entry.mtime, entry.mode = int(version.created.timestamp()), 0o755 if path.is_dir() else 0o644
+            entry.mtime, entry.mode = (
+                int(version.created.timestamp()),
+                0o755 if path.is_dir() else 0o644,
+            )
             if path.is_dir():
                 entry.type = tarfile.DIRTYPE
                 tar.addfile(entry)

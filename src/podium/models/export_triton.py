@@ -1,4 +1,5 @@
-"""A version as a model repository of Triton Inference Server: NAME/config.pbtxt and NAME/1/model.onnx."""
+"""A version as a model repository of Triton Inference Server: NAME/config.pbtxt and
+NAME/1/model.onnx."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -41,7 +42,9 @@ def write(version: Version, directory: Path) -> None:
     numbered = directory / version.name / "1"
     numbered.mkdir(parents=True)
     (numbered / GRAPH).write_bytes(content)
-    (numbered.parent / "config.pbtxt").write_text(_config(version.name, graph.inputs, graph.outputs))
+    (numbered.parent / "config.pbtxt").write_text(
+        _config(version.name, graph.inputs, graph.outputs)
+    )
 
 
 def _config(name: str, inputs: Sequence["Tensor"], outputs: Sequence["Tensor"]) -> str:

@@ -1,9 +1,11 @@
-"""An anytime-valid test on the labeled items that came since a champion was promoted (a paired betting e-process).
+"""An anytime-valid test on the labeled items that came since a champion was promoted (a paired
+betting e-process).
 
-Each night the challenger is bet on, on the items of no earlier bet on this champion that are not of the test part that
-it was chosen on. The null hypothesis is of the champion: on no night so far is that night's challenger better than it
-by more than the margin. As long as that holds, the capital is ever 1 / LEVEL or more with a probability of at most
-LEVEL, whatever the number of nights, the challengers, and how items change from night to night.
+Each night the challenger is bet on, on the items of no earlier bet on this champion that are not of
+the test part that it was chosen on. The null hypothesis is of the champion: on no night so far is
+that night's challenger better than it by more than the margin. As long as that holds, the capital
+is ever 1 / LEVEL or more with a probability of at most LEVEL, whatever the number of nights, the
+challengers, and how items change from night to night.
 """
 
 import base64
@@ -25,14 +27,16 @@ if TYPE_CHECKING:
 LEVEL = 0.05
 
 STAKES = (0.9, 0.5, 0.25, 0.12, 0.06, 0.03, 0.015, 0.008)
-"""Shares of the capital that are bet, an eighth of it by each: no order of the items changes the mean of eight."""
+"""Shares of the capital that are bet, an eighth of it by each: no order of the items changes the
+mean of eight."""
 
 MOST_UNITS = 10_000
-"""Items, or groups, that are bet on in a night; a record of the history names them. More wait for the next night."""
+"""Items, or groups, that are bet on in a night; a record of the history names them. More wait for
+the next night."""
 
 SCALE_UNITS, DEVIATIONS = 30, 3
-"""The first new units are not bet on where a metric has no largest difference: DEVIATIONS root mean squares of theirs
-count as 1, and what is larger is cut."""
+"""The first new units are not bet on where a metric has no largest difference: DEVIATIONS root mean
+squares of theirs count as 1, and what is larger is cut."""
 
 METRICS = ("accuracy", "log_loss", "mae", "rmse")
 """What is a mean over the items, or goes by one: rmse by squared errors."""
@@ -40,7 +44,8 @@ METRICS = ("accuracy", "log_loss", "mae", "rmse")
 
 @dataclass(frozen=True, kw_only=True)
 class Bets:
-    """The capital of the bets against a champion after a night, in the evidence of that night's record."""
+    """The capital of the bets against a champion after a night, in the evidence of that night's
+    record."""
 
     logs: tuple[float, ...] = ()
     """Log of what each of STAKES has made of 1; empty where nothing was bet."""
@@ -75,9 +80,14 @@ class NewItems:
 
     @classmethod
     def of(
-        cls, units: "np.ndarray", own: "np.ndarray", records: "Sequence[Record]", challenger: str, champion: str,
+        cls,
+        units: "np.ndarray",
+        own: "np.ndarray",
+        records: "Sequence[Record]",
+        challenger: str,
+        champion: str,
         metric: str,
-    ) -> "NewItems":  # fmt: skip
+    ) -> "NewItems":
         """Find them in the history.
 
         Args:
@@ -88,12 +98,15 @@ class NewItems:
         import numpy as np
 
         bets = [
-            record for record in records
+            record
+            for record in records
             if record.grounds.fresh.spent and champion in (record.grounds.champion, record.replaced)
-        ]  # fmt: skip
+        ]
         if bets and bets[-1].event == "refusal" and bets[-1].version == challenger:
             bets.pop()  # a step that is repeated decides the same
-        spent = [np.frombuffer(base64.b64decode(record.grounds.fresh.spent), "<u4") for record in bets]
+        spent = [
+            np.frombuffer(base64.b64decode(record.grounds.fresh.spent), "<u4") for record in bets
+        ]
         # A promotion spends the capital: after a rollback, the champion's begins anew.
         goes_on = bets and bets[-1].event == "refusal" and bets[-1].grounds.metric.name == metric
         before = bets[-1].grounds.fresh if goes_on else Bets()
@@ -187,12 +200,16 @@ def bet(
     won = np.log1p(np.outer(STAKES, np.clip(shares, -1, 1))).sum(1)
     logs = np.array(before.logs or (0.0,) * len(STAKES)) + won
     after = Bets(
-        logs=tuple(map(float, logs)), units=before.units + len(on), margin=margin, scale=scale,
+        logs=tuple(map(float, logs)),
+        units=before.units + len(on),
+        margin=margin,
+        scale=scale,
         spent=base64.b64encode(hashes.astype("<u4").tobytes()).decode(),
-    )  # fmt: skip
+    )
     return after, clipped, float(gains.mean()) if len(gains) else 0.0
 
 
 def _short(hashes: "np.ndarray") -> Any:
-    """Return 32 bits of each hash: in a million of others a new item is taken for one of them once in 4,000."""
+    """Return 32 bits of each hash: in a million of others a new item is taken for one of them once
+    in 4,000."""
     return (hashes >> 32).astype("uint32")

@@ -1,12 +1,13 @@
 """Deleting: leftovers of killed uploads, and versions that are no longer needed.
 
-A deletion first replaces metadata.json with a tombstone, by the same conditional write that publishes a version: from
-then on readers see no version, and an upload must take the tombstone over. The tombstone of a complete version carries
-the record for the history. A deletion killed at any point is finished by the next collection.
+A deletion first replaces metadata.json with a tombstone, by the same conditional write that
+publishes a version: from then on readers see no version, and an upload must take the tombstone
+over. The tombstone of a complete version carries the record for the history. A deletion killed at
+any point is finished by the next collection.
 
-No two tombstones have the same etag. Before each object the collector checks that its own tombstone is still there, and
-it deletes an object only as it was listed. A collector that slept while others finished the deletion and the version
-was uploaded again sees another etag, and stops.
+No two tombstones have the same etag. Before each object the collector checks that its own tombstone
+is still there, and it deletes an object only as it was listed. A collector that slept while others
+finished the deletion and the version was uploaded again sees another etag, and stops.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,7 +53,13 @@ def collect(pointers: Pointers, *, grace: timedelta, delete: bool) -> Iterator[G
     require(grace >= timedelta(0), "grace >= 0", grace=str(grace))
     before = datetime.now(UTC) - grace
     for entry in pointers.storage.sweep(f"models/{pointers.name}", before, delete=delete):
-        yield Garbage(where=entry.key, why="interrupted write", size=entry.size, modified=entry.modified, version=None)
+        yield Garbage(
+            where=entry.key,
+            why="interrupted write",
+            size=entry.size,
+            modified=entry.modified,
+            version=None,
+        )
     for version in pointers.catalog.names():
         entries = pointers.catalog.entries(version)
         if not entries or max(entry.modified for entry in entries) >= before:
@@ -65,8 +72,8 @@ def collect(pointers: Pointers, *, grace: timedelta, delete: bool) -> Iterator[G
 def retire(pointers: Pointers, *, keep: int, grace: timedelta, delete: bool) -> Iterator[Garbage]:
     """Yield versions that need not be kept.
 
-    Never among them: the newest, the target of an alias or of the champion's rollback, and versions that were uploaded,
-    or left an alias, within the grace period.
+    Never among them: the newest, the target of an alias or of the champion's rollback, and versions
+    that were uploaded, or left an alias, within the grace period.
 
     Args:
         pointers: The aliases of the pointers, with its versions and its history.
@@ -78,7 +85,9 @@ def retire(pointers: Pointers, *, keep: int, grace: timedelta, delete: bool) -> 
     try:
         protected = _protected(pointers) | _recent(pointers, before)
     except Damaged as error:
-        warn_once(f"no version of {pointers.name} is retired, because an alias or its history is lost: {error.message}")
+        warn_once(
+            f"no version of {pointers.name} is retired, because an alias or its history is lost: {error.message}"
+        )
         return
     for stored in pointers.catalog.versions()[:-keep]:
         if stored.version not in protected and stored.created < before:
@@ -117,7 +126,9 @@ def delete_version(pointers: Pointers, version: str, reason: str) -> Record:
 
 def _protected(pointers: Pointers) -> set[str]:
     held = pointers.held().values()
-    return {version for record in held for version in (record.points_at, record.previous) if version}
+    return {
+        version for record in held for version in (record.points_at, record.previous) if version
+    }
 
 
 def _recent(pointers: Pointers, before: datetime) -> set[str]:
@@ -149,16 +160,23 @@ def _reason(pointers: Pointers, version: str, entries: Iterable[Entry]) -> str |
     if not any(entry.key == pointers.catalog.metadata_key(version) for entry in entries):
         return "unfinished upload"
     try:
-        return "unfinished deletion" if isinstance(pointers.catalog.look(version)[0], Tombstone) else None
+        return (
+            "unfinished deletion"
+            if isinstance(pointers.catalog.look(version)[0], Tombstone)
+            else None
+        )
     except Damaged:
         return None
 
 
 def _collect(pointers: Pointers, version: str, before: datetime, grace: timedelta) -> bool:
-    """Delete an unfinished upload, or finish a deletion; return False if another process is working on it."""
+    """Delete an unfinished upload, or finish a deletion; return False if another process is working
+    on it."""
     storage, key = pointers.storage, pointers.catalog.metadata_key(version)
     try:
-        etag = storage.put(key, Tombstone(name=pointers.name, version=version, event=None).seal(), if_absent=True).etag
+        etag = storage.put(
+            key, Tombstone(name=pointers.name, version=version, event=None).seal(), if_absent=True
+        ).etag
     except Conflict:
         present, entry = pointers.catalog.look(version)
         if not isinstance(present, Tombstone) or entry is None or entry.modified >= before:
@@ -176,7 +194,8 @@ def _collect(pointers: Pointers, version: str, before: datetime, grace: timedelt
 
 
 def _clear(pointers: Pointers, version: str, etag: str) -> bool:
-    """Delete all files of a version, its tombstone last; return False if the tombstone was replaced."""
+    """Delete all files of a version, its tombstone last; return False if the tombstone was
+    replaced."""
     storage, tombstone = pointers.storage, pointers.catalog.metadata_key(version)
     try:
         for entry in pointers.catalog.entries(version):

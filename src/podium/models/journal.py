@@ -110,7 +110,8 @@ class Record:
 
     name: str
     version: str
-    """A move's target, a refusal's challenger; for a deletion or withdrawal the version that is gone."""
+    """A move's target, a refusal's challenger; for a deletion or withdrawal the version that is
+    gone."""
 
     alias: str | None = None
     """The alias that moved; None where none did."""
@@ -149,15 +150,24 @@ class Record:
         """
         grounds = plain(evidence or {})
         Grounds.parse(grounds, "the record", InvalidInput)
-        return cls(event=event, name=name, version=version, time=now(), id=uuid.uuid4().hex[:12], evidence=grounds,
-                   sequence=sequence, **details)  # fmt: skip
+        return cls(
+            event=event,
+            name=name,
+            version=version,
+            time=now(),
+            id=uuid.uuid4().hex[:12],
+            evidence=grounds,
+            sequence=sequence,
+            **details,
+        )
 
     @classmethod
     def unseal(cls, content: bytes, where: str, name: str) -> "Record":
         """Parse a sealed record of a model.
 
         Raises:
-            Damaged: It does not match its checksum, belongs to another model, or is not a record at all.
+            Damaged: It does not match its checksum, belongs to another model, or is not a record at
+                all.
         """
         return cls.parse(unseal(content, where), where, name)
 
@@ -171,11 +181,16 @@ class Record:
         known = {"format", *(field.name for field in fields(cls))}
         record: Record = read_as(cls, document, where)
         if document.get("format") != FORMAT or document.keys() - known:
-            raise Damaged(f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?")
+            raise Damaged(
+                f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?"
+            )
         if record.name != name:
             raise Damaged(f"{where} belongs to model {record.name}", "it was copied there")
         if not record._is_sound():
-            raise Damaged(f"{where} is not an event of a model: {record.event!r} at {record.time!r}", "upgrade podium?")
+            raise Damaged(
+                f"{where} is not an event of a model: {record.event!r} at {record.time!r}",
+                "upgrade podium?",
+            )
         Grounds.parse(record.evidence, where)
         return record
 
@@ -224,7 +239,8 @@ class Entries:
     """Unreadable ones, by key."""
 
     def last_move(self, alias: str) -> tuple[Record | None, list[str]]:
-        """Return the last readable move of an alias, and the keys of damaged moves of any alias since then."""
+        """Return the last readable move of an alias, and the keys of damaged moves of any alias
+        since then."""
         moves = [record for record in self.records if record.alias == alias]
         last = max(moves, key=lambda record: record.sequence, default=None)
         return last, self.lost_moves(last.time if last else "")
@@ -286,7 +302,8 @@ class Journal:
         return True
 
     def refuse(self, version: str, champion: str | None, evidence: Mapping[str, Any]) -> Record:
-        """Record that a challenger failed the promotion rule; recording the same again changes nothing.
+        """Record that a challenger failed the promotion rule; recording the same again changes
+        nothing.
 
         Args:
             champion: The version it was compared with.
@@ -302,12 +319,15 @@ class Journal:
         return refusal
 
     def renumber(self, move: Record) -> Record:
-        """Give the move of an alias whose record is lost the number and time that follow the history."""
+        """Give the move of an alias whose record is lost the number and time that follow the
+        history."""
         assert move.alias is not None
         last, lost = self.load().last_move(move.alias)
         if last is None:
             return replace(move, sequence=1 + len(lost))
-        return replace(move, sequence=last.sequence + len(lost) + 1, time=max(move.time, just_after(last.time)))
+        return replace(
+            move, sequence=last.sequence + len(lost) + 1, time=max(move.time, just_after(last.time))
+        )
 
     def _parse(self, content: bytes, key: str) -> Record:
         where = self.storage.join(key)

@@ -1,4 +1,5 @@
-"""MLflow's model registry: whether an address of it can work, and its alias champion, which follows podium's."""
+"""MLflow's model registry: whether an address of it can work, and its alias champion, which follows
+podium's."""
 
 import os
 from importlib.util import find_spec
@@ -36,7 +37,9 @@ def check_tracking(uri: str, *, here: bool = False) -> None:
     parts = urlsplit(uri)
     hint = "http://mlflow:5000 or sqlite:////directory/mlflow.db; MLFLOW_TRACKING_USERNAME and _PASSWORD log in"
     shown = uri.replace(f"{parts.username}:{parts.password}@", "…@")
-    absolute = parts.scheme == "sqlite" and uri.startswith("sqlite:////")  # steps have another working directory
+    absolute = parts.scheme == "sqlite" and uri.startswith(
+        "sqlite:////"
+    )  # steps have another working directory
     if parts.password:
         raise InvalidInput(f"an address of MLflow must not hold a password: {shown!r}", hint)
     if parts.scheme not in ("http", "https") and not absolute:
@@ -52,7 +55,8 @@ def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str
         tracking: Address of MLflow; that which the version was logged to if empty.
 
     Returns:
-        A sentence on what became of the alias; empty if neither the version nor the one before was logged to MLflow.
+        A sentence on what became of the alias; empty if neither the version nor the one before was
+        logged to MLflow.
 
     Raises:
         InvalidInput: It is not an address of MLflow.
@@ -72,13 +76,20 @@ def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str
 
 
 def logged_to(model: "Model", *versions: str | None) -> str:
-    """Return the address of MLflow that the first of these versions was logged to, as the history says; else empty."""
-    logged = {record.version: record.grounds.tracking for record in model.records() if record.grounds.tracking}
+    """Return the address of MLflow that the first of these versions was logged to, as the history
+    says; else empty."""
+    logged = {
+        record.version: record.grounds.tracking
+        for record in model.records()
+        if record.grounds.tracking
+    }
     return next((logged[version] for version in versions if version in logged), "")
 
 
 def _move_champion(uri: str, moved: Record) -> str:
-    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")  # somebody waits: its own seven take minutes
+    os.environ.setdefault(
+        "MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1"
+    )  # somebody waits: its own seven take minutes
     client = client_of(uri)
     version = find_version(client, moved.name, moved.version)
     if version is None:
@@ -93,7 +104,11 @@ def reason_of(error: Exception) -> str:
         return error.message if isinstance(error, PodiumError) else str(error)
     in_pod = bool(os.environ.get(POD_NAME))
     image = 'make images BUILD_ARGS="--build-arg EXTRAS=mlflow-skinny"'
-    return f"the steps' image has no MLflow: {image}" if in_pod else f"MLflow is not installed: {INSTALL}"
+    return (
+        f"the steps' image has no MLflow: {image}"
+        if in_pod
+        else f"MLflow is not installed: {INSTALL}"
+    )
 
 
 def client_of(uri: str) -> "MlflowClient":
@@ -105,7 +120,10 @@ def client_of(uri: str) -> "MlflowClient":
 
 
 def find_version(client: "MlflowClient", name: str, version: str) -> str | None:
-    """Return the number that MLflow's registry gave a version, preferably as exported; None if it does not have it."""
+    """Return the number that MLflow's registry gave a version, preferably as exported; None if it
+    does not have it."""
     versions = client.search_model_versions(f"name = '{name}'")
     versions = sorted(versions, key=lambda known: EXPORT_TAG not in known.tags)
-    return next((str(known.version) for known in versions if known.tags.get(VERSION_TAG) == version), None)
+    return next(
+        (str(known.version) for known in versions if known.tags.get(VERSION_TAG) == version), None
+    )

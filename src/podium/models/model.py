@@ -50,8 +50,14 @@ class Overview:
 
     def cells(self) -> tuple[str, ...]:
         """Return its row of a table, a cell for each head."""
-        return (self.name, str(self.versions), self.champion or "-", "-" if self.value is None else figure(self.value),
-                self.metric or "-", when(self.since) if self.since else "-")  # fmt: skip
+        return (
+            self.name,
+            str(self.versions),
+            self.champion or "-",
+            "-" if self.value is None else figure(self.value),
+            self.metric or "-",
+            when(self.since) if self.since else "-",
+        )
 
 
 class Versions(Sequence[Version]):
@@ -71,23 +77,38 @@ class Versions(Sequence[Version]):
     def frame(self) -> "DataFrame":
         """A row for each version."""
         columns = ["version", "created", "metric", "value", "size", "run_id", "aliases"]
-        return data_frame([{**version.summary(), "aliases": self._aliases_of(version)} for version in self], columns)
+        return data_frame(
+            [{**version.summary(), "aliases": self._aliases_of(version)} for version in self],
+            columns,
+        )
 
     def rows(self) -> list[tuple[str, ...]]:
         """Return the rows of a table, a cell for each of HEADS."""
         return [
-            (version.version, "-" if version.facts.value is None else figure(version.facts.value),
-             version.facts.metric.name or "-", when(version.created), size(version.size),
-             (version.facts.dataset.digest or "-")[:8], self._aliases_of(version))
+            (
+                version.version,
+                "-" if version.facts.value is None else figure(version.facts.value),
+                version.facts.metric.name or "-",
+                when(version.created),
+                size(version.size),
+                (version.facts.dataset.digest or "-")[:8],
+                self._aliases_of(version),
+            )
             for version in self
-        ]  # fmt: skip
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """Return plain values."""
-        return {"name": self.name, "aliases": dict(self.aliases), "versions": [version.summary() for version in self]}
+        return {
+            "name": self.name,
+            "aliases": dict(self.aliases),
+            "versions": [version.summary() for version in self],
+        }
 
     def _aliases_of(self, version: Version) -> str:
-        return ", ".join(alias for alias, target in self.aliases.items() if target == version.version)
+        return ", ".join(
+            alias for alias, target in self.aliases.items() if target == version.version
+        )
 
     def __len__(self) -> int:
         return len(self._versions)
@@ -103,7 +124,8 @@ class Versions(Sequence[Version]):
 
 
 class Model:
-    """A model of a registry. Its methods are what a person does with it, and what each of them needs of its history.
+    """A model of a registry. Its methods are what a person does with it, and what each of them
+    needs of its history.
 
     One class, because what is done with a model is decided by the same history and written to it.
 
@@ -126,21 +148,25 @@ class Model:
         *,
         progress: Progress | None = None,
     ) -> Version:
-        """Store a version; it becomes visible as a whole with its metadata.json, which is written last.
+        """Store a version; it becomes visible as a whole with its metadata.json, which is written
+        last.
 
-        Uploading the same again returns the existing version: a step that is retried or fires twice makes one version.
+        Uploading the same again returns the existing version: a step that is retried or fires twice
+        makes one version.
 
         Args:
             files: Content by file name; files are streamed, stored objects copied.
-            metadata: Plain JSON. The registry itself reads ``run_id``, ``metric`` (``name``, ``maximize``), ``metrics``
-                (the value of that name), ``trial`` (``name``, ``metrics``), ``dataset`` (``digest``, ``test_digest``,
-                ``kind``) and ``report`` (``classes``, ``confusion``).
+            metadata: Plain JSON. The registry itself reads ``run_id``, ``metric`` (``name``,
+                ``maximize``), ``metrics`` (the value of that name), ``trial`` (``name``,
+                ``metrics``), ``dataset`` (``digest``, ``test_digest``, ``kind``) and ``report``
+                (``classes``, ``confusion``).
             version: Its id; metadata["run_id"] if None, else a name derived from the content.
             progress: Called with the size of every chunk.
 
         Raises:
             InvalidInput: A name, a file or the metadata breaks a rule; nothing was written.
-            Conflict: The version exists with other content, or a stored object changed after it was hashed.
+            Conflict: The version exists with other content, or a stored object changed after it was
+                hashed.
         """
         return Upload.prepare(self.catalog, self.journal, files, metadata, version, progress).run()
 
@@ -190,15 +216,26 @@ class Model:
             return None
         champion = self.catalog.load(held.points_at)
         if champion is None:
-            warn_once(f"the champion of {self.name} in {self.storage.url} is {held.points_at}, which is gone")
+            warn_once(
+                f"the champion of {self.name} in {self.storage.url} is {held.points_at}, which is gone"
+            )
         return champion
 
     def overview(self) -> Overview:
         """Return the model as a list of models shows it."""
         held, versions = self.aliases().get(CHAMPION), self.catalog.versions()
-        facts = next((version.facts for version in versions if held and version.version == held.version), Facts())
-        return Overview(name=self.name, versions=len(versions), champion=held.version if held else None,
-                        metric=facts.metric.name, value=facts.value, since=held.time if held else None)  # fmt: skip
+        facts = next(
+            (version.facts for version in versions if held and version.version == held.version),
+            Facts(),
+        )
+        return Overview(
+            name=self.name,
+            versions=len(versions),
+            champion=held.version if held else None,
+            metric=facts.metric.name,
+            value=facts.value,
+            since=held.time if held else None,
+        )
 
     def aliases(self) -> dict[str, Record]:
         """Return the record of each alias that points at a version, by alias."""
@@ -216,9 +253,14 @@ class Model:
         return data_frame(rows, ["time", "event", "version", "alias", "replaced", "evidence"])
 
     def promote(
-        self, version: str | Version, *, rule: str | None = None, data: str | Path | None = None,
-        reason: str = "by hand", tracking: str = "",
-    ) -> Promotion:  # fmt: skip
+        self,
+        version: str | Version,
+        *,
+        rule: str | None = None,
+        data: str | Path | None = None,
+        reason: str = "by hand",
+        tracking: str = "",
+    ) -> Promotion:
         """Make a version champion: unconditionally, or if it beats the present champion by a rule.
 
         Args:
@@ -226,7 +268,8 @@ class Model:
             rule: ``likely``, ``better``, ``likely=.97,minimum=.9`` …; None promotes it in any case.
             data: Dataset for the comparison, if the predictions of the two are not stored.
             reason: For the history.
-            tracking: MLflow whose alias champion follows; the one that the version's run was logged to if empty.
+            tracking: MLflow whose alias champion follows; the one that the version's run was logged
+                to if empty.
 
         Raises:
             NotPromoted: It does not meet the rule; the champion stays.
@@ -244,12 +287,23 @@ class Model:
         ended = contest(self, chosen, rule, str(data) if data else None, {"reason": reason})
         if ended.record is None:
             assert ended.decision
-            champion = f"{ended.champion} stays champion" if ended.champion else "there is still no champion"
-            raise NotPromoted(f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision)
+            champion = (
+                f"{ended.champion} stays champion"
+                if ended.champion
+                else "there is still no champion"
+            )
+            raise NotPromoted(
+                f"{chosen} of {self.name} does not meet the rule; {champion}", ended.decision
+            )
         return self._moved(ended, tracking)
 
     def approve(
-        self, version: str | Version, reason: str, *, key: Path | None = None, data: str | None = None
+        self,
+        version: str | Version,
+        reason: str,
+        *,
+        key: Path | None = None,
+        data: str | None = None,
     ) -> Promotion:
         """Say yes to a version that waits for a person, as under the rule ``better,approved``.
 
@@ -265,7 +319,9 @@ class Model:
             NotFound: It does not wait.
             NotPromoted: It does not meet the rule any more; the champion stays.
         """
-        return approval.approve(self, self.version(_id(version)).version, reason, key=key, data=data)
+        return approval.approve(
+            self, self.version(_id(version)).version, reason, key=key, data=data
+        )
 
     def reject(self, version: str | Version, reason: str, *, key: Path | None = None) -> Record:
         """Say no to a version that waits for a person; arguments and errors as of approve."""
@@ -283,26 +339,31 @@ class Model:
         return promotion
 
     def set_champion(self, version: str, evidence: Mapping[str, Any], expect: str | None) -> Record:
-        """Make a version champion, after verifying every byte of it, if the champion is still the expected one.
+        """Make a version champion, after verifying every byte of it, if the champion is still the
+        expected one.
 
         Args:
             version: The challenger; it must be complete.
             evidence: The decision and its figures, for the history.
-            expect: The champion it was compared with; None if there was none, or none that still exists.
+            expect: The champion it was compared with; None if there was none, or none that still
+                exists.
 
         Returns:
             The new record; the current one if the version is champion already.
 
         Raises:
             NotFound: There is no such version.
-            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion stays.
+            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion
+                stays.
             Damaged: A file of it is missing or damaged; the champion stays.
             Conflict: The champion changed: compare again.
         """
         challenger = self._complete(version)
         require_trusted(challenger)
         self.catalog.verify_files(challenger)
-        return self.pointers.move("promotion", CHAMPION, version, evidence=evidence, expect=(expect,))
+        return self.pointers.move(
+            "promotion", CHAMPION, version, evidence=evidence, expect=(expect,)
+        )
 
     def challenge(
         self,
@@ -310,14 +371,15 @@ class Model:
         judge: Callable[[Version, Version | None, Sequence[Record]], Decision],
         evidence: Mapping[str, Any] | None = None,
     ) -> Promotion:
-        """Promote a version if it beats the champion; compare again if the champion changes meanwhile.
+        """Promote a version if it beats the champion; compare again if the champion changes
+        meanwhile.
 
         Args:
             version: The challenger, already uploaded.
-            judge: Decides between the challenger and a champion, or about a first champion; it also gets the
-                earlier comparisons on this test part.
-            evidence: Kept in the history beside the decision: run id, dataset digest, …; ``test_part`` says which
-                test part it is.
+            judge: Decides between the challenger and a champion, or about a first champion; it also
+                gets the earlier comparisons on this test part.
+            evidence: Kept in the history beside the decision: run id, dataset digest, …;
+                ``test_part`` says which test part it is.
 
         Raises:
             NotFound: There is no such version.
@@ -338,7 +400,9 @@ class Model:
                 )
             if expect == challenger.version:
                 # The step fired twice, or was retried after it won: the record is ours already.
-                return Promotion(decision=decision, record=self.aliases().get(CHAMPION), champion=expect)
+                return Promotion(
+                    decision=decision, record=self.aliases().get(CHAMPION), champion=expect
+                )
             grounds = {**(evidence or {}), **decision.evidence()}
             if not decision.promote:
                 self.journal.refuse(challenger.version, expect, grounds)
@@ -350,18 +414,22 @@ class Model:
             return Promotion(decision=decision, record=record, champion=expect)
 
     def measured_since(self, version: Version) -> Record | None:
-        """Return the last comparison that measured a version, as champion, on another test part than its own."""
+        """Return the last comparison that measured a version, as champion, on another test part
+        than its own."""
         own = version.facts.dataset.test_part or version.facts.dataset.test_digest
         later = [
-            record for record in self.records()
-            if record.event in ("promotion", "refusal") and record.grounds.champion_value is not None
+            record
+            for record in self.records()
+            if record.event in ("promotion", "refusal")
+            and record.grounds.champion_value is not None
             and version.version in (record.grounds.champion, record.replaced)
             and record.evidence.get("test_part") not in (None, own)
-        ]  # fmt: skip
+        ]
         return later[-1] if later else None
 
     def _comparisons(self, test_part: str | None) -> list[Record]:
-        """Return every challenge on a test part, or on one that has most of its items, oldest first."""
+        """Return every challenge on a test part, or on one that has most of its items, oldest
+        first."""
         return [
             record
             for record in self.records()
@@ -371,7 +439,8 @@ class Model:
         ]
 
     def alias(self, alias: str, version: str | Version, reason: str = "") -> Version:
-        """Point an alias of your own at a version, or at the target of another alias; return the version.
+        """Point an alias of your own at a version, or at the target of another alias; return the
+        version.
 
         Raises:
             InvalidInput: It is the champion's alias, or the name of a version.
@@ -379,14 +448,20 @@ class Model:
         """
         check_name("alias", alias)
         if alias == CHAMPION:
-            raise InvalidInput(f"{CHAMPION} cannot be set as an alias", "promote and rollback move the champion")
+            raise InvalidInput(
+                f"{CHAMPION} cannot be set as an alias", "promote and rollback move the champion"
+            )
         if self.catalog.load(alias):
-            raise InvalidInput(f"{alias} is the name of a version of {self.name}", "choose another alias")
+            raise InvalidInput(
+                f"{alias} is the name of a version of {self.name}", "choose another alias"
+            )
         target = version if isinstance(version, Version) else self.version(version)
         self.pointers.move("alias", alias, target.version, evidence={"reason": reason})
         return target
 
-    def rollback(self, to: str | None = None, *, reason: str = "by hand", tracking: str = "") -> Promotion:
+    def rollback(
+        self, to: str | None = None, *, reason: str = "by hand", tracking: str = ""
+    ) -> Promotion:
         """Make an earlier version champion again, after verifying every byte of it.
 
         Args:
@@ -396,7 +471,8 @@ class Model:
 
         Raises:
             NotFound: There is no champion, no previous one, or it was deleted.
-            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion stays.
+            Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have; the champion
+                stays.
             Damaged: The version to return to is damaged; the champion stays.
         """
         check_tracking(tracking)
@@ -412,26 +488,36 @@ class Model:
         target = to or (current.previous if current else None)
         if target is None:
             assert current is not None
-            raise NotFound(f"{current.version} is the first champion of {self.name}", "name a version: --to VERSION")
+            raise NotFound(
+                f"{current.version} is the first champion of {self.name}",
+                "name a version: --to VERSION",
+            )
         version = self._complete(target)
         require_trusted(version)
         self.catalog.verify_files(version)
         expect = (current.points_at if current else None,)
-        record = self.pointers.move("rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect)
+        record = self.pointers.move(
+            "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect
+        )
         return self._moved(Promotion(record=record), tracking)
 
     def verify(
-        self, checked: Callable[[int], None] = lambda size: None, *, contents: bool = True,
-        key: PublicKey | None = None, only: str | None = None,
-    ) -> Iterator[Finding]:  # fmt: skip
+        self,
+        checked: Callable[[int], None] = lambda size: None,
+        *,
+        contents: bool = True,
+        key: PublicKey | None = None,
+        only: str | None = None,
+    ) -> Iterator[Finding]:
         """Read everything of the model and yield what is wrong with it.
 
         Args:
             checked: Called with the size of each file that was read.
             contents: Whether the files of versions are read too, or only what describes them.
-            key: Check signatures with it: every one there is, and that the targets of aliases have one.
-            only: Read only this version or the target of this alias, and nothing but its files and its signature; with
-                a key it must be signed.
+            key: Check signatures with it: every one there is, and that the targets of aliases have
+                one.
+            only: Read only this version or the target of this alias, and nothing but its files and
+                its signature; with a key it must be signed.
 
         Raises:
             NotFound: There is no such version.
@@ -445,7 +531,8 @@ class Model:
         return list(audit.repair(self.pointers))
 
     def gc(self, *, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
-        """Find leftovers of killed uploads, deletions and writes that are older than the grace period.
+        """Find leftovers of killed uploads, deletions and writes that are older than the grace
+        period.
 
         Args:
             grace: Younger objects may still be in the making.
@@ -454,7 +541,8 @@ class Model:
         return list(garbage.collect(self.pointers, grace=grace, delete=delete))
 
     def retire(self, *, keep: int, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
-        """Find versions beyond the newest few that no alias, no rollback and no grace period protects.
+        """Find versions beyond the newest few that no alias, no rollback and no grace period
+        protects.
 
         Args:
             keep: How many of the newest stay.
@@ -486,7 +574,9 @@ class Model:
         models = list(self.storage.children("models"))
         if self.name not in models:
             names = ", ".join(models) or "none"
-            raise NotFound(f"there is no model {self.name} in {self.storage.url}", f"models there: {names}")
+            raise NotFound(
+                f"there is no model {self.name} in {self.storage.url}", f"models there: {names}"
+            )
         if version == CHAMPION:
             raise self._no_champion()
         known = [complete.version for complete in self.catalog.versions()]
@@ -497,7 +587,8 @@ class Model:
 
     def _no_champion(self) -> NotFound:
         return NotFound(
-            f"model {self.name} has no champion in {self.storage.url}", f"podium models promote {self.name} VERSION"
+            f"model {self.name} has no champion in {self.storage.url}",
+            f"podium models promote {self.name} VERSION",
         )
 
 

@@ -1,15 +1,17 @@
 """Aliases such as ``champion``, moved by compare-and-swap.
 
-An alias object holds the whole record of the move that set it, not only the version it points at. It is the write-ahead
-log of its own history::
+An alias object holds the whole record of the move that set it, not only the version it points at.
+It is the write-ahead log of its own history::
 
     1. read the alias, with its etag
     2. make sure that the record it holds is in history/ (put if absent)
-    3. replace the alias on condition that its etag is unchanged   <- the move happens here, or not at all
+    3. replace the alias on condition that its etag is unchanged   <- the move happens here, or not
+      at all
     4. put the new record into history/
 
-If a process dies between 3 and 4, the record is still in the alias: every reader of the history counts it, and the
-next move writes it in its step 2 before it replaces the alias. A mover that loses at 3 leaves nothing behind.
+If a process dies between 3 and 4, the record is still in the alias: every reader of the history
+counts it, and the next move writes it in its step 2 before it replaces the alias. A mover that
+loses at 3 leaves nothing behind.
 """
 
 from collections.abc import Mapping
@@ -55,8 +57,15 @@ class Pointers:
 
     def names(self) -> list[str]:
         """Return the names of all aliases."""
-        names = [entry.key.removeprefix(f"{self.prefix}/") for entry in self.storage.list(f"{self.prefix}/")]
-        return [alias.removesuffix(".json") for alias in names if alias.endswith(".json") and is_name(alias)]
+        names = [
+            entry.key.removeprefix(f"{self.prefix}/")
+            for entry in self.storage.list(f"{self.prefix}/")
+        ]
+        return [
+            alias.removesuffix(".json")
+            for alias in names
+            if alias.endswith(".json") and is_name(alias)
+        ]
 
     def parse(self, content: bytes, alias: str) -> Record:
         """Parse an alias.
@@ -71,7 +80,8 @@ class Pointers:
         return record
 
     def read(self, alias: str) -> tuple[Record | None, str | None]:
-        """Return the record an alias holds and the etag for the next move; (None, None) if there is no such alias.
+        """Return the record an alias holds and the etag for the next move; (None, None) if there is
+        no such alias.
 
         A damaged alias is read from the history, which holds the same record.
 
@@ -86,7 +96,9 @@ class Pointers:
             return self.parse(content, alias), entry.etag
         except Damaged as error:
             last = self._from_journal(alias, error, entry.etag)
-            warn_once(f"{error.message}; its record in the history is used instead (podium models repair {self.name})")
+            warn_once(
+                f"{error.message}; its record in the history is used instead (podium models repair {self.name})"
+            )
             return last, entry.etag
 
     def _from_journal(self, alias: str, cause: Damaged, etag: str) -> Record:
@@ -116,7 +128,8 @@ class Pointers:
         return held
 
     def events(self) -> list[Record]:
-        """Return the whole history in order of time, including records that only an alias holds so far.
+        """Return the whole history in order of time, including records that only an alias holds so
+        far.
 
         A damaged record that no alias holds is left out with a warning.
         """
@@ -142,7 +155,8 @@ class Pointers:
 
         Args:
             event: promotion, rollback or alias.
-            expect: The version it must point at now, None for no version; an empty tuple allows any.
+            expect: The version it must point at now, None for no version; an empty tuple allows
+                any.
 
         Returns:
             The new record, or the current one if the alias already points there.
@@ -158,13 +172,19 @@ class Pointers:
                 self.journal.write(current)
                 return current
             # An alias whose version is gone counts as unset.
-            if expect and target not in expect and not (None in expect and not self.catalog.exists(target or "")):
+            if (
+                expect
+                and target not in expect
+                and not (None in expect and not self.catalog.exists(target or ""))
+            ):
                 raise Conflict(
                     f"the {alias} of {self.name} is now {target or 'unset'}; {expect[0] or 'none'} was expected",
                     "compare with that one and try again",
                 )
             previous = target if event != "rollback" else self._predecessor(version, target)
-            wanted = Record.new(event, self.name, version, alias=alias, previous=previous, evidence=evidence)
+            wanted = Record.new(
+                event, self.name, version, alias=alias, previous=previous, evidence=evidence
+            )
             try:
                 moved = self._swap(current, etag, wanted)
             except Conflict:
@@ -180,7 +200,8 @@ class Pointers:
             return None, lost.etag
 
     def _predecessor(self, version: str, target: str | None) -> str | None:
-        """Return the champion before version last became champion, so that a second rollback goes back further."""
+        """Return the champion before version last became champion, so that a second rollback goes
+        back further."""
         for record in reversed(self.events()):
             if record.alias == CHAMPION and record.points_at == version:
                 return record.previous
@@ -221,7 +242,9 @@ class Pointers:
 
     def _took_effect(self, alias: str, wanted: Record) -> bool:
         seen, _ = self.read(alias)
-        return (seen is not None and seen.id == wanted.id) or self.storage.head(wanted.key) is not None
+        return (seen is not None and seen.id == wanted.id) or self.storage.head(
+            wanted.key
+        ) is not None
 
     def _undo_if_deleted(self, moved: Record) -> None:
         """Undo a move to a version whose deletion began at the same moment."""
@@ -230,13 +253,24 @@ class Pointers:
         assert moved.alias is not None
         current, etag = self.read(moved.alias)
         if current and current.id == moved.id:
-            evidence = {"reason": f"{moved.version} was deleted while the {moved.alias} moved to it"}
+            evidence = {
+                "reason": f"{moved.version} was deleted while the {moved.alias} moved to it"
+            }
             if moved.replaced and self.catalog.exists(moved.replaced):
                 previous = self._predecessor(moved.replaced, None)
                 back = Record.new(
-                    "rollback", self.name, moved.replaced, alias=moved.alias, previous=previous, evidence=evidence
+                    "rollback",
+                    self.name,
+                    moved.replaced,
+                    alias=moved.alias,
+                    previous=previous,
+                    evidence=evidence,
                 )
             else:
-                back = Record.new("withdrawal", self.name, moved.version, alias=moved.alias, evidence=evidence)
+                back = Record.new(
+                    "withdrawal", self.name, moved.version, alias=moved.alias, evidence=evidence
+                )
             self._swap(current, etag, back)
-        raise NotFound(f"version {moved.version} of {self.name} is being deleted", "promote another one")
+        raise NotFound(
+            f"version {moved.version} of {self.name} is being deleted", "promote another one"
+        )

@@ -15,7 +15,8 @@ class Promotion:
     """In the history; None if the champion stays."""
 
     decision: Decision | None = None
-    """What the rule decided, with its figures, against the champion at that moment; None if there was no rule."""
+    """What the rule decided, with its figures, against the champion at that moment; None if there
+    was no rule."""
 
     champion: str | None = None
     """The version it was compared with; None if there was none."""

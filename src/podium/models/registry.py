@@ -13,7 +13,8 @@ from podium.storage import Storage, connect
 
 
 class Registry(Mapping[str, Model]):
-    """The models below ``models/`` of a storage. All state is in the storage: any number may be open at once."""
+    """The models below ``models/`` of a storage. All state is in the storage: any number may be
+    open at once."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage, self.url = storage, storage.url
@@ -56,14 +57,17 @@ class Registry(Mapping[str, Model]):
         return f"<registry {self.url}: {', '.join(self) or 'no models'}>"
 
     def _repr_html_(self) -> str:
-        return table(Overview.HEADS, [model.overview().cells() for model in self.select()], title=self.url)
+        return table(
+            Overview.HEADS, [model.overview().cells() for model in self.select()], title=self.url
+        )
 
 
 def open_registry(url: str | Path | None = None) -> Registry:
     """Open the registry of a storage; an empty storage is an empty registry.
 
     Args:
-        url: A directory, ``s3://`` or ``minio://``; PODIUM_STORAGE, else ``$PODIUM_HOME/store``, if None.
+        url: A directory, ``s3://`` or ``minio://``; PODIUM_STORAGE, else ``$PODIUM_HOME/store``, if
+            None.
 
     Example:
         >>> import podium

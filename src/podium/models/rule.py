@@ -1,4 +1,5 @@
-"""The promotion rule: when a challenger replaces the champion, item by item on the same test part."""
+"""The promotion rule: when a challenger replaces the champion, item by item on the same test
+part."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -163,7 +164,8 @@ def decide(
             alone.
         earlier: What the history knows of this test part.
         classes: Names of the classes; empty for their numbers.
-        column: Returns a column of the same items, ``[n]``: texts, or floats. None if they have none.
+        column: Returns a column of the same items, ``[n]``: texts, or floats. None if they have
+            none.
 
     Raises:
         InvalidInput: There are no items, the shapes differ, or the rule or the metric does not fit.
@@ -206,7 +208,12 @@ def _compared(
     groups = numbered(groups, len(target))
     value = metric.steady_value(target, challenger)
     units = len(target) if groups is None else int(groups.max()) + 1
-    evidence: dict[str, Any] = {"metric": metric.to_json(), "items": len(target), "units": units, "value": value}
+    evidence: dict[str, Any] = {
+        "metric": metric.to_json(),
+        "items": len(target),
+        "units": units,
+        "value": value,
+    }
     before = math.nan if champion is None else metric.steady_value(target, champion)
     compared = None
     if math.isnan(value):
@@ -222,9 +229,16 @@ def _compared(
         if metric.counts_hits:
             evidence["classes"] = by_class(target, challenger, champion)
     return Case(
-        metric=metric, target=target, challenger=challenger, champion=champion, groups=groups,
-        earlier=earlier, compared=compared, figures=evidence, column=column,
-    )  # fmt: skip
+        metric=metric,
+        target=target,
+        challenger=challenger,
+        champion=champion,
+        groups=groups,
+        earlier=earlier,
+        compared=compared,
+        figures=evidence,
+        column=column,
+    )
 
 
 def _conditions(rule: PromotionRule, case: Case) -> list[Condition]:
@@ -286,21 +300,33 @@ def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "
         raise InvalidInput(f"there are no items to measure {metric.name} on")
     from podium.scoring.scores import check_predictions
 
-    check_predictions(predictions, target, classes=_classes(predictions) if target.dtype.kind in "iu" else None,
-                      name=f"the {what}")  # fmt: skip
+    check_predictions(
+        predictions,
+        target,
+        classes=_classes(predictions) if target.dtype.kind in "iu" else None,
+        name=f"the {what}",
+    )
     kinds = {"classification": "iu", "regression": "f", None: "iuf"}[metric.kind]
     if target.dtype.kind not in kinds:
-        raise InvalidInput(f"{metric.name} is a metric of {metric.kind}, but the target is {target.dtype}")
+        raise InvalidInput(
+            f"{metric.name} is a metric of {metric.kind}, but the target is {target.dtype}"
+        )
     classes_only = predictions.ndim == 1 and predictions.dtype.kind in "iu"
     if metric.needs_probabilities and classes_only:
-        raise InvalidInput(f"{metric.name} needs probabilities, but of the {what} there are only classes",
-                           "compare by accuracy: metric=accuracy")  # fmt: skip
+        raise InvalidInput(
+            f"{metric.name} needs probabilities, but of the {what} there are only classes",
+            "compare by accuracy: metric=accuracy",
+        )
     if metric.kind == "classification" and not classes_only:
         if predictions.ndim != 2:
-            raise InvalidInput(f"predictions of the {what} cannot be {predictions.dtype} {list(predictions.shape)}",
-                               "probabilities [n, classes] or class indices [n]")  # fmt: skip
+            raise InvalidInput(
+                f"predictions of the {what} cannot be {predictions.dtype} {list(predictions.shape)}",
+                "probabilities [n, classes] or class indices [n]",
+            )
         if target.max() >= predictions.shape[1]:
-            raise InvalidInput(f"the {what} has {predictions.shape[1]} classes, but the target has a {target.max()}")
+            raise InvalidInput(
+                f"the {what} has {predictions.shape[1]} classes, but the target has a {target.max()}"
+            )
 
 
 def _classes(predictions: "np.ndarray") -> int:

@@ -1,7 +1,8 @@
-"""What a version is made of, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json): files, data, packages, figures.
+"""What a version is made of, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json): files, data,
+packages, figures.
 
-It says what the registry knows. Packages are those that the training recorded, not all that were installed; licenses of
-data and weights, and known vulnerabilities, are in no registry.
+It says what the registry knows. Packages are those that the training recorded, not all that were
+installed; licenses of data and weights, and known vulnerabilities, are in no registry.
 """
 
 import re
@@ -24,12 +25,21 @@ def bill_of_materials(version: Version, podium: str) -> dict[str, Any]:
     parts = [*_files(version), *_data(version), *_packages(version), *_image(version)]
     origin = {"run": facts.run_id, "code": facts.code_version, "trained from": facts.origin.uri}
     model = {
-        "type": "machine-learning-model", "bom-ref": _MODEL, "name": version.name, "version": version.version,
+        "type": "machine-learning-model",
+        "bom-ref": _MODEL,
+        "name": version.name,
+        "version": version.version,
         "modelCard": _card(version),
-        "properties": [{"name": f"podium:{name}", "value": str(value)} for name, value in origin.items() if value],
-    }  # fmt: skip
+        "properties": [
+            {"name": f"podium:{name}", "value": str(value)}
+            for name, value in origin.items()
+            if value
+        ],
+    }
     return {
-        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json", "bomFormat": "CycloneDX", "specVersion": "1.6",
+        "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, f'{version.name}/{version.version}/{podium}')}",
         "version": 1,
         "metadata": {
@@ -39,7 +49,7 @@ def bill_of_materials(version: Version, podium: str) -> dict[str, Any]:
         },
         "components": parts,
         "dependencies": [{"ref": _MODEL, "dependsOn": [part["bom-ref"] for part in parts]}],
-    }  # fmt: skip
+    }
 
 
 def _card(version: Version) -> dict[str, Any]:
@@ -47,39 +57,69 @@ def _card(version: Version) -> dict[str, Any]:
     parameters: dict[str, Any] = {"task": facts.dataset.kind} if facts.dataset.kind else {}
     if _digest(version):
         parameters["datasets"] = [{"ref": _DATA}]
-    figures = [{"type": name, "value": str(value)} for name, value in facts.metrics.items() if value is not None]
-    chosen = [{"name": f"podium:hyperparameter:{name}", "value": str(value)}
-              for name, value in facts.hyperparameters.items()]  # fmt: skip
-    card = {"modelParameters": parameters, "quantitativeAnalysis": {"performanceMetrics": figures} if figures else {},
-            "properties": chosen}  # fmt: skip
+    figures = [
+        {"type": name, "value": str(value)}
+        for name, value in facts.metrics.items()
+        if value is not None
+    ]
+    chosen = [
+        {"name": f"podium:hyperparameter:{name}", "value": str(value)}
+        for name, value in facts.hyperparameters.items()
+    ]
+    card = {
+        "modelParameters": parameters,
+        "quantitativeAnalysis": {"performanceMetrics": figures} if figures else {},
+        "properties": chosen,
+    }
     return {name: value for name, value in card.items() if value}
 
 
 def _files(version: Version) -> list[dict[str, Any]]:
     return [
-        {"type": "file", "bom-ref": f"file:{name}", "name": name, "hashes": [_sha256(record.sha256)],
-         "properties": [{"name": "podium:bytes", "value": str(record.size)}]}
+        {
+            "type": "file",
+            "bom-ref": f"file:{name}",
+            "name": name,
+            "hashes": [_sha256(record.sha256)],
+            "properties": [{"name": "podium:bytes", "value": str(record.size)}],
+        }
         for name, record in sorted(version.files.items())
-    ]  # fmt: skip
+    ]
 
 
 def _data(version: Version) -> list[dict[str, Any]]:
     dataset = version.facts.dataset
     if not (digest := _digest(version)):
         return []
-    test = [{"name": "podium:test part", "value": dataset.test_digest}] if dataset.test_digest else []
+    test = (
+        [{"name": "podium:test part", "value": dataset.test_digest}] if dataset.test_digest else []
+    )
     name = dataset.name or "training data"
-    return [{"type": "data", "bom-ref": _DATA, "name": name, "hashes": [_sha256(digest)], "properties": test,
-             "data": [{"type": "dataset", "name": name}]}]  # fmt: skip
+    return [
+        {
+            "type": "data",
+            "bom-ref": _DATA,
+            "name": name,
+            "hashes": [_sha256(digest)],
+            "properties": test,
+            "data": [{"type": "dataset", "name": name}],
+        }
+    ]
 
 
 def _packages(version: Version) -> list[dict[str, Any]]:
     recorded = version.facts.environment
     return [
-        {"type": "library", "bom-ref": f"package:{name}", "name": name, "version": str(recorded[name]),
-         "purl": f"{purl}@{recorded[name]}".replace("+", "%2B")}
-        for name, purl in PACKAGES.items() if name in recorded
-    ]  # fmt: skip
+        {
+            "type": "library",
+            "bom-ref": f"package:{name}",
+            "name": name,
+            "version": str(recorded[name]),
+            "purl": f"{purl}@{recorded[name]}".replace("+", "%2B"),
+        }
+        for name, purl in PACKAGES.items()
+        if name in recorded
+    ]
 
 
 def _image(version: Version) -> list[dict[str, Any]]:
@@ -88,7 +128,8 @@ def _image(version: Version) -> list[dict[str, Any]]:
 
 
 def _digest(version: Version) -> str:
-    """Return the sha256 of the data; empty where whoever uploaded the model calls something else a digest."""
+    """Return the sha256 of the data; empty where whoever uploaded the model calls something else a
+    digest."""
     digest = version.facts.dataset.digest or ""
     return digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
 

@@ -1,7 +1,8 @@
 """Empirical Bayes: what a figure is worth, given the figures of all models on the same test part.
 
-The true figures of the models are normal around their mean with a variance of spread, and each is measured with a
-variance of noise, of which only the part counts that two models do not share: shared hard items move both alike.
+The true figures of the models are normal around their mean with a variance of spread, and each is
+measured with a variance of noise, of which only the part counts that two models do not share:
+shared hard items move both alike.
 """
 
 import math
@@ -37,8 +38,9 @@ class Shrinkage:
 
         Args:
             figures: Of every model on the test part, at least one.
-            noises: The squared standard error of one figure, by each comparison, the one in question last; empty if
-                there was none. Models that hardly differ must not make others look sure, so the last counts in full.
+            noises: The squared standard error of one figure, by each comparison, the one in
+                question last; empty if there was none. Models that hardly differ must not make
+                others look sure, so the last counts in full.
         """
         mean, noise = fmean(figures), max(fmean(noises), noises[-1]) if noises else 0.0
         squares = sum((figure - mean) ** 2 for figure in figures)
@@ -51,14 +53,16 @@ class Shrinkage:
         return self.mean + self.weight * (figure - self.mean)
 
     def probability(self, lead: float) -> float:
-        """Return how likely the truth behind a figure is above that of one which it leads by so much."""
+        """Return how likely the truth behind a figure is above that of one which it leads by so
+        much."""
         if not self.noise:
             return 0.5 if lead == 0 else float(lead > 0)
         return (1 + math.erf(lead * math.sqrt(self.weight) / math.sqrt(4 * self.noise))) / 2
 
 
 def noise_of(compared: "Comparison", units: int) -> float | None:
-    """Return the squared standard error of one of two figures that its items do not share; None if it is not known."""
+    """Return the squared standard error of one of two figures that its items do not share; None if
+    it is not known."""
     if compared.test == "McNemar":
         assert compared.gained is not None
         assert compared.lost is not None

@@ -1,9 +1,10 @@
-"""The signature of a version: ``model.sig`` beside its files, in the format of OpenSSF's model-signing 1.x.
+"""The signature of a version: ``model.sig`` beside its files, in the format of OpenSSF's
+model-signing 1.x.
 
-A Sigstore bundle holds a DSSE envelope around an in-toto statement that lists every file of the version with its
-sha256. metadata.json is one of them, and says in turn which run, code, image and dataset the version comes from. Keys
-are local PEM files. A check need not read the files: metadata.json holds their checksums, and every read of a version
-compares with those.
+A Sigstore bundle holds a DSSE envelope around an in-toto statement that lists every file of the
+version with its sha256. metadata.json is one of them, and says in turn which run, code, image and
+dataset the version comes from. Keys are local PEM files. A check need not read the files:
+metadata.json holds their checksums, and every read of a version compares with those.
 """
 
 import base64
@@ -61,7 +62,9 @@ class PublicKey:
             InvalidInput: It holds no public key of a curve that can be used.
         """
         load = _crypto("load_pem_public_key")
-        with foreign(f"{path} does not hold a public key", hint="openssl ec -in key.pem -pubout", why=False):
+        with foreign(
+            f"{path} does not hold a public key", hint="openssl ec -in key.pem -pubout", why=False
+        ):
             key = load(_pem(path))
         return cls(_of_a_curve(key, path))
 
@@ -94,11 +97,14 @@ def require_key() -> PublicKey:
     """
     if key := public_key():
         return key
-    raise InvalidInput(f"a signature is asked for, but {PUBLIC_KEY} names no key", f"export {PUBLIC_KEY}=pub.pem")
+    raise InvalidInput(
+        f"a signature is asked for, but {PUBLIC_KEY} names no key", f"export {PUBLIC_KEY}=pub.pem"
+    )
 
 
 def judge(decision: Decision, challenger: Version) -> Decision:
-    """Return a decision that also refuses a challenger without a valid signature, if PODIUM_PUBLIC_KEY names a key."""
+    """Return a decision that also refuses a challenger without a valid signature, if
+    PODIUM_PUBLIC_KEY names a key."""
     key = public_key()
     if key is None:
         return decision
@@ -116,13 +122,16 @@ def sign(version: Version, key_file: Path) -> PublicKey:
         key_file: PEM of the private key.
 
     Raises:
-        InvalidInput: It holds no private key of a curve that can be used, or the version has a model.sig of its own.
+        InvalidInput: It holds no private key of a curve that can be used, or the version has a
+            model.sig of its own.
         Damaged: A file of the version is missing or not what was uploaded.
     """
     _require_place(version)
     write, public = signer(key_file)
     version.catalog.verify_files(version)
-    payload = json.dumps(_statement(f"{version.name}@{version.version}", _content(version)), indent=2).encode()
+    payload = json.dumps(
+        _statement(f"{version.name}@{version.version}", _content(version)), indent=2
+    ).encode()
     made = write(_pae(payload))
     bundle = {
         "mediaType": BUNDLE,
@@ -133,7 +142,9 @@ def sign(version: Version, key_file: Path) -> PublicKey:
             "signatures": [{"sig": base64.b64encode(made).decode(), "keyid": ""}],
         },
     }
-    version.catalog.storage.put(version.signature_key, json.dumps(bundle, separators=(",", ":")).encode())
+    version.catalog.storage.put(
+        version.signature_key, json.dumps(bundle, separators=(",", ":")).encode()
+    )
     return public
 
 
@@ -151,7 +162,8 @@ def signer(key_file: Path) -> tuple[Callable[[bytes], bytes], PublicKey]:
         key = load(_pem(key_file), None)
     except TypeError:
         raise InvalidInput(
-            f"the key in {key_file} is encrypted", f"openssl ec -in {key_file} -out plain.pem; then --key plain.pem"
+            f"the key in {key_file} is encrypted",
+            f"openssl ec -in {key_file} -out plain.pem; then --key plain.pem",
         ) from None
     except InvalidInput:
         raise
@@ -175,7 +187,9 @@ def signed_by(key: PublicKey, made: bytes, content: bytes, what: str) -> None:
     try:
         key.key.verify(made, content, ec.ECDSA(getattr(hashes, CURVES[key.key.curve.name])()))
     except InvalidSignature:
-        raise Untrusted(f"{what} is not a valid signature of the key {key.fingerprint[:16]}", "sign it again") from None
+        raise Untrusted(
+            f"{what} is not a valid signature of the key {key.fingerprint[:16]}", "sign it again"
+        ) from None
 
 
 def attach(version: Version, signature_file: Path, key: PublicKey) -> None:
@@ -188,13 +202,16 @@ def attach(version: Version, signature_file: Path, key: PublicKey) -> None:
     try:
         content = signature_file.read_bytes()
     except OSError as error:
-        raise InvalidInput(f"{signature_file} cannot be read: {error.strerror}", "name a model.sig") from None
+        raise InvalidInput(
+            f"{signature_file} cannot be read: {error.strerror}", "name a model.sig"
+        ) from None
     _compare(version.title, _signed(content, key, str(signature_file)), _content(version))
     version.catalog.storage.put(version.signature_key, content)
 
 
 def check(version: Version, key: PublicKey) -> None:
-    """Refuse a version unless its signature was made with a key, and of the metadata and checksums it has.
+    """Refuse a version unless its signature was made with a key, and of the metadata and checksums
+    it has.
 
     Raises:
         Untrusted: It is not signed, was signed with another key, or is not what was signed.
@@ -210,19 +227,30 @@ def check(version: Version, key: PublicKey) -> None:
 
 
 def check_directory(directory: Path, key: PublicKey) -> None:
-    """Refuse a directory, such as one that was exported, unless its model.sig is of the files it has.
+    """Refuse a directory, such as one that was exported, unless its model.sig is of the files it
+    has.
 
     Raises:
         Untrusted: It is not signed, was signed with another key, or is not what was signed.
     """
     file = directory / SIGNATURE
     if not file.is_file():
-        raise Untrusted(f"{directory} has no {SIGNATURE}", f"unset {PUBLIC_KEY} for what nobody signed, or export a "
-                        "signed version: podium models export NAME champion DIRECTORY")  # fmt: skip
+        raise Untrusted(
+            f"{directory} has no {SIGNATURE}",
+            f"unset {PUBLIC_KEY} for what nobody signed, or export a "
+            "signed version: podium models export NAME champion DIRECTORY",
+        )
     signed = _signed(file.read_bytes(), key, str(file))
-    inside = [path for path in directory.rglob("*") if path != file and (path.is_symlink() or not path.is_dir())]
+    inside = [
+        path
+        for path in directory.rglob("*")
+        if path != file and (path.is_symlink() or not path.is_dir())
+    ]
     if strange := next((path for path in inside if path.is_symlink() or not path.is_file()), None):
-        raise Untrusted(f"{strange} is a symbolic link or a special file", "a signature is of files: export it again")
+        raise Untrusted(
+            f"{strange} is a symbolic link or a special file",
+            "a signature is of files: export it again",
+        )
     present = {path.relative_to(directory).as_posix(): sha256_of(path)[0] for path in inside}
     _compare(str(directory), signed, present)
 
@@ -233,39 +261,56 @@ def _to_sign(version: Version) -> str:
 
 def _require_place(version: Version) -> None:
     if SIGNATURE in version.files:
-        raise InvalidInput(f"{version.title} was uploaded with a {SIGNATURE} of its own", "upload it without that file")
+        raise InvalidInput(
+            f"{version.title} was uploaded with a {SIGNATURE} of its own",
+            "upload it without that file",
+        )
 
 
 def _content(version: Version) -> dict[str, str]:
-    """Return the sha256 of each file of a version, and of the metadata.json that it was read from."""
+    """Return the sha256 of each file of a version, and of the metadata.json that it was read
+    from."""
     catalog = version.catalog
     content = catalog.storage.get(catalog.metadata_key(version.version), limit=MAX_BYTES + 1)
     if parse_metadata(content, catalog, version.version) != version:
         # Else who can write could show one metadata.json to the reader and another one to this check.
         raise Conflict(f"{METADATA} of {version.title} changed while it was read", "try again")
-    return {METADATA: sha256_of(content)[0]} | {name: record.sha256 for name, record in version.files.items()}
+    return {METADATA: sha256_of(content)[0]} | {
+        name: record.sha256 for name, record in version.files.items()
+    }
 
 
 def _compare(what: str, signed: Mapping[str, str], present: Mapping[str, str]) -> None:
-    differing = sorted(name for name in {*signed, *present} if signed.get(name) != present.get(name))
+    differing = sorted(
+        name for name in {*signed, *present} if signed.get(name) != present.get(name)
+    )
     if differing:
-        raise Untrusted(f"{what} is not what was signed: {', '.join(differing):.200} differ, or are on one side only",
-                        "find out who changed it; restore it from a backup, or sign it again")  # fmt: skip
+        raise Untrusted(
+            f"{what} is not what was signed: {', '.join(differing):.200} differ, or are on one side only",
+            "find out who changed it; restore it from a backup, or sign it again",
+        )
 
 
 def _statement(subject: str, files: Mapping[str, str]) -> dict[str, Any]:
     ordered = sorted(files.items(), key=lambda item: PurePosixPath(item[0]))
     return {
         "_type": STATEMENT,
-        "subject": [{"name": subject, "digest": {"sha256": _root(digest for _, digest in ordered)}}],
+        "subject": [
+            {"name": subject, "digest": {"sha256": _root(digest for _, digest in ordered)}}
+        ],
         "predicateType": PREDICATE,
         "predicate": {
             "serialization": {
-                "method": "files", "hash_type": "sha256", "allow_symlinks": False, "ignore_paths": [SIGNATURE],
+                "method": "files",
+                "hash_type": "sha256",
+                "allow_symlinks": False,
+                "ignore_paths": [SIGNATURE],
             },
-            "resources": [{"algorithm": "sha256", "name": name, "digest": digest} for name, digest in ordered],
+            "resources": [
+                {"algorithm": "sha256", "name": name, "digest": digest} for name, digest in ordered
+            ],
         },
-    }  # fmt: skip
+    }
 
 
 def _root(digests: Iterable[str]) -> str:
@@ -288,23 +333,36 @@ def _signed(content: bytes, key: PublicKey, where: str) -> dict[str, str]:
         if (bundle["mediaType"], envelope["payloadType"]) != (BUNDLE, PAYLOAD):
             raise Untrusted(unknown, "sign it again")
     if hint not in (None, key.fingerprint):
-        raise Untrusted(f"{where} was made with the key {hint!s:.16}, not with {key.fingerprint[:16]}",
-                        "check with the public key that belongs to the signer's")  # fmt: skip
+        raise Untrusted(
+            f"{where} was made with the key {hint!s:.16}, not with {key.fingerprint[:16]}",
+            "check with the public key that belongs to the signer's",
+        )
     signed_by(key, made, _pae(payload), where)
     return _resources(payload, where)
 
 
 def _resources(payload: bytes, where: str) -> dict[str, str]:
-    with foreign(f"{where} holds no statement of model-signing 1.x", Untrusted, "sign it again", why=False):
+    with foreign(
+        f"{where} holds no statement of model-signing 1.x", Untrusted, "sign it again", why=False
+    ):
         statement = load_json(payload, where)
         predicate = statement["predicate"]
-        form = (statement["_type"], statement["predicateType"], predicate["serialization"]["method"])
+        form = (
+            statement["_type"],
+            statement["predicateType"],
+            predicate["serialization"]["method"],
+        )
         listed = [(str(item["name"]), str(item["digest"])) for item in predicate["resources"]]
         algorithms = {str(item["algorithm"]) for item in predicate["resources"]}
-        root, whole = _root(digest for _, digest in listed), statement["subject"][0]["digest"]["sha256"]
+        root, whole = (
+            _root(digest for _, digest in listed),
+            statement["subject"][0]["digest"]["sha256"],
+        )
     if form != (STATEMENT, PREDICATE, "files") or algorithms != {"sha256"}:
-        raise Untrusted(f"{where} is not of whole files and their sha256, but {form[2]}, {', '.join(algorithms)}",
-                        "model_signing sign key, without another hash or shards")  # fmt: skip
+        raise Untrusted(
+            f"{where} is not of whole files and their sha256, but {form[2]}, {', '.join(algorithms)}",
+            "model_signing sign key, without another hash or shards",
+        )
     if root != whole or len(dict(listed)) != len(listed):
         raise Untrusted(f"the list of files in {where} contradicts itself", "sign it again")
     return dict(listed)
@@ -325,7 +383,10 @@ def _pem(path: Path) -> bytes:
 def _of_a_curve(key: Any, path: Path) -> Any:
     from cryptography.hazmat.primitives.asymmetric import ec
 
-    if not isinstance(key, ec.EllipticCurvePublicKey | ec.EllipticCurvePrivateKey) or key.curve.name not in CURVES:
+    if (
+        not isinstance(key, ec.EllipticCurvePublicKey | ec.EllipticCurvePrivateKey)
+        or key.curve.name not in CURVES
+    ):
         raise InvalidInput(f"the key in {path} is not of a curve {', '.join(CURVES)}", MAKE)
     return key
 

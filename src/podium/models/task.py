@@ -41,21 +41,28 @@ class Task:
 def check_task(version: Version, task: Task) -> None:
     """Refuse a task that is another than a version's.
 
-    Another class more or less is the same task; another kind, another target or other classes are not.
+    Another class more or less is the same task; another kind, another target or other classes are
+    not.
 
     Raises:
         InvalidInput: It says what differs.
     """
     facts, name, data = version.facts.dataset, version.title, task.dataset
     if facts.kind not in (None, task.kind):
-        raise _other_task(version.name, f"{name} is of {facts.kind}, but the dataset {data} of {task.kind}")
+        raise _other_task(
+            version.name, f"{name} is of {facts.kind}, but the dataset {data} of {task.kind}"
+        )
     target = facts.target or _described(version).get("target")
     if target not in (None, task.target):
-        raise _other_task(version.name, f"{name} predicts {target!r}, but the target of {data} is {task.target!r}")
+        raise _other_task(
+            version.name, f"{name} predicts {target!r}, but the target of {data} is {task.target!r}"
+        )
     own = class_names(version)
     shared = [label for label in own if label in task.classes]
     if own and task.classes and len(shared) < LEAST_CLASSES:
-        raise _other_task(version.name, f"{name} knows {listed(own)}, but {data} has {listed(task.classes)}")
+        raise _other_task(
+            version.name, f"{name} knows {listed(own)}, but {data} has {listed(task.classes)}"
+        )
 
 
 def check_model_task(model: Model, task: Task) -> None:
@@ -70,7 +77,8 @@ def check_model_task(model: Model, task: Task) -> None:
 
 
 def class_names(version: Version) -> tuple[str, ...]:
-    """Return the classes of a version by index, as ``podium predict`` names them; empty if they are not known."""
+    """Return the classes of a version by index, as ``podium predict`` names them; empty if they are
+    not known."""
     own = _described(version).get("classes")
     return tuple(map(str, own)) if isinstance(own, list) and own else version.facts.dataset.classes
 
@@ -83,5 +91,7 @@ def _described(version: Version) -> dict[str, object]:
 
 
 def _other_task(model: str, why: str) -> InvalidInput:
-    return InvalidInput(f"the model {model} is for another task: {why}",
-                        "give this one a name of its own: model_name=NAME")  # fmt: skip
+    return InvalidInput(
+        f"the model {model} is for another task: {why}",
+        "give this one a name of its own: model_name=NAME",
+    )

@@ -15,7 +15,14 @@ from podium.models.catalog import Catalog
 from podium.models.document import check_name, seal, sha256_of
 from podium.models.journal import Journal
 from podium.models.pointers import CHAMPION
-from podium.models.version import METADATA, SIGNATURE, FileRecord, Tombstone, Version, check_metadata
+from podium.models.version import (
+    METADATA,
+    SIGNATURE,
+    FileRecord,
+    Tombstone,
+    Version,
+    check_metadata,
+)
 from podium.onnx_files import read_model
 from podium.storage import Entry, Storage, Stored, check_key
 from podium.storage.base import Progress, SourceChanged
@@ -57,11 +64,25 @@ class Upload:
         records = _hash(files)
         name = check_name("version", version or facts.run_id or _content_id(records))
         if name == CHAMPION:
-            raise InvalidInput(f"a version cannot be called {CHAMPION}: that is an alias", "choose another version")
-        wanted = Version(catalog=catalog, version=name, created=datetime.now(UTC), files=records, metadata=copied,
-                         facts=facts)  # fmt: skip
-        return cls(catalog=catalog, journal=journal, files=files, version=wanted, sealed=seal(wanted.document()),
-                   progress=progress)  # fmt: skip
+            raise InvalidInput(
+                f"a version cannot be called {CHAMPION}: that is an alias", "choose another version"
+            )
+        wanted = Version(
+            catalog=catalog,
+            version=name,
+            created=datetime.now(UTC),
+            files=records,
+            metadata=copied,
+            facts=facts,
+        )
+        return cls(
+            catalog=catalog,
+            journal=journal,
+            files=files,
+            version=wanted,
+            sealed=seal(wanted.document()),
+            progress=progress,
+        )
 
     @property
     def storage(self) -> Storage:
@@ -69,7 +90,8 @@ class Upload:
         return self.catalog.storage
 
     def run(self) -> Version:
-        """Write the files, then metadata.json; return the version, or the equal one that is there already.
+        """Write the files, then metadata.json; return the version, or the equal one that is there
+        already.
 
         Raises:
             Conflict: The version exists with other content.
@@ -83,7 +105,8 @@ class Upload:
         return self._publish(etag)
 
     def _take_over(self, old: Tombstone, entry: Entry) -> str:
-        """Replace the tombstone of an earlier deletion with our own, which stops the collector that is still deleting.
+        """Replace the tombstone of an earlier deletion with our own, which stops the collector that
+        is still deleting.
 
         Returns:
             The etag of ours.
@@ -95,7 +118,10 @@ class Upload:
         try:
             etag = self.storage.put(key, ours.seal(), if_match=entry.etag).etag
             for left in self.catalog.entries(self.version.version):
-                if left.key != key and left.key.removeprefix(f"{self.version.prefix}/") not in self.version.files:
+                if (
+                    left.key != key
+                    and left.key.removeprefix(f"{self.version.prefix}/") not in self.version.files
+                ):
                     self.storage.delete(left.key, if_match=left.etag)
         except Conflict as error:
             raise self._busy() from error
@@ -123,19 +149,26 @@ class Upload:
             # gc judges leftovers by their age: make it young again.
             entry = self._write(key, self.files[file], False, None)
         if entry.size != record.size:
-            raise InvalidInput(f"{file} changed while it was uploaded", "upload it again once it is finished")
+            raise InvalidInput(
+                f"{file} changed while it was uploaded", "upload it again once it is finished"
+            )
 
-    def _write(self, key: str, content: Content, if_absent: bool, progress: Progress | None) -> Entry:
+    def _write(
+        self, key: str, content: Content, if_absent: bool, progress: Progress | None
+    ) -> Entry:
         if not isinstance(content, Stored):
             return self.storage.put(key, content, if_absent=if_absent, progress=progress)
         source = content.entry
-        entry = self.storage.copy(key, content.storage, source.key, if_absent=if_absent, source_etag=source.etag)
+        entry = self.storage.copy(
+            key, content.storage, source.key, if_absent=if_absent, source_etag=source.etag
+        )
         if progress:
             progress(entry.size)
         return entry
 
     def _publish(self, etag: str | None) -> Version:
-        """Make the version visible, in one write that only one uploader can win; over our own tombstone, if any."""
+        """Make the version visible, in one write that only one uploader can win; over our own
+        tombstone, if any."""
         key = f"{self.version.prefix}/{METADATA}"
         try:
             self.storage.put(key, self.sealed, if_absent=etag is None, if_match=etag)
@@ -154,7 +187,9 @@ class Upload:
     def _same(self, present: Version) -> Version:
         wanted, stored = dict(self.version.files), dict(present.files)
         if wanted != stored:
-            differing = sorted(file for file in {*wanted, *stored} if wanted.get(file) != stored.get(file))
+            differing = sorted(
+                file for file in {*wanted, *stored} if wanted.get(file) != stored.get(file)
+            )
             raise Conflict(
                 f"version {present.version} of {present.name} exists with other content in {', '.join(differing)}",
                 "a version never changes; upload under another version",
@@ -173,8 +208,14 @@ def _check_files(files: Mapping[str, Content]) -> None:
         raise InvalidInput("a version without files cannot be uploaded")
     for file, source in files.items():
         if check_key(file) in (METADATA, SIGNATURE):
-            hint = "upload without it, then podium models sign NAME VERSION" if file == SIGNATURE else None
-            raise InvalidInput(f"a file of a version cannot be called {file}: the registry writes it", hint)
+            hint = (
+                "upload without it, then podium models sign NAME VERSION"
+                if file == SIGNATURE
+                else None
+            )
+            raise InvalidInput(
+                f"a file of a version cannot be called {file}: the registry writes it", hint
+            )
         if isinstance(source, Path) and not source.is_file():
             raise InvalidInput(f"there is no file {source}")
     for file, source in files.items():
@@ -185,15 +226,23 @@ def _check_files(files: Mapping[str, Content]) -> None:
 
 def _hash(files: Mapping[str, Content]) -> dict[str, FileRecord]:
     def hashed_of(content: Content) -> tuple[str, int]:
-        return (content.sha256, content.entry.size) if isinstance(content, Stored) else sha256_of(content)
+        return (
+            (content.sha256, content.entry.size)
+            if isinstance(content, Stored)
+            else sha256_of(content)
+        )
 
     with ThreadPoolExecutor(4) as pool:
         hashed = pool.map(hashed_of, files.values())
-        return {name: FileRecord(sha256=digest, size=size) for name, (digest, size) in zip(files, hashed, strict=True)}
+        return {
+            name: FileRecord(sha256=digest, size=size)
+            for name, (digest, size) in zip(files, hashed, strict=True)
+        }
 
 
 def _content_id(records: Mapping[str, FileRecord]) -> str:
-    """Name a version after its content, so that uploading the same files twice gives one version."""
+    """Name a version after its content, so that uploading the same files twice gives one
+    version."""
     listing = "".join(f"{record.sha256}  {file}\n" for file, record in sorted(records.items()))
     return f"sha256-{hashlib.sha256(listing.encode()).hexdigest()[:16]}"
 

@@ -28,11 +28,13 @@ FORMAT = "podium.model/1"
 TOMBSTONE = "podium.tombstone/1"
 METADATA = "metadata.json"
 SIGNATURE = "model.sig"
-"""Beside the files of a version that was signed; not one of them, so a version can be signed after its upload."""
+"""Beside the files of a version that was signed; not one of them, so a version can be signed after
+its upload."""
 
 PREDICTIONS = "predictions.npy"
-"""A version's predictions of the test part, as evaluate writes them. Classification: probabilities, float32
-or float64 [n, classes], or class indices [n] of a model that gives nothing else. Regression: floats [n] or [n, k]."""
+"""A version's predictions of the test part, as evaluate writes them. Classification: probabilities,
+float32 or float64 [n, classes], or class indices [n] of a model that gives nothing else.
+Regression: floats [n] or [n, k]."""
 TARGET = "target.npy"
 """Beside it: the true classes or numbers, to compare versions without the dataset."""
 
@@ -103,9 +105,13 @@ class ReportFacts:
         size = len(self.confusion)
         for at, row in enumerate(self.confusion):
             if not isinstance(row, list) or len(row) != size or not all(map(is_count, row)):
-                raise InvalidInput(f"confusion is not a square matrix of counts: its row {at} is {row!r:.80}")
+                raise InvalidInput(
+                    f"confusion is not a square matrix of counts: its row {at} is {row!r:.80}"
+                )
         if size not in (0, len(self.classes)):
-            raise InvalidInput(f"confusion has {size} rows, but there are {len(self.classes)} classes")
+            raise InvalidInput(
+                f"confusion has {size} rows, but there are {len(self.classes)} classes"
+            )
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -166,7 +172,9 @@ class Facts:
         return None if value is None else float(value)
 
     @classmethod
-    def parse(cls, metadata: Mapping[str, Any], where: str, error: type[PodiumError] = Damaged) -> "Facts":
+    def parse(
+        cls, metadata: Mapping[str, Any], where: str, error: type[PodiumError] = Damaged
+    ) -> "Facts":
         """Read metadata.
 
         Raises:
@@ -196,7 +204,8 @@ class Version:
     """By name relative to the version, without metadata.json."""
 
     metadata: Mapping[str, Any]
-    """From the uploader: hyperparameters, metrics, report, dataset, code_version, image, run_id, …"""
+    """From the uploader: hyperparameters, metrics, report, dataset, code_version, image, run_id,
+    …"""
 
     facts: Facts
     """The part of the metadata that podium reads."""
@@ -247,7 +256,11 @@ class Version:
         return self.catalog.read(self, file)
 
     def fetch(
-        self, directory: str | Path, *, files: Sequence[str] | None = None, progress: Progress | None = None
+        self,
+        directory: str | Path,
+        *,
+        files: Sequence[str] | None = None,
+        progress: Progress | None = None,
     ) -> Path:
         """Download it and verify every file; only then the directory appears.
 
@@ -273,7 +286,9 @@ class Version:
             for file in self.files if files is None else files:
                 self.catalog.fetch(self, file, draft / file, progress)
             if files is None:
-                self.catalog.storage.fetch(self.catalog.metadata_key(self.version), draft / METADATA)
+                self.catalog.storage.fetch(
+                    self.catalog.metadata_key(self.version), draft / METADATA
+                )
                 with suppress(NotFound):
                     self.catalog.storage.fetch(self.signature_key, draft / SIGNATURE)
         return target
@@ -285,8 +300,10 @@ class Version:
 
     def _require(self, file: str) -> None:
         if file not in self.files:
-            raise InvalidInput(f"version {self.version} of {self.name} has no file {file}",
-                               f"files: {', '.join(sorted(self.files))}")  # fmt: skip
+            raise InvalidInput(
+                f"version {self.version} of {self.name} has no file {file}",
+                f"files: {', '.join(sorted(self.files))}",
+            )
 
     @property
     def is_command(self) -> bool:
@@ -295,7 +312,8 @@ class Version:
 
     @cached_property
     def opened(self) -> "Predictor":
-        """The version as a model that predicts, which also streams files larger than memory; raises as `open`."""
+        """The version as a model that predicts, which also streams files larger than memory; raises
+        as `open`."""
         return self.open()
 
     def open(self) -> "Predictor":
@@ -327,15 +345,21 @@ class Version:
         return Predictor(self.title, model, beside, self.facts.dataset.classes)
 
     def predict(self, items: Any, *, data: str | Path = "") -> "Predictions":
-        """Predict new items, as the Predictor of ``podium.open_model`` does; a command runs here, with your rights."""
+        """Predict new items, as the Predictor of ``podium.open_model`` does; a command runs here,
+        with your rights."""
         return self.opened.predict(items, data=data)
 
     def summary(self) -> dict[str, Any]:
         """Return its entry in a list of versions."""
         return {
-            "version": self.version, "created": self.created, "size": self.size, "metric": self.facts.metric.name,
-            "value": self.facts.value, "dataset": self.facts.dataset.digest, "run_id": self.facts.run_id,
-        }  # fmt: skip
+            "version": self.version,
+            "created": self.created,
+            "size": self.size,
+            "metric": self.facts.metric.name,
+            "value": self.facts.value,
+            "dataset": self.facts.dataset.digest,
+            "run_id": self.facts.run_id,
+        }
 
     def document(self) -> dict[str, Any]:
         """Return metadata.json before it is sealed."""
@@ -344,12 +368,19 @@ class Version:
             "name": self.name,
             "version": self.version,
             "created": self.created.isoformat(),
-            "files": {name: {"sha256": file.sha256, "size": file.size} for name, file in sorted(self.files.items())},
+            "files": {
+                name: {"sha256": file.sha256, "size": file.size}
+                for name, file in sorted(self.files.items())
+            },
             **self.metadata,
         }
 
     def __repr__(self) -> str:
-        value = f", {self.facts.metric.name} {figure(self.facts.value)}" if self.facts.value is not None else ""
+        value = (
+            f", {self.facts.metric.name} {figure(self.facts.value)}"
+            if self.facts.value is not None
+            else ""
+        )
         return one_line(f"<{self.title}{value}>")
 
     def _repr_html_(self) -> str:
@@ -365,33 +396,44 @@ def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
         InvalidInput: A key is reserved for the registry, or a value could not be read back.
     """
     if taken := sorted(set(metadata) & set(_OURS)):
-        raise InvalidInput(f"the registry itself writes {', '.join(taken)} to the metadata", "choose another key")
+        raise InvalidInput(
+            f"the registry itself writes {', '.join(taken)} to the metadata", "choose another key"
+        )
     copied: dict[str, Any] = plain(dict(metadata))
     return copied, Facts.parse(copied, "metadata", InvalidInput)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tombstone:
-    """Replaces metadata.json while a version is deleted, so that no upload can publish over it unnoticed."""
+    """Replaces metadata.json while a version is deleted, so that no upload can publish over it
+    unnoticed."""
 
     name: str
     version: str
     event: Record | None
-    """Record of the deletion of a complete version; the process that finishes the deletion writes it to the history."""
+    """Record of the deletion of a complete version; the process that finishes the deletion writes
+    it to the history."""
 
     def seal(self) -> bytes:
         """Serialize it; no two are equal, so the etag identifies the deletion."""
         event = self.event.document() if self.event else None
-        return seal({
-            "format": TOMBSTONE, "name": self.name, "version": self.version, "id": uuid.uuid4().hex, "event": event,
-        })  # fmt: skip
+        return seal(
+            {
+                "format": TOMBSTONE,
+                "name": self.name,
+                "version": self.version,
+                "id": uuid.uuid4().hex,
+                "event": event,
+            }
+        )
 
 
 def parse_metadata(content: bytes, catalog: "Catalog", version: str) -> Version | Tombstone:
     """Parse metadata.json, or the tombstone in its place.
 
     Raises:
-        Damaged: It does not match its checksum, belongs to another version, or has an unknown format or field type.
+        Damaged: It does not match its checksum, belongs to another version, or has an unknown
+            format or field type.
     """
     where, name = catalog.storage.join(catalog.metadata_key(version)), catalog.name
     document = unseal(content, where)

@@ -1,7 +1,8 @@
 """A model that is a command: ``model.json`` names it, and it writes predictions for inputs.
 
-``python -m podium.steps.predict_command`` is what runs in its job: it fetches model and inputs, runs the command in the
-model directory with ``--model DIR --inputs DIR --output FILE``, and stores what the command wrote.
+``python -m podium.steps.predict_command`` is what runs in its job: it fetches model and inputs,
+runs the command in the model directory with ``--model DIR --inputs DIR --output FILE``, and stores
+what the command wrote.
 """
 
 import argparse
@@ -44,11 +45,13 @@ class PredictCommand:
     """The command; relative files in it are in the model directory."""
 
     serve: list[str] = field(default_factory=list)
-    """A command that stays while the model is served, started with ``--model DIR``. Each line of its stdin is a JSON
-    object with ``inputs`` and ``output``; it prints the path of the output, alone on a line, once that is written."""
+    """A command that stays while the model is served, started with ``--model DIR``. Each line of
+    its stdin is a JSON object with ``inputs`` and ``output``; it prints the path of the output,
+    alone on a line, once that is written."""
 
     uris: bool = False
-    """Whether the command itself takes URIs for --model, --inputs and --output: its image needs no podium then."""
+    """Whether the command itself takes URIs for --model, --inputs and --output: its image needs no
+    podium then."""
 
     @classmethod
     def parse(cls, content: bytes, name: str) -> "PredictCommand":
@@ -59,7 +62,10 @@ class PredictCommand:
         """
         command = parse(cls, load_json(content, name), name)
         if not command.predict:
-            raise InvalidInput(f"the command predict in {name} is empty", 'write ["python", "predict.py"], for example')
+            raise InvalidInput(
+                f"the command predict in {name} is empty",
+                'write ["python", "predict.py"], for example',
+            )
         return command
 
     def job_words(self, model: str, inputs: str, output: str) -> list[str]:
@@ -80,7 +86,9 @@ def read_command(uri: str) -> PredictCommand:
     return PredictCommand.parse(connect(uri).get(FILE, limit=MAX_JSON + 1), f"{uri}/{FILE}")
 
 
-def write_inputs(inputs: "Mapping[str, np.ndarray]", folder: Path, order: "np.ndarray | None" = None) -> list[Path]:
+def write_inputs(
+    inputs: "Mapping[str, np.ndarray]", folder: Path, order: "np.ndarray | None" = None
+) -> list[Path]:
     """Write ``<input>.npy`` of each input to a folder, in pieces.
 
     Args:
@@ -90,13 +98,20 @@ def write_inputs(inputs: "Mapping[str, np.ndarray]", folder: Path, order: "np.nd
 
     folder.mkdir(parents=True, exist_ok=True)
     for name, array in inputs.items():
-        with (folder / f"{name}.npy").open("wb") as file:  # not by a map: on a full disk that ends the process
-            described = {"descr": np.lib.format.dtype_to_descr(array.dtype), "fortran_order": False,
-                         "shape": array.shape}  # fmt: skip
+        with (folder / f"{name}.npy").open(
+            "wb"
+        ) as file:  # not by a map: on a full disk that ends the process
+            described = {
+                "descr": np.lib.format.dtype_to_descr(array.dtype),
+                "fortran_order": False,
+                "shape": array.shape,
+            }
             np.lib.format.write_array_header_1_0(file, described)
             for at in range(0, len(array), 65536):
                 piece = slice(at, at + 65536)
-                file.write(np.ascontiguousarray(array[piece if order is None else order[piece]]).data)
+                file.write(
+                    np.ascontiguousarray(array[piece if order is None else order[piece]]).data
+                )
     return [folder / f"{name}.npy" for name in inputs]
 
 
@@ -109,7 +124,8 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
         classes: How many classes the dataset has; None for regression.
 
     Returns:
-        Classification: probabilities, float32 or float64 ``[n, classes]``, or class indices ``[n]``.
+        Classification: probabilities, float32 or float64 ``[n, classes]``, or class indices
+            ``[n]``.
         Regression: floats ``[n]`` or ``[n, k]``.
 
     Raises:
@@ -124,7 +140,11 @@ def read_predictions(file: Path, *, items: int, classes: int | None, name: str) 
     with foreign(f"{name} left no array of predictions", hint=CONTRACT):
         # A map is never larger than the file, whatever the header claims.
         array: np.ndarray = np.load(file, mmap_mode="r", allow_pickle=False)
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "iuf" or array.ndim not in (1, 2):
+    if (
+        not isinstance(array, np.ndarray)
+        or array.dtype.kind not in "iuf"
+        or array.ndim not in (1, 2)
+    ):
         raise InvalidInput(f"{name} predicts something else than numbers [n] or [n, k]", CONTRACT)
     if len(array) != items:
         raise InvalidInput(f"{name} made {len(array)} predictions for {items} rows", CONTRACT)
@@ -150,23 +170,34 @@ def _classified(array: "np.ndarray", classes: int, name: str) -> "np.ndarray":
         wrong = np.flatnonzero((whole != array) | (whole < 0) | (whole >= classes))
         if len(wrong):
             row = int(wrong[0])
-            raise InvalidInput(f"{name} predicts {array[row]} for row {row}, but classes are 0 to {classes - 1}")
+            raise InvalidInput(
+                f"{name} predicts {array[row]} for row {row}, but classes are 0 to {classes - 1}"
+            )
         return whole
     wrong = np.flatnonzero((np.abs(array.sum(1, dtype=np.float64) - 1) > 1e-3) | (array < 0).any(1))
     if len(wrong):
-        raise InvalidInput(f"{name} predicts probabilities that do not sum to 1, first for row {int(wrong[0])}")
+        raise InvalidInput(
+            f"{name} predicts probabilities that do not sum to 1, first for row {int(wrong[0])}"
+        )
     return floats(array)
 
 
 def run_here(
-    command: Sequence[str], model: Path, inputs: Path, output: Path, *, stdout: int | None = None,
+    command: Sequence[str],
+    model: Path,
+    inputs: Path,
+    output: Path,
+    *,
+    stdout: int | None = None,
     seconds: float | None = None,
-) -> None:  # fmt: skip
-    """Run a predict command in its model directory, in this process's environment; nothing that it starts outlives it.
+) -> None:
+    """Run a predict command in its model directory, in this process's environment; nothing that it
+    starts outlives it.
 
     Args:
-        stdout: File descriptor for what it prints; None for this process's own stdout. ``subprocess.PIPE``: it goes to
-            this process's stderr, and the last lines are in the error.
+        stdout: File descriptor for what it prints; None for this process's own stdout.
+            ``subprocess.PIPE``: it goes to this process's stderr, and the last lines are in the
+            error.
         seconds: When it is ended; None waits.
 
     Raises:
@@ -178,44 +209,75 @@ def run_here(
     try:
         code = process.wait(seconds)
     except subprocess.TimeoutExpired:
-        raise Failed(f"the predict command {' '.join(command)} did not end within {seconds:g} s and was ended",
-                     "podium serve --timeout allows more") from None  # fmt: skip
+        raise Failed(
+            f"the predict command {' '.join(command)} did not end within {seconds:g} s and was ended",
+            "podium serve --timeout allows more",
+        ) from None
     finally:
         end(process)
         last = f":\n{said}" if said else ""
     if code:
-        raise Failed(f"the predict command {' '.join(command)} exited with {code}{last}", "what it printed says why")
+        raise Failed(
+            f"the predict command {' '.join(command)} exited with {code}{last}",
+            "what it printed says why",
+        )
 
 
 def supervised(
-    words: Sequence[str], model: Path, *, stdout: int | None, stderr: int | None = None, reads: bool = False
+    words: Sequence[str],
+    model: Path,
+    *,
+    stdout: int | None,
+    stderr: int | None = None,
+    reads: bool = False,
 ) -> "subprocess.Popen[bytes]":
-    """Start a command in its model directory; it ends, with all that it started, when stdin is closed.
+    """Start a command in its model directory; it ends, with all that it started, when stdin is
+    closed.
 
     Args:
         words: The command and its options.
-        stdout: As run_here takes it; if it is ``subprocess.PIPE`` and no stderr is given, stderr goes there too.
+        stdout: As run_here takes it; if it is ``subprocess.PIPE`` and no stderr is given, stderr
+            goes there too.
         reads: Whether what is written to stdin is for the command.
 
     Raises:
         Failed: There is no such program.
     """
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"}
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}",
+    }
     program = str(model / words[0]) if "/" in words[0] else words[0]
     if shutil.which(program, path=environment["PATH"]) is None:
-        raise Failed(f"the predict command {words[0]!r} cannot be started: there is no such program",
-                     "model.json names it: is it in the model directory, or installed here?")  # fmt: skip
-    keeper = [sys.executable, "-P", "-m", "podium.cluster.local.processes.supervised", *(["--stdin"] if reads else [])]
+        raise Failed(
+            f"the predict command {words[0]!r} cannot be started: there is no such program",
+            "model.json names it: is it in the model directory, or installed here?",
+        )
+    keeper = [
+        sys.executable,
+        "-P",
+        "-m",
+        "podium.cluster.local.processes.supervised",
+        *(["--stdin"] if reads else []),
+    ]
     if stdout == subprocess.PIPE and stderr is None:
         stderr = subprocess.STDOUT
-    return subprocess.Popen([*keeper, *words], cwd=model, env=environment,
-                            stdin=subprocess.PIPE, stdout=stdout, stderr=stderr, start_new_session=True)  # fmt: skip
+    return subprocess.Popen(
+        [*keeper, *words],
+        cwd=model,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=stdout,
+        stderr=stderr,
+        start_new_session=True,
+    )
 
 
 def end(process: "subprocess.Popen[bytes]") -> int:
     """End a supervised process with all that it started; return its exit code.
 
-    Should its keeper be stuck or killed, a daemon of the command may survive it, and is not waited for.
+    Should its keeper be stuck or killed, a daemon of the command may survive it, and is not waited
+    for.
     """
     assert process.stdin is not None
     with suppress(BrokenPipeError):
@@ -228,7 +290,8 @@ def end(process: "subprocess.Popen[bytes]") -> int:
 
 
 class LastLines:
-    """Passes on to stderr what a process prints, and keeps the last lines, which are what it is as text.
+    """Passes on to stderr what a process prints, and keeps the last lines, which are what it is as
+    text.
 
     Args:
         stream: What it prints.
@@ -240,11 +303,15 @@ class LastLines:
         self._thread.start()
 
     def _copy(self) -> None:
-        with self._stream:  # closed here and nowhere else: closing waits for a read, which a survivor keeps open
+        with (
+            self._stream
+        ):  # closed here and nowhere else: closing waits for a read, which a survivor keeps open
             for line in iter(partial(self._stream.readline, 4096), b""):
                 text = line.decode(errors="replace")
                 self._lines.append(text.rstrip()[:500])
-                with suppress(OSError, ValueError):  # nobody listens, but the pipe has to be emptied
+                with suppress(
+                    OSError, ValueError
+                ):  # nobody listens, but the pipe has to be emptied
                     sys.stderr.write(text)
 
     def __str__(self) -> str:
@@ -255,7 +322,8 @@ class LastLines:
 def predict_here(
     directory: Path, inputs: "Mapping[str, np.ndarray]", *, classes: int | None, name: str
 ) -> "np.ndarray":
-    """Run the predict command of a model directory on this machine; see read_predictions for the result.
+    """Run the predict command of a model directory on this machine; see read_predictions for the
+    result.
 
     What the command prints goes to stderr: stdout is podium's own.
 
@@ -266,14 +334,21 @@ def predict_here(
     command = PredictCommand.parse((directory / FILE).read_bytes(), f"{name} {FILE}")
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         write_inputs(inputs, Path(scratch, "inputs"))
-        run_here(command.predict, directory, Path(scratch, "inputs"), Path(scratch, OUTPUT), stdout=STDERR)
+        run_here(
+            command.predict,
+            directory,
+            Path(scratch, "inputs"),
+            Path(scratch, OUTPUT),
+            stdout=STDERR,
+        )
         items = len(next(iter(inputs.values())))
         return read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandModel:
-    """A model that predicts by a command on this machine, in a temporary copy of its directory that each call makes."""
+    """A model that predicts by a command on this machine, in a temporary copy of its directory that
+    each call makes."""
 
     name: str
     """For people."""
@@ -295,9 +370,16 @@ class CommandModel:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Fetch model and inputs, run the command after ``--``, store its predictions; return the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m podium.steps.predict_command", description=__doc__)
-    for flag, text in (("model", "model directory"), ("inputs", "folder of inputs"), ("output", "file to write")):
+    """Fetch model and inputs, run the command after ``--``, store its predictions; return the exit
+    code."""
+    parser = argparse.ArgumentParser(
+        prog="python -m podium.steps.predict_command", description=__doc__
+    )
+    for flag, text in (
+        ("model", "model directory"),
+        ("inputs", "folder of inputs"),
+        ("output", "file to write"),
+    ):
         parser.add_argument(f"--{flag}", required=True, metavar="URI", help=text)
     parser.add_argument("command", nargs="+", help="the predict command")
     given: Any = parser.parse_args(words)

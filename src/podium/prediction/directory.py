@@ -15,7 +15,8 @@ MODELS = ("model.onnx", "model.json")
 """What is evaluated: a graph, or a command that predicts."""
 
 LARGE = 8 << 20
-"""Bytes: smaller files are downloaded and hashed again, which takes fewer requests than a copy by the server."""
+"""Bytes: smaller files are downloaded and hashed again, which takes fewer requests than a copy by
+the server."""
 
 
 def model_files(url: str) -> tuple[str, ...]:
@@ -26,7 +27,10 @@ def model_files(url: str) -> tuple[str, ...]:
     """
     names = tuple(entry.key for entry in connect(url).list() if not fnmatch(entry.key, CHECKPOINT))
     if not names:
-        raise NotFound(f"there is no model under {url}", "a trainer writes it to its output, PODIUM_OUTPUT or --output")
+        raise NotFound(
+            f"there is no model under {url}",
+            "a trainer writes it to its output, PODIUM_OUTPUT or --output",
+        )
     return names
 
 
@@ -38,8 +42,10 @@ def require_model(url: str) -> None:
     """
     names = model_files(url)
     if not set(MODELS) & set(names):
-        raise NotFound(f"{url} has neither {' nor '.join(MODELS)}, only {', '.join(names):.200}",
-                       'a trainer writes one, or the pipeline has predict=\'["python", "predict.py"]\'')  # fmt: skip
+        raise NotFound(
+            f"{url} has neither {' nor '.join(MODELS)}, only {', '.join(names):.200}",
+            'a trainer writes one, or the pipeline has predict=\'["python", "predict.py"]\'',
+        )
 
 
 def fetch_model(url: str, names: Iterable[str], target: Path) -> dict[str, Entry]:
@@ -65,7 +71,8 @@ def fetch_evaluated(
 
     Args:
         evaluated: sha256 of each file, by name.
-        etags: Etag of each at that time, as far as it is known. A large file that still has it is not downloaded.
+        etags: Etag of each at that time, as far as it is known. A large file that still has it is
+            not downloaded.
         target: Directory to write the others to.
 
     Returns:
@@ -87,7 +94,10 @@ def fetch_evaluated(
         if _sha256(target / name) != digest:
             changed.append(name)
     if changed:
-        raise Conflict(f"{', '.join(changed)} under {url} changed after the evaluation", "run the evaluation again")
+        raise Conflict(
+            f"{', '.join(changed)} under {url} changed after the evaluation",
+            "run the evaluation again",
+        )
     return files
 
 

@@ -44,7 +44,8 @@ class Processes:
 
 
 class Worker:
-    """Runs a predict command for one batch after the other, in a copy of the model directory that it keeps.
+    """Runs a predict command for one batch after the other, in a copy of the model directory that
+    it keeps.
 
     A command that stays (``serve`` in model.json) is started once, and again after it has ended.
 
@@ -72,7 +73,9 @@ class Worker:
             self._scratch.cleanup()
             raise
 
-    def predict(self, inputs: "Mapping[str, NDArray[Any]]", *, classes: int | None) -> "NDArray[Any]":
+    def predict(
+        self, inputs: "Mapping[str, NDArray[Any]]", *, classes: int | None
+    ) -> "NDArray[Any]":
         """Return predictions, as CommandModel.predict does.
 
         Raises:
@@ -85,8 +88,14 @@ class Worker:
             if self._command.serve:
                 self._ask(folder, output)
             else:
-                run_here(self._command.predict, self._directory, folder, output, stdout=subprocess.PIPE,
-                         seconds=self._seconds)  # fmt: skip
+                run_here(
+                    self._command.predict,
+                    self._directory,
+                    folder,
+                    output,
+                    stdout=subprocess.PIPE,
+                    seconds=self._seconds,
+                )
             items = len(next(iter(inputs.values())))
             return read_predictions(output, items=items, classes=classes, name=self._name)
 
@@ -97,15 +106,19 @@ class Worker:
 
     def _start(self) -> "subprocess.Popen[bytes]":
         self._process = supervised(
-            [*self._command.serve, "--model", str(self._directory)], self._directory, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, reads=True,
-        )  # fmt: skip
+            [*self._command.serve, "--model", str(self._directory)],
+            self._directory,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            reads=True,
+        )
         assert self._process.stderr is not None
         self._said = LastLines(self._process.stderr)
         return self._process
 
     def _end(self) -> str:
-        """End the process if there is one; return its exit code and the last lines that it printed to stderr."""
+        """End the process if there is one; return its exit code and the last lines that it printed
+        to stderr."""
         process, self._process = self._process, None
         if process is None:
             return ""
@@ -128,17 +141,27 @@ class Worker:
             process.stdin.flush()
         printed = b""
         while f"\n{output}\n".encode() not in b"\n" + printed:
-            if not select.select([process.stdout], [], [], max(0.0, min(1.0, until - time.monotonic())))[0]:
+            if not select.select(
+                [process.stdout], [], [], max(0.0, min(1.0, until - time.monotonic()))
+            )[0]:
                 if process.poll() is not None:  # a daemon of it keeps the pipe open
-                    raise Failed(f"the command {command} exited with {self._end()}", "the next call starts it again")
+                    raise Failed(
+                        f"the command {command} exited with {self._end()}",
+                        "the next call starts it again",
+                    )
                 if time.monotonic() < until:
                     continue
                 self._end()
-                raise Failed(f"the command {command} did not answer within {self._seconds:g} s and was ended",
-                             "podium serve --timeout allows more")  # fmt: skip
+                raise Failed(
+                    f"the command {command} did not answer within {self._seconds:g} s and was ended",
+                    "podium serve --timeout allows more",
+                )
             piece = os.read(process.stdout.fileno(), 65536)
             if not piece:
-                raise Failed(f"the command {command} exited with {self._end()}", "the next call starts it again")
+                raise Failed(
+                    f"the command {command} exited with {self._end()}",
+                    "the next call starts it again",
+                )
             printed = (printed + piece)[-65536:]
 
 
@@ -165,7 +188,9 @@ class CommandPool(CommandModel):
                     worker.close()
             raise
 
-    def predict(self, inputs: "Mapping[str, NDArray[Any]]", *, classes: int | None) -> "NDArray[Any]":
+    def predict(
+        self, inputs: "Mapping[str, NDArray[Any]]", *, classes: int | None
+    ) -> "NDArray[Any]":
         """Run the command on all rows, as CommandModel.predict does."""
         worker = self._free.get()
         if worker is None:  # another version has taken over while the request came

@@ -30,17 +30,21 @@ class Outcome:
     """Classification: the class."""
 
     probabilities: Mapping[str, float] | None = None
-    """Classification: by class in the order of the classes; they sum to 1. None if the model gives classes only."""
+    """Classification: by class in the order of the classes; they sum to 1. None if the model gives
+    classes only."""
 
     values: tuple[float, ...] = ()
     """Regression."""
 
     @classmethod
-    def of(cls, name: Mapping[str, str | int], result: Any, classes: Sequence[str] | None) -> "Outcome":
+    def of(
+        cls, name: Mapping[str, str | int], result: Any, classes: Sequence[str] | None
+    ) -> "Outcome":
         """Make it of a model's result, as plain numbers.
 
         Args:
-            result: Probabilities by class, the index of a class, or of a regression a number or several.
+            result: Probabilities by class, the index of a class, or of a regression a number or
+                several.
             classes: Names of the classes; None for regression.
         """
         if classes is None:
@@ -48,7 +52,9 @@ class Outcome:
         if isinstance(result, int):
             return cls(name=name, label=classes[result])
         best = max(range(len(result)), key=result.__getitem__)
-        return cls(name=name, label=classes[best], probabilities=dict(zip(classes, result, strict=True)))
+        return cls(
+            name=name, label=classes[best], probabilities=dict(zip(classes, result, strict=True))
+        )
 
     @property
     def ranked(self) -> list[tuple[str, float]]:
@@ -56,18 +62,27 @@ class Outcome:
         return sorted((self.probabilities or {}).items(), key=lambda pair: -pair[1])
 
     def row(self) -> dict[str, str | int | float]:
-        """Return a row of a table, by column: the item's name, the prediction, each class's probability."""
+        """Return a row of a table, by column: the item's name, the prediction, each class's
+        probability."""
         if len(self.values) == 1:
             return {**self.name, "prediction": self.values[0]}
         if self.values:
-            return {**self.name, **{f"prediction_{at}": value for at, value in enumerate(self.values, 1)}}
-        shares = {f"probability_{label}": share for label, share in (self.probabilities or {}).items()}
+            return {
+                **self.name,
+                **{f"prediction_{at}": value for at, value in enumerate(self.values, 1)},
+            }
+        shares = {
+            f"probability_{label}": share for label, share in (self.probabilities or {}).items()
+        }
         return {**self.name, "prediction": self.label, **shares}
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
         if self.values:
-            return {**self.name, "value": self.values[0] if len(self.values) == 1 else list(self.values)}
+            return {
+                **self.name,
+                "value": self.values[0] if len(self.values) == 1 else list(self.values),
+            }
         given = {} if self.probabilities is None else {"probabilities": dict(self.ranked)}
         return {**self.name, "class": self.label, **given}
 
@@ -113,7 +128,8 @@ class Predictions(Sequence[Any]):
 
     @property
     def frame(self) -> "DataFrame":
-        """A row for each item: what identifies it, the prediction, and the probability of each class.
+        """A row for each item: what identifies it, the prediction, and the probability of each
+        class.
 
         Raises:
             PodiumError: pandas is not installed.
@@ -124,7 +140,10 @@ class Predictions(Sequence[Any]):
     def _rows(self, most: int) -> list[dict[str, str | int | float]]:
         results = self._result[:most].tolist()
         items: Sequence[Mapping[str, str | int]] = self._items or [{}] * len(results)
-        return [Outcome.of(item, result, self.classes).row() for item, result in zip(items, results, strict=False)]
+        return [
+            Outcome.of(item, result, self.classes).row()
+            for item, result in zip(items, results, strict=False)
+        ]
 
     def __len__(self) -> int:
         return len(self._result)
@@ -140,10 +159,19 @@ class Predictions(Sequence[Any]):
         return np.asarray(self.values, dtype=dtype)
 
     def __repr__(self) -> str:
-        return one_line(f"<{len(self)} predictions: {', '.join(map(str, self[:5]))}{' …' if len(self) > 5 else ''}>")
+        return one_line(
+            f"<{len(self)} predictions: {', '.join(map(str, self[:5]))}{' …' if len(self) > 5 else ''}>"
+        )
 
     def _repr_html_(self) -> str:
         rows = self._rows(SHOWN)
-        cells = [[f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()] for row in rows]
+        cells = [
+            [f"{value:.4g}" if isinstance(value, float) else str(value) for value in row.values()]
+            for row in rows
+        ]
         more = f", the first {SHOWN} of them" if len(self) > SHOWN else ""
-        return table(list(rows[0]) if rows else ["prediction"], cells, title=f"{len(self):,} predictions{more}")
+        return table(
+            list(rows[0]) if rows else ["prediction"],
+            cells,
+            title=f"{len(self):,} predictions{more}",
+        )

@@ -40,7 +40,8 @@ PROFILE = "profile.json"
 ONNX = "model.onnx"
 
 ONE_CALL = 1 << 28
-"""Bytes of items that a predict command gets at once, names included: its start takes longer than some rows."""
+"""Bytes of items that a predict command gets at once, names included: its start takes longer than
+some rows."""
 
 NAME = 256
 """Bytes that the name of an item takes, roughly."""
@@ -96,10 +97,12 @@ class Predictor:
         """Predict.
 
         Args:
-            items: Inputs as the model takes them: an array [n, …], arrays by name, or a part of a dataset. Or raw
-                data, which become inputs as the training data did: a DataFrame with the columns of the training data,
-                a row as a dict, rows as dicts, pictures, tables and folders as paths, or sentences.
-            data: Directory or URI of the dataset it was trained on, for a model without preprocessing.json.
+            items: Inputs as the model takes them: an array [n, …], arrays by name, or a part of a
+                dataset. Or raw data, which become inputs as the training data did: a DataFrame with
+                the columns of the training data, a row as a dict, rows as dicts, pictures, tables
+                and folders as paths, or sentences.
+            data: Directory or URI of the dataset it was trained on, for a model without
+                preprocessing.json.
 
         Returns:
             ``.values``, ``.probabilities`` and ``.frame``, in the order of the items.
@@ -127,9 +130,14 @@ class Predictor:
         return self._of_items(list(map(str, named)), str(data))
 
     def stream(
-        self, items: Sequence[str | Path], *, data: str | Path = "", delimiter: str = "", encoding: str = "utf-8",
+        self,
+        items: Sequence[str | Path],
+        *,
+        data: str | Path = "",
+        delimiter: str = "",
+        encoding: str = "utf-8",
         on_unknown: "Callable[[UnknownValues], None] | None" = None,
-    ) -> Iterator[Outcome | Problem]:  # fmt: skip
+    ) -> Iterator[Outcome | Problem]:
         """Predict raw data one after the other, without keeping any: for files larger than memory.
 
         Args:
@@ -137,11 +145,13 @@ class Predictor:
             data: As predict takes it.
             delimiter: What separates values in CSV files; empty follows from their header.
             encoding: Encoding of CSV and text files.
-            on_unknown: Called at the end with the values of categories that the training part does not have.
+            on_unknown: Called at the end with the values of categories that the training part does
+                not have.
 
         Returns:
-            An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in their order; and a
-            Problem for each that could not be read, behind the items that were read together with it.
+            An Outcome (``.name``, ``.label``, ``.probabilities``, ``.values``) of each item, in
+            their order; and a Problem for each that could not be read, behind the items that were
+            read together with it.
 
         Raises:
             NotFound: A file is not there.
@@ -178,11 +188,16 @@ class Predictor:
 
     def _only_input(self) -> str:
         if not isinstance(self.model, OnnxModel):
-            raise InvalidInput(f"{self.name} is a command, which takes arrays by name", 'predict({"images": array})')
+            raise InvalidInput(
+                f"{self.name} is a command, which takes arrays by name",
+                'predict({"images": array})',
+            )
         inputs = self.model.inputs
         if len(inputs) != 1:
             names = ", ".join(tensor.name for tensor in inputs)
-            raise InvalidInput(f"{self.name} takes {len(inputs)} inputs: {names}", "give a dict of arrays by name")
+            raise InvalidInput(
+                f"{self.name} takes {len(inputs)} inputs: {names}", "give a dict of arrays by name"
+            )
         return inputs[0].name
 
     def _of_items(self, items: list[str], data: str, *, named: bool = True) -> Predictions:
@@ -190,7 +205,11 @@ class Predictor:
 
         recipe, classes = self._prepared(data)
         unknown = UnknownValues(recipe)
-        results, names, problems = list[NDArray[Any]](), list[Mapping[str, str | int]](), list[Problem]()
+        results, names, problems = (
+            list[NDArray[Any]](),
+            list[Mapping[str, str | int]](),
+            list[Problem](),
+        )
         for batch, predicted in self._batches(recipe, classes, items):
             names += [name if named else {"row": name.get("row", 0)} for name in batch.names]
             problems += batch.problems
@@ -204,7 +223,9 @@ class Predictor:
         result = np.concatenate(results) if results else none
         if classes is None and result.ndim == 2 and result.shape[1] == 1:
             result = result[:, 0]
-        return Predictions(classes, result.astype(float) if classes is None else result, names, problems)
+        return Predictions(
+            classes, result.astype(float) if classes is None else result, names, problems
+        )
 
     @property
     def preprocessing(self) -> "Preprocessing | None":
@@ -212,15 +233,21 @@ class Predictor:
         from podium.data import preprocessing
 
         described = self._described
-        return preprocessing.read(described if "kind" in described else {}, f"{PREPROCESSING} of {self.name}")
+        return preprocessing.read(
+            described if "kind" in described else {}, f"{PREPROCESSING} of {self.name}"
+        )
 
     def _prepared(self, data: str) -> "tuple[Preprocessing, tuple[str, ...] | None]":
-        """Return how raw data becomes inputs, as the model or a dataset says, and the names of the classes."""
+        """Return how raw data becomes inputs, as the model or a dataset says, and the names of the
+        classes."""
         from podium.data import preprocessing
 
         described, where = self._described, f"{PREPROCESSING} of {self.name}"
         if data:
-            described, where = describe_preprocessing(artifact.describe(data)), f"{data}/dataset.json"
+            described, where = (
+                describe_preprocessing(artifact.describe(data)),
+                f"{data}/dataset.json",
+            )
         recipe = preprocessing.read(described if "kind" in described else {}, where)
         if recipe is None:
             raise InvalidInput(
@@ -230,7 +257,8 @@ class Predictor:
         return recipe, self._classes(described)
 
     def _classes(self, described: Any) -> tuple[str, ...] | None:
-        """Return the names of the classes; an ONNX graph's numbers if they have none, and None for regression."""
+        """Return the names of the classes; an ONNX graph's numbers if they have none, and None for
+        regression."""
         known = tuple(map(str, described.get("classes", ()))) or self._known
         if known or isinstance(self.model, CommandModel):
             return known or None
@@ -240,16 +268,24 @@ class Predictor:
         return None
 
     def _batches(
-        self, recipe: "Preprocessing", classes: Sequence[str] | None, items: Sequence[str | Path],
-        delimiter: str = "", encoding: str = "utf-8",
-    ) -> "Iterator[tuple[Batch, NDArray[Any]]]":  # fmt: skip
+        self,
+        recipe: "Preprocessing",
+        classes: Sequence[str] | None,
+        items: Sequence[str | Path],
+        delimiter: str = "",
+        encoding: str = "utf-8",
+    ) -> "Iterator[tuple[Batch, NDArray[Any]]]":
         """Yield items as they are read, with the results of those that could be."""
         from podium.data.items import read_items
 
         count = None if classes is None else len(classes)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            batches = read_items(recipe, list(map(str, items)), Path(scratch), delimiter=delimiter, encoding=encoding)
-            size = ONE_CALL if isinstance(self.model, CommandModel) else 0  # a graph predicts what is read at a time
+            batches = read_items(
+                recipe, list(map(str, items)), Path(scratch), delimiter=delimiter, encoding=encoding
+            )
+            size = (
+                ONE_CALL if isinstance(self.model, CommandModel) else 0
+            )  # a graph predicts what is read at a time
             for gathered in _gather(batches, size):
                 filled = [batch.inputs for batch in gathered if batch.names]
                 inputs = filled[0] if len(filled) == 1 else _joined(filled)
@@ -260,7 +296,11 @@ class Predictor:
 
 
 def _joined(filled: Sequence[Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    return {name: np.concatenate([part[name] for part in filled]) for name in filled[0]} if filled else {}
+    return (
+        {name: np.concatenate([part[name] for part in filled]) for name in filled[0]}
+        if filled
+        else {}
+    )
 
 
 def _gather(batches: "Iterable[Batch]", size: int) -> "Iterator[list[Batch]]":
@@ -281,7 +321,8 @@ def open_model(uri: str | Path) -> Predictor:
     """Open a model directory where a trainer left it.
 
     Args:
-        uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or such a file in it.
+        uri: A directory or a URI with ``model.onnx``, or ``model.json`` with a predict command; or
+            such a file in it.
 
     Raises:
         NotFound: There is no model.
@@ -305,11 +346,14 @@ def open_model(uri: str | Path) -> Predictor:
             fetch_model(where, model_files(where), folder[0])
         return folder[0]
 
-    return Predictor(str(uri), lambda: open_file(local() / file, str(uri)), lambda file: _beside(local() / file))
+    return Predictor(
+        str(uri), lambda: open_file(local() / file, str(uri)), lambda file: _beside(local() / file)
+    )
 
 
 def open_file(path: Path, name: str) -> OnnxModel | CommandModel:
-    """Open the model in a local directory, or a file of it; each call of a command copies it, without checkpoints.
+    """Open the model in a local directory, or a file of it; each call of a command copies it,
+    without checkpoints.
 
     Args:
         name: For people.
@@ -324,8 +368,11 @@ def open_file(path: Path, name: str) -> OnnxModel | CommandModel:
 
 
 def command_model(folder: Path, name: str) -> CommandModel:
-    """Return the command of a local model directory; each call copies the directory, without checkpoints."""
-    return CommandModel(name=name, fetch=lambda copy: fetch_model(str(folder), model_files(str(folder)), copy))
+    """Return the command of a local model directory; each call copies the directory, without
+    checkpoints."""
+    return CommandModel(
+        name=name, fetch=lambda copy: fetch_model(str(folder), model_files(str(folder)), copy)
+    )
 
 
 def _beside(file: Path) -> Any:
@@ -336,10 +383,14 @@ def _beside(file: Path) -> Any:
 def write_preprocessing(info: "DatasetInfo", target: Path) -> None:
     """Write preprocessing.json to a directory, if the dataset says how its inputs were made."""
     if info.preprocessing:
-        (target / PREPROCESSING).write_text(json.dumps(describe_preprocessing(info), indent=1) + "\n")
+        (target / PREPROCESSING).write_text(
+            json.dumps(describe_preprocessing(info), indent=1) + "\n"
+        )
 
 
-def write_profile(info: "DatasetInfo", predicted: NDArray[Any], target: Path, classes: Sequence[str] = ()) -> None:
+def write_profile(
+    info: "DatasetInfo", predicted: NDArray[Any], target: Path, classes: Sequence[str] = ()
+) -> None:
     """Write profile.json to a directory, if the dataset has a profile.
 
     Args:

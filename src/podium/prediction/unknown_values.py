@@ -1,4 +1,5 @@
-"""Counts values of categories that the training part does not have: what a model says of such rows may mean little."""
+"""Counts values of categories that the training part does not have: what a model says of such rows
+may mean little."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -12,7 +13,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 MOST = 0.05
-"""Share of a column's values up to which nothing is said: a new category now and then is no fault."""
+"""Share of a column's values up to which nothing is said: a new category now and then is no
+fault."""
 
 NAMED = 5
 """Known values that a sentence names."""
@@ -62,6 +64,5 @@ class UnknownValues:
         _, categories = self._known[name]
         known = [value for value in categories if value not in (MISSING, UNKNOWN)]
         named = ", ".join(map(repr, known[:NAMED])) + (" …" if len(known) > NAMED else "")
-        return (
-            f"column {name}: {count:,} of {plural(self.rows, 'value')} did not occur in training, which knows {named}"
-        )
+        total = plural(self.rows, "value")
+        return f"column {name}: {count:,} of {total} did not occur in training, which knows {named}"

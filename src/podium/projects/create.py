@@ -24,14 +24,17 @@ def create(target: Path, template: str) -> list[Path]:
         The files.
 
     Raises:
-        InvalidInput: There is no such template, the name is not one of a model, or the directory holds something.
+        InvalidInput: There is no such template, the name is not one of a model, or the directory
+            holds something.
     """
     if template not in TEMPLATES:
         raise InvalidInput(f"there is no template {template!r}", suggestion(template, TEMPLATES))
     target = target.absolute()
     check_name("project name", target.name)
     if target.is_symlink() or (target.exists() and (not target.is_dir() or any(target.iterdir()))):
-        raise InvalidInput(f"{target} is not empty, and nothing in it is overwritten", "choose another name")
+        raise InvalidInput(
+            f"{target} is not empty, and nothing in it is overwritten", "choose another name"
+        )
     try:
         with appearing(target) as draft:
             draft.mkdir(parents=True)

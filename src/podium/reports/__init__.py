@@ -3,4 +3,13 @@
 from podium.reports.comparison import Compared, render_comparison
 from podium.reports.page import Failure, Step, SweepPage, complete, render, render_sweep
 
-__all__ = ["Compared", "Failure", "Step", "SweepPage", "complete", "render", "render_comparison", "render_sweep"]
+__all__ = [
+    "Compared",
+    "Failure",
+    "Step",
+    "SweepPage",
+    "complete",
+    "render",
+    "render_comparison",
+    "render_sweep",
+]

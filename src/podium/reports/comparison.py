@@ -66,26 +66,45 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
         HTML of about 2 MB, nearly all of it plotly.js.
     """
     metric, maximize = _metric(rows)
-    differing, metrics = _differing(rows), list(dict.fromkeys(name for row in rows for name in row.metrics))
+    differing, metrics = (
+        _differing(rows),
+        list(dict.fromkeys(name for row in rows for name in row.metrics)),
+    )
     metrics.sort(key=lambda name: name != metric)
-    drawn = [name for name in differing if sum(bool(row.metrics) for row in rows) > 1][:MOST_PARAMETERS]
-    figures = {f"parameter-{at}": plots.as_json(against(rows, name, metrics)) for at, name in enumerate(drawn, 1)}
+    drawn = [name for name in differing if sum(bool(row.metrics) for row in rows) > 1][
+        :MOST_PARAMETERS
+    ]
+    figures = {
+        f"parameter-{at}": plots.as_json(against(rows, name, metrics))
+        for at, name in enumerate(drawn, 1)
+    }
     figures |= _curves(rows, metric, maximize)
     if any(row.steps for row in rows):
         figures["steps"] = plots.as_json(durations(rows))
     values = {row.name: row.metrics[metric] for row in rows if metric in row.metrics}
     return html_page(
-        "comparison.html.jinja", figures, rows=rows, what=what, metric=metric, metrics=metrics, differing=differing,
-        parameters=drawn, best=(max if maximize else min)(values, key=values.__getitem__) if values else "",
+        "comparison.html.jinja",
+        figures,
+        rows=rows,
+        what=what,
+        metric=metric,
+        metrics=metrics,
+        differing=differing,
+        parameters=drawn,
+        best=(max if maximize else min)(values, key=values.__getitem__) if values else "",
         steps=list(dict.fromkeys(name for row in rows for name in row.steps)),
         other_tests=len({row.test for row in rows if row.metrics}) > 1,
-    )  # fmt: skip
+    )
 
 
 def _metric(rows: Sequence[Compared]) -> tuple[str, bool]:
     """Return the metric that most were chosen by, and whether more of it is better."""
     chosen = Counter((row.metric, row.maximize) for row in rows if row.metric)
-    return chosen.most_common(1)[0][0] if chosen else (next((name for row in rows for name in row.metrics), ""), True)
+    return (
+        chosen.most_common(1)[0][0]
+        if chosen
+        else (next((name for row in rows for name in row.metrics), ""), True)
+    )
 
 
 def _differing(rows: Sequence[Compared]) -> list[str]:
@@ -94,25 +113,47 @@ def _differing(rows: Sequence[Compared]) -> list[str]:
 
 
 def against(rows: Sequence[Compared], parameter: str, metrics: Sequence[str]) -> plots.Figure:
-    """Return metrics against a parameter, of which the page shows one at a time, the first of them first."""
+    """Return metrics against a parameter, of which the page shows one at a time, the first of them
+    first."""
     measured = [row for row in rows if row.metrics]
     texts = [row.parameters.get(parameter, "default") for row in measured]
     numbers = [_number(text) for text in texts]
     whole = [number for number in numbers if number is not None]
-    axis = plots.titled(parameter) if len(whole) == len(texts) else plots.titled(parameter, type="category")
+    axis = (
+        plots.titled(parameter)
+        if len(whole) == len(texts)
+        else plots.titled(parameter, type="category")
+    )
     if len(whole) == len(texts) and min(whole) > 0 and max(whole) >= 30 * min(whole):
         axis["type"] = "log"
-    x: Sequence[float | str] = whole if len(whole) == len(texts) else [brief(text) for text in texts]
+    x: Sequence[float | str] = (
+        whole if len(whole) == len(texts) else [brief(text) for text in texts]
+    )
     places = [rows.index(row) for row in measured]  # each has the color of its curve
-    marker = {"size": 11, "color": [COLORS[at % len(COLORS)] for at in places],
-              "symbol": [SYMBOLS[at % len(SYMBOLS)] for at in places]}  # fmt: skip
+    marker = {
+        "size": 11,
+        "color": [COLORS[at % len(COLORS)] for at in places],
+        "symbol": [SYMBOLS[at % len(SYMBOLS)] for at in places],
+    }
     traces = [
-        {"type": "scatter", "mode": "markers", "name": name, "x": x, "y": [row.metrics.get(name) for row in measured],
-         "text": [row.name for row in measured], "visible": at == 0, "marker": marker,
-         "hovertemplate": "%{text}<br>" + parameter.replace("%", "") + " %{x}: %{y:.4g}<extra></extra>"}
+        {
+            "type": "scatter",
+            "mode": "markers",
+            "name": name,
+            "x": x,
+            "y": [row.metrics.get(name) for row in measured],
+            "text": [row.name for row in measured],
+            "visible": at == 0,
+            "marker": marker,
+            "hovertemplate": "%{text}<br>"
+            + parameter.replace("%", "")
+            + " %{x}: %{y:.4g}<extra></extra>",
+        }
         for at, name in enumerate(metrics)
-    ]  # fmt: skip
-    return plots.figure_of(traces, height=280, xaxis=axis, yaxis=plots.titled(f"test {metrics[0]}"), showlegend=False)
+    ]
+    return plots.figure_of(
+        traces, height=280, xaxis=axis, yaxis=plots.titled(f"test {metrics[0]}"), showlegend=False
+    )
 
 
 def _number(text: str) -> float | None:
@@ -123,24 +164,34 @@ def _number(text: str) -> float | None:
 
 
 def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, str]:
-    """Return the figure ``curves``: the metric by epoch, one line each; nothing if none recorded it."""
+    """Return the figure ``curves``: the metric by epoch, one line each; nothing if none recorded
+    it."""
     traces: list[dict[str, Any]] = []
     for at, row in enumerate(rows):
         color, dash = COLORS[at % len(COLORS)], DASHES[at // len(COLORS) % len(DASHES)]
-        traces.append({
-            "type": "scatter", "mode": "lines+markers", "name": row.name, **plots.curve(row.epochs, metric),
-            "line": {"color": color, "dash": dash, "width": 2}, "marker": {"symbol": SYMBOLS[at % len(SYMBOLS)]},
-            "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + row.name + "</extra>",
-        })  # fmt: skip
+        traces.append(
+            {
+                "type": "scatter",
+                "mode": "lines+markers",
+                "name": row.name,
+                **plots.curve(row.epochs, metric),
+                "line": {"color": color, "dash": dash, "width": 2},
+                "marker": {"symbol": SYMBOLS[at % len(SYMBOLS)]},
+                "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + row.name + "</extra>",
+            }
+        )
     traces = [trace for trace in traces if trace["y"]]
     if not traces:
         return {}
     shown = plots.window([value for trace in traces for value in trace["y"]], maximize=maximize)
     longest = max(len(trace["y"]) for trace in traces)
     figure = plots.figure_of(
-        traces, height=380, showlegend=True, xaxis=plots.each_one(plots.noted("epoch", shown), longest),
+        traces,
+        height=380,
+        showlegend=True,
+        xaxis=plots.each_one(plots.noted("epoch", shown), longest),
         **plots.windowed(f"validation {metric}", shown),
-    )  # fmt: skip
+    )
     return {"curves": plots.as_json(figure)}
 
 
@@ -148,14 +199,26 @@ def durations(rows: Sequence[Compared]) -> plots.Figure:
     """Return the durations of the steps: a bar for each run, of one part for each step."""
     timed = [row for row in rows if row.steps]
     traces = [
-        {"type": "bar", "orientation": "h", "name": step, "y": [row.name for row in timed],
-         "x": [row.steps.get(step, 0.0) for row in timed],
-         "marker": {"color": COLORS[at % len(COLORS)],
-                    "pattern": {"shape": PATTERNS[at % len(PATTERNS)], "fgcolor": "#fff", "size": 6}},
-         "hovertemplate": step.replace("%", "") + ": %{x:.1f} s<extra>%{y}</extra>"}
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": step,
+            "y": [row.name for row in timed],
+            "x": [row.steps.get(step, 0.0) for row in timed],
+            "marker": {
+                "color": COLORS[at % len(COLORS)],
+                "pattern": {"shape": PATTERNS[at % len(PATTERNS)], "fgcolor": "#fff", "size": 6},
+            },
+            "hovertemplate": step.replace("%", "") + ": %{x:.1f} s<extra>%{y}</extra>",
+        }
         for at, step in enumerate(dict.fromkeys(step for row in timed for step in row.steps))
-    ]  # fmt: skip
+    ]
     names = plots.titled("", type="category", autorange="reversed", automargin=True, showgrid=False)
-    return plots.figure_of(traces, height=min(900, 190 + 34 * len(timed)), barmode="stack",
-                           legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
-                           xaxis=plots.titled("seconds"), yaxis=names)  # fmt: skip
+    return plots.figure_of(
+        traces,
+        height=min(900, 190 + 34 * len(timed)),
+        barmode="stack",
+        legend={"orientation": "h", "y": 1.02, "yanchor": "bottom", "traceorder": "normal"},
+        xaxis=plots.titled("seconds"),
+        yaxis=names,
+    )

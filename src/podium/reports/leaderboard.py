@@ -51,17 +51,27 @@ class Leaderboard:
         """Read the table of trials that the sweep step of a pipeline writes."""
         metric, judged = document["objective"]["metric"], document.get("judged", {})
         rows = [
-            TrialRow(name=row["name"], state=row["state"], parameters=row["parameters"],
-                     metrics={metric: row["value"], **row.get("judged", {})}, seconds=row["seconds"],
-                     number=row.get("number"), front=row.get("front"), infeasible=bool(row.get("infeasible")))
+            TrialRow(
+                name=row["name"],
+                state=row["state"],
+                parameters=row["parameters"],
+                metrics={metric: row["value"], **row.get("judged", {})},
+                seconds=row["seconds"],
+                number=row.get("number"),
+                front=row.get("front"),
+                infeasible=bool(row.get("infeasible")),
+            )
             for row in document["trials"]
-        ]  # fmt: skip
+        ]
         names = [parameter["name"] for parameter in document["parameters"]]
-        return cls(rows=rows, parameters=names, metrics=[metric, *judged], best=document.get("best") or "")
+        return cls(
+            rows=rows, parameters=names, metrics=[metric, *judged], best=document.get("best") or ""
+        )
 
     @property
     def ranks(self) -> list[int | None]:
-        """Rank of each row, the best 1; none for a trial without a result, or an infeasible one, wherever its row is.
+        """Rank of each row, the best 1; none for a trial without a result, or an infeasible one,
+        wherever its row is.
 
         With several objectives it is the number of its front, on which none is better than another.
         """
@@ -69,7 +79,9 @@ class Leaderboard:
         if self.several:
             return [row.front for row in self.rows]
         return [
-            next(at) if row.state in GOOD and row.metrics.get(objective) is not None and not row.infeasible else None
+            next(at)
+            if row.state in GOOD and row.metrics.get(objective) is not None and not row.infeasible
+            else None
             for row in self.rows
         ]
 
@@ -87,16 +99,28 @@ class Leaderboard:
         return [*started, *front, "TRIAL", "STATE", *values, ">SECONDS"]
 
     def cells(self, row: TrialRow, *, longest: int = 20) -> list[str]:
-        """Return a trial's cells, one for each head; values that are not numbers are cut to so many characters."""
+        """Return a trial's cells, one for each head; values that are not numbers are cut to so many
+        characters."""
         started = [str(row.number or "")] * any(row.number for row in self.rows)
         values = [row.parameters.get(name, "-") for name in self.parameters]
-        values += ["" if row.metrics.get(name) is None else str(row.metrics[name]) for name in self.metrics]
+        values += [
+            "" if row.metrics.get(name) is None else str(row.metrics[name]) for name in self.metrics
+        ]
         seconds = "" if row.seconds is None else f"{row.seconds:.1f}"
         front = [str(row.front or "")] * self.several
         state = "Infeasible" if row.infeasible else row.state
-        return [*started, *front, row.name, state, *(short(value, longest) for value in values), seconds]
+        return [
+            *started,
+            *front,
+            row.name,
+            state,
+            *(short(value, longest) for value in values),
+            seconds,
+        ]
 
-    def text(self, *, width: int | None, title: str = "", reasons: Mapping[str, Sequence[str]] = {}) -> Styled:
+    def text(
+        self, *, width: int | None, title: str = "", reasons: Mapping[str, Sequence[str]] = {}
+    ) -> Styled:
         """Draw it; where it is narrow without the last parameters, lesser metrics and the state.
 
         Args:
@@ -105,7 +129,12 @@ class Leaderboard:
             reasons: Lines under a trial, by its name.
         """
         rows = [
-            Row(phase=row.state, cells=self.cells(row), bold=row.name == self.best, below=reasons.get(row.name, ()))
+            Row(
+                phase=row.state,
+                cells=self.cells(row),
+                bold=row.name == self.best,
+                below=reasons.get(row.name, ()),
+            )
             for row in self.rows
         ]
         lesser = [f">{name}" for name in (*self.parameters, *self.metrics[1:])]

@@ -83,7 +83,8 @@ SHOWN_FAILURES = 10
 """Trials without a result whose last lines are shown."""
 
 MOST_CLASSES = 60
-"""With more classes there is no confusion matrix, and the table of classes ends: the file would grow beyond measure."""
+"""With more classes there is no confusion matrix, and the table of classes ends: the file would
+grow beyond measure."""
 
 MOST_ROWS = 500
 """Rows of a leaderboard, and columns of a table, that a page lists."""
@@ -94,7 +95,10 @@ SHOWN_MEDIA = ("image/png", "image/jpeg")
 SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
 """Where complete() puts them into the report that the last step wrote."""
 
-CHAMPION_SLOT = ("<!-- what shows the champion that it was compared with -->", "<!-- until here -->")
+CHAMPION_SLOT = (
+    "<!-- what shows the champion that it was compared with -->",
+    "<!-- until here -->",
+)
 """Around the command that complete() replaces by a link, where the runner finds that report."""
 
 
@@ -111,27 +115,43 @@ def render(evaluation: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
     sweep, test, metric = evaluation["sweep"], evaluation["test"], evaluation["metric"]["name"]
     candidates = [candidate["name"] for candidate in evaluation["candidates"]]
     figures = plots.of_sweep(sweep) | plots.of_times(sweep) if sweep else {}
-    rows = [*(sweep["trials"] if sweep else []),
-            *(candidate for candidate in evaluation["candidates"] if candidate["kind"] != "trial")]  # fmt: skip
+    rows = [
+        *(sweep["trials"] if sweep else []),
+        *(candidate for candidate in evaluation["candidates"] if candidate["kind"] != "trial"),
+    ]
     metrics = {metric: evaluation["metric"]["maximize"]}
     if sweep:
         metrics.setdefault(sweep["objective"]["metric"], sweep["objective"]["maximize"])
-    figures |= plots.learning_curves(rows, metrics, candidates, evaluation["winner"]["name"], "validation")
+    figures |= plots.learning_curves(
+        rows, metrics, candidates, evaluation["winner"]["name"], "validation"
+    )
     if test["confusion"] and len(test["confusion"]) <= MOST_CLASSES:
-        figures["confusion"] = plots.confusion_matrix(test["confusion"], evaluation["dataset"]["classes"])
+        figures["confusion"] = plots.confusion_matrix(
+            test["confusion"], evaluation["dataset"]["classes"]
+        )
     calibration = test.get("calibration")
     if calibration:
         figures["reliability"] = plots.reliability(calibration["bins"])
     for at, points in enumerate(test["points"], 1):
         figures |= {f"fit-{at}": plots.fit(points), f"residuals-{at}": plots.residuals(points)}
     return html_page(
-        "run.html.jinja", figures, evaluation=evaluation, decision=decision, sweep=sweep,
-        leaderboard=Leaderboard.read(sweep) if sweep else None, test=test, metric=metric,
-        measured=_measured(evaluation), winner=evaluation["winner"],
-        calibration=calibration, data=evaluation.get("data"), slot=SLOT, champion_slot=CHAMPION_SLOT,
+        "run.html.jinja",
+        figures,
+        evaluation=evaluation,
+        decision=decision,
+        sweep=sweep,
+        leaderboard=Leaderboard.read(sweep) if sweep else None,
+        test=test,
+        metric=metric,
+        measured=_measured(evaluation),
+        winner=evaluation["winner"],
+        calibration=calibration,
+        data=evaluation.get("data"),
+        slot=SLOT,
+        champion_slot=CHAMPION_SLOT,
         pictures=_pictures(evaluation),
         versions=versions(evaluation.get("trained_with", {}), evaluation.get("evaluated_with", {})),
-    )  # fmt: skip
+    )
 
 
 def render_sweep(page: SweepPage) -> str:
@@ -149,27 +169,40 @@ def render_sweep(page: SweepPage) -> str:
     directions = {objective["metric"]: objective["maximize"]}
     figures |= plots.learning_curves(sweep["trials"], directions, named, sweep["best"])
     return html_page(
-        "sweep.html.jinja", figures, page=page, sweep=sweep, best=best, leaderboard=Leaderboard.read(sweep),
-        counts=Counter(row["state"] for row in sweep["trials"]), failures=page.failures[:SHOWN_FAILURES],
+        "sweep.html.jinja",
+        figures,
+        page=page,
+        sweep=sweep,
+        best=best,
+        leaderboard=Leaderboard.read(sweep),
+        counts=Counter(row["state"] for row in sweep["trials"]),
+        failures=page.failures[:SHOWN_FAILURES],
         versions=versions(page.trained_with, {}),
-    )  # fmt: skip
+    )
 
 
 def complete(report: str, steps: Sequence[Step], command: str, champion_report: str = "") -> str:
-    """Put what only the runner knows into the report of a run: times of its steps, its command, the champion's report.
+    """Put what only the runner knows into the report of a run: times of its steps, its command, the
+    champion's report.
 
     Args:
         report: As the last step wrote it, while it did not know its own end.
         command: Empty where it is not known.
-        champion_report: Its path from the directory of this report; empty if it is not on this machine.
+        champion_report: Its path from the directory of this report; empty if it is not on this
+            machine.
     """
     begin, end = CHAMPION_SLOT
     before, _, rest = report.partition(begin)
     if champion_report and end in rest:
-        report = f'{before}<a href="{quote(champion_report)}">its report</a>{rest.partition(end)[2]}'
+        report = (
+            f'{before}<a href="{quote(champion_report)}">its report</a>{rest.partition(end)[2]}'
+        )
     total = sum(step.seconds for step in steps) or 1.0
     ends = [0.0, *accumulate(step.seconds for step in steps)]
-    bars = [(100 * start / total, 100 * step.seconds / total) for start, step in zip(ends, steps, strict=False)]
+    bars = [
+        (100 * start / total, 100 * step.seconds / total)
+        for start, step in zip(ends, steps, strict=False)
+    ]
     shown = (
         _environment()
         .get_template("steps.html.jinja")
@@ -178,12 +211,19 @@ def complete(report: str, steps: Sequence[Step], command: str, champion_report: 
     return report.replace(SLOT, shown, 1)
 
 
-def versions(trained: Mapping[str, Any], evaluated: Mapping[str, str]) -> list[tuple[str, str, str]]:
-    """Return name, value in the training and value in the evaluation of what was recorded of both, packages first."""
-    single = {name: value for name, value in trained.items() if isinstance(value, str | int | float)}
+def versions(
+    trained: Mapping[str, Any], evaluated: Mapping[str, str]
+) -> list[tuple[str, str, str]]:
+    """Return name, value in the training and value in the evaluation of what was recorded of both,
+    packages first."""
+    single = {
+        name: value for name, value in trained.items() if isinstance(value, str | int | float)
+    }
     names = [name for name in PACKAGES if name in single or name in evaluated]
     names += [name for name in (*single, *evaluated) if name not in names]
-    return [(name, str(single.get(name, "")), evaluated.get(name, "")) for name in dict.fromkeys(names)]
+    return [
+        (name, str(single.get(name, "")), evaluated.get(name, "")) for name in dict.fromkeys(names)
+    ]
 
 
 def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
@@ -194,35 +234,64 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
         figures: Plotly JSON by name.
         **shown: What the template shows.
     """
-    notes = {name: json.loads(text)["layout"].get("meta", {}).get("note", "") for name, text in figures.items()}
-    return _environment().get_template(template).render(
-        **shown, front_note=plots.FRONT_NOTE, most_rows=MOST_ROWS, most_classes=MOST_CLASSES,
-        figures=_embedded(figures), drawn=figures.keys(), notes=notes, plotly=_plotly(),
-        written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"), podium=__version__,
-    )  # fmt: skip
+    notes = {
+        name: json.loads(text)["layout"].get("meta", {}).get("note", "")
+        for name, text in figures.items()
+    }
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            **shown,
+            front_note=plots.FRONT_NOTE,
+            most_rows=MOST_ROWS,
+            most_classes=MOST_CLASSES,
+            figures=_embedded(figures),
+            drawn=figures.keys(),
+            notes=notes,
+            plotly=_plotly(),
+            written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            podium=__version__,
+        )
+    )
 
 
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=PackageLoader("podium.reports", "."), autoescape=True, undefined=StrictUndefined,
-        trim_blocks=True, lstrip_blocks=True,
-    )  # fmt: skip
+        loader=PackageLoader("podium.reports", "."),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
     environment.filters |= {
-        "share": share, "number": brief, "figure": figure, "chance": chance, "plural": plural, "duration": duration,
-    }  # fmt: skip
+        "share": share,
+        "number": brief,
+        "figure": figure,
+        "chance": chance,
+        "plural": plural,
+        "duration": duration,
+    }
     return environment
 
 
 def _pictures(evaluation: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Return the pictures that a page may show: whoever wrote the evaluation, an SVG is not among them."""
-    return [picture for picture in evaluation.get("pictures", ()) if picture["media"] in SHOWN_MEDIA]
+    """Return the pictures that a page may show: whoever wrote the evaluation, an SVG is not among
+    them."""
+    return [
+        picture for picture in evaluation.get("pictures", ()) if picture["media"] in SHOWN_MEDIA
+    ]
 
 
 def _measured(evaluation: Mapping[str, Any]) -> list[str]:
     """Return the names of all metrics of the candidates, the one they were chosen by first."""
-    names = [name for candidate in evaluation["candidates"] for name in candidate["validation"]["metrics"]]
+    names = [
+        name
+        for candidate in evaluation["candidates"]
+        for name in candidate["validation"]["metrics"]
+    ]
     return list(dict.fromkeys([evaluation["metric"]["name"], *names]))
 
 
@@ -233,7 +302,13 @@ def share(value: float | None) -> str:
 
 def chance(value: float) -> str:
     """Format a probability: 0.0000029 is "less than 0.01 %"."""
-    return "less than 0.01 %" if value < 1e-4 else f"{value * 100:.2g} %" if value < 0.1 else f"{value * 100:.0f} %"
+    return (
+        "less than 0.01 %"
+        if value < 1e-4
+        else f"{value * 100:.2g} %"
+        if value < 0.1
+        else f"{value * 100:.0f} %"
+    )
 
 
 def _embedded(figures: Mapping[str, str]) -> str:

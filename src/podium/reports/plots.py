@@ -1,7 +1,7 @@
 """The figures of the report, in plotly's JSON (https://plotly.com/javascript/reference).
 
-They are written as they are drawn, by plotly.js: plotly's Python classes take seconds to load and to check them.
-``podium.api.plots`` makes those of them.
+They are written as they are drawn, by plotly.js: plotly's Python classes take seconds to load and
+to check them. ``podium.api.plots`` makes those of them.
 """
 
 import json
@@ -23,7 +23,14 @@ _Direction = Literal["minimize", "maximize"]
 ENOUGH = 10
 """Parameter importance is shown from this number of trials on; with fewer it would be a guess."""
 
-BLUE, GOLD, GRAY, RED, GREEN, PURPLE = "#2f73bd", "#b8801a", "#7f8993", "#d64545", "#2f9153", "#9066c0"
+BLUE, GOLD, GRAY, RED, GREEN, PURPLE = (
+    "#2f73bd",
+    "#b8801a",
+    "#7f8993",
+    "#d64545",
+    "#2f9153",
+    "#9066c0",
+)
 """Colors that stand out on white and on black: 3 to 1 or more, as WCAG asks of graphics."""
 
 STATES = {
@@ -33,18 +40,23 @@ STATES = {
 """Color of a state and the pattern that tells it without color."""
 
 MOST_LINES, MOST_POINTS, MOST_BARS, MOST_TEXTS = 150, 200, 500, 2000
-"""What figures of long sweeps are limited to, for a report is one file of at most 3 MB: the best trials' lines and the
-points of each, the last trials' bars, and the trials up to which each point says its parameters."""
+"""What figures of long sweeps are limited to, for a report is one file of at most 3 MB: the best
+trials' lines and the points of each, the last trials' bars, and the trials up to which each point
+says its parameters."""
 
 FAR, FEWEST = 3.0, 8
-"""Values worse than the quartile by so many interquartile ranges are left off an axis, if there are so many values."""
+"""Values worse than the quartile by so many interquartile ranges are left off an axis, if there are
+so many values."""
 
 
 RESAMPLES, MOST_RESAMPLED, SEED = 30, 300, 1
-"""How often trials are drawn anew for the interval of an importance, at most how many at a time, and what begins it."""
+"""How often trials are drawn anew for the interval of an importance, at most how many at a time,
+and what begins it."""
 
 
-FRONT_NOTE = "No trial is better in one objective than a trial of the front without being worse in another."
+FRONT_NOTE = (
+    "No trial is better in one objective than a trial of the front without being worse in another."
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,17 +86,24 @@ class Window:
 
 
 def window(values: Iterable[float | None], *, maximize: bool) -> Window | None:
-    """Return what an axis should show so that a few bad values do not flatten all others; None for everything."""
+    """Return what an axis should show so that a few bad values do not flatten all others; None for
+    everything."""
     known = sorted(value for value in values if value is not None and math.isfinite(value))
     if len(known) < FEWEST:
         return None
     first, third = _quantile(known, 0.25), _quantile(known, 0.75)
     reach = FAR * (third - first)
-    kept = [value for value in known if (value >= first - reach if maximize else value <= third + reach)]
+    kept = [
+        value for value in known if (value >= first - reach if maximize else value <= third + reach)
+    ]
     margin = 0.06 * (kept[-1] - kept[0])
-    if len(kept) == len(known) or not margin:  # without a margin the rest is one value, and nothing gets flat
+    if (
+        len(kept) == len(known) or not margin
+    ):  # without a margin the rest is one value, and nothing gets flat
         return None
-    return Window(low=kept[0] - margin, high=kept[-1] + margin, outside=len(known) - len(kept), below=maximize)
+    return Window(
+        low=kept[0] - margin, high=kept[-1] + margin, outside=len(known) - len(kept), below=maximize
+    )
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:
@@ -95,19 +114,27 @@ def _quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figures of a sweep as plotly JSON: history, coordinates and, with enough trials, importance."""
+    """Return the figures of a sweep as plotly JSON: history, coordinates and, with enough trials,
+    importance."""
     return {**of_trials(sweep), **of_importance(sweep)}
 
 
 def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures history and coordinates of a sweep as plotly JSON."""
-    return {**of_fronts(sweep), "history": as_json(history(sweep)), "coordinates": as_json(coordinates(sweep))}
+    return {
+        **of_fronts(sweep),
+        "history": as_json(history(sweep)),
+        "coordinates": as_json(coordinates(sweep)),
+    }
 
 
 def of_fronts(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return a figure ``front-N`` for each pair of objectives, as plotly JSON; nothing for a single one."""
+    """Return a figure ``front-N`` for each pair of objectives, as plotly JSON; nothing for a single
+    one."""
     pairs = combinations(objectives(sweep), 2)
-    return {f"front-{number}": as_json(pareto(sweep, *pair)) for number, pair in enumerate(pairs, 1)}
+    return {
+        f"front-{number}": as_json(pareto(sweep, *pair)) for number, pair in enumerate(pairs, 1)
+    }
 
 
 def objectives(sweep: Mapping[str, Any]) -> dict[str, bool]:
@@ -119,56 +146,111 @@ def objectives(sweep: Mapping[str, Any]) -> dict[str, bool]:
 def pareto(sweep: Mapping[str, Any], first: str, second: str) -> Figure:
     """Return each trial by two of its objectives, with the Pareto front.
 
-    Of two objectives the front is a line, with what it dominates on one side; of more it is its trials alone, for in
-    the picture of two of them one may lie behind another.
+    Of two objectives the front is a line, with what it dominates on one side; of more it is its
+    trials alone, for in the picture of two of them one may lie behind another.
     """
     goals, own = objectives(sweep), sweep["objective"]["metric"]
-    rows = [{"x": row["judged"].get(second), "y": row["value"] if first == own else row["judged"].get(first), **row}
-            for row in sweep["trials"] if row["value"] is not None]  # fmt: skip
-    rows = sorted((row for row in rows if None not in (row["x"], row["y"])), key=lambda row: (row["x"], row["y"]))
+    rows = [
+        {
+            "x": row["judged"].get(second),
+            "y": row["value"] if first == own else row["judged"].get(first),
+            **row,
+        }
+        for row in sweep["trials"]
+        if row["value"] is not None
+    ]
+    rows = sorted(
+        (row for row in rows if None not in (row["x"], row["y"])),
+        key=lambda row: (row["x"], row["y"]),
+    )
     groups: dict[str, tuple[list[dict[str, Any]], dict[str, Any]]] = {
-        "infeasible": ([row for row in rows if row["infeasible"]], {"color": GRAY, "size": 8, "symbol": "x"}),
-        "trial": ([row for row in rows if row["front"] not in (None, 1)], {"color": BLUE, "size": 9}),
-        "Pareto front": ([row for row in rows if row["front"] == 1], {"color": GOLD, "size": 11, "symbol": "diamond"}),
+        "infeasible": (
+            [row for row in rows if row["infeasible"]],
+            {"color": GRAY, "size": 8, "symbol": "x"},
+        ),
+        "trial": (
+            [row for row in rows if row["front"] not in (None, 1)],
+            {"color": BLUE, "size": 9},
+        ),
+        "Pareto front": (
+            [row for row in rows if row["front"] == 1],
+            {"color": GOLD, "size": 11, "symbol": "diamond"},
+        ),
     }
-    line = {"mode": "lines+markers", "line": {"color": GOLD, "width": 2, "shape": "vh" if goals[second] else "hv"}}
+    line = {
+        "mode": "lines+markers",
+        "line": {"color": GOLD, "width": 2, "shape": "vh" if goals[second] else "hv"},
+    }
     drawn = [
-        {"type": "scatter", "name": name, "mode": "markers", "marker": marker,
-         "x": [row["x"] for row in shown], "y": [row["y"] for row in shown],
-         "text": [_said(row) for row in shown] if len(rows) <= MOST_TEXTS else [],
-         "hovertemplate": "%{y:.4g}, %{x:.4g}<br>%{text}<extra>" + name + "</extra>",
-         **(line if marker["color"] == GOLD and len(goals) == 2 else {})}
-        for name, (shown, marker) in groups.items() if shown
-    ]  # fmt: skip
-    axes = {name: f"{name} ({'more' if goals[name] else 'less'} is better)" for name in (first, second)}
+        {
+            "type": "scatter",
+            "name": name,
+            "mode": "markers",
+            "marker": marker,
+            "x": [row["x"] for row in shown],
+            "y": [row["y"] for row in shown],
+            "text": [_said(row) for row in shown] if len(rows) <= MOST_TEXTS else [],
+            "hovertemplate": "%{y:.4g}, %{x:.4g}<br>%{text}<extra>" + name + "</extra>",
+            **(line if marker["color"] == GOLD and len(goals) == 2 else {}),
+        }
+        for name, (shown, marker) in groups.items()
+        if shown
+    ]
+    axes = {
+        name: f"{name} ({'more' if goals[name] else 'less'} is better)" for name in (first, second)
+    }
     upright = window([row["y"] for row in rows], maximize=goals[first])
     across = window([row["x"] for row in rows], maximize=goals[second])
-    xaxis = titled(noted(axes[second], upright), **({"range": [across.low, across.high]} if across else {}))
-    limits = [_limit_line(bound, upright=bound["metric"] == second) for bound in sweep.get("constraints", ())
-              if bound["metric"] in (first, second)]  # fmt: skip
-    return figure_of(drawn, height=400, showlegend=True, xaxis=xaxis, shapes=limits, **windowed(axes[first], upright))
+    xaxis = titled(
+        noted(axes[second], upright), **({"range": [across.low, across.high]} if across else {})
+    )
+    limits = [
+        _limit_line(bound, upright=bound["metric"] == second)
+        for bound in sweep.get("constraints", ())
+        if bound["metric"] in (first, second)
+    ]
+    return figure_of(
+        drawn,
+        height=400,
+        showlegend=True,
+        xaxis=xaxis,
+        shapes=limits,
+        **windowed(axes[first], upright),
+    )
 
 
 def _limit_line(bound: Mapping[str, Any], *, upright: bool) -> dict[str, Any]:
-    """Return the limit of a constraint as a line across a figure: beyond it trials are infeasible."""
+    """Return the limit of a constraint as a line across a figure: beyond it trials are
+    infeasible."""
     own, other = ("x", "y") if upright else ("y", "x")
-    return {"type": "line", f"{own}0": bound["limit"], f"{own}1": bound["limit"], f"{other}0": 0, f"{other}1": 1,
-            f"{other}ref": "paper", "line": {"color": RED, "width": 2, "dash": "dash"},
-            "label": {"text": f"{bound['metric']}{bound['sign']}{bound['limit']:g}"}}  # fmt: skip
+    return {
+        "type": "line",
+        f"{own}0": bound["limit"],
+        f"{own}1": bound["limit"],
+        f"{other}0": 0,
+        f"{other}1": 1,
+        f"{other}ref": "paper",
+        "line": {"color": RED, "width": 2, "dash": "dash"},
+        "label": {"text": f"{bound['metric']}{bound['sign']}{bound['limit']:g}"},
+    }
 
 
 def _said(row: Mapping[str, Any]) -> str:
-    return ", ".join([*(f"{name}={value}" for name, value in row["parameters"].items()), *row["infeasible"]])
+    return ", ".join(
+        [*(f"{name}={value}" for name, value in row["parameters"].items()), *row["infeasible"]]
+    )
 
 
 def of_times(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figure ``times`` of a sweep as plotly JSON; nothing if no trial's start is known."""
+    """Return the figure ``times`` of a sweep as plotly JSON; nothing if no trial's start is
+    known."""
     known = [row for row in sweep["trials"] if row.get("started")]
     return {"times": as_json(times(known))} if known else {}
 
 
 def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
-    """Return when each trial ran: a bar from its start to its end, in start order; trials side by side ran together.
+    """Return when each trial ran: a bar from its start to its end, in start order; trials side by
+    side ran together.
 
     Args:
         rows: Trials with their ``started``; one without ``ended`` lasts as long as its ``seconds``.
@@ -182,24 +264,47 @@ def times(rows: Sequence[Mapping[str, Any]]) -> Figure:
         own = [row for row in rows if row["state"] == state]
         color, pattern = STATES.get(state, (GRAY, ""))
         seconds = [_lasted(row) for row in own]
-        traces.append({
-            "type": "bar", "orientation": "h", "name": state, "width": 0.75, "y": [row["number"] for row in own],
-            "base": [_utc(row["started"]) for row in own], "x": [1000 * lasted for lasted in seconds],
-            "marker": {"color": color, "line": {"color": color, "width": 1},
-                       "pattern": {"shape": pattern, "fgcolor": "#fff", "size": 6}},
-            "customdata": [[row["name"], f"{lasted:.1f} s"] for row, lasted in zip(own, seconds, strict=True)],
-            "hovertemplate": "%{customdata[0]}<br>from %{base|%H:%M:%S}, %{customdata[1]}<extra>" + state + "</extra>",
-        })  # fmt: skip
+        traces.append(
+            {
+                "type": "bar",
+                "orientation": "h",
+                "name": state,
+                "width": 0.75,
+                "y": [row["number"] for row in own],
+                "base": [_utc(row["started"]) for row in own],
+                "x": [1000 * lasted for lasted in seconds],
+                "marker": {
+                    "color": color,
+                    "line": {"color": color, "width": 1},
+                    "pattern": {"shape": pattern, "fgcolor": "#fff", "size": 6},
+                },
+                "customdata": [
+                    [row["name"], f"{lasted:.1f} s"]
+                    for row, lasted in zip(own, seconds, strict=True)
+                ],
+                "hovertemplate": "%{customdata[0]}<br>from %{base|%H:%M:%S}, %{customdata[1]}<extra>"
+                + state
+                + "</extra>",
+            }
+        )
     traces = [trace for trace in traces if trace["x"]]
     number = each_one(title, most) | {"range": [most + 0.6, first - 0.6], "showgrid": False}
-    return figure_of(traces, height=min(900, 150 + 22 * len(rows)), barmode="overlay", showlegend=True,
-                   xaxis=titled("time (UTC)", type="date"), yaxis=number)  # fmt: skip
+    return figure_of(
+        traces,
+        height=min(900, 150 + 22 * len(rows)),
+        barmode="overlay",
+        showlegend=True,
+        xaxis=titled("time (UTC)", type="date"),
+        yaxis=number,
+    )
 
 
 def _lasted(row: Mapping[str, Any]) -> float:
     if not row.get("ended"):
         return float(row["seconds"] or 0.0)
-    return (datetime.fromisoformat(row["ended"]) - datetime.fromisoformat(row["started"])).total_seconds()
+    return (
+        datetime.fromisoformat(row["ended"]) - datetime.fromisoformat(row["started"])
+    ).total_seconds()
 
 
 def _utc(moment: str) -> str:
@@ -208,7 +313,8 @@ def _utc(moment: str) -> str:
 
 
 def of_importance(sweep: Mapping[str, Any]) -> dict[str, str]:
-    """Return the figure importance of a sweep as plotly JSON, with enough trials; it loads scikit-learn."""
+    """Return the figure importance of a sweep as plotly JSON, with enough trials; it loads
+    scikit-learn."""
     shares = importance(sweep)
     return {"importance": as_json(bars(shares))} if shares else {}
 
@@ -216,41 +322,80 @@ def of_importance(sweep: Mapping[str, Any]) -> dict[str, str]:
 def history(sweep: Mapping[str, Any]) -> Figure:
     """Return the objective of each trial in start order, and the best so far."""
     metric, maximize = sweep["objective"]["metric"], sweep["objective"]["maximize"]
-    rows = [row for row in sorted(sweep["trials"], key=lambda row: row["number"]) if row["value"] is not None]
+    rows = [
+        row
+        for row in sorted(sweep["trials"], key=lambda row: row["number"])
+        if row["value"] is not None
+    ]
     best: list[float | None] = []
     for row in rows:
-        known = [value for value in (*best[-1:], None if row.get("infeasible") else row["value"]) if value is not None]
+        known = [
+            value
+            for value in (*best[-1:], None if row.get("infeasible") else row["value"])
+            if value is not None
+        ]
         best.append((max if maximize else min)(known, default=None))
     numbers = [row["number"] for row in rows]
-    texts = [", ".join(f"{name}={value}" for name, value in row["parameters"].items()) for row in rows]
+    texts = [
+        ", ".join(f"{name}={value}" for name, value in row["parameters"].items()) for row in rows
+    ]
     texts = texts if len(rows) <= MOST_TEXTS else []
-    lines = {"type": "scatter", "x": numbers, "y": best, "mode": "lines", "name": "best so far",
-             "line": {"color": GOLD, "shape": "hv"}}  # fmt: skip
-    markers = {"type": "scatter", "x": numbers, "y": [row["value"] for row in rows], "mode": "markers", "name": "trial",
-               "text": texts, "marker": {"color": BLUE, "size": 9},
-               "hovertemplate": "%{y:.4g}<br>%{text}<extra>trial %{x}</extra>"}  # fmt: skip
+    lines = {
+        "type": "scatter",
+        "x": numbers,
+        "y": best,
+        "mode": "lines",
+        "name": "best so far",
+        "line": {"color": GOLD, "shape": "hv"},
+    }
+    markers = {
+        "type": "scatter",
+        "x": numbers,
+        "y": [row["value"] for row in rows],
+        "mode": "markers",
+        "name": "trial",
+        "text": texts,
+        "marker": {"color": BLUE, "size": 9},
+        "hovertemplate": "%{y:.4g}<br>%{text}<extra>trial %{x}</extra>",
+    }
     shown = window([row["value"] for row in rows], maximize=maximize)
-    return figure_of([lines, markers], xaxis=each_one(noted("trial, in start order", shown), len(rows)),
-                   **windowed(metric, shown))  # fmt: skip
+    return figure_of(
+        [lines, markers],
+        xaxis=each_one(noted("trial, in start order", shown), len(rows)),
+        **windowed(metric, shown),
+    )
 
 
 def coordinates(sweep: Mapping[str, Any]) -> Figure:
-    """Return parallel coordinates: a line for each trial that is not far out, from its parameters to its objective."""
+    """Return parallel coordinates: a line for each trial that is not far out, from its parameters
+    to its objective."""
     maximize = sweep["objective"]["maximize"]
     rows = [row for row in sweep["trials"] if row["value"] is not None]
     shown = window([row["value"] for row in rows], maximize=maximize)
     rows = [row for row in rows if shown is None or shown.low <= row["value"] <= shown.high]
     rows, left_out = rows[:MOST_TEXTS], len(rows[MOST_TEXTS:])
-    said = [*([shown.said] if shown else []), *([f"the best {MOST_TEXTS:,} trials are shown"] if left_out else [])]
+    said = [
+        *([shown.said] if shown else []),
+        *([f"the best {MOST_TEXTS:,} trials are shown"] if left_out else []),
+    ]
     parameters = sweep["parameters"]
     axes = [
-        _axis_of_some(parameter, [row["parameters"].get(parameter["name"]) for row in rows]) for parameter in parameters
+        _axis_of_some(parameter, [row["parameters"].get(parameter["name"]) for row in rows])
+        for parameter in parameters
     ]
     values = [row["value"] for row in rows]
     metric = sweep["objective"]["metric"]
-    color = {"color": values, "colorscale": [[0, GRAY], [0.6, BLUE], [1, GOLD]], "showscale": False,
-             "reversescale": not maximize}  # fmt: skip
-    trace = {"type": "parcoords", "dimensions": [*axes, {"label": metric, "values": values}], "line": color}
+    color = {
+        "color": values,
+        "colorscale": [[0, GRAY], [0.6, BLUE], [1, GOLD]],
+        "showscale": False,
+        "reversescale": not maximize,
+    }
+    trace = {
+        "type": "parcoords",
+        "dimensions": [*axes, {"label": metric, "values": values}],
+        "line": color,
+    }
     if not said:
         return figure_of([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
     note = {
@@ -262,54 +407,83 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
         "y": 0,
         "yshift": -40,
     }
-    return figure_of([trace], height=360, margin={"l": 70, "r": 60, "t": 60, "b": 50}, annotations=[note],
-                     meta={"note": note["text"]})  # fmt: skip
+    return figure_of(
+        [trace],
+        height=360,
+        margin={"l": 70, "r": 60, "t": 60, "b": 50},
+        annotations=[note],
+        meta={"note": note["text"]},
+    )
 
 
 def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) -> dict[str, Any]:
-    """Return one axis, with a place below all others for trials in which the parameter does not count."""
+    """Return one axis, with a place below all others for trials in which the parameter does not
+    count."""
     axis = _axis(parameter, [value for value in values if value is not None])
     drawn, counts = iter(axis["values"]), [value is not None for value in values]
     if all(counts):
         return axis
-    low, high = axis.get("range") or (min(axis["values"], default=0.0), max(axis["values"], default=1.0))
+    low, high = axis.get("range") or (
+        min(axis["values"], default=0.0),
+        max(axis["values"], default=1.0),
+    )
     ticks = axis.get("tickvals") or [low + (high - low) * part / 4 for part in range(5)]
     below = low - ((high - low) / 8 or 1.0)
-    return {"label": axis["label"], "values": [next(drawn) if known else below for known in counts],
-            "range": [below, max(high, *ticks)], "tickvals": [below, *ticks],
-            "ticktext": ["-", *axis.get("ticktext", (f"{tick:.3g}" for tick in ticks))]}  # fmt: skip
+    return {
+        "label": axis["label"],
+        "values": [next(drawn) if known else below for known in counts],
+        "range": [below, max(high, *ticks)],
+        "tickvals": [below, *ticks],
+        "ticktext": ["-", *axis.get("ticktext", (f"{tick:.3g}" for tick in ticks))],
+    }
 
 
 def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]:
-    """Return one axis: on a log scale if the parameter was searched on one, evenly spaced for categories."""
+    """Return one axis: on a log scale if the parameter was searched on one, evenly spaced for
+    categories."""
     name, space = parameter["name"], parameter["feasibleSpace"]
     if parameter["parameterType"] == "categorical":
         categories = list(dict.fromkeys([*space["list"], *values]))
         positions = [categories.index(value) for value in values]
-        return {"label": name, "values": positions, "tickvals": list(range(len(categories))), "ticktext": categories}
+        return {
+            "label": name,
+            "values": positions,
+            "tickvals": list(range(len(categories))),
+            "ticktext": categories,
+        }
     numbers = [float(value) for value in values]
     if space.get("distribution") == "logUniform" and min(numbers, default=0) > 0:
         ticks = [10**power * step for power in range(-9, 10) for step in (1, 2, 5)]
         low, high = float(space["min"]), float(space["max"])
         shown = [tick for tick in ticks if low <= tick <= high]
-        return {"label": name, "values": [math.log10(value) for value in numbers],
-                "range": [math.log10(low), math.log10(high)], "tickvals": [math.log10(tick) for tick in shown],
-                "ticktext": [f"{tick:g}" for tick in shown]}  # fmt: skip
+        return {
+            "label": name,
+            "values": [math.log10(value) for value in numbers],
+            "range": [math.log10(low), math.log10(high)],
+            "tickvals": [math.log10(tick) for tick in shown],
+            "ticktext": [f"{tick:g}" for tick in shown],
+        }
     ticks = sorted({float(value) for value in space.get("list") or []})
     return {"label": name, "values": numbers} | ({"tickvals": ticks} if ticks else {})
 
 
 def importance(sweep: Mapping[str, Any]) -> dict[str, Share]:
-    """Return the importance of each parameter that counts in all trials, by PED-ANOVA, the largest first.
+    """Return the importance of each parameter that counts in all trials, by PED-ANOVA, the largest
+    first.
 
     It is empty with too few trials, or fewer than two such parameters.
 
-    Its interval goes from the 5th to the 95th percentile of what resamples of the trials say (bootstrap), and holds the
-    value itself: a resample repeats trials, which makes PED-ANOVA surer than it should be. Of more trials than
-    MOST_RESAMPLED, which would take long, that many are drawn, so that the interval is rather too wide.
+    Its interval goes from the 5th to the 95th percentile of what resamples of the trials say
+    (bootstrap), and holds the value itself: a resample repeats trials, which makes PED-ANOVA surer
+    than it should be. Of more trials than MOST_RESAMPLED, which would take long, that many are
+    drawn, so that the interval is rather too wide.
     """
     rows = [row for row in sweep["trials"] if row["value"] is not None]
-    parameters = [known for known in sweep["parameters"] if all(known["name"] in row["parameters"] for row in rows)]
+    parameters = [
+        known
+        for known in sweep["parameters"]
+        if all(known["name"] in row["parameters"] for row in rows)
+    ]
     if len(rows) < ENOUGH or len(parameters) < 2:
         return {}
     import optuna
@@ -319,7 +493,9 @@ def importance(sweep: Mapping[str, Any]) -> dict[str, Share]:
     trials = []
     for row in rows:
         values = {name: _value(spaces[name], row["parameters"][name]) for name in spaces}
-        trials.append(optuna.trial.create_trial(params=values, distributions=spaces, value=row["value"]))
+        trials.append(
+            optuna.trial.create_trial(params=values, distributions=spaces, value=row["value"])
+        )
     direction: _Direction = "maximize" if sweep["objective"]["maximize"] else "minimize"
     chance, count = Random(SEED), min(len(trials), MOST_RESAMPLED)
     resampled = [_ped_anova(chance.choices(trials, k=count), direction) for _ in range(RESAMPLES)]
@@ -350,7 +526,9 @@ def _distribution(parameter: Mapping[str, Any]) -> Any:
     space = parameter["feasibleSpace"]
     if parameter["parameterType"] in ("categorical", "discrete"):
         return CategoricalDistribution(space["list"])
-    return FloatDistribution(float(space["min"]), float(space["max"]), log=space.get("distribution") == "logUniform")
+    return FloatDistribution(
+        float(space["min"]), float(space["max"]), log=space.get("distribution") == "logUniform"
+    )
 
 
 def _value(distribution: Any, text: str) -> Any:
@@ -361,23 +539,45 @@ def bars(shares: Mapping[str, Share]) -> Figure:
     """Return the importance of each parameter as bars, with their intervals as error bars."""
     ordered = sorted(shares.items(), key=lambda item: item[1].value)
     drawn = [share for _, share in ordered]
-    errors = {"type": "data", "symmetric": False, "array": [share.high - share.value for share in drawn],
-              "arrayminus": [share.value - share.low for share in drawn], "color": GOLD, "thickness": 2}  # fmt: skip
-    trace = {"type": "bar", "x": [share.value for share in drawn], "y": [name for name, _ in ordered],
-             "orientation": "h", "marker": {"color": BLUE}, "error_x": errors,
-             "customdata": [[share.low, share.high] for share in drawn],
-             "hovertemplate": "%{y}: %{x:.2f}, 90 % %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
-    }  # fmt: skip
+    errors = {
+        "type": "data",
+        "symmetric": False,
+        "array": [share.high - share.value for share in drawn],
+        "arrayminus": [share.value - share.low for share in drawn],
+        "color": GOLD,
+        "thickness": 2,
+    }
+    trace = {
+        "type": "bar",
+        "x": [share.value for share in drawn],
+        "y": [name for name, _ in ordered],
+        "orientation": "h",
+        "marker": {"color": BLUE},
+        "error_x": errors,
+        "customdata": [[share.low, share.high] for share in drawn],
+        "hovertemplate": "%{y}: %{x:.2f}, 90 % %{customdata[0]:.2f} to %{customdata[1]:.2f}<extra></extra>",
+    }
     said = ("The error bars are 90 % intervals", "over resampled trials.")  # two lines, for a phone
     title = "<br>".join(["importance for the best trials (PED-ANOVA)", *said])
-    return figure_of([trace], height=300, margin={"l": 60, "r": 20, "t": 30, "b": 90},
-                     xaxis=titled(title), yaxis={"automargin": True}, meta={"note": " ".join(said)})  # fmt: skip
+    return figure_of(
+        [trace],
+        height=300,
+        margin={"l": 60, "r": 20, "t": 30, "b": 90},
+        xaxis=titled(title),
+        yaxis={"automargin": True},
+        meta={"note": " ".join(said)},
+    )
 
 
 def learning_curves(
-    rows: Sequence[Mapping[str, Any]], metrics: Mapping[str, bool], stressed: Sequence[str], winner: str, part: str = ""
+    rows: Sequence[Mapping[str, Any]],
+    metrics: Mapping[str, bool],
+    stressed: Sequence[str],
+    winner: str,
+    part: str = "",
 ) -> dict[str, str]:
-    """Return the figure ``curves``, a metric by epoch for each row that recorded it; nothing if none did.
+    """Return the figure ``curves``, a metric by epoch for each row that recorded it; nothing if
+    none did.
 
     Args:
         rows: Trials and trainings, each with its ``epochs``.
@@ -395,20 +595,30 @@ def learning_curves(
     for row in rows:
         name = row["name"]
         color = GOLD if name == winner else BLUE if name in stressed else GRAY
-        traces.append({
-            "type": "scatter", **curve(row["epochs"], metric), "name": name, "mode": "lines+markers",
-            "line": {"color": color, "width": 3 if name in stressed else 1}, "showlegend": name in stressed,
-            "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
-        })  # fmt: skip
+        traces.append(
+            {
+                "type": "scatter",
+                **curve(row["epochs"], metric),
+                "name": name,
+                "mode": "lines+markers",
+                "line": {"color": color, "width": 3 if name in stressed else 1},
+                "showlegend": name in stressed,
+                "hovertemplate": "epoch %{x}: %{y:.4g}<extra>" + name + "</extra>",
+            }
+        )
     longest = max(len(row["epochs"]) for row in rows)
     shown = window([value for trace in traces for value in trace["y"]], maximize=metrics[metric])
-    figure = figure_of(traces, xaxis=each_one(noted("epoch", shown), longest),
-                     **windowed(f"{part} {metric}".strip(), shown))  # fmt: skip
+    figure = figure_of(
+        traces,
+        xaxis=each_one(noted("epoch", shown), longest),
+        **windowed(f"{part} {metric}".strip(), shown),
+    )
     return {"curves": as_json(figure)}
 
 
 def curve(epochs: Sequence[Mapping[str, float]], metric: str) -> dict[str, list[float]]:
-    """Return ``x`` and ``y`` of a learning curve; of a long one points at even distances, the last one among them."""
+    """Return ``x`` and ``y`` of a learning curve; of a long one points at even distances, the last
+    one among them."""
     known = [epoch for epoch in epochs if metric in epoch]
     points = [(epoch.get("epoch", at), epoch[metric]) for at, epoch in enumerate(known, 1)]
     points = points[::-1][:: math.ceil(len(points) / MOST_POINTS) or 1][::-1]
@@ -416,25 +626,39 @@ def curve(epochs: Sequence[Mapping[str, float]], metric: str) -> dict[str, list[
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
-    """Return true class by row and predicted class by column, what is right in blue and what is wrong in red.
+    """Return true class by row and predicted class by column, what is right in blue and what is
+    wrong in red.
 
-    Each has a scale of its own, so that few mistakes stand out beside many right answers; both are translucent, so that
-    the numbers can be read on white and on black.
+    Each has a scale of its own, so that few mistakes stand out beside many right answers; both are
+    translucent, so that the numbers can be read on white and on black.
     """
 
     def cells(keep: Callable[[int, int], bool], color: str, said: str) -> dict[str, Any]:
-        counts = [[count if keep(true, predicted) else None for predicted, count in enumerate(row)]
-                  for true, row in enumerate(confusion)]  # fmt: skip
+        counts = [
+            [count if keep(true, predicted) else None for predicted, count in enumerate(row)]
+            for true, row in enumerate(confusion)
+        ]
         most = max((count for row in counts for count in row if count), default=1)
         return {
-            "type": "heatmap", "z": counts, "x": list(classes), "y": list(classes), "texttemplate": "%{z}",
-            "colorscale": [[0, f"{color}00"], [1e-9, f"{color}33"], [1, f"{color}a0"]], "showscale": False,
-            "xgap": 1, "ygap": 1, "zmin": 0, "zmax": most, "hoverongaps": False,
+            "type": "heatmap",
+            "z": counts,
+            "x": list(classes),
+            "y": list(classes),
+            "texttemplate": "%{z}",
+            "colorscale": [[0, f"{color}00"], [1e-9, f"{color}33"], [1, f"{color}a0"]],
+            "showscale": False,
+            "xgap": 1,
+            "ygap": 1,
+            "zmin": 0,
+            "zmax": most,
+            "hoverongaps": False,
             "hovertemplate": f"{said}: %{{z}}<extra></extra>",
-        }  # fmt: skip
+        }
 
-    traces = [cells(lambda true, predicted: true == predicted, BLUE, "%{y} recognized"),
-              cells(lambda true, predicted: true != predicted, RED, "%{y} taken for %{x}")]  # fmt: skip
+    traces = [
+        cells(lambda true, predicted: true == predicted, BLUE, "%{y} recognized"),
+        cells(lambda true, predicted: true != predicted, RED, "%{y} taken for %{x}"),
+    ]
     predicted = titled("predicted", type="category", side="top", showgrid=False)
     true = titled("true", type="category", autorange="reversed", showgrid=False)
     return as_json(figure_of(traces, height=460, xaxis=predicted, yaxis=true))
@@ -473,33 +697,79 @@ def reliability(bins: Sequence[Mapping[str, Any]]) -> str:
 
 def fit(points: Mapping[str, Sequence[float]]) -> str:
     """Return predicted against true numbers; a perfect model's points are on the line."""
-    ends = [min(min(points["true"]), min(points["predicted"])), max(max(points["true"]), max(points["predicted"]))]
-    ideal = {"type": "scatter", "x": ends, "y": ends, "mode": "lines", "line": {"color": GOLD, "width": 2},
-             "hoverinfo": "skip"}  # fmt: skip
-    items = {"type": "scattergl", "x": points["true"], "y": points["predicted"], "mode": "markers",
-             "marker": _dots(points),
-             "hovertemplate": "true %{x:.4g}<br>predicted %{y:.4g}<extra></extra>"}  # fmt: skip
+    ends = [
+        min(min(points["true"]), min(points["predicted"])),
+        max(max(points["true"]), max(points["predicted"])),
+    ]
+    ideal = {
+        "type": "scatter",
+        "x": ends,
+        "y": ends,
+        "mode": "lines",
+        "line": {"color": GOLD, "width": 2},
+        "hoverinfo": "skip",
+    }
+    items = {
+        "type": "scattergl",
+        "x": points["true"],
+        "y": points["predicted"],
+        "mode": "markers",
+        "marker": _dots(points),
+        "hovertemplate": "true %{x:.4g}<br>predicted %{y:.4g}<extra></extra>",
+    }
     axes = {"xaxis": titled("true"), "yaxis": titled("predicted")}
     return as_json(figure_of([ideal, items], height=420, showlegend=False, **axes))
 
 
 def residuals(points: Mapping[str, Sequence[float]]) -> str:
-    """Return predicted minus true against predicted numbers, and beside it how the residuals are distributed."""
-    rest = [predicted - true for true, predicted in zip(points["true"], points["predicted"], strict=True)]
-    items = {"type": "scattergl", "x": points["predicted"], "y": rest, "mode": "markers", "marker": _dots(points),
-             "xaxis": "x", "yaxis": "y",
-             "hovertemplate": "predicted %{x:.4g}<br>residual %{y:.4g}<extra></extra>"}  # fmt: skip
-    counts = {"type": "histogram", "y": rest, "marker": {"color": BLUE}, "xaxis": "x2", "yaxis": "y2",
-              "hovertemplate": "residual %{y}: %{x} items<extra></extra>"}  # fmt: skip
-    zero = [{"type": "line", "x0": 0, "x1": 1, "xref": f"{x} domain", "y0": 0, "y1": 0, "yref": y,
-             "line": {"color": GOLD, "width": 2}} for x, y in (("x", "y"), ("x2", "y2"))]  # fmt: skip
+    """Return predicted minus true against predicted numbers, and beside it how the residuals are
+    distributed."""
+    rest = [
+        predicted - true
+        for true, predicted in zip(points["true"], points["predicted"], strict=True)
+    ]
+    items = {
+        "type": "scattergl",
+        "x": points["predicted"],
+        "y": rest,
+        "mode": "markers",
+        "marker": _dots(points),
+        "xaxis": "x",
+        "yaxis": "y",
+        "hovertemplate": "predicted %{x:.4g}<br>residual %{y:.4g}<extra></extra>",
+    }
+    counts = {
+        "type": "histogram",
+        "y": rest,
+        "marker": {"color": BLUE},
+        "xaxis": "x2",
+        "yaxis": "y2",
+        "hovertemplate": "residual %{y}: %{x} items<extra></extra>",
+    }
+    zero = [
+        {
+            "type": "line",
+            "x0": 0,
+            "x1": 1,
+            "xref": f"{x} domain",
+            "y0": 0,
+            "y1": 0,
+            "yref": y,
+            "line": {"color": GOLD, "width": 2},
+        }
+        for x, y in (("x", "y"), ("x2", "y2"))
+    ]
     figure = figure_of(
-        [items, counts], height=360, showlegend=False, bargap=0.05, shapes=zero,
+        [items, counts],
+        height=360,
+        showlegend=False,
+        bargap=0.05,
+        shapes=zero,
         xaxis=titled("predicted", anchor="y", domain=[0, 0.784]),
         xaxis2=titled("items", anchor="y2", domain=[0.804, 1]),
         yaxis=titled("predicted − true", anchor="x", domain=[0, 1]),
         yaxis2={"anchor": "x2", "domain": [0, 1], "matches": "y", "showticklabels": False},
-    )  # fmt: skip
+    )
     return as_json(figure)
 
 
@@ -515,15 +785,21 @@ def titled(title: str, **axis: Any) -> dict[str, Any]:
 
 
 def windowed(title: str, shown: Window | None) -> dict[str, Any]:
-    """Return the layout of an upright axis that shows a part of itself, with room below for what is said of it."""
+    """Return the layout of an upright axis that shows a part of itself, with room below for what is
+    said of it."""
     if shown is None:
         return {"yaxis": titled(title)}
     margin = {"l": 60, "r": 20, "t": 30, "b": 68}
-    return {"yaxis": titled(title, range=[shown.low, shown.high]), "margin": margin, "meta": {"note": shown.said}}
+    return {
+        "yaxis": titled(title, range=[shown.low, shown.high]),
+        "margin": margin,
+        "meta": {"note": shown.said},
+    }
 
 
 def noted(title: str, shown: Window | None) -> str:
-    """Return the title of an axis with what lies outside on a line below: wherever the figure goes, it goes along."""
+    """Return the title of an axis with what lies outside on a line below: wherever the figure goes,
+    it goes along."""
     return f"{title}<br>{shown.said}" if shown else title
 
 
@@ -535,10 +811,17 @@ def each_one(title: str, count: int) -> dict[str, Any]:
 def figure_of(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
     """Return a figure with the layout of all."""
     legend = {"orientation": "h", "y": 1.02, "yanchor": "bottom"}
-    return {"data": list(traces), "layout": {
-        "template": _template(), "height": 320, "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
-        "font": {"family": "system-ui, sans-serif"}, "legend": legend, **layout,
-    }}  # fmt: skip
+    return {
+        "data": list(traces),
+        "layout": {
+            "template": _template(),
+            "height": 320,
+            "margin": {"l": 60, "r": 20, "t": 30, "b": 50},
+            "font": {"family": "system-ui, sans-serif"},
+            "legend": legend,
+            **layout,
+        },
+    }
 
 
 @cache
@@ -550,7 +833,12 @@ def _template() -> dict[str, Any]:
 
 
 def as_json(figure: Figure) -> str:
-    """Return a figure as JSON: numbers that are not finite are null, as in plotly's own, others have eight digits."""
+    """Return a figure as JSON: numbers that are not finite are null, as in plotly's own, others
+    have eight digits."""
     text = json.dumps(figure)
-    short = json.loads(text, parse_constant=lambda _: None, parse_float=lambda number: float(f"{float(number):.8g}"))
+    short = json.loads(
+        text,
+        parse_constant=lambda _: None,
+        parse_float=lambda number: float(f"{float(number):.8g}"),
+    )
     return json.dumps(short, separators=(",", ":"))

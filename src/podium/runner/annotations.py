@@ -1,4 +1,5 @@
-"""The note and the tags of a run in run.json, which any process may change while the run's own writes it."""
+"""The note and the tags of a run in run.json, which any process may change while the run's own
+writes it."""
 
 import fcntl
 import json
@@ -44,7 +45,9 @@ class Annotations:
     @classmethod
     def _of(cls, record: dict[str, Any], name: str) -> "Annotations":
         note = parse_member(str, record.get("note", ""), name, "note")
-        return cls(note=note, tags=parse_member(tuple[str, ...], record.get("tags", []), name, "tags"))
+        return cls(
+            note=note, tags=parse_member(tuple[str, ...], record.get("tags", []), name, "tags")
+        )
 
     def noted(self, text: str) -> "Annotations":
         """Return them with another note; empty for none.
@@ -61,7 +64,8 @@ class Annotations:
         """Return them with more tags.
 
         Raises:
-            InvalidInput: One is not a word of at most 40 letters, digits, dots, dashes and underscores.
+            InvalidInput: One is not a word of at most 40 letters, digits, dots, dashes and
+                underscores.
         """
         names = [names] if isinstance(names, str) else list(names)
         for name in names:
@@ -77,20 +81,24 @@ class Annotations:
             NotFound: There is no such tag.
         """
         if missing := [name for name in names if name not in self.tags]:
-            raise NotFound(f"there is no tag {missing[0]!r}", f"its tags: {', '.join(self.tags) or 'none'}")
+            raise NotFound(
+                f"there is no tag {missing[0]!r}", f"its tags: {', '.join(self.tags) or 'none'}"
+            )
         return replace(self, tags=tuple(tag for tag in self.tags if tag not in names))
 
 
 @contextmanager
 def editing(directory: Path) -> Iterator[None]:
-    """Hold the lock that everybody holds who reads and writes run.json; the kernel releases it with the process."""
+    """Hold the lock that everybody holds who reads and writes run.json; the kernel releases it with
+    the process."""
     with (directory / EDIT_LOCK).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def annotate(directory: Path, change: Callable[[Annotations], Annotations]) -> Annotations:
-    """Change the annotations of a run, whether it runs or not; nothing else in its record is touched.
+    """Change the annotations of a run, whether it runs or not; nothing else in its record is
+    touched.
 
     Raises:
         NotFound: There is no such run.
@@ -102,7 +110,9 @@ def annotate(directory: Path, change: Callable[[Annotations], Annotations]) -> A
         record = _record(directory)
         changed = change(Annotations._of(record, str(path)))
         with appearing(path) as draft:
-            draft.write_text(json.dumps({**record, "note": changed.note, "tags": changed.tags}, indent=1) + "\n")
+            draft.write_text(
+                json.dumps({**record, "note": changed.note, "tags": changed.tags}, indent=1) + "\n"
+            )
     return changed
 
 
@@ -111,4 +121,6 @@ def _record(directory: Path) -> dict[str, Any]:
     try:
         return parse(dict[str, Any], read_json(path), str(path))
     except FileNotFoundError:
-        raise NotFound(f"there is no run {directory.name!r} in {directory.parent}", "podium runs list") from None
+        raise NotFound(
+            f"there is no run {directory.name!r} in {directory.parent}", "podium runs list"
+        ) from None

@@ -1,4 +1,5 @@
-"""Checks of `podium run` before a run starts: the values, the cluster, the storage and the trainer's flags."""
+"""Checks of `podium run` before a run starts: the values, the cluster, the storage and the
+trainer's flags."""
 
 import json
 import shlex
@@ -37,8 +38,10 @@ def check_here(values: Mapping[str, Any]) -> None:
     for location in settings.data.locations if settings.data else ():
         path = storage.local_path(location)
         if path is not None and not path.exists():
-            raise InvalidInput(f"there is nothing at {location}, which dataset={values['dataset']} names",
-                               "name a file, a folder or a URI that is there")  # fmt: skip
+            raise InvalidInput(
+                f"there is nothing at {location}, which dataset={values['dataset']} names",
+                "name a file, a folder or a URI that is there",
+            )
     storage.connect(values["storage"])
     names = {name: values.get(name) or "" for name in ("metric", "model_name")}
     info = None
@@ -56,7 +59,8 @@ def check_here(values: Mapping[str, Any]) -> None:
 
 
 def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
-    """Check the Experiment, and the flags of podium's trainer: on this machine every image is this Python.
+    """Check the Experiment, and the flags of podium's trainer: on this machine every image is this
+    Python.
 
     Args:
         info: What the data hold, where that is known.
@@ -64,7 +68,11 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
     from podium.manifests.experiment import check
 
     experiment = settings.experiment()
-    builtin = experiment.uses_builtin_trainer if experiment else not (settings.train and settings.train.command)
+    builtin = (
+        experiment.uses_builtin_trainer
+        if experiment
+        else not (settings.train and settings.train.command)
+    )
     if builtin and settings.train:
         _check_network(settings.train.network)  # under its own name, not as a flag of the trials
     if experiment:
@@ -79,7 +87,10 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None
 
     for _, job in settings.jobs():
         if isinstance(job, Experiment):
-            values = {each.name: each.choices[0] if each.choices else each.text(each.low) for each in job.space}
+            values = {
+                each.name: each.choices[0] if each.choices else each.text(each.low)
+                for each in job.space
+            }
             job = job.render("trial", values)
         cluster.plan(job)
 
@@ -88,12 +99,17 @@ def _check_network(network: str) -> None:
     from podium.trainer import networks
 
     if network and not networks.exists(network):
-        raise InvalidInput(f"no network {network!r} in podium ({', '.join(networks.OWN)}) or torchvision.models",
-                           suggestion(network, (*networks.OWN, *networks.TORCHVISION)))  # fmt: skip
+        raise InvalidInput(
+            f"no network {network!r} in podium ({', '.join(networks.OWN)}) or torchvision.models",
+            suggestion(network, (*networks.OWN, *networks.TORCHVISION)),
+        )
 
 
-def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None") -> None:
-    """Check the flags of podium's trainer with its own parser, and whether its network takes the data."""
+def _check_flags(
+    settings: PipelineSettings, experiment: "Experiment | None", info: "DatasetInfo | None"
+) -> None:
+    """Check the flags of podium's trainer with its own parser, and whether its network takes the
+    data."""
     from podium.trainer import networks
     from podium.trainer.config import check_torch, parse
     from podium.trainer.task import read
@@ -108,15 +124,19 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", in
     meaning = info.meaning if info else settings.data.kind
     if meaning in ("table", "array") and config.model not in networks.DENSE:
         what = "a table" if meaning == "table" else "numbers"
-        raise InvalidInput(f"network={config.model} learns from pictures, but {settings.data.dataset} is {what}",
-                           "network=mlp")  # fmt: skip
+        raise InvalidInput(
+            f"network={config.model} learns from pictures, but {settings.data.dataset} is {what}",
+            "network=mlp",
+        )
     items = info.parts["train"].count if info else settings.data.training_items
     if items is not None and config.batch_size and config.batch_size > items:
         limit = settings.data.limit
         who = f"limit={limit} leaves" if limit else f"{settings.data.dataset} has"
         enough = f"limit={_enough(settings.data, config.batch_size)}" if limit else "take more data"
-        raise InvalidInput(f"{who} {items} training items, but a batch has {config.batch_size}",
-                           f"{enough}, or smaller batches: {_smaller_batch(items, settings)}")  # fmt: skip
+        raise InvalidInput(
+            f"{who} {items} training items, but a batch has {config.batch_size}",
+            f"{enough}, or smaller batches: {_smaller_batch(items, settings)}",
+        )
     if info:
         read(config, info)
 
@@ -124,7 +144,9 @@ def _check_flags(settings: PipelineSettings, experiment: "Experiment | None", in
 def _enough(data: "DataSettings", batch: int) -> int:
     """Return the least limit that leaves a batch of training items."""
     limits = count(max(batch, data.limit))
-    return next(limit for limit in limits if (replace(data, limit=limit).training_items or 0) >= batch)
+    return next(
+        limit for limit in limits if (replace(data, limit=limit).training_items or 0) >= batch
+    )
 
 
 def _smaller_batch(items: int, settings: PipelineSettings) -> str:
@@ -143,11 +165,15 @@ def _of_trials(experiment: "Experiment") -> "TrainConfig":
     from podium.training.recipe import as_arguments
 
     values = {
-        parameter.name: max(parameter.choices, key=_number) if parameter.choices else parameter.text(parameter.high)
+        parameter.name: max(parameter.choices, key=_number)
+        if parameter.choices
+        else parameter.text(parameter.high)
         for parameter in experiment.space
     }
     flags = flags_of(experiment, "trial", values)
-    return parse(as_arguments({name: flags[name] for name in ("model", "batch-size") if name in flags}))
+    return parse(
+        as_arguments({name: flags[name] for name in ("model", "batch-size") if name in flags})
+    )
 
 
 def _number(text: str) -> float:

@@ -1,8 +1,9 @@
 """The child process of `podium run`: runs a pipeline with kfp.local and reports events.
 
-kfp.local keeps its configuration in the process, writes to the root logger and prints its steps' output, so it gets a
-process of its own: ``python -m podium.runner.child``. The child reads an Order from the first line of stdin, ends when
-stdin is closed, and writes Events to stdout (podium.runner.messages).
+kfp.local keeps its configuration in the process, writes to the root logger and prints its steps'
+output, so it gets a process of its own: ``python -m podium.runner.child``. The child reads an Order
+from the first line of stdin, ends when stdin is closed, and writes Events to stdout
+(podium.runner.messages).
 
 Every line of a step also goes to ``logs/<step>.log``, everything else to ``logs/kfp.log``.
 """
@@ -64,7 +65,8 @@ class Reporter:
             self.events.flush()
 
     def stop(self, *_: Any) -> None:
-        """Handle SIGTERM. A running step got it too: it cleans up, ends, and kfp.local reports its failure."""
+        """Handle SIGTERM. A running step got it too: it cleans up, ends, and kfp.local reports its
+        failure."""
         self.stopping = True
         if self.step is None:
             raise Stopped
@@ -80,7 +82,9 @@ class Reporter:
         elif ended := _ENDED.match(text):
             self.step = None
             self.failed |= ended[2] == "FAILURE"
-            self.report(ended[2].lower(), step=ended[1], code=None if ended[2] == "SUCCESS" else self.code)
+            self.report(
+                ended[2].lower(), step=ended[1], code=None if ended[2] == "SUCCESS" else self.code
+            )
         elif cached := _CACHED.match(text):
             self.report("cached", step=cached[1])
         self._log("kfp", text)
@@ -108,7 +112,8 @@ class Reporter:
 
 
 def main() -> int:
-    """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was refused."""
+    """Run the pipeline described on stdin; return 0, 1 if a step failed, 2 if the input was
+    refused."""
     line = sys.stdin.readline()
     if not line:
         return 1  # the caller was killed before it wrote anything
@@ -125,7 +130,9 @@ def main() -> int:
             return error.exit_code
         except (RuntimeError, Stopped) as error:  # kfp.local raises RuntimeError when a step failed
             logging.info(f"{type(error).__name__}: {error}")
-            if isinstance(error, RuntimeError) and not reporter.failed:  # before any step: it is not supported
+            if (
+                isinstance(error, RuntimeError) and not reporter.failed
+            ):  # before any step: it is not supported
                 reporter.report("refused", text=f"kfp.local does not run this pipeline: {error}")
             return 1
     return 0
@@ -145,9 +152,13 @@ def _run(order: Order, reporter: Reporter) -> None:
     from podium.runner.record import locked
 
     for variable, name in ((STORAGE, "storage"), (CLUSTER, "cluster")):
-        os.environ.setdefault(variable, order.defaults[name])  # for components that no parameter reaches
+        os.environ.setdefault(
+            variable, order.defaults[name]
+        )  # for components that no parameter reaches
     definition, directory = load(order.pipeline), Path(order.directory)
-    values, code, packed = _values(definition, order) if order.resumed is None else (dict(order.resumed), {}, {})
+    values, code, packed = (
+        _values(definition, order) if order.resumed is None else (dict(order.resumed), {}, {})
+    )
     if definition.ours:
         check_here(with_defaults(values, definition.parameters))
     try:
@@ -156,7 +167,8 @@ def _run(order: Order, reporter: Reporter) -> None:
         reporter.logs.mkdir(exist_ok=True)
     except OSError as error:
         raise InvalidInput(
-            f"{reporter.logs} cannot be made: {error.strerror}", "PODIUM_HOME moves what a run writes"
+            f"{reporter.logs} cannot be made: {error.strerror}",
+            "PODIUM_HOME moves what a run writes",
         ) from None
     store_code(code)
     with locked(directory) as lock:
@@ -165,7 +177,9 @@ def _run(order: Order, reporter: Reporter) -> None:
         _execute(definition.pipeline, values, packed, order, reporter)
 
 
-def _execute(pipeline: Any, values: dict[str, Any], packed: dict[str, str], order: Order, reporter: Reporter) -> None:
+def _execute(
+    pipeline: Any, values: dict[str, Any], packed: dict[str, str], order: Order, reporter: Reporter
+) -> None:
     directory, tasks = Path(order.directory), pipeline.pipeline_spec.root.dag.tasks
     for name, task in tasks.items():
         if _reads_unseen(pipeline.pipeline_spec, task):
@@ -174,7 +188,10 @@ def _execute(pipeline: Any, values: dict[str, Any], packed: dict[str, str], orde
         # those of steps that are repeated.
         attempt = order.attempts.get(name, order.run)
         if not task.caching_options.enable_cache or attempt != order.run:
-            task.caching_options.enable_cache, task.caching_options.cache_key = True, f"{attempt}/{name}"
+            task.caching_options.enable_cache, task.caching_options.cache_key = (
+                True,
+                f"{attempt}/{name}",
+            )
     reporter.report("steps", steps=_in_order(tasks), values=values, packed=packed)
     _configure(directory, Path(order.cache))
     _keep_exit_codes(reporter)
@@ -186,7 +203,9 @@ def _execute(pipeline: Any, values: dict[str, Any], packed: dict[str, str], orde
         os.dup2(noise.fileno(), 2)
         # Before this, SIGTERM kills: there is nothing to clean up yet, and the imports take seconds.
         signal.signal(signal.SIGTERM, reporter.stop)
-        _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")  # of steps before a kill
+        _complete_artifacts(
+            pipeline.pipeline_spec, directory / "artifacts"
+        )  # of steps before a kill
         try:
             with _scratch():
                 reporter.report("outputs", values=_outputs(pipeline(**values)))
@@ -196,7 +215,8 @@ def _execute(pipeline: Any, values: dict[str, Any], packed: dict[str, str], orde
 
 @contextmanager
 def _scratch() -> Iterator[None]:
-    """Give the steps a temporary directory that goes with the run: KFP's components leave a directory each in it."""
+    """Give the steps a temporary directory that goes with the run: KFP's components leave a
+    directory each in it."""
     with tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder:
         os.environ["TMPDIR"] = folder
         yield
@@ -211,20 +231,27 @@ def _reads_unseen(spec: Any, task: Any) -> bool:
 def _complete_artifacts(spec: Any, artifacts: Path) -> None:
     """Give outputs that are metadata only, such as Metrics, a file.
 
-    kfp.local 2.17 takes a cached result for lost if one of its artifacts has no file (kfp: local/cache.py), and would
-    repeat a finished step. Data that were set aside are lost: they are prepared again.
+    kfp.local 2.17 takes a cached result for lost if one of its artifacts has no file (kfp:
+    local/cache.py), and would repeat a finished step. Data that were set aside are lost: they are
+    prepared again.
     """
     from podium.data.given import DAMAGED
 
     for name, task in spec.root.dag.tasks.items():
         for directory in artifacts.glob(f"*/{name}"):
             for output in spec.components[task.component_ref.name].output_definitions.artifacts:
-                if not (directory / output).exists() and not (directory / f"{output}{DAMAGED}").exists():
+                if (
+                    not (directory / output).exists()
+                    and not (directory / f"{output}{DAMAGED}").exists()
+                ):
                     (directory / output).touch()
 
 
-def _values(definition: "Definition", order: Order) -> "tuple[dict[str, Any], dict[str, Bundle], dict[str, str]]":
-    """Return the values of the run, code to store, and by parameter the directory that it was packed from.
+def _values(
+    definition: "Definition", order: Order
+) -> "tuple[dict[str, Any], dict[str, Bundle], dict[str, str]]":
+    """Return the values of the run, code to store, and by parameter the directory that it was
+    packed from.
 
     Storage and cluster are this machine's unless given.
     """
@@ -235,13 +262,20 @@ def _values(definition: "Definition", order: Order) -> "tuple[dict[str, Any], di
     from podium.kfp.values import with_experiment_text
 
     known = definition.parameters
-    given = read_given(order.words, known, Project.load(Path(order.project)) if order.project else None)
+    given = read_given(
+        order.words, known, Project.load(Path(order.project)) if order.project else None
+    )
     require_all(given, known)
     values = with_experiment_text(given, names=reaching(definition.spec, "experiment"))
-    own = {**order.defaults, "storage": os.environ[STORAGE]}  # where podium models and podium serve look, too
+    own = {
+        **order.defaults,
+        "storage": os.environ[STORAGE],
+    }  # where podium models and podium serve look, too
     for parameter in known:
         if parameter.name in own:
-            values[parameter.name] = given.get(parameter.name) or parameter.default or own[parameter.name]
+            values[parameter.name] = (
+                given.get(parameter.name) or parameter.default or own[parameter.name]
+            )
     if isinstance(values.get("storage"), str):
         values["storage"] = from_here(values["storage"])
     coded, bundles = with_code(values, reaching(definition.spec, "code"))
@@ -259,10 +293,15 @@ def _outputs(task: Any) -> dict[str, Any]:
 
 
 def from_here(storage: str) -> str:
-    """Make a relative directory absolute: every job has its own working directory. URLs are not changed."""
+    """Make a relative directory absolute: every job has its own working directory. URLs are not
+    changed."""
     from podium.storage import is_slip
 
-    return storage if not storage or "://" in storage or is_slip(storage) else str(Path(storage).absolute())
+    return (
+        storage
+        if not storage or "://" in storage or is_slip(storage)
+        else str(Path(storage).absolute())
+    )
 
 
 def _configure(directory: Path, cache: Path) -> None:
@@ -289,7 +328,8 @@ def _configure(directory: Path, cache: Path) -> None:
 def _keep_exit_codes(reporter: Reporter) -> None:
     """Let the reporter know how a step's process ended: kfp.local says only that it failed.
 
-    What a step is given has whole numbers as a cluster's steps get them, inside of dicts and lists too.
+    What a step is given has whole numbers as a cluster's steps get them, inside of dicts and lists
+    too.
     """
     from kfp.local import subprocess_task_handler as handler
 

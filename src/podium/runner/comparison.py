@@ -53,7 +53,9 @@ def compare_versions(model: "Model", refs: Sequence[str], runs: "Runs", path: Pa
 
 def _write(rows: Mapping[str, Compared], what: str, path: Path, hint: str) -> None:
     if len(rows) < 2:
-        raise InvalidInput(f"a comparison needs two {what} or more, but got {', '.join(rows) or 'none'}", hint)
+        raise InvalidInput(
+            f"a comparison needs two {what} or more, but got {', '.join(rows) or 'none'}", hint
+        )
     write_file(path, render_comparison(list(rows.values()), what))
 
 
@@ -64,17 +66,26 @@ def _of_run(run: Run) -> Compared:
             outcome = run.outcome
     measured: dict[str, Any] = {"metrics": _numbers(run.outputs)}
     if "decision" in outcome:
-        winner = next(each for each in outcome["candidates"] if each["uri"] == outcome["winner"]["uri"])
+        winner = next(
+            each for each in outcome["candidates"] if each["uri"] == outcome["winner"]["uri"]
+        )
         measured = {
-            "metrics": outcome["test"]["metrics"], "metric": outcome["metric"]["name"],
-            "maximize": outcome["metric"]["maximize"], "epochs": winner["epochs"],
+            "metrics": outcome["test"]["metrics"],
+            "metric": outcome["metric"]["name"],
+            "maximize": outcome["metric"]["maximize"],
+            "epochs": winner["epochs"],
             "test": outcome["dataset"]["test_part"] or outcome["dataset"]["test_digest"],
-        }  # fmt: skip
+        }
     trained = outcome["winner"]["hyperparameters"] if "decision" in outcome else {}
     return Compared(
-        name=run.id, state=run.state, began=when(run.began), result=run.result, steps=_steps(run.record),
-        parameters=_parameters(run.parameters, trained), **measured,
-    )  # fmt: skip
+        name=run.id,
+        state=run.state,
+        began=when(run.began),
+        result=run.result,
+        steps=_steps(run.record),
+        parameters=_parameters(run.parameters, trained),
+        **measured,
+    )
 
 
 def _of_version(version: "Version", champion: "Version | None", runs: "Runs") -> Compared:
@@ -86,22 +97,32 @@ def _of_version(version: "Version", champion: "Version | None", runs: "Runs") ->
         record = runs[(facts.run_id or version.version).partition(ATTEMPT)[0]].record
         steps, given = _steps(record), record.parameters
     return Compared(
-        name=version.version, state="champion" if champion and champion.version == version.version else "version",
-        began=when(version.created), parameters=_parameters(given, version.hyperparameters),
-        metrics=_numbers(version.metrics), metric=facts.metric.name or "",
-        maximize=facts.metric.maximize is not False, epochs=epochs, steps=steps,
+        name=version.version,
+        state="champion" if champion and champion.version == version.version else "version",
+        began=when(version.created),
+        parameters=_parameters(given, version.hyperparameters),
+        metrics=_numbers(version.metrics),
+        metric=facts.metric.name or "",
+        maximize=facts.metric.maximize is not False,
+        epochs=epochs,
+        steps=steps,
         test=facts.dataset.test_part or facts.dataset.test_digest or "",
-    )  # fmt: skip
+    )
 
 
 def _parameters(given: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run was given and its model was trained with; what both name, such as epochs, is the model's."""
+    """Return what a run was given and its model was trained with; what both name, such as epochs,
+    is the model's."""
     named = {name: value for name, value in given.items() if name not in PLACES}
     return {name: hide(str(value), ()) for name, value in {**named, **trained}.items()}
 
 
 def _steps(record: RunRecord) -> dict[str, float]:
-    return {step.title: step.elapsed for step in record.steps.values() if step.started is not None or step.is_done}
+    return {
+        step.title: step.elapsed
+        for step in record.steps.values()
+        if step.started is not None or step.is_done
+    }
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:

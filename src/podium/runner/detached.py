@@ -1,4 +1,5 @@
-"""Runs and sweeps in processes of their own, which go on when the page or the server that began them has ended.
+"""Runs and sweeps in processes of their own, which go on when the page or the server that began
+them has ended.
 
 Each is one of ``BEGINNERS`` in ``python -m podium.runner.detached``.
 """
@@ -39,8 +40,13 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
     """
     command = [sys.executable, "-P", "-m", "podium.runner.detached", what]
     with tempfile.TemporaryFile() as printed:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=printed,
-                                   start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=printed,
+            start_new_session=True,
+        )
         assert process.stdin
         assert process.stdout
         with process.stdin, process.stdout:
@@ -50,7 +56,9 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
         if not answer:
             process.wait()
             printed.seek(0)
-            raise Failed(f"{what} broke off: {printed.read().decode(errors='replace').strip()[-2000:]}")
+            raise Failed(
+                f"{what} broke off: {printed.read().decode(errors='replace').strip()[-2000:]}"
+            )
     threading.Thread(target=process.wait, daemon=True).start()  # so that it leaves no zombie
     said = json.loads(answer)
     if "error" in said:
@@ -60,7 +68,10 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _run(*, pipeline: str, parameters: Mapping[str, Any]) -> Begun:
-    words = [*([pipeline] if pipeline else []), *(f"{name}={word(value)}" for name, value in parameters.items())]
+    words = [
+        *([pipeline] if pipeline else []),
+        *(f"{name}={word(value)}" for name, value in parameters.items()),
+    ]
     chosen, given, project = choose(words[0] if words else "", words[1:])
     run = begin_run(chosen, given, project.file if project else None)
     return {"run": run.id, "state": run.state}, run.wait
@@ -72,8 +83,13 @@ def _resume_run(*, run: str) -> Begun:
 
 
 def _tune(*, program: list[str], space: Mapping[str, Any], settings: Mapping[str, Any]) -> Begun:
-    read = {name: from_text(name, value) if isinstance(value, str) else value for name, value in space.items()}
-    return _begun(podium.tune(program[0] if len(program) == 1 else program, read, wait=False, **settings))
+    read = {
+        name: from_text(name, value) if isinstance(value, str) else value
+        for name, value in space.items()
+    }
+    return _begun(
+        podium.tune(program[0] if len(program) == 1 else program, read, wait=False, **settings)
+    )
 
 
 def _resume_sweep(*, name: str, cluster: str) -> Begun:
@@ -106,12 +122,17 @@ def _begun(sweep: "podium.Sweep") -> Begun:
 
 
 BEGINNERS: Mapping[str, Callable[..., Begun]] = {
-    "run": _run, "resume_run": _resume_run, "tune": _tune, "resume_sweep": _resume_sweep, "add_trial": _add_trial,
-}  # fmt: skip
+    "run": _run,
+    "resume_run": _resume_run,
+    "tune": _tune,
+    "resume_sweep": _resume_sweep,
+    "add_trial": _add_trial,
+}
 
 
 def main() -> int:
-    """Begin what the command line names with the arguments on stdin, tell what it is called, and wait for its end."""
+    """Begin what the command line names with the arguments on stdin, tell what it is called, and
+    wait for its end."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # nothing else may reach the answers
     with signals_interrupt(), answers:

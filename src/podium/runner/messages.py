@@ -1,4 +1,5 @@
-"""What `podium run` and its child process tell each other: an order on stdin, events on stdout, each a line of JSON."""
+"""What `podium run` and its child process tell each other: an order on stdin, events on stdout,
+each a line of JSON."""
 
 import json
 from collections.abc import Mapping, Sequence

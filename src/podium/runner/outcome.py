@@ -51,8 +51,8 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
     """Collect the results of a run's steps, and copy the report into the run's directory.
 
     Returns:
-        Leaderboard, candidates, decision and paths; of a pipeline without these steps, or a run that has not
-        succeeded, what its steps and it put out.
+        Leaderboard, candidates, decision and paths; of a pipeline without these steps, or a run
+        that has not succeeded, what its steps and it put out.
     """
     if run.state != "succeeded" or not {"evaluate", "promote-best"} <= run.steps.keys():
         outputs = {"step_outputs": step_outputs(run), "outputs": run.outputs}
@@ -62,7 +62,10 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
     return {
         **_steps(run),
         **{name: evaluation[name] for name in ("sweep", "candidates", "winner", "metric")},
-        "dataset": {name: evaluation["dataset"][name] for name in ("name", "digest", "test_digest", "test_part")},
+        "dataset": {
+            name: evaluation["dataset"][name]
+            for name in ("name", "digest", "test_digest", "test_part")
+        },
         "test": {name: evaluation["test"][name] for name in ("metrics", "count")},
         "decision": decision,
         "report": _report(run, decision),
@@ -72,25 +75,34 @@ def outcome_of(run: RunRecord) -> dict[str, Any]:
 
 
 def _report(run: RunRecord, decision: Mapping[str, Any]) -> str:
-    """Write the report, now with steps and command, into the run's directory; empty, with a warning, if that fails.
+    """Write the report, now with steps and command, into the run's directory; empty, with a
+    warning, if that fails.
 
     Returns:
         Its path.
     """
     target = run.directory / REPORT
-    steps = [Step(title=step.title, state=step.state, seconds=step.elapsed) for step in run.steps.values()]
+    steps = [
+        Step(title=step.title, state=step.state, seconds=step.elapsed)
+        for step in run.steps.values()
+    ]
     try:
         written = _artifact(run, "promote-best", "report").read_text()
-        command = "" if run.words is None else hide(run.command({}), ())  # a report is handed around
+        command = (
+            "" if run.words is None else hide(run.command({}), ())
+        )  # a report is handed around
         target.write_text(complete(written, steps, command, _champion_report(run, decision)))
     except OSError as error:
-        _log.warning(f"warning: run {run.id} succeeded, but {target} cannot be written: {error.strerror}")
+        _log.warning(
+            f"warning: run {run.id} succeeded, but {target} cannot be written: {error.strerror}"
+        )
         return ""
     return str(target)
 
 
 def _champion_report(run: RunRecord, decision: Mapping[str, Any]) -> str:
-    """Return the path from a run's directory to the report of the champion it was compared with; empty if none is here.
+    """Return the path from a run's directory to the report of the champion it was compared with;
+    empty if none is here.
 
     It is relative: a directory of runs that is copied keeps its links.
     """
@@ -101,16 +113,21 @@ def _champion_report(run: RunRecord, decision: Mapping[str, Any]) -> str:
 
 
 def _steps(run: RunRecord) -> dict[str, Any]:
-    steps = {name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()}
+    steps = {
+        name: {"state": step.state, "seconds": step.seconds} for name, step in run.steps.items()
+    }
     return {"run": run.id, "pipeline": run.pipeline, "steps": steps}
 
 
 def step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
-    """Return what finished steps put out, by step and name: values, metrics, and the URIs of other artifacts."""
+    """Return what finished steps put out, by step and name: values, metrics, and the URIs of other
+    artifacts."""
     outputs: dict[str, dict[str, Any]] = {}
     for step, record in run.steps.items():
         files = sorted(run.directory.glob(f"artifacts/*/{step}/executor_output.json"))
-        if not record.is_done or not files:  # it put out nothing, or another run did and its result was cached
+        if (
+            not record.is_done or not files
+        ):  # it put out nothing, or another run did and its result was cached
             continue
         written = parse(_StepOutput, read_json(files[-1]), str(files[-1]))
         outputs[step] = dict(written.parameterValues)
@@ -131,11 +148,15 @@ def show(outcome: Mapping[str, Any]) -> Styled:
         ]
         rows += [[name, _brief(value)] for name, value in outcome["outputs"].items()]
         *put_out, path = _columns([*rows, ["run", relative(outcome["directory"])]]).splitlines()
-        return Styled(harmless("\n".join([*(cut(line, width) if width else line for line in put_out), path])))
+        return Styled(
+            harmless("\n".join([*(cut(line, width) if width else line for line in put_out), path]))
+        )
     sweep, decision = outcome["sweep"], outcome["decision"]
     parts: list[str] = [_leaderboard(sweep)] if sweep else []
     parts += [_candidates(outcome), _verdict(outcome, decision), _paths(outcome, decision)]
-    return Styled("\n\n".join(part if isinstance(part, Styled) else harmless(part) for part in parts))
+    return Styled(
+        "\n\n".join(part if isinstance(part, Styled) else harmless(part) for part in parts)
+    )
 
 
 def _brief(value: Any) -> str:
@@ -163,7 +184,9 @@ def _candidates(outcome: Mapping[str, Any]) -> Styled:
     rows = []
     for candidate in outcome["candidates"]:
         value = figure(candidate["validation"]["metrics"][metric])
-        rows.append([f"{candidate['kind']} {candidate['name']}", value, str(len(candidate["epochs"]))])
+        rows.append(
+            [f"{candidate['kind']} {candidate['name']}", value, str(len(candidate["epochs"]))]
+        )
     head = ["candidate", f"validation {metric}", "epochs"]
     width = screen_width()
     drawn = table(head, rows, width=width and width - 2, drop=["epochs"], shorten="candidate")
@@ -197,5 +220,8 @@ def _paths(outcome: Mapping[str, Any], decision: Mapping[str, Any]) -> str:
 
 def _columns(rows: list[list[str]]) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = ("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) for row in rows)
+    lines = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        for row in rows
+    )
     return "\n".join(f"  {line.rstrip()}" for line in lines)

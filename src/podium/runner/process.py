@@ -1,7 +1,7 @@
 """`podium run`: a pipeline on this machine, start to end, in one directory.
 
-The pipeline itself runs in a child process in its own session (``podium.runner.child``), so that one signal to its
-process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``::
+The pipeline itself runs in a child process in its own session (``podium.runner.child``), so that
+one signal to its process group stops the run. Everything of a run is in ``<home>/runs/<run id>/``::
 
     run.json        parameters, and the state and time of each step
     logs/           one file per step with all its output
@@ -39,7 +39,8 @@ POLL_SECONDS = 0.5
 """Seconds between looks at a run of another process."""
 
 Watcher = Callable[[RunRecord, str, str], None]
-"""Called on every change with the run, the step it is about (or "") and what the step said (or "")."""
+"""Called on every change with the run, the step it is about (or "") and what the step said (or
+"")."""
 
 
 def start_run(
@@ -54,7 +55,8 @@ def start_run(
         project: A ``podium.yaml`` that gives the parameters that are not among the words.
 
     Raises:
-        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was
+            created.
     """
     run = RunRecord(id=new_run_id(), pipeline=pipeline, directory=Path(), words=list(words))
     run.directory = settings.runs / run.id
@@ -62,7 +64,8 @@ def start_run(
 
 
 def resume_run(run: RunRecord, settings: Settings, first: str = "") -> "RunningPipeline":
-    """Go on with a run that was stopped, was killed or failed: its finished steps and trials are not repeated.
+    """Go on with a run that was stopped, was killed or failed: its finished steps and trials are
+    not repeated.
 
     Args:
         settings: Directories of runs and models.
@@ -90,8 +93,14 @@ def resume_run(run: RunRecord, settings: Settings, first: str = "") -> "RunningP
 
 def _order(run: RunRecord, settings: Settings, **parameters: Any) -> Order:
     defaults = {"storage": settings.storage, "cluster": f"local://{run.cluster}"}
-    return Order(run=run.id, pipeline=run.pipeline, directory=str(run.directory), defaults=defaults,
-                 cache=str(settings.home / "cache"), **parameters)  # fmt: skip
+    return Order(
+        run=run.id,
+        pipeline=run.pipeline,
+        directory=str(run.directory),
+        defaults=defaults,
+        cache=str(settings.home / "cache"),
+        **parameters,
+    )
 
 
 def _start(order: Order, run: RunRecord) -> "RunningPipeline":
@@ -106,7 +115,8 @@ def _start(order: Order, run: RunRecord) -> "RunningPipeline":
 
 
 class RunningPipeline:
-    """A run that this process carries out, in a child process; a thread records what the child reports.
+    """A run that this process carries out, in a child process; a thread records what the child
+    reports.
 
     The run is stopped when this process ends, however it does.
 
@@ -137,11 +147,13 @@ class RunningPipeline:
             raise self._error
 
     def follow(self, watcher: Watcher) -> None:
-        """Call a watcher for each change since the last call, in this thread, and return when nothing runs any more.
+        """Call a watcher for each change since the last call, in this thread, and return when
+        nothing runs any more.
 
         Raises:
             Failed: A step failed; the message holds its error and the hint names its log.
-            KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived; everything was stopped, and a note says how to resume.
+            KeyboardInterrupt: SIGINT, SIGTERM or SIGHUP arrived; everything was stopped, and a note
+                says how to resume.
         """
         with signals_interrupt():
             try:
@@ -205,7 +217,8 @@ class RunningPipeline:
 
 
 def follow_elsewhere(run: RunRecord, watcher: Watcher) -> RunRecord:
-    """Call a watcher for each change of a run that another process carries out; return its last record.
+    """Call a watcher for each change of a run that another process carries out; return its last
+    record.
 
     Raises:
         Failed: It has not succeeded.
@@ -225,7 +238,10 @@ def follow_elsewhere(run: RunRecord, watcher: Watcher) -> RunRecord:
             time.sleep(POLL_SECONDS)
             run = RunRecord.read(run.directory)
     if run.state != "succeeded":
-        raise Failed(f"run {run.id} has not succeeded: it is {run.state}", f"go on with: {run.resume_command}")
+        raise Failed(
+            f"run {run.id} has not succeeded: it is {run.state}",
+            f"go on with: {run.resume_command}",
+        )
     return run
 
 
@@ -248,16 +264,22 @@ def stop_elsewhere(run: RunRecord) -> None:
     while process_of(run.directory) is not None or RunRecord.read(run.directory).state == "running":
         if time.monotonic() > end:
             problem = f"run {run.id} has not ended within {STOP_SECONDS} s"
-            raise Conflict(problem, f"kill -9 -- -{process}" if process else "press Ctrl-C where it runs")
+            raise Conflict(
+                problem, f"kill -9 -- -{process}" if process else "press Ctrl-C where it runs"
+            )
         time.sleep(POLL_SECONDS)
 
 
 def _start_child(order: Order, run: str) -> subprocess.Popen[str]:
     child = subprocess.Popen(
-        [sys.executable, "-P", "-m", "podium.runner.child"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        [sys.executable, "-P", "-m", "podium.runner.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         env={**os.environ, RUN_ID: run, "PYTHONUTF8": "1"},  # kfp takes no paths that are not
-        start_new_session=True, encoding="utf-8", errors="surrogateescape",
-    )  # fmt: skip
+        start_new_session=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+    )
     assert child.stdin is not None
     child.stdin.write(order.to_line())
     child.stdin.flush()  # and left open: the child ends when it closes

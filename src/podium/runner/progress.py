@@ -1,4 +1,5 @@
-"""Progress of a pipeline run: a live table on a terminal or in a notebook's cell, plain lines elsewhere."""
+"""Progress of a pipeline run: a live table on a terminal or in a notebook's cell, plain lines
+elsewhere."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,7 +66,8 @@ class Lines:
         self.started = False
 
     def state(self) -> str:
-        """Say which step is running and for how long, for a file in which nothing else was written for long."""
+        """Say which step is running and for how long, for a file in which nothing else was written
+        for long."""
         if self.running:
             return f"      {self.running.title}: {_clock(self.running)} so far"
         return "" if self.started else "starting"
@@ -122,7 +124,11 @@ class View:
     def table(self, run: RunRecord, width: int) -> Styled:
         """Draw a row for each step, with what it said last."""
         rows = [
-            Row(phase=step.state.capitalize(), cells=(step.title, _clock(step)), below=self._lines(name, step))
+            Row(
+                phase=step.state.capitalize(),
+                cells=(step.title, _clock(step)),
+                below=self._lines(name, step),
+            )
             for name, step in run.steps.items()
         ]
         return table(("STEP", ">TOOK"), rows, title=self.headline, width=width, shorten="STEP")

@@ -1,4 +1,5 @@
-"""The record of a run, run.json: what its child process reports, how it ended, and who holds its lock."""
+"""The record of a run, run.json: what its child process reports, how it ended, and who holds its
+lock."""
 
 import fcntl
 import json
@@ -24,13 +25,15 @@ from podium.storage import local_path
 from podium.training.kept_logs import KeptLogs
 
 PREPARING = ("fingerprint-data", "prepare-data")
-"""Steps after which nothing is lost by a new run, while a resumed one would keep a parameter that they refused."""
+"""Steps after which nothing is lost by a new run, while a resumed one would keep a parameter that
+they refused."""
 
 MOST_ATTEMPTS = 10_000
 """More than anybody resumes a run."""
 
 LOCK = "lock"
-"""File in a run's directory that its process holds locked as long as it lives; it holds the process's id."""
+"""File in a run's directory that its process holds locked as long as it lives; it holds the
+process's id."""
 
 LAST, LONGEST = 12, 400
 """Lines shown of a log that ends without an error, and what is read of each."""
@@ -63,7 +66,11 @@ class StepRecord:
     def elapsed(self) -> float:
         """Seconds, of a running step so far."""
         if self.seconds is None and self.started is not None and self.state == "running":
-            return time.monotonic() - self._since if self._since else max(0.0, time.time() - self.started)
+            return (
+                time.monotonic() - self._since
+                if self._since
+                else max(0.0, time.time() - self.started)
+            )
         return self.seconds or 0.0
 
     @property
@@ -117,7 +124,8 @@ class RunRecord:
     """Start time."""
 
     attempt: int = 1
-    """How often finished steps were begun anew, plus one. What a later attempt launches and stores has other names."""
+    """How often finished steps were begun anew, plus one. What a later attempt launches and stores
+    has other names."""
 
     note: str = ""
     """What a user wrote about it. podium.runner.annotations changes note and tags, in the file."""
@@ -126,7 +134,8 @@ class RunRecord:
     """Names that a user gave it, to find it by."""
 
     def identity(self, attempt: int = 0) -> str:
-        """Return the run id that steps of an attempt see, in names and keys; of the last one if 0."""
+        """Return the run id that steps of an attempt see, in names and keys; of the last one if
+        0."""
         attempt = attempt or self.attempt
         return self.id if attempt == 1 else f"{self.id}{ATTEMPT}{attempt}"
 
@@ -138,7 +147,10 @@ class RunRecord:
         """
         if name not in self.steps:
             hint = suggestion(name, self.steps) or f"its steps: {', '.join(self.steps)}"
-            raise InvalidInput(f"run {self.id} has no step {name!r}: it has {', '.join(self.steps) or 'none'}", hint)
+            raise InvalidInput(
+                f"run {self.id} has no step {name!r}: it has {', '.join(self.steps) or 'none'}",
+                hint,
+            )
         self.attempt += 1
         names = list(self.steps)
         for at, (step, record) in enumerate(self.steps.items()):
@@ -150,7 +162,8 @@ class RunRecord:
         return self.directory / "logs" / f"{step}.log"
 
     def _last_words(self, step: str) -> tuple[str, Mapping[str, Any]]:
-        """Return the error that a step left, else the end of its log; and the parameters that avoid it."""
+        """Return the error that a step left, else the end of its log; and the parameters that avoid
+        it."""
         left = failure_file(self.directory, step)
         with suppress(FileNotFoundError, InvalidInput):
             failure = parse(_Failure, read_json(left), str(left))
@@ -158,16 +171,20 @@ class RunRecord:
         return _indented(last_lines(self.log(step), LAST)), {}
 
     def close(self, state: str, ended: float) -> None:
-        """Set the state of a run of which nothing has run since a moment; a step that was running is stopped."""
+        """Set the state of a run of which nothing has run since a moment; a step that was running
+        is stopped."""
         self.state = state
         for step in self.steps.values():
             if step.seconds is None and step.started is not None:
-                step.seconds = round(step.elapsed if step._since else max(0.0, ended - step.started), 3)
+                step.seconds = round(
+                    step.elapsed if step._since else max(0.0, ended - step.started), 3
+                )
             step.state = "stopped" if step.state == "running" else step.state
 
     @classmethod
     def read(cls, directory: Path) -> "RunRecord":
-        """Read the record of a run, which was stopped or killed if it says running but no process of it lives.
+        """Read the record of a run, which was stopped or killed if it says running but no process
+        of it lives.
 
         Raises:
             NotFound: There is none, or it was deleted.
@@ -177,17 +194,34 @@ class RunRecord:
         try:
             written = parse(dict[str, Any], read_json(path), str(path))
         except FileNotFoundError:
-            raise NotFound(f"there is no run {directory.name!r} in {directory.parent}", "podium runs list") from None
+            raise NotFound(
+                f"there is no run {directory.name!r} in {directory.parent}", "podium runs list"
+            ) from None
         record = parse(cls, {**written, "directory": str(directory)}, str(path))
-        parse_member(datetime, record.began, str(path), "began")  # it stays text, as it is shown and written
+        parse_member(
+            datetime, record.began, str(path), "began"
+        )  # it stays text, as it is shown and written
         # What is deleted, read and shown with a run follows from its id, steps and attempts: the directory has the id.
-        wrong = next((name for name in record.steps if name != Path(name).name or name in ("", ".", "..")), None)
-        if record.id != directory.name or wrong is not None or not 1 <= record.attempt <= MOST_ATTEMPTS:
-            what = f"step {wrong!r}" if wrong is not None else f"id {record.id!r} and attempt {record.attempt}"
+        wrong = next(
+            (name for name in record.steps if name != Path(name).name or name in ("", ".", "..")),
+            None,
+        )
+        if (
+            record.id != directory.name
+            or wrong is not None
+            or not 1 <= record.attempt <= MOST_ATTEMPTS
+        ):
+            what = (
+                f"step {wrong!r}"
+                if wrong is not None
+                else f"id {record.id!r} and attempt {record.attempt}"
+            )
             hint = f"look at it; rm -r {shlex.quote(str(directory))} removes it"
             raise InvalidInput(f"{path} is damaged: it names {what}", hint)
         if record.state == "running" and not is_locked(directory):
-            written_last = max(file.stat().st_mtime for file in (path, *directory.glob("logs/*.log")))
+            written_last = max(
+                file.stat().st_mtime for file in (path, *directory.glob("logs/*.log"))
+            )
             record.close("stopped" if (directory / STOP).exists() else "killed", written_last)
         return record
 
@@ -207,7 +241,8 @@ class RunRecord:
 
     @property
     def candidates(self) -> list[Path]:
-        """Directories with the models its attempts trained, those of trials too, as far as they are on this machine."""
+        """Directories with the models its attempts trained, those of trials too, as far as they are
+        on this machine."""
         storage = str(self.parameters.get("storage") or "")
         root = local_path(storage)
         if root is None or not root.is_absolute():
@@ -217,9 +252,14 @@ class RunRecord:
 
     @property
     def kept_logs(self) -> KeptLogs | None:
-        """The logs of what it launched on another cluster; None if all was launched on this machine."""
+        """The logs of what it launched on another cluster; None if all was launched on this
+        machine."""
         storage, cluster = (str(self.parameters.get(name) or "") for name in ("storage", "cluster"))
-        return KeptLogs(storage, self.identity()) if storage and cluster and not traits_of(cluster).keeps_logs else None
+        return (
+            KeptLogs(storage, self.identity())
+            if storage and cluster and not traits_of(cluster).keeps_logs
+            else None
+        )
 
     @property
     def resume_command(self) -> str:
@@ -228,9 +268,14 @@ class RunRecord:
 
     def command(self, changed: Mapping[str, Any]) -> str:
         """Return the command that begins it anew, with some parameters changed."""
-        new = {name: value if isinstance(value, str) else json.dumps(value) for name, value in changed.items()}
+        new = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in changed.items()
+        }
         values = {**dict(pairs(self.words or [])), **new}
-        return shlex.join(["podium", "run", self.pipeline, *(f"{name}={text}" for name, text in values.items())])
+        return shlex.join(
+            ["podium", "run", self.pipeline, *(f"{name}={text}" for name, text in values.items())]
+        )
 
     @property
     def cluster(self) -> Path:
@@ -250,7 +295,10 @@ class RunRecord:
             raise InvalidInput(event.text, event.hint)
         if event.kind == "steps":
             self.parameters, self.packed = dict(event.values), dict(event.packed) or self.packed
-            self.steps = {name: self.steps.get(name, StepRecord(title=title)) for name, title in event.steps.items()}
+            self.steps = {
+                name: self.steps.get(name, StepRecord(title=title))
+                for name, title in event.steps.items()
+            }
         elif event.kind == "outputs":
             self.outputs = dict(event.values)
             return False
@@ -271,7 +319,9 @@ class RunRecord:
             Failed: A step failed, or a signal killed it.
             PodiumError: The child broke off by itself.
         """
-        failed = next((name for name, step in self.steps.items() if step.state in ("failed", "running")), None)
+        failed = next(
+            (name for name, step in self.steps.items() if step.state in ("failed", "running")), None
+        )
         if code and failed and not stopped:
             self.steps[failed].state = "failed"
         self.close("succeeded" if code == 0 else "stopped" if stopped else "failed", time.time())
@@ -288,7 +338,11 @@ class RunRecord:
             return Failed(f"{who} was killed by {killer}", hint)
         if step is None:
             printed = self.log("kfp")
-            hint = f"see {printed}" if printed.is_file() else "run it again; it ended before it printed anything"
+            hint = (
+                f"see {printed}"
+                if printed.is_file()
+                else "run it again; it ended before it printed anything"
+            )
             return PodiumError(f"run {self.id} broke off (exit code {code})", hint)
         words, fix = self._last_words(step)
         again = self.resume_command
@@ -300,7 +354,8 @@ class RunRecord:
 
 @dataclass(kw_only=True)
 class _Failure:
-    """What a step that raised an error leaves for `podium run`; a log holds what programs print, too."""
+    """What a step that raised an error leaves for `podium run`; a log holds what programs print,
+    too."""
 
     error: str
     fix: dict[str, Any]
@@ -319,14 +374,24 @@ def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[Ru
 
 
 def last_like(run: RunRecord) -> RunRecord | None:
-    """Return the newest earlier run that did the same, with any seed, in one go; None if there is none."""
+    """Return the newest earlier run that did the same, with any seed, in one go; None if there is
+    none."""
 
     def what(run: RunRecord) -> tuple[str, list[str], dict[str, Any]]:
         own = ("cluster", "storage", "seed")  # of each run its own
-        return run.pipeline, list(run.steps), {name: run.parameters[name] for name in run.parameters if name not in own}
+        return (
+            run.pipeline,
+            list(run.steps),
+            {name: run.parameters[name] for name in run.parameters if name not in own},
+        )
 
     for other in records_below(run.directory.parent, newest_first=True):
-        if other.id < run.id and other.state == "succeeded" and other.attempt == 1 and what(other) == what(run):
+        if (
+            other.id < run.id
+            and other.state == "succeeded"
+            and other.attempt == 1
+            and what(other) == what(run)
+        ):
             return other
     return None
 
@@ -357,7 +422,8 @@ def _flock(file: IO[bytes], how: int) -> bool:
 
 
 def process_of(directory: Path) -> int | None:
-    """Return the id of the process that a run is in, which leads a process group; None if it does not run."""
+    """Return the id of the process that a run is in, which leads a process group; None if it does
+    not run."""
     if not is_locked(directory):
         return None
     text = (directory / LOCK).read_text()
@@ -383,7 +449,8 @@ def _killed_by(code: int) -> str | None:
 
 
 def last_lines(log: Path, most: int) -> list[str]:
-    """Return the last lines of a file, of which only the end is read; blank ones at the end do not count."""
+    """Return the last lines of a file, of which only the end is read; blank ones at the end do not
+    count."""
     if not log.is_file():
         return []
     with log.open("rb") as file:

@@ -19,7 +19,13 @@ from podium.kfp.values import PIPELINES
 from podium.manifests.kinds import JOB_KINDS
 from podium.notebook import Log, say
 from podium.runner.annotations import Annotations, annotate
-from podium.runner.process import RunningPipeline, follow_elsewhere, resume_run, start_run, stop_elsewhere
+from podium.runner.process import (
+    RunningPipeline,
+    follow_elsewhere,
+    resume_run,
+    start_run,
+    stop_elsewhere,
+)
 from podium.runner.progress import progress, steps_as_html
 from podium.runner.record import RunRecord
 from podium.settings import Settings
@@ -32,8 +38,8 @@ if TYPE_CHECKING:
 class Run:
     """A run of a pipeline on this machine.
 
-    One class, because whoever holds a run, in the shell or a notebook, asks it all of this: how it goes, what came
-    of it, what it printed, to stop and to go on.
+    One class, because whoever holds a run, in the shell or a notebook, asks it all of this: how it
+    goes, what came of it, what it printed, to stop and to go on.
 
     Args:
         record: What is recorded of it.
@@ -57,9 +63,11 @@ class Run:
         return self.record.state
 
     def wait(self) -> Self:
-        """Show its steps until it has ended: a table in a notebook's cell, lines or a live table anywhere else.
+        """Show its steps until it has ended: a table in a notebook's cell, lines or a live table
+        anywhere else.
 
-        Ctrl-C, or the stop button of a notebook, stops a run of this process; one of another process goes on.
+        Ctrl-C, or the stop button of a notebook, stops a run of this process; one of another
+        process goes on.
 
         Raises:
             Failed: A step failed; the message holds its error.
@@ -77,7 +85,8 @@ class Run:
         return self
 
     def stop(self) -> Self:
-        """Stop it, whichever process carries it out, and return when nothing of it runs any more; resume goes on.
+        """Stop it, whichever process carries it out, and return when nothing of it runs any more;
+        resume goes on.
 
         Raises:
             Conflict: It belongs to another user, or does not end.
@@ -114,7 +123,8 @@ class Run:
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """Names that a user gave it: ``run.tags = ["baseline"]``; also ``run.tags += ("baseline",)``."""
+        """Names that a user gave it: ``run.tags = ["baseline"]``; also ``run.tags +=
+        ("baseline",)``."""
         return Annotations.read(self.directory).tags
 
     @tags.setter
@@ -135,9 +145,12 @@ class Run:
         """
         if self.state != "succeeded":
             raise PodiumError(
-                f"run {self.id} has no result: it is {self.state}", f"podium.runs()[{self.id!r}].resume()"
+                f"run {self.id} has no result: it is {self.state}",
+                f"podium.runs()[{self.id!r}].resume()",
             )
-        from podium.runner.outcome import outcome_of  # which loads numpy: only for a run that has a result
+        from podium.runner.outcome import (
+            outcome_of,
+        )  # which loads numpy: only for a run that has a result
 
         return outcome_of(self.record)
 
@@ -178,7 +191,9 @@ class Run:
         """
         report = self._promoting("report")
         if not report:
-            raise PodiumError(f"run {self.id} has no report: it could not be written", f"ls -l {self.directory}")
+            raise PodiumError(
+                f"run {self.id} has no report: it could not be written", f"ls -l {self.directory}"
+            )
         return Path(report)
 
     def _promoting(self, part: str) -> Any:
@@ -209,7 +224,10 @@ class Run:
         elif what not in record.steps:
             yield from self._printed_by_job(what)
         elif not record.log(what).is_file():
-            raise NotFound(f"step {what} of run {self.id} has printed nothing", f"it is {record.steps[what].state}")
+            raise NotFound(
+                f"step {what} of run {self.id} has printed nothing",
+                f"it is {record.steps[what].state}",
+            )
         else:
             yield from _lines(record.log(what))
 
@@ -239,18 +257,24 @@ class Run:
         with spec.open() as cluster:
             names = [experiment.name for experiment in cluster.experiments()]
         if not names:
-            raise NotFound(f"run {self.id} has no sweep on this machine", "tune_and_promote has one")
+            raise NotFound(
+                f"run {self.id} has no sweep on this machine", "tune_and_promote has one"
+            )
         return Sweep(spec, names[-1])
 
-    def resume(self, first: str = "", *, wait: bool = True, code: str | Mapping[str, str] = "") -> "Run":
+    def resume(
+        self, first: str = "", *, wait: bool = True, code: str | Mapping[str, str] = ""
+    ) -> "Run":
         """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.
 
-        The steps that are left take the code of today: where it has changed, the first of them begins anew.
+        The steps that are left take the code of today: where it has changed, the first of them
+        begins anew.
 
         Args:
             first: The first step to repeat although it has finished; empty repeats none.
             wait: Whether to return at the end, or at once, as ``podium.run`` does.
-            code: Directory to take the code from, in place of the one that was packed; by parameter, if there are more.
+            code: Directory to take the code from, in place of the one that was packed; by
+                parameter, if there are more.
 
         Raises:
             InvalidInput: It has succeeded, or has no such code.
@@ -262,8 +286,12 @@ class Run:
         record = RunRecord.read(self.directory)
         named = dict(code or {}) if not isinstance(code, str) else {"code": code} if code else {}
         if others := named.keys() - {"code", *record.packed}:
-            problem = f"a run is resumed with its own parameters, but got {', '.join(sorted(others))}"
-            raise InvalidInput(problem, "leave them out, or begin a new run; code=DIRECTORY takes other code")
+            problem = (
+                f"a run is resumed with its own parameters, but got {', '.join(sorted(others))}"
+            )
+            raise InvalidInput(
+                problem, "leave them out, or begin a new run; code=DIRECTORY takes other code"
+            )
         if record.state != "running":
             first, said = take_today(record, first, named)
             for sentence in said:
@@ -300,7 +328,8 @@ class Run:
 
     @property
     def result(self) -> str:
-        """What came of it, in some words: the winner's score and whether it was promoted, or what it put out."""
+        """What came of it, in some words: the winner's score and whether it was promoted, or what
+        it put out."""
         if self.state != "succeeded":
             return ""
         try:
@@ -314,7 +343,9 @@ class Run:
         return f"{metric} {figure(value)}, {outcome['decision']['outcome']}"
 
     def __repr__(self) -> str:
-        return one_line(f"<run {self.id} of {self.pipeline}: {', '.join(filter(None, (self.state, self.result)))}>")
+        return one_line(
+            f"<run {self.id} of {self.pipeline}: {', '.join(filter(None, (self.state, self.result)))}>"
+        )
 
     def _repr_html_(self) -> str:
         steps = steps_as_html(self.record, {})
@@ -325,21 +356,29 @@ class Run:
         return f"{steps}{Log(show(self.outcome))._repr_html_()}"
 
 
-def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait: bool = True, **parameters: Any) -> Run:
+def run(
+    pipeline: str | Path | Callable[..., Any] = "tune_and_promote",
+    *,
+    wait: bool = True,
+    **parameters: Any,
+) -> Run:
     """Run a pipeline on this machine, and show its steps as they run.
 
-    Ctrl-C stops it; ``podium.runs()["latest"].resume()`` goes on without repeating finished steps and trials.
+    Ctrl-C stops it; ``podium.runs()["latest"].resume()`` goes on without repeating finished steps
+    and trials.
 
     Args:
-        pipeline: ``tune_and_promote``, ``train_and_promote``, ``FILE.py`` with a KFP pipeline, or such a pipeline.
-        wait: Whether to return at the end, or as soon as the parameters are checked while the run goes on in the
-            background: ``.state``, ``.steps``, ``.wait()`` and ``.stop()`` watch it. It is stopped when this process
-            ends, and can be resumed then.
-        **parameters: Parameters of the pipeline; the others keep their defaults. ``dataset`` also takes a DataFrame,
-            ``(X, y)``, columns or arrays by name.
+        pipeline: ``tune_and_promote``, ``train_and_promote``, ``FILE.py`` with a KFP pipeline, or
+            such a pipeline.
+        wait: Whether to return at the end, or as soon as the parameters are checked while the run
+            goes on in the background: ``.state``, ``.steps``, ``.wait()`` and ``.stop()`` watch it.
+            It is stopped when this process ends, and can be resumed then.
+        **parameters: Parameters of the pipeline; the others keep their defaults. ``dataset`` also
+            takes a DataFrame, ``(X, y)``, columns or arrays by name.
 
     Raises:
-        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was
+            created.
         Failed: A step failed; the message holds its error.
 
     Example:
@@ -349,7 +388,11 @@ def run(pipeline: str | Path | Callable[..., Any] = "tune_and_promote", *, wait:
         (True, ['accuracy'])
     """
     name = (
-        pipeline if isinstance(pipeline, str) else str(pipeline) if isinstance(pipeline, Path) else _file_of(pipeline)
+        pipeline
+        if isinstance(pipeline, str)
+        else str(pipeline)
+        if isinstance(pipeline, Path)
+        else _file_of(pipeline)
     )
     if "dataset" in parameters and name.replace("_", "-") in PIPELINES:
         from podium.data.in_memory import located
@@ -369,7 +412,8 @@ def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> R
         project: A ``podium.yaml`` that gives the parameters that are not among the words.
 
     Raises:
-        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was created.
+        InvalidInput: The pipeline or a parameter is unknown, or a value breaks a rule; nothing was
+            created.
     """
     running = start_run(pipeline, words, Settings.from_environment(), project)
     return Run(running.run, running)
@@ -379,7 +423,11 @@ def word(value: Any) -> str:
     """Write a value as the command line has it."""
     if isinstance(value, str):
         return value
-    return json.dumps(value) if isinstance(value, bool | int | float | dict | list | None) else str(value)
+    return (
+        json.dumps(value)
+        if isinstance(value, bool | int | float | dict | list | None)
+        else str(value)
+    )
 
 
 def _file_of(pipeline: Callable[..., Any]) -> str:
@@ -392,7 +440,8 @@ def _file_of(pipeline: Callable[..., Any]) -> str:
     if function is None:
         named = getattr(pipeline, "__name__", repr(pipeline))
         raise InvalidInput(
-            f"{named} is not a pipeline", "decorate it with kfp.dsl.pipeline; podium.tune runs functions"
+            f"{named} is not a pipeline",
+            "decorate it with kfp.dsl.pipeline; podium.tune runs functions",
         )
     file = inspect.getsourcefile(function)
     if file is None or not Path(file).is_file():

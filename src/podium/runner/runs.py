@@ -25,7 +25,8 @@ HINT = "a run keeps logs and candidates in the storage of its models: --storage 
 
 
 class Runs(Mapping[str, Run]):
-    """The runs on this machine by their id, the oldest first; also by the beginning of an id, and by ``latest``."""
+    """The runs on this machine by their id, the oldest first; also by the beginning of an id, and
+    by ``latest``."""
 
     def __init__(self) -> None:
         self.directory = Settings.from_environment().runs
@@ -49,11 +50,13 @@ class Runs(Mapping[str, Run]):
 
     @property
     def all(self) -> list[Run]:
-        """Every run whose record can be read, the oldest first; ``values()`` would read each twice."""
+        """Every run whose record can be read, the oldest first; ``values()`` would read each
+        twice."""
         return [Run(record) for record in records_below(self.directory)]
 
     def old(self, *, keep: int | None = None, older_than: int | None = None) -> list[Run]:
-        """Return old runs, the oldest first: ``for run in podium.runs().old(keep=5): run.delete()``.
+        """Return old runs, the oldest first: ``for run in podium.runs().old(keep=5):
+        run.delete()``.
 
         Args:
             keep: How many of the newest runs are not among them.
@@ -67,22 +70,31 @@ class Runs(Mapping[str, Run]):
 
     @property
     def frame(self) -> "DataFrame":
-        """A row for each run: its id, pipeline, state, seconds, tags, note and the parameters that are no defaults.
+        """A row for each run: its id, pipeline, state, seconds, tags, note and the parameters that
+        are no defaults.
 
         Raises:
             PodiumError: pandas is not installed.
         """
         rows = [
-            {"run": run.id, "pipeline": run.pipeline, "state": run.state, "seconds": run.seconds,
-             "tags": ", ".join(run.record.tags), "note": run.record.note, **run.parameters}
+            {
+                "run": run.id,
+                "pipeline": run.pipeline,
+                "state": run.state,
+                "seconds": run.seconds,
+                "tags": ", ".join(run.record.tags),
+                "note": run.record.note,
+                **run.parameters,
+            }
             for run in self.all
-        ]  # fmt: skip
+        ]
         own = ["run", "pipeline", "state", "seconds", "tags", "note"]
         names = dict.fromkeys([*own, *(name for row in rows for name in row)])
         return data_frame(rows, list(names))
 
     def compare(self, names: Iterable[str], path: str | Path = "compare.html") -> Path:
-        """Write an HTML page that compares runs: curves, parameters that differ, metrics and durations of the steps.
+        """Write an HTML page that compares runs: curves, parameters that differ, metrics and
+        durations of the steps.
 
         Args:
             names: As ``podium.runs()[name]`` takes them, two or more.
@@ -114,8 +126,11 @@ class Runs(Mapping[str, Run]):
 def differing(runs: Sequence[Run]) -> list[str]:
     """Return the names of the parameters in which runs differ."""
     given = [run.parameters for run in runs]
-    return [name for name in sorted({name for values in given for name in values})
-            if any(values.get(name) != given[0].get(name) for values in given)]  # fmt: skip
+    return [
+        name
+        for name in sorted({name for values in given for name in values})
+        if any(values.get(name) != given[0].get(name) for values in given)
+    ]
 
 
 def runs() -> Runs:
@@ -174,10 +189,13 @@ class StoredRuns:
         return self._read(self._find(name))
 
     def _read(self, run: str) -> StoredRun:
-        return StoredRun(id=run, storage=self.storage, entries=list(self.storage.list(f"runs/{run}/")))
+        return StoredRun(
+            id=run, storage=self.storage, entries=list(self.storage.list(f"runs/{run}/"))
+        )
 
     def old(self, *, keep: int | None, older_than: int | None) -> list[StoredRun]:
-        """Return old runs by their last write; one that was written to within a day may be running, and is not old.
+        """Return old runs by their last write; one that was written to within a day may be running,
+        and is not old.
 
         Raises:
             InvalidInput: As choose_old.
@@ -228,9 +246,17 @@ def choose_old(
         InvalidInput: Neither is given, or one is out of range.
     """
     if keep is None and older_than is None:
-        raise InvalidInput("neither keep nor older_than is given", "say how many runs to keep, or for how many days")
+        raise InvalidInput(
+            "neither keep nor older_than is given",
+            "say how many runs to keep, or for how many days",
+        )
     require(keep is None or keep >= 0, "keep >= 0", keep=keep)
-    require(older_than is None or 0 <= older_than <= 36500, "0 <= older_than <= 36500", "days", older_than=older_than)
+    require(
+        older_than is None or 0 <= older_than <= 36500,
+        "0 <= older_than <= 36500",
+        "days",
+        older_than=older_than,
+    )
     ordered = sorted(runs, key=moment)
     before = datetime.now(UTC) - timedelta(days=older_than or 0)
     return [run for run in ordered[: max(0, len(ordered) - (keep or 0))] if moment(run) <= before]

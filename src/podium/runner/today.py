@@ -1,4 +1,5 @@
-"""What a run that goes on takes of today: code that has changed since it was packed, and word of data that have."""
+"""What a run that goes on takes of today: code that has changed since it was packed, and word of
+data that have."""
 
 import shlex
 from collections.abc import Mapping
@@ -35,7 +36,9 @@ def take_today(run: RunRecord, first: str, code: Mapping[str, str]) -> tuple[str
     if begin and LOOK in run.steps and _data_changed(run):
         if begin in PREPARING:
             first = LOOK
-            said.append("the data have changed since this run looked at them: they are looked at again")
+            said.append(
+                "the data have changed since this run looked at them: they are looked at again"
+            )
         else:
             again = f"podium run --resume {run.id} --from {LOOK}"
             said.append(
@@ -45,9 +48,12 @@ def take_today(run: RunRecord, first: str, code: Mapping[str, str]) -> tuple[str
 
 
 def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: list[str]) -> bool:
-    """Pack the code again, and put it into the run's parameters; return whether it is another than before."""
+    """Pack the code again, and put it into the run's parameters; return whether it is another than
+    before."""
     packed = {**run.packed, **{name: str(Path(folder).absolute()) for name, folder in code.items()}}
-    there = {name: folder for name, folder in packed.items() if Path(folder).is_dir() or name in code}
+    there = {
+        name: folder for name, folder in packed.items() if Path(folder).is_dir() or name in code
+    }
     for name in packed.keys() - there.keys():
         said.append(f"{packed[name]} is gone: {name} stays as it was packed")
     now, bundles = with_code({**run.parameters, **there}, there)
@@ -55,21 +61,32 @@ def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: lis
     store_code({now[name]: bundles[now[name]] for name in changed})
     for name in changed:
         run.parameters[name] = now[name]
-        said.append(f"{name}={shlex.quote(there[name])} has changed: {begin} and later steps take that of today")
+        said.append(
+            f"{name}={shlex.quote(there[name])} has changed: {begin} and later steps take that of today"
+        )
     run.packed = packed
     return bool(changed)
 
 
 def _data_changed(run: RunRecord) -> bool:
-    """Return whether the source holds something else than when the run looked at it; no where that is not known."""
+    """Return whether the source holds something else than when the run looked at it; no where that
+    is not known."""
     from podium.data.fingerprint import list_contents
 
-    given = {name: run.parameters[name] for name in DataSettings.__annotations__ if name in run.parameters}
-    listings = sorted(run.directory.glob(f"artifacts/*/{LOOK}/listing"), key=lambda file: file.stat().st_mtime)
+    given = {
+        name: run.parameters[name]
+        for name in DataSettings.__annotations__
+        if name in run.parameters
+    }
+    listings = sorted(
+        run.directory.glob(f"artifacts/*/{LOOK}/listing"), key=lambda file: file.stat().st_mtime
+    )
     with suppress(PodiumError, OSError):
         if listings:
             try:
-                return bool(read_json(listings[-1]) != list_contents(DataSettings(**given).locations))
+                return bool(
+                    read_json(listings[-1]) != list_contents(DataSettings(**given).locations)
+                )
             except NotFound:
                 return True
     return False

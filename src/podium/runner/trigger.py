@@ -26,10 +26,13 @@ class WatchedData:
 
     def __init__(self, uri: str) -> None:
         self.uri = uri
-        connect(uri if is_slip(uri) else _parent(uri)[0])  # a URL that is none is refused now, not at the first look
+        connect(
+            uri if is_slip(uri) else _parent(uri)[0]
+        )  # a URL that is none is refused now, not at the first look
 
     def look(self) -> tuple[str, str]:
-        """Return a fingerprint of keys, sizes, etags and times, and what is there in words; empty if nothing is.
+        """Return a fingerprint of keys, sizes, etags and times, and what is there in words; empty
+        if nothing is.
 
         Raises:
             PodiumError: The storage does not answer.
@@ -39,7 +42,9 @@ class WatchedData:
             return "", "nothing there yet"
         digest = sha256()
         for entry in entries:
-            digest.update(f"{entry.key}\t{entry.size}\t{entry.etag}\t{entry.modified.isoformat()}\n".encode())
+            digest.update(
+                f"{entry.key}\t{entry.size}\t{entry.etag}\t{entry.modified.isoformat()}\n".encode()
+            )
         files = f"{len(entries)} file" + ("" if len(entries) == 1 else "s")
         return digest.hexdigest(), f"{files}, {sum(entry.size for entry in entries):,} bytes"
 
@@ -73,11 +78,13 @@ class _State:
     """Fingerprint at the last look."""
 
     handled: str
-    """Fingerprint at the start of the last command that was carried out; of the first look if there was none."""
+    """Fingerprint at the start of the last command that was carried out; of the first look if there
+    was none."""
 
 
 class Trigger:
-    """Looks at data, and says when a command is due. What it saw is kept, so that a restart loses no change.
+    """Looks at data, and says when a command is due. What it saw is kept, so that a restart loses
+    no change.
 
     Args:
         directory: Where the state is kept.
@@ -85,7 +92,9 @@ class Trigger:
         now: Whether data that are there at the first look of all count as changed.
     """
 
-    def __init__(self, data: WatchedData, directory: Path, command: tuple[str, ...], *, now: bool = False) -> None:
+    def __init__(
+        self, data: WatchedData, directory: Path, command: tuple[str, ...], *, now: bool = False
+    ) -> None:
         key = sha256(json.dumps([data.uri, str(Path.cwd()), *command]).encode()).hexdigest()[:16]
         self.data, self.now = data, now
         self.file = directory / f"{key}.json"
@@ -107,7 +116,8 @@ class Trigger:
             yield
 
     def look(self, say: Callable[[str], None]) -> str:
-        """Return the fingerprint of data for which the command is due: changed, and the same at two looks; else "".
+        """Return the fingerprint of data for which the command is due: changed, and the same at two
+        looks; else "".
 
         Raises:
             PodiumError: The storage does not answer.
@@ -131,8 +141,11 @@ class Trigger:
         state = self._read()
         self._write(_State(seen=state.seen if state else fingerprint, handled=fingerprint))
 
-    def follow(self, run: Callable[[], None], say: Callable[[str], None], *, every: float, once: bool) -> None:
-        """Look again and again, and run the command whenever it is due. A storage that fails is asked again.
+    def follow(
+        self, run: Callable[[], None], say: Callable[[str], None], *, every: float, once: bool
+    ) -> None:
+        """Look again and again, and run the command whenever it is due. A storage that fails is
+        asked again.
 
         Args:
             run: Runs the command; raises PodiumError if it fails, which is reported.

@@ -1,4 +1,5 @@
-"""What a user may type as parameters of a pipeline, read from its file as text: loading kfp takes a second."""
+"""What a user may type as parameters of a pipeline, read from its file as text: loading kfp takes a
+second."""
 
 import ast
 from collections.abc import Sequence
@@ -39,10 +40,12 @@ def values_of(name: str, kind: str) -> Sequence[str]:
 
 
 def parameters_of(named: str) -> dict[str, str]:
-    """Return the type of each parameter of a pipeline, as its file has it; nothing if there is no such pipeline.
+    """Return the type of each parameter of a pipeline, as its file has it; nothing if there is no
+    such pipeline.
 
     Args:
-        named: As the command line has it; the project's pipeline, else the usual one, if it is empty or a parameter.
+        named: As the command line has it; the project's pipeline, else the usual one, if it is
+            empty or a parameter.
     """
     if not named or "=" in named or named.startswith("-"):
         named = PIPELINE
@@ -54,16 +57,28 @@ def parameters_of(named: str) -> dict[str, str]:
         from podium import pipelines
 
         function = file.replace("-", "_")
-        file = str(Path(pipelines.__path__[0], f"{function}.py")) if function in pipelines.NAMES else ""
+        file = (
+            str(Path(pipelines.__path__[0], f"{function}.py"))
+            if function in pipelines.NAMES
+            else ""
+        )
     with suppress(OSError, SyntaxError, ValueError):
         for node in ast.parse(Path(file).read_text()).body:
-            if isinstance(node, ast.FunctionDef) and function in ("", node.name) and _is_pipeline(node):
+            if (
+                isinstance(node, ast.FunctionDef)
+                and function in ("", node.name)
+                and _is_pipeline(node)
+            ):
                 known = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
-                return {known.arg: ast.unparse(known.annotation) if known.annotation else "" for known in known}
+                return {
+                    known.arg: ast.unparse(known.annotation) if known.annotation else ""
+                    for known in known
+                }
     return {}
 
 
 def _is_pipeline(function: ast.FunctionDef) -> bool:
-    """Return whether a function is decorated with ``dsl.pipeline``, however it was imported, called or not."""
+    """Return whether a function is decorated with ``dsl.pipeline``, however it was imported, called
+    or not."""
     names = (ast.unparse(decorator).partition("(")[0] for decorator in function.decorator_list)
     return any(name.rpartition(".")[2] == "pipeline" for name in names)

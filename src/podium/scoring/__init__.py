@@ -1,4 +1,5 @@
-"""Measuring models: running a ``model.onnx``, metrics by scikit-learn's definitions, paired comparison; no torch."""
+"""Measuring models: running a ``model.onnx``, metrics by scikit-learn's definitions, paired
+comparison; no torch."""
 
 from podium.scoring.comparison import Comparison, compare
 from podium.scoring.families import FunctionMetric, Metric, class_indices

@@ -1,4 +1,5 @@
-"""Two models on the same items: the difference of a metric, a paired test, and the items that changed."""
+"""Two models on the same items: the difference of a metric, a paired test, and the items that
+changed."""
 
 import math
 from collections.abc import Sequence
@@ -25,24 +26,25 @@ from podium.scoring.scores import check_predictions
 from podium.text import plural
 
 LEAST_OF_CLASS = 10
-"""Test items of each class (groups, where there are some) that a p value of roc_auc, f1_macro or balanced_accuracy
-needs: of fewer, no test knows whether they stand for their class."""
+"""Test items of each class (groups, where there are some) that a p value of roc_auc, f1_macro or
+balanced_accuracy needs: of fewer, no test knows whether they stand for their class."""
 
 LEAST_UNITS = 6
-"""Items, or groups, that an interval of 95 % by bootstrap needs: with n no p value is below 2^(1-n), 1/16 with 5."""
+"""Items, or groups, that an interval of 95 % by bootstrap needs: with n no p value is below
+2^(1-n), 1/16 with 5."""
 
 RULE_OF_THREE = 3
 """What happens to one unit in n / 3 is missing among n of them in 5 % of test parts."""
 
 FEW = 4
-"""Effective number of units that carry a difference, see Precision; 100 normal errors have 12 or more in 3 of 4 test
-parts, and fewer than 4 in hardly any."""
+"""Effective number of units that carry a difference, see Precision; 100 normal errors have 12 or
+more in 3 of 4 test parts, and fewer than 4 in hardly any."""
 
 ALPHA = 0.05
 
 ENOUGH = 1_000
-"""Units among which p of a loss without a bound holds its level, though 2 % of one model's errors be 12 times as large
-as the others."""
+"""Units among which p of a loss without a bound holds its level, though 2 % of one model's errors
+be 12 times as large as the others."""
 
 SMALL = 200
 """Test items; the 95 % interval of an accuracy of .90 on so many is 8 points wide."""
@@ -80,14 +82,16 @@ class Comparison:
     """As first_interval."""
 
     p_value: float | None
-    """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired permutation test, and of
-    skewed losses never below that of the interval; None where the test part cannot carry one."""
+    """Two-sided: of the exact McNemar test for accuracy of single items, else of a paired
+    permutation test, and of skewed losses never below that of the interval; None where the test
+    part cannot carry one."""
 
     p_is_bound: bool = False
     """Whether p is only known not to be larger."""
 
     doubt: str = ""
-    """Losses without a bound: why p and the interval of the difference are not to be relied on; empty if they are."""
+    """Losses without a bound: why p and the interval of the difference are not to be relied on;
+    empty if they are."""
 
     test: str
     """``McNemar`` or ``paired permutation``."""
@@ -118,7 +122,12 @@ class Comparison:
 
 
 def compare(
-    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, limit: float = 0.05
+    metric: Metric,
+    target: Array,
+    first: Array,
+    second: Array,
+    groups: Array | None = None,
+    limit: float = 0.05,
 ) -> Comparison:
     """Compare two models by a metric.
 
@@ -126,11 +135,13 @@ def compare(
         target: As in Metric.value, ``n`` items.
         first: Predictions of the first model.
         second: Predictions of the second, for the same items.
-        groups: Which items count together: an integer for each item ``[n]``. None if all count alone.
+        groups: Which items count together: an integer for each item ``[n]``. None if all count
+            alone.
         limit: What the p value is compared with: see paired_permutation.
 
     Raises:
-        InvalidInput: The predictions do not fit the target or each other, or the metric is not defined for these items.
+        InvalidInput: The predictions do not fit the target or each other, or the metric is not
+            defined for these items.
     """
     _check_alike(metric, target, first, second)
     values = [metric.defined_value(target, predictions) for predictions in (first, second)]
@@ -140,11 +151,17 @@ def compare(
     change = difference(metric, target, first, second, groups)
     sides = [figure_interval(metric, target, given, groups) for given in (first, second)]
     compared = Comparison(
-        metric=metric, first=values[0], second=values[1], why=why, p_value=None,
-        interval=change.interval, standard_error=change.standard_error,
-        first_interval=sides[0], second_interval=sides[1],
+        metric=metric,
+        first=values[0],
+        second=values[1],
+        why=why,
+        p_value=None,
+        interval=change.interval,
+        standard_error=change.standard_error,
+        first_interval=sides[0],
+        second_interval=sides[1],
         test="McNemar" if exact else "paired permutation",
-    )  # fmt: skip
+    )
     if metric.counts_hits:
         gained, lost = (int(items.sum()) for items in only_right(target, first, second))
         compared = replace(compared, gained=gained, lost=lost)
@@ -160,12 +177,15 @@ def compare(
     if (units := _units(target, groups)) < ENOUGH:
         few = "a few of them decide" if change.effective < FEW else ""
         doubt = few or (_missing(metric, target, first, second, units) if p_value <= ALPHA else "")
-        doubt = doubt and f"{plural(units, 'item' if groups is None else 'group')} are few, and {doubt}"
+        doubt = (
+            doubt and f"{plural(units, 'item' if groups is None else 'group')} are few, and {doubt}"
+        )
     return replace(compared, p_value=p_value, p_is_bound=is_bound, doubt=doubt)
 
 
 def _missing(metric: MeanMetric, target: Array, first: Array, second: Array, units: int) -> str:
-    """Say which units would undo a difference, though there may be as many of which the test part has none."""
+    """Say which units would undo a difference, though there may be as many of which the test part
+    has none."""
     change = metric.items(target, first).mean(0) - metric.items(target, second).mean(0)
     if len(change) > 1:
         return f"large errors in fewer than {RULE_OF_THREE / units:.2g} of them may be missing"
@@ -174,18 +194,25 @@ def _missing(metric: MeanMetric, target: Array, first: Array, second: Array, uni
 
 
 def _check_alike(metric: Metric, target: Array, first: Array, second: Array) -> None:
-    """Refuse predictions that do not fit the target or, where the metric looks at more than classes, each other."""
+    """Refuse predictions that do not fit the target or, where the metric looks at more than
+    classes, each other."""
     both, known = (first, second), target.dtype.kind in "iu"
     for name, given in zip(("the first model", "the second model"), both, strict=True):
         check_predictions(given, target, classes=class_count(given) if known else None, name=name)
     if not known or not (metric.needs_probabilities or isinstance(metric, FunctionMetric)):
         return
     if first.ndim != second.ndim:
-        raise InvalidInput(f"one model gives probabilities and the other classes only, which {metric.name} cannot "
-                           "compare", "compare by accuracy: metric=accuracy")  # fmt: skip
+        raise InvalidInput(
+            f"one model gives probabilities and the other classes only, which {metric.name} cannot "
+            "compare",
+            "compare by accuracy: metric=accuracy",
+        )
     if first.ndim == 2 and first.shape[1] != second.shape[1]:
-        raise InvalidInput(f"one model gives probabilities of {first.shape[1]} classes and the other of "
-                           f"{second.shape[1]}", "was one of them trained on another dataset?")  # fmt: skip
+        raise InvalidInput(
+            f"one model gives probabilities of {first.shape[1]} classes and the other of "
+            f"{second.shape[1]}",
+            "was one of them trained on another dataset?",
+        )
 
 
 def numbered(groups: Array | None, items: int) -> Array | None:
@@ -202,8 +229,11 @@ def numbered(groups: Array | None, items: int) -> Array | None:
     return None if len(different) == items else numbers
 
 
-def difference(metric: Metric, target: Array, first: Array, second: Array, groups: Array | None) -> Precision:
-    """Return how sure the difference of a metric is: Bonett and Price's interval for accuracy of single items.
+def difference(
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None
+) -> Precision:
+    """Return how sure the difference of a metric is: Bonett and Price's interval for accuracy of
+    single items.
 
     Args:
         groups: Number of each item's group [n], from 0; None if every item is on its own.
@@ -220,7 +250,8 @@ def difference(metric: Metric, target: Array, first: Array, second: Array, group
 def figure_interval(
     metric: Metric, target: Array, predictions: Array, groups: Array | None = None
 ) -> tuple[float, float] | None:
-    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items, else of_figure's.
+    """Return the 95 % interval of the metric of one model: Wilson's for accuracy of single items,
+    else of_figure's.
 
     Args:
         target: As in Metric.value, ``n`` items.
@@ -231,7 +262,11 @@ def figure_interval(
     groups = numbered(groups, len(target))
     if metric.counts_hits and groups is None:
         return wilson(int((class_indices(predictions) == target).sum()), len(target))
-    return None if _lacks_units(metric, target, groups) else of_figure(metric, target, predictions, groups)
+    return (
+        None
+        if _lacks_units(metric, target, groups)
+        else of_figure(metric, target, predictions, groups)
+    )
 
 
 def _units(target: Array, groups: Array | None) -> int:
@@ -244,12 +279,15 @@ def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
 
 
 def untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
-    """Say why a test part carries no p value for a metric that looks at classes one by one; empty if it does."""
+    """Say why a test part carries no p value for a metric that looks at classes one by one; empty
+    if it does."""
     if not isinstance(metric, RankMetric | ConfusionMetric):
         return ""
     labels = target
     if groups is not None:  # one of each class for each group
-        labels = np.unique(target.astype(np.int64) * _units(target, groups) + groups) // _units(target, groups)
+        labels = np.unique(target.astype(np.int64) * _units(target, groups) + groups) // _units(
+            target, groups
+        )
     least = int(min(np.unique(labels, return_counts=True)[1]))
     if least >= LEAST_OF_CLASS:
         return ""
@@ -276,18 +314,24 @@ def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
         low, high = wilson(round(0.9 * count), count)
         means = f"an accuracy of .90 on it means {low:.2f} to {high:.2f}"
         shows = means if kind == "classification" else "figures on it vary"
-        said.append(f"the test part has only {plural(count, 'item')}: {shows}; {SMALL} or more are better")
-    least = min(filter(None, class_counts), default=LEAST_OF_CLASS)  # a class of none is reported on its own
+        said.append(
+            f"the test part has only {plural(count, 'item')}: {shows}; {SMALL} or more are better"
+        )
+    least = min(
+        filter(None, class_counts), default=LEAST_OF_CLASS
+    )  # a class of none is reported on its own
     if least < LEAST_OF_CLASS:
         few = plural(least, "test item")
-        said.append(f"a class has only {few}: with fewer than {LEAST_OF_CLASS}, roc_auc, f1_macro and "
-                    "balanced_accuracy have no p value")  # fmt: skip
+        said.append(
+            f"a class has only {few}: with fewer than {LEAST_OF_CLASS}, roc_auc, f1_macro and "
+            "balanced_accuracy have no p value"
+        )
     return "; ".join(said)
 
 
 def changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
-    """Return the 95 % interval of a difference of accuracies (Bonett and Price 2012); never a point, as 1 is added to
-    the items on either side.
+    """Return the 95 % interval of a difference of accuracies (Bonett and Price 2012); never a
+    point, as 1 is added to the items on either side.
 
     Args:
         gained: Items that only the first model has right.
@@ -299,7 +343,8 @@ def changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Return the exact two-sided p value of McNemar's test: twice the smaller tail of binomial(gained + lost, 1/2).
+    """Return the exact two-sided p value of McNemar's test: twice the smaller tail of
+    binomial(gained + lost, 1/2).
 
     Args:
         gained: Items that only the new model has right.
@@ -307,7 +352,12 @@ def mcnemar(gained: int, lost: int) -> float:
     """
     # scipy.stats, with which tests compare it, takes a second to import.
     sides, least = gained + lost, min(gained, lost)
-    largest = math.lgamma(sides + 1) - math.lgamma(least + 1) - math.lgamma(sides - least + 1) - sides * math.log(2)
+    largest = (
+        math.lgamma(sides + 1)
+        - math.lgamma(least + 1)
+        - math.lgamma(sides - least + 1)
+        - sides * math.log(2)
+    )
     term, tail = 1.0, 0.0  # in units of the largest, from there down to nothing
     for count in range(least, -1, -1):
         tail += term
@@ -317,7 +367,9 @@ def mcnemar(gained: int, lost: int) -> float:
     return min(1.0, 2 * math.exp(largest) * tail)
 
 
-def by_class(target: Array, first: Array, second: Array, names: Sequence[str] = ()) -> dict[str, dict[str, Any]]:
+def by_class(
+    target: Array, first: Array, second: Array, names: Sequence[str] = ()
+) -> dict[str, dict[str, Any]]:
     """Return the accuracy of two models in each class that occurs.
 
     Args:
@@ -334,8 +386,11 @@ def by_class(target: Array, first: Array, second: Array, names: Sequence[str] = 
         here = target == label
         new, old = float(right[here].mean()), float(before[here].mean())
         classes[names[int(label)] if names else str(label)] = {
-            "items": int(here.sum()), "accuracy": new, "champion_accuracy": old, "change": round(new - old, 12),
-        }  # fmt: skip
+            "items": int(here.sum()),
+            "accuracy": new,
+            "champion_accuracy": old,
+            "change": round(new - old, 12),
+        }
     return classes
 
 
@@ -379,7 +434,9 @@ def flips(target: Array, before: Array, after: Array, classes: Sequence[str]) ->
 
     def changes(where: Array) -> tuple[Change, ...]:
         return tuple(
-            Change(item=at, target=classes[target[at]], before=classes[old[at]], after=classes[new[at]])
+            Change(
+                item=at, target=classes[target[at]], before=classes[old[at]], after=classes[new[at]]
+            )
             for at in np.flatnonzero(where).tolist()
         )
 
@@ -393,33 +450,51 @@ def moved_errors(target: Array, before: Array, after: Array) -> Changes:
         target: Floats ``[n]`` or ``[n, k]``; with several numbers their mean error counts.
         before: Predictions of the first model.
     """
-    before, after = before.reshape(target.shape), after.reshape(target.shape)  # one number may be a column or not
+    before, after = (
+        before.reshape(target.shape),
+        after.reshape(target.shape),
+    )  # one number may be a column or not
     errors = [np.abs(target - array).reshape(len(target), -1).mean(1) for array in (before, after)]
     growth = errors[1] - errors[0]
     order = np.argsort(growth, kind="stable")
 
     def changes(indices: Array) -> tuple[Change, ...]:
         return tuple(
-            Change(item=int(at), target=_number(target[at]), before=_number(before[at]), after=_number(after[at]))
+            Change(
+                item=int(at),
+                target=_number(target[at]),
+                before=_number(before[at]),
+                after=_number(after[at]),
+            )
             for at in indices
         )
 
     shrunk, grown = order[:MOST_ERRORS], order[::-1][:MOST_ERRORS]
-    return Changes(gained=changes(shrunk[growth[shrunk] < 0]), lost=changes(grown[growth[grown] > 0]))
+    return Changes(
+        gained=changes(shrunk[growth[shrunk] < 0]), lost=changes(grown[growth[grown] > 0])
+    )
 
 
 def _number(value: Any) -> str:
     return ", ".join(f"{number:.6g}" for number in np.atleast_1d(value))
 
 
-def confused_pairs(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> list[dict[str, Any]]:
-    """Return the most frequent confusions: label, taken_for, items and their share of the label's items.
+def confused_pairs(
+    confusion: Sequence[Sequence[int]], classes: Sequence[str]
+) -> list[dict[str, Any]]:
+    """Return the most frequent confusions: label, taken_for, items and their share of the label's
+    items.
 
     Args:
         confusion: [classes, classes]: rows are the true class, columns the predicted one.
     """
     pairs: list[dict[str, Any]] = [
-        {"label": classes[row], "taken_for": classes[column], "items": count, "share": count / sum(counts)}
+        {
+            "label": classes[row],
+            "taken_for": classes[column],
+            "items": count,
+            "share": count / sum(counts),
+        }
         for row, counts in enumerate(confusion)
         for column, count in enumerate(counts)
         if row != column and count

@@ -41,7 +41,9 @@ def constant_guess(
     return best
 
 
-def _guesses(target: Array, predictions: Array, classes: Sequence[str]) -> Iterator[tuple[str, Array]]:
+def _guesses(
+    target: Array, predictions: Array, classes: Sequence[str]
+) -> Iterator[tuple[str, Array]]:
     if target.dtype.kind == "f":
         for words, number in (("the mean", target.mean(0)), ("the median", np.median(target, 0))):
             yield words, np.broadcast_to(number, target.shape)

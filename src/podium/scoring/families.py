@@ -1,7 +1,7 @@
 """Families of metrics, by what a value is computed from.
 
-``MeanMetric`` is computed from means over the items, ``ConfusionMetric`` from a confusion matrix, ``RankMetric`` from
-the order of the scores, ``FunctionMetric`` from anything.
+``MeanMetric`` is computed from means over the items, ``ConfusionMetric`` from a confusion matrix,
+``RankMetric`` from the order of the scores, ``FunctionMetric`` from anything.
 """
 
 import math
@@ -41,13 +41,15 @@ class Metric(ABC):
     """Its least and its largest value."""
 
     counts_hits: bool = False
-    """Whether it is the share of right items, so that two models differ by the items that one alone has right."""
+    """Whether it is the share of right items, so that two models differ by the items that one alone
+    has right."""
 
     is_default: bool = False
     """Whether it is its kind's where none is chosen."""
 
     breaks_ties: bool = False
-    """Whether it decides between candidates of its kind whose metric is equal; less must be better."""
+    """Whether it decides between candidates of its kind whose metric is equal; less must be
+    better."""
 
     undefined: ClassVar[str] = "choose another metric"
     """What to do where it is not defined."""
@@ -58,7 +60,8 @@ class Metric(ABC):
 
         Args:
             target: Class indices ``[n]``, or floats ``[n]`` or ``[n, k]``.
-            predictions: Probabilities ``[n, classes]`` or class indices ``[n]``; or floats in the target's shape.
+            predictions: Probabilities ``[n, classes]`` or class indices ``[n]``; or floats in the
+                target's shape.
         """
 
     def steady_value(self, target: Array, predictions: Array) -> float:
@@ -77,7 +80,9 @@ class Metric(ABC):
         """
         value = self.steady_value(target, predictions)
         if math.isnan(value):
-            raise InvalidInput(f"{self.name} is not defined for these {len(target)} items", self.undefined)
+            raise InvalidInput(
+                f"{self.name} is not defined for these {len(target)} items", self.undefined
+            )
         return value
 
     def better(self, first: float, second: float) -> bool:
@@ -122,7 +127,8 @@ class ConfusionMetric(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class RankMetric(Metric):
-    """Area under the ROC curve; with more than two classes the mean over each class against the rest.
+    """Area under the ROC curve; with more than two classes the mean over each class against the
+    rest.
 
     A class that does not occur has no area and is left out; scikit-learn gives NaN there.
     """
@@ -136,7 +142,8 @@ class RankMetric(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class FunctionMetric(Metric):
-    """A function of one's own, function(target, predictions) -> float; imported when it is first needed."""
+    """A function of one's own, function(target, predictions) -> float; imported when it is first
+    needed."""
 
     def value(self, target: Array, predictions: Array) -> float:
         function = self.load()
@@ -144,7 +151,9 @@ class FunctionMetric(Metric):
             return float(function(np.array(target), np.array(predictions)))
         except Exception as error:  # it is the user's code: anything may come
             message = f"the metric {self.name} failed: {type(error).__name__}: {error}"
-            raise InvalidInput(message, "it is called with (target, predictions) and returns a number") from error
+            raise InvalidInput(
+                message, "it is called with (target, predictions) and returns a number"
+            ) from error
 
     def steady_value(self, target: Array, predictions: Array) -> float:
         first, again = (self.value(target, predictions) for _ in range(2))
@@ -168,24 +177,32 @@ class FunctionMetric(Metric):
             function = getattr(import_module(module_name), attribute, None)
         except Exception as error:  # it is the user's code: anything may come
             message = f"the metric {self.name} cannot be imported: {type(error).__name__}: {error}"
-            raise InvalidInput(message, "install its package where the steps run, or start podium beside it") from error
+            raise InvalidInput(
+                message, "install its package where the steps run, or start podium beside it"
+            ) from error
         if not callable(function):
-            raise InvalidInput(f"{module_name} has no function {attribute!r}", "a metric is package.module:function")
+            raise InvalidInput(
+                f"{module_name} has no function {attribute!r}",
+                "a metric is package.module:function",
+            )
         return function
 
 
 def floats(array: Array) -> Array:
-    """Return numbers as float64 if they need more than float32 holds by their type, else as float32."""
+    """Return numbers as float64 if they need more than float32 holds by their type, else as
+    float32."""
     return array.astype(np.float64 if array.dtype.itemsize > 4 else np.float32, copy=False)
 
 
 def class_indices(predictions: Array) -> Array:
-    """Return the most probable class of each item ``[n]``; class indices are returned as they are."""
+    """Return the most probable class of each item ``[n]``; class indices are returned as they
+    are."""
     return predictions if predictions.ndim == 1 else predictions.argmax(1)
 
 
 def class_count(*arrays: Array) -> int:
-    """Return how many classes arrays of probabilities ``[n, classes]`` or class indices ``[n]`` speak of."""
+    """Return how many classes arrays of probabilities ``[n, classes]`` or class indices ``[n]``
+    speak of."""
     return max(array.shape[1] if array.ndim == 2 else int(array.max()) + 1 for array in arrays)
 
 
@@ -196,7 +213,8 @@ def confusion(target: Array, predicted: Array, classes: int) -> Array:
 
 
 def class_columns(target: Array, predictions: Array, classes: int) -> Iterator[Array]:
-    """Yield for each class which items of it are found, bool ``[n]``, then for each which items are taken for it."""
+    """Yield for each class which items of it are found, bool ``[n]``, then for each which items are
+    taken for it."""
     said = class_indices(predictions)
     for label in range(classes):
         yield (said == label) & (target == label)
@@ -205,7 +223,8 @@ def class_columns(target: Array, predictions: Array, classes: int) -> Iterator[A
 
 
 def only_right(target: Array, first: Array, second: Array) -> tuple[Array, Array]:
-    """Return which items only the first of two models has right, and which only the second, bool ``[n]`` each."""
+    """Return which items only the first of two models has right, and which only the second, bool
+    ``[n]`` each."""
     here, there = class_indices(first) == target, class_indices(second) == target
     return here & ~there, there & ~here
 
@@ -229,7 +248,8 @@ def _area(positive: Array, scores: Array) -> float:
 
 
 def placements(positive: Array, scores: Array) -> Array:
-    """Return for each positive the share of negatives below it, for each negative that of positives above it, ``[n]``.
+    """Return for each positive the share of negatives below it, for each negative that of positives
+    above it, ``[n]``.
 
     Args:
         positive: bool ``[n]``.

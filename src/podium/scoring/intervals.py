@@ -1,17 +1,19 @@
 """95 % intervals of a metric and of the difference of two models, from each item's part in it.
 
-Nearly every metric is its value plus a sum of small parts, one for each item (its influence function; Efron 1982,
-"The Jackknife"). The spread of these parts, summed over groups, gives the standard error and t limits with as many
-degrees of freedom as there are units, less one. What makes t limits too narrow on few items is corrected for:
+Nearly every metric is its value plus a sum of small parts, one for each item (its influence
+function; Efron 1982, "The Jackknife"). The spread of these parts, summed over groups, gives the
+standard error and t limits with as many degrees of freedom as there are units, less one. What makes
+t limits too narrow on few items is corrected for:
 
-- losses are skewed: limits of Hall's transformation ("On the removal of skewness by transformation", 1992). Of one
-  without a bound, the worst item may be missing: the upper limit is that of the items and one more, worse by RECORD.
+- losses are skewed: limits of Hall's transformation ("On the removal of skewness by
+  transformation", 1992). Of one without a bound, the worst item may be missing: the upper limit is
+  that of the items and one more, worse by RECORD.
 - shares have bounds: limits on the logit scale, as DeLong's for an ROC curve.
-- classes may be rare: a few hits and misses are added to each (Price and Bonett 2004, "An improved confidence interval
-  for a linear function of binomial proportions").
+- classes may be rare: a few hits and misses are added to each (Price and Bonett 2004, "An improved
+  confidence interval for a linear function of binomial proportions").
 - differences may be skewed to either side: the wider of t and Hall's limits.
-- functions of one's own may be anything: percentiles of a bootstrap, expanded (Hesterberg 2015, "What teachers should
-  know about the bootstrap").
+- functions of one's own may be anything: percentiles of a bootstrap, expanded (Hesterberg 2015,
+  "What teachers should know about the bootstrap").
 
 ``benchmarks/coverage.py`` says how often they hold the truth.
 """
@@ -63,13 +65,17 @@ class Precision:
     standard_error: float | None
 
     p_value: float = 0.0
-    """Of the test that the interval is the inverse of; 0 for a function of one's own, which has none."""
+    """Of the test that the interval is the inverse of; 0 for a function of one's own, which has
+    none."""
 
     effective: float = math.inf
-    """How many units carry the difference: of so many with parts of equal size its variance would be known as well."""
+    """How many units carry the difference: of so many with parts of equal size its variance would
+    be known as well."""
 
 
-def of_figure(metric: Metric, target: Array, predictions: Array, groups: Array | None) -> Interval | None:
+def of_figure(
+    metric: Metric, target: Array, predictions: Array, groups: Array | None
+) -> Interval | None:
     """Return the 95 % interval of the metric of one model; None where the units show no spread.
 
     Args:
@@ -81,9 +87,13 @@ def of_figure(metric: Metric, target: Array, predictions: Array, groups: Array |
         return _expanded(_drawn(metric, target, [predictions], groups)[:, 0], units)
     if isinstance(metric, MeanMetric):
         items = metric.items(target, predictions)
-        if items.shape[1] == 1 and not metric.counts_hits:  # through finish, which grows, after the mean's own limits
+        if (
+            items.shape[1] == 1 and not metric.counts_hits
+        ):  # through finish, which grows, after the mean's own limits
             mean = float(items.mean())
-            limits = _skewed(mean, _summed((items[:, 0] - mean) / len(items), groups), metric.range[1])
+            limits = _skewed(
+                mean, _summed((items[:, 0] - mean) / len(items), groups), metric.range[1]
+            )
             return _finished(metric, limits) if limits else None
     value, parts, added = _parts(metric, target, predictions)
     sums = _summed(parts, groups)
@@ -92,7 +102,9 @@ def of_figure(metric: Metric, target: Array, predictions: Array, groups: Array |
         return max(value - half, metric.range[0]), min(value + half, metric.range[1])
     if metric.range == (0, 1):
         return _on_logits(value, sums)
-    if math.isfinite(metric.range[1]) and metric.range[0] == -math.inf:  # as r2: what is missing has no bound
+    if (
+        math.isfinite(metric.range[1]) and metric.range[0] == -math.inf
+    ):  # as r2: what is missing has no bound
         limits = _skewed(metric.range[1] - value, -sums, math.inf, RECORD_OF_RATIO)
         return (metric.range[1] - limits[1], metric.range[1] - limits[0]) if limits else None
     return _skewed(value, sums, metric.range[1])
@@ -103,7 +115,9 @@ def _finished(metric: MeanMetric, limits: Interval) -> Interval:
     return low, high
 
 
-def of_difference(metric: Metric, target: Array, first: Array, second: Array, groups: Array | None) -> Precision:
+def of_difference(
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None
+) -> Precision:
     """Return how sure the difference of a metric is, first minus second.
 
     Args:
@@ -118,7 +132,12 @@ def of_difference(metric: Metric, target: Array, first: Array, second: Array, gr
     if not sums.any():
         return Precision(interval=None, standard_error=None)
     units = np.append(sums, added - others_added[::-1])  # a hit of one model is a miss of the other
-    error, bend, free, difference = _error(units, len(sums)), _bend(sums), len(sums) - 1, value - other
+    error, bend, free, difference = (
+        _error(units, len(sums)),
+        _bend(sums),
+        len(sums) - 1,
+        value - other,
+    )
     limit = _t_limit(free)
     high, low = (difference - error * (_unbent(sign * limit, bend)) for sign in (-1, 1))
     low, high = min(low, difference - error * limit), max(high, difference + error * limit)
@@ -126,13 +145,16 @@ def of_difference(metric: Metric, target: Array, first: Array, second: Array, gr
     distance = min(abs(difference / error), abs(_bent(difference / error, bend)))
     squares = np.square(sums)
     return Precision(
-        interval=(max(low, -width), min(high, width)), standard_error=error, p_value=_t_tail(distance, free),
+        interval=(max(low, -width), min(high, width)),
+        standard_error=error,
+        p_value=_t_tail(distance, free),
         effective=float(squares.sum() ** 2 / np.square(squares).sum()),
-    )  # fmt: skip
+    )
 
 
 def _parts(metric: Metric, target: Array, predictions: Array) -> tuple[float, Array, Array]:
-    """Return a metric, each item's part in it ``[n]``, and the parts of added items, ``[2, some]``: hits, misses."""
+    """Return a metric, each item's part in it ``[n]``, and the parts of added items, ``[2, some]``:
+    hits, misses."""
     if isinstance(metric, MeanMetric):
         items = metric.items(target, predictions)
         means = items.mean(0)
@@ -152,12 +174,18 @@ def _slopes(function: Callable[[Array], Array], at: Array) -> Array:
     return np.where(np.isfinite(slopes), slopes, 0.0)
 
 
-def _confusion_parts(metric: ConfusionMetric, target: Array, predictions: Array) -> tuple[float, Array, Array]:
+def _confusion_parts(
+    metric: ConfusionMetric, target: Array, predictions: Array
+) -> tuple[float, Array, Array]:
     classes, said = class_count(target, predictions), class_indices(predictions)
     matrix = confusion(target, said, classes)
     occur = np.flatnonzero(matrix.sum(1))
     share = ADDED / 2 / len(occur)
-    hits, true, predicted = matrix.diagonal().astype(float), matrix.sum(1).astype(float), matrix.sum(0).astype(float)
+    hits, true, predicted = (
+        matrix.diagonal().astype(float),
+        matrix.sum(1).astype(float),
+        matrix.sum(0).astype(float),
+    )
     hits[occur] += share
     true[occur] += 2 * share
     predicted[occur] += 2 * share  # as many are taken for each class as it has more
@@ -169,7 +197,9 @@ def _confusion_parts(metric: ConfusionMetric, target: Array, predictions: Array)
     of_hits, of_true, of_predicted = np.split(_slopes(value, counts), 3)
     parts = of_true[target] + of_predicted[said] + np.where(said == target, of_hits[target], 0.0)
     elsewhere = (of_predicted[occur].sum() - of_predicted[occur]) / max(1, len(occur) - 1)
-    added = np.stack([of_hits[occur] + of_true[occur] + of_predicted[occur], of_true[occur] + elsewhere])
+    added = np.stack(
+        [of_hits[occur] + of_true[occur] + of_predicted[occur], of_true[occur] + elsewhere]
+    )
     return float(value(counts)), parts, added * math.sqrt(share)
 
 
@@ -187,7 +217,8 @@ def _area_parts(metric: Metric, target: Array, predictions: Array) -> tuple[floa
 
 
 def _count(items: Array) -> float:
-    """Return what makes the variance of a mean without bias of the sum of squares of so many items."""
+    """Return what makes the variance of a mean without bias of the sum of squares of so many
+    items."""
     count = float(items.sum())
     return math.sqrt(count * (count - 1)) or 1.0
 
@@ -221,7 +252,8 @@ def _unbent(t: float, bend: float) -> float:
 
 
 def _skewed(value: float, sums: Array, most: float, record: float = RECORD) -> Interval | None:
-    """Return Hall's limits of a mean of units; without a bound the upper one is for a worse unit, too."""
+    """Return Hall's limits of a mean of units; without a bound the upper one is for a worse unit,
+    too."""
     if not np.square(sums).sum() > 0:
         return None
     low, high = _hall(value, sums)
@@ -245,17 +277,22 @@ def _hall(value: float, sums: Array) -> Interval:
 
 
 def _on_logits(value: float, sums: Array) -> Interval | None:
-    """Return t limits on the logit scale, or Hall's where wider; None where that scale has no end."""
+    """Return t limits on the logit scale, or Hall's where wider; None where that scale has no
+    end."""
     error = _error(sums, len(sums))
     if not error or not 0 < value < 1:
         return None
-    middle, half = math.log(value / (1 - value)), error / (value * (1 - value)) * _t_limit(_free(sums))
+    middle, half = (
+        math.log(value / (1 - value)),
+        error / (value * (1 - value)) * _t_limit(_free(sums)),
+    )
     low, high = _hall(value, sums)  # the wider of both: a group may err much more than the others
     return max(0.0, min(low, _expit(middle - half))), min(1.0, max(high, _expit(middle + half)))
 
 
 def _free(sums: Array) -> int:
-    """Return how many degrees of freedom a variance has to which few units may give the most (Satterthwaite)."""
+    """Return how many degrees of freedom a variance has to which few units may give the most
+    (Satterthwaite)."""
     squares = np.square(sums)
     total, units = float(squares.sum()), len(sums)
     spread = float(np.square(squares).sum()) - total**2 / units
@@ -266,12 +303,16 @@ def _expit(x: float) -> float:
     return 1 / (1 + math.exp(-x)) if x > -700 else 0.0
 
 
-def _change_of_function(metric: Metric, target: Array, first: Array, second: Array, groups: Array | None) -> Precision:
+def _change_of_function(
+    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None
+) -> Precision:
     drawn = _drawn(metric, target, [first, second], groups)
     with np.errstate(invalid="ignore"):  # it may be infinite
         change = drawn[:, 0] - drawn[:, 1]
     interval = _expanded(change, len(target) if groups is None else int(groups.max()) + 1)
-    return Precision(interval=interval, standard_error=float(np.nanstd(change)) if interval else None)
+    return Precision(
+        interval=interval, standard_error=float(np.nanstd(change)) if interval else None
+    )
 
 
 def _drawn(metric: Metric, target: Array, models: Sequence[Array], groups: Array | None) -> Array:
@@ -288,7 +329,8 @@ def _drawn(metric: Metric, target: Array, models: Sequence[Array], groups: Array
 
 
 def _expanded(drawn: Array, units: int) -> Interval | None:
-    """Return percentiles as far out as t limits are; None if half of the draws are not defined, or all are equal."""
+    """Return percentiles as far out as t limits are; None if half of the draws are not defined, or
+    all are equal."""
     defined = drawn[np.isfinite(drawn)]
     if len(defined) < len(drawn) / 2:
         return None
@@ -299,7 +341,8 @@ def _expanded(drawn: Array, units: int) -> Interval | None:
 
 
 def _t_limit(free: int) -> float:
-    """Return what a t of some degrees of freedom is within 95 % of the time, by Wallace's approximation of 1959.
+    """Return what a t of some degrees of freedom is within 95 % of the time, by Wallace's
+    approximation of 1959.
 
     It is off by .3 % at 5 degrees and by .05 % at 9; scipy takes a second to import.
     """

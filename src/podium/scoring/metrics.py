@@ -41,7 +41,9 @@ def _by_chunks(items: Callable[[Array, Array], Array]) -> Callable[[Array, Array
     def whole(target: Array, predictions: Array) -> Array:
         rows = max(1, _CHUNK // max(1, predictions[:1].size))
         chunks = range(0, max(1, len(target)), rows)
-        return np.concatenate([items(target[at : at + rows], predictions[at : at + rows]) for at in chunks])
+        return np.concatenate(
+            [items(target[at : at + rows], predictions[at : at + rows]) for at in chunks]
+        )
 
     return whole
 
@@ -55,7 +57,8 @@ def _absolutes(target: Array, predictions: Array) -> Array:
 
 
 def _moments(target: Array, predictions: Array) -> Array:
-    """Return squared errors, targets and squared targets, ``[n, 3 k]``; centered, or the variance would lose digits."""
+    """Return squared errors, targets and squared targets, ``[n, 3 k]``; centered, or the variance
+    would lose digits."""
     true = _outputs(target)
     true = true - true.mean(0)
     return np.concatenate([_squares(target, predictions), true, np.square(true)], axis=1)
@@ -86,21 +89,52 @@ _SHARE = (0.0, 1.0)
 _CLASSES, _NUMBERS = "classification", "regression"
 
 _ALL: tuple[Metric, ...] = (
-    MeanMetric(name="accuracy", maximize=True, kind=_CLASSES, range=_SHARE, counts_hits=True, is_default=True,
-               items=_by_chunks(_hits)),
-    ConfusionMetric(name="balanced_accuracy", maximize=True, kind=_CLASSES, range=_SHARE, finish=_balanced),
+    MeanMetric(
+        name="accuracy",
+        maximize=True,
+        kind=_CLASSES,
+        range=_SHARE,
+        counts_hits=True,
+        is_default=True,
+        items=_by_chunks(_hits),
+    ),
+    ConfusionMetric(
+        name="balanced_accuracy", maximize=True, kind=_CLASSES, range=_SHARE, finish=_balanced
+    ),
     ConfusionMetric(name="f1_macro", maximize=True, kind=_CLASSES, range=_SHARE, finish=_f1_macro),
-    RankMetric(name="roc_auc", maximize=True, kind=_CLASSES, range=_SHARE, needs_probabilities=True),
-    MeanMetric(name="log_loss", maximize=False, kind=_CLASSES, range=(0.0, np.inf), breaks_ties=True,
-               needs_probabilities=True, items=_surprise),
-    MeanMetric(name="rmse", maximize=False, kind=_NUMBERS, range=(0.0, np.inf), is_default=True, breaks_ties=True,
-               items=_by_chunks(_squares), finish=lambda means: np.sqrt(means).mean(-1)),
-    MeanMetric(name="mae", maximize=False, kind=_NUMBERS, range=(0.0, np.inf), items=_by_chunks(_absolutes)),
-    MeanMetric(name="r2", maximize=True, kind=_NUMBERS, range=(-np.inf, 1.0), items=_moments, finish=_r2),
-)  # fmt: skip
+    RankMetric(
+        name="roc_auc", maximize=True, kind=_CLASSES, range=_SHARE, needs_probabilities=True
+    ),
+    MeanMetric(
+        name="log_loss",
+        maximize=False,
+        kind=_CLASSES,
+        range=(0.0, np.inf),
+        breaks_ties=True,
+        needs_probabilities=True,
+        items=_surprise,
+    ),
+    MeanMetric(
+        name="rmse",
+        maximize=False,
+        kind=_NUMBERS,
+        range=(0.0, np.inf),
+        is_default=True,
+        breaks_ties=True,
+        items=_by_chunks(_squares),
+        finish=lambda means: np.sqrt(means).mean(-1),
+    ),
+    MeanMetric(
+        name="mae", maximize=False, kind=_NUMBERS, range=(0.0, np.inf), items=_by_chunks(_absolutes)
+    ),
+    MeanMetric(
+        name="r2", maximize=True, kind=_NUMBERS, range=(-np.inf, 1.0), items=_moments, finish=_r2
+    ),
+)
 
 METRICS = {metric.name: metric for metric in _ALL}
-"""The metrics podium knows, by name. A new one is a declaration here, or in a file of its own and its name here."""
+"""The metrics podium knows, by name. A new one is a declaration here, or in a file of its own and
+its name here."""
 
 
 def default_metric(kind: str) -> Metric:
@@ -112,11 +146,13 @@ def find_metric(text: str, maximize: bool | None = None) -> Metric:
     """Return a metric by its name, or a function of one's own.
 
     Args:
-        text: A name of METRICS, or ``package.module:function``, with ``max:`` or ``min:`` in front if need be.
+        text: A name of METRICS, or ``package.module:function``, with ``max:`` or ``min:`` in front
+            if need be.
         maximize: Which way is better, where the text does not say.
 
     Raises:
-        InvalidInput: There is no such metric, or its direction is not known or contradicts the metric.
+        InvalidInput: There is no such metric, or its direction is not known or contradicts the
+            metric.
     """
     prefix, _, rest = text.partition(":")
     name = rest if prefix in ("max", "min") else text
@@ -124,28 +160,40 @@ def find_metric(text: str, maximize: bool | None = None) -> Metric:
         maximize = prefix == "max"
     known = METRICS.get(name)
     if known is None and ":" not in name:
-        raise InvalidInput(f"there is no metric {name!r}", f"{suggestion(name, METRICS)}; or package.module:function")
+        raise InvalidInput(
+            f"there is no metric {name!r}",
+            f"{suggestion(name, METRICS)}; or package.module:function",
+        )
     if known is None:
         if maximize is None:
-            raise InvalidInput(f"whether more is better is not known for {name}", f"write max:{name} or min:{name}")
+            raise InvalidInput(
+                f"whether more is better is not known for {name}", f"write max:{name} or min:{name}"
+            )
         return FunctionMetric(name=name, maximize=maximize, kind=None)
     if maximize not in (None, known.maximize):
         way = "more" if known.maximize else "less"
-        raise InvalidInput(f"of {name} {way} is better, so it cannot be {'maximized' if maximize else 'minimized'}")
+        raise InvalidInput(
+            f"of {name} {way} is better, so it cannot be {'maximized' if maximize else 'minimized'}"
+        )
     return known
 
 
-def choose_metric(text: str, kind: str, objective: str = "", maximize: bool | None = None) -> Metric:
-    """Return the metric that is asked for, else the objective if it is a known metric of the kind, else the default.
+def choose_metric(
+    text: str, kind: str, objective: str = "", maximize: bool | None = None
+) -> Metric:
+    """Return the metric that is asked for, else the objective if it is a known metric of the kind,
+    else the default.
 
     Args:
         text: In the notation of find_metric; empty for none.
         kind: classification or regression.
         objective: Name of the Experiment's objective; empty if there is none.
-        maximize: The objective's direction, which a function of one's own has if the text does not say.
+        maximize: The objective's direction, which a function of one's own has if the text does not
+            say.
 
     Raises:
-        InvalidInput: There is no such metric, it is of the other kind, or the objective's direction contradicts it.
+        InvalidInput: There is no such metric, it is of the other kind, or the objective's direction
+            contradicts it.
     """
     if text:
         metric = find_metric(text, None if text.rpartition(":")[2] in METRICS else maximize)
@@ -165,5 +213,8 @@ def require_kind(metric: Metric, kind: str) -> None:
     """
     if metric.kind not in (None, kind):
         names = ", ".join(name for name, known in METRICS.items() if known.kind == kind)
-        raise InvalidInput(f"{metric.name} measures {metric.kind}, but the dataset is {kind}", f"one of {names}",
-                           {"metric": default_metric(kind).name})  # fmt: skip
+        raise InvalidInput(
+            f"{metric.name} measures {metric.kind}, but the dataset is {kind}",
+            f"one of {names}",
+            {"metric": default_metric(kind).name},
+        )

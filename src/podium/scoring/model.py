@@ -63,7 +63,9 @@ class OnnxModel:
         InvalidInput: Its weights are in another file.
     """
 
-    def __init__(self, model: bytes | Path, *, threads: int | None = None, name: str = "the model") -> None:
+    def __init__(
+        self, model: bytes | Path, *, threads: int | None = None, name: str = "the model"
+    ) -> None:
         require(threads is None or threads >= 1, "threads >= 1", threads=threads)
         self.name = name if isinstance(model, bytes) else str(model)
         if isinstance(model, Path) and not model.is_file():
@@ -86,32 +88,45 @@ class OnnxModel:
         for wanted in self.inputs:
             array = inputs.get(wanted.name)
             if array is None or not _fits(wanted, array):
-                given = ", ".join(f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items())
+                given = ", ".join(
+                    f"{name} ({array.dtype} {_shape(array)})" for name, array in inputs.items()
+                )
                 there = given or "no inputs"
-                raise InvalidInput(f"{self.name} takes {wanted}, but the dataset has {there}", _hint(wanted, array))
+                raise InvalidInput(
+                    f"{self.name} takes {wanted}, but the dataset has {there}", _hint(wanted, array)
+                )
         if len({len(array) for array in inputs.values()}) > 1:
             counts = ", ".join(f"{name} {len(array)}" for name, array in inputs.items())
             raise InvalidInput(f"the inputs have different numbers of items: {counts}")
 
     def predict(
-        self, inputs: Mapping[str, Array], *, classes: int | None, batch: int | None = None, target: Path | None = None
+        self,
+        inputs: Mapping[str, Array],
+        *,
+        classes: int | None,
+        batch: int | None = None,
+        target: Path | None = None,
     ) -> Array:
         """Run the model on every row.
 
         Args:
-            inputs: The dataset's arrays by name, each ``[n, ...]``; memory maps are read a batch at a time.
+            inputs: The dataset's arrays by name, each ``[n, ...]``; memory maps are read a batch at
+                a time.
             classes: How many classes the dataset has; None for regression.
-            batch: Rows at a time; affects memory and speed, not results. None for about a megabyte of inputs.
+            batch: Rows at a time; affects memory and speed, not results. None for about a megabyte
+                of inputs.
             target: An ``.npy`` file to write the result to instead of memory.
 
         Returns:
-            Classification: probabilities, float32 or float64 ``[n, classes]``, or the class indices ``[n]``
-            of a model that gives nothing else. Regression: floats ``[n]`` or ``[n, k]``. With a target, its memory map.
+            Classification: probabilities, float32 or float64 ``[n, classes]``, or the class indices
+                ``[n]``
+            of a model that gives nothing else. Regression: floats ``[n]`` or ``[n, k]``. With a
+            target, its memory map.
 
         Raises:
             InvalidInput: The inputs or the model's output have another shape or type.
-            Failed: The model fails on these inputs, takes longer than ten minutes for a batch (or as
-                PODIUM_MODEL_SECONDS says), or a value of its output is not finite.
+            Failed: The model fails on these inputs, takes longer than ten minutes for a batch (or
+                as PODIUM_MODEL_SECONDS says), or a value of its output is not finite.
         """
         self.check_inputs(inputs)
         items = len(next(iter(inputs.values())))
@@ -119,11 +134,15 @@ class OnnxModel:
             raise InvalidInput(f"there are no items to run {self.name} on")
         require(batch is None or batch >= 1, "batch >= 1", batch=batch)
         output = self._output(classes)
-        rows = batch or self._batch({name: inputs[name] for name in (wanted.name for wanted in self.inputs)})
+        rows = batch or self._batch(
+            {name: inputs[name] for name in (wanted.name for wanted in self.inputs)}
+        )
         whole: Array | None = None
         for at in range(0, items, rows):
             some = {wanted.name: inputs[wanted.name][at : at + rows] for wanted in self.inputs}
-            result = self._convert(self._run(some, output), output, classes, at, min(rows, items - at))
+            result = self._convert(
+                self._run(some, output), output, classes, at, min(rows, items - at)
+            )
             if whole is None:
                 whole = _allocate((items, *result.shape[1:]), result.dtype, target)
             whole[at : at + rows] = result
@@ -138,7 +157,8 @@ class OnnxModel:
         return _runtime().RunOptions()
 
     def run(self, inputs: Mapping[str, Array], options: Any = None) -> dict[str, Array]:
-        """Run the model once on all rows and return every output as it is, by name; nothing is limited or checked.
+        """Run the model once on all rows and return every output as it is, by name; nothing is
+        limited or checked.
 
         Args:
             inputs: By name, each ``[n, ...]``.
@@ -151,7 +171,9 @@ class OnnxModel:
         self.check_inputs(inputs)
         names = [output.name for output in self.outputs if output.dtype in _DTYPES.values()]
         try:
-            results = self._session.run(names, {tensor.name: inputs[tensor.name] for tensor in self.inputs}, options)
+            results = self._session.run(
+                names, {tensor.name: inputs[tensor.name] for tensor in self.inputs}, options
+            )
         except Exception as error:  # onnxruntime raises classes of its own without a common base
             raise Failed(f"{self.name} failed: {_first_line(error)}", CONTRACT) from error
         return dict(zip(names, map(np.asarray, results), strict=True))
@@ -176,15 +198,23 @@ class OnnxModel:
         maps = [output for output in self.outputs if output.dtype.startswith("seq(map(")]
         if classes is not None and maps and not floats:
             hint = 'convert the model with options={"zipmap": False}, which gives a matrix'
-            raise InvalidInput(f"{self.name} returns its probabilities as a list of maps, {maps[0].name}", hint)
+            raise InvalidInput(
+                f"{self.name} returns its probabilities as a list of maps, {maps[0].name}", hint
+            )
         if classes is not None:
             for name in ("probabilities", "logits"):
                 if name in named and named[name] in floats:
                     return named[name]
-            floats += [output for output in self.outputs if "int" in output.dtype and "(" not in output.dtype]
+            floats += [
+                output
+                for output in self.outputs
+                if "int" in output.dtype and "(" not in output.dtype
+            ]
         if not floats:
             given = ", ".join(map(str, self.outputs)) or "nothing"
-            raise InvalidInput(f"{self.name} returns {given}: none of it holds predictions", CONTRACT)
+            raise InvalidInput(
+                f"{self.name} returns {given}: none of it holds predictions", CONTRACT
+            )
         return floats[0]
 
     def _run(self, inputs: Mapping[str, Array], output: Tensor) -> Array:
@@ -197,17 +227,27 @@ class OnnxModel:
             try:
                 return np.asarray(running.result(limit)[0])
             except TimeoutError:
-                raise Failed(f"{self.name} did not end within {limit:g} s on {rows} rows and was ended",
-                             f"to allow more: export {SECONDS}={2 * limit:g}") from None  # fmt: skip
-            except Exception as error:  # onnxruntime raises classes of its own without a common base
-                raise Failed(f"{self.name} failed on {rows} rows: {_first_line(error)}", CONTRACT) from error
+                raise Failed(
+                    f"{self.name} did not end within {limit:g} s on {rows} rows and was ended",
+                    f"to allow more: export {SECONDS}={2 * limit:g}",
+                ) from None
+            except (
+                Exception
+            ) as error:  # onnxruntime raises classes of its own without a common base
+                raise Failed(
+                    f"{self.name} failed on {rows} rows: {_first_line(error)}", CONTRACT
+                ) from error
             finally:
                 options.terminate = True
 
-    def _convert(self, result: Array, output: Tensor, classes: int | None, at: int, rows: int) -> Array:
+    def _convert(
+        self, result: Array, output: Tensor, classes: int | None, at: int, rows: int
+    ) -> Array:
         """Check a batch of raw output and return predictions."""
         if len(result.shape) not in (1, 2) or len(result) != rows:
-            raise InvalidInput(f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT)
+            raise InvalidInput(
+                f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT
+            )
         if classes is None:
             values = floats(result)
             self._check_finite(values, output, at)
@@ -215,24 +255,34 @@ class OnnxModel:
         if output.dtype not in _FLOATS:
             return self._classes(result.reshape(rows, -1), classes, at)
         if result.ndim != 2 or result.shape[1] < 2:
-            raise InvalidInput(f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT)
+            raise InvalidInput(
+                f"{self.name} returns {list(result.shape)} for {rows} rows", CONTRACT
+            )
         if result.shape[1] != classes:
-            raise InvalidInput(f"{self.name} has {result.shape[1]} classes, but the data has {classes}",
-                               "was it trained on another dataset?")  # fmt: skip
+            raise InvalidInput(
+                f"{self.name} has {result.shape[1]} classes, but the data has {classes}",
+                "was it trained on another dataset?",
+            )
         self._check_finite(result, output, at)
-        return self._probabilities(result, at) if output.name == "probabilities" else softmax(result)
+        return (
+            self._probabilities(result, at) if output.name == "probabilities" else softmax(result)
+        )
 
     def _check_finite(self, values: Array, output: Tensor, at: int) -> None:
         bad = np.flatnonzero(~np.isfinite(values.reshape(len(values), -1)).all(1))
         if len(bad):
-            raise Failed(f"{self.name} returns {output.name} that are not finite, first for row {at + int(bad[0])}")
+            raise Failed(
+                f"{self.name} returns {output.name} that are not finite, first for row {at + int(bad[0])}"
+            )
 
     def _classes(self, result: Array, classes: int, at: int) -> Array:
         wrong = np.flatnonzero((result[:, 0] < 0) | (result[:, 0] >= classes))
         if len(wrong) or result.shape[1] != 1:
             row = int(wrong[0]) if len(wrong) else 0
             given = f"{result[row].tolist()} for row {at + row}"
-            raise InvalidInput(f"{self.name} returns class {given}, but the data has classes 0 to {classes - 1}")
+            raise InvalidInput(
+                f"{self.name} returns class {given}, but the data has classes 0 to {classes - 1}"
+            )
         return result[:, 0].astype(np.int64)
 
     def _probabilities(self, result: Array, at: int) -> Array:
@@ -249,7 +299,8 @@ class OnnxModel:
 
 
 def softmax(logits: Array) -> Array:
-    """Return the probabilities of each row ``[n, classes]``, float64 if the logits are, else float32."""
+    """Return the probabilities of each row ``[n, classes]``, float64 if the logits are, else
+    float32."""
     powers = np.exp(logits.astype(np.float64) - logits.max(1, keepdims=True))
     return (powers / powers.sum(1, keepdims=True)).astype(floats(logits[:0]).dtype)
 
@@ -272,7 +323,11 @@ def _fits(wanted: Tensor, array: Array) -> bool:
 
 
 def _hint(wanted: Tensor, array: Array | None) -> str:
-    if array is not None and wanted.dtype == str(array.dtype) and wanted.shape[:1] not in ((), (None,)):
+    if (
+        array is not None
+        and wanted.dtype == str(array.dtype)
+        and wanted.shape[:1] not in ((), (None,))
+    ):
         return "export the model with a free first axis, so that it takes any number of rows"
     return CONTRACT
 
@@ -282,7 +337,9 @@ def _shape(array: Array) -> str:
 
 
 def _runtime() -> Any:
-    os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # read at import; else usage events are sent to the vendor
+    os.environ.setdefault(
+        "ORT_DISABLE_TELEMETRY", "1"
+    )  # read at import; else usage events are sent to the vendor
     import onnxruntime
 
     return onnxruntime
@@ -291,17 +348,23 @@ def _runtime() -> Any:
 def _seconds() -> float:
     given = os.environ.get(SECONDS) or "600"
     if not given.replace(".", "", 1).isdecimal() or float(given) == 0:
-        raise InvalidInput(f"{SECONDS} is not a number of seconds: {given!r}", f"export {SECONDS}=600")
+        raise InvalidInput(
+            f"{SECONDS} is not a number of seconds: {given!r}", f"export {SECONDS}=600"
+        )
     return float(given)
 
 
 def _open(model: bytes | Path, name: str, threads: int) -> Any:
     onnxruntime = _runtime()
     options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads  # by default onnxruntime pins threads to cores it may not use
+    options.intra_op_num_threads = (
+        threads  # by default onnxruntime pins threads to cores it may not use
+    )
     options.inter_op_num_threads = 1
     options.log_severity_level = 4  # errors are raised, not printed as well
-    options.add_session_config_entry("session.load_model_format", "ONNX")  # read_model checked only this format
+    options.add_session_config_entry(
+        "session.load_model_format", "ONNX"
+    )  # read_model checked only this format
     content = read_model(model, name)
     try:
         return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])

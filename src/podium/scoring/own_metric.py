@@ -1,4 +1,5 @@
-"""Try a metric of the user's own on made-up items, before a run spends hours on models that it then cannot measure."""
+"""Try a metric of the user's own on made-up items, before a run spends hours on models that it then
+cannot measure."""
 
 import inspect
 import logging
@@ -21,7 +22,8 @@ _HINT = "it is called as function(target, predictions) and returns a number"
 
 
 def is_found(metric: FunctionMetric) -> bool:
-    """Return whether the metric's package is on this machine; on a cluster the image of the steps has it."""
+    """Return whether the metric's package is on this machine; on a cluster the image of the steps
+    has it."""
     package = metric.name.partition(":")[0].partition(".")[0]
     here = [str(Path.cwd())]
     return package in sys.modules or bool(PathFinder.find_spec(package, here) or find_spec(package))
@@ -36,7 +38,8 @@ def try_out(metric: FunctionMetric, kind: str | None = None) -> None:
         kind: classification or regression; None for a dataset that was not read yet.
 
     Raises:
-        InvalidInput: There is no such function, it does not take two arguments, or it does not return a number.
+        InvalidInput: There is no such function, it does not take two arguments, or it does not
+            return a number.
     """
     function = metric.load()
     _check_signature(metric, function)
@@ -52,11 +55,17 @@ def try_out(metric: FunctionMetric, kind: str | None = None) -> None:
             _check_number(metric, value)
         first, again = map(float, values)
         if first != again and first == first:
-            raise InvalidInput(f"the metric {metric.name} returned {first:g} and then {again:g} for the same items",
-                               "a metric follows from its arguments alone: fix its seed")  # fmt: skip
+            raise InvalidInput(
+                f"the metric {metric.name} returned {first:g} and then {again:g} for the same items",
+                "a metric follows from its arguments alone: fix its seed",
+            )
         return
     said = f"{type(failure).__name__}: {failure}"
-    _log.warning("the metric %s failed on made-up items (%s); the run goes on, your own may suit it", metric.name, said)
+    _log.warning(
+        "the metric %s failed on made-up items (%s); the run goes on, your own may suit it",
+        metric.name,
+        said,
+    )
 
 
 def _check_signature(metric: FunctionMetric, function: Any) -> None:
@@ -67,7 +76,9 @@ def _check_signature(metric: FunctionMetric, function: Any) -> None:
     try:
         signature.bind(None, None)
     except TypeError:
-        raise InvalidInput(f"the metric {metric.name} has the parameters {signature}", _HINT) from None
+        raise InvalidInput(
+            f"the metric {metric.name} has the parameters {signature}", _HINT
+        ) from None
 
 
 def _check_number(metric: FunctionMetric, value: Any) -> None:
@@ -84,7 +95,9 @@ def _examples(kind: str | None) -> Iterator[tuple[Array, Array]]:
         for classes in (2, 3):
             target = np.arange(6) % classes
             probabilities = np.full((6, classes), 0.2 / (classes - 1), np.float32)
-            probabilities[np.arange(6), (target + (np.arange(6) == 5)) % classes] = 0.8  # the last one is wrong
+            probabilities[np.arange(6), (target + (np.arange(6) == 5)) % classes] = (
+                0.8  # the last one is wrong
+            )
             yield target, probabilities
             yield target, probabilities.argmax(1)
     if kind != "classification":

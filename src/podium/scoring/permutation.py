@@ -1,21 +1,26 @@
-"""Paired permutation test: would models of equal quality differ as much, if it were chance which of the two said what?
+"""Paired permutation test: would models of equal quality differ as much, if it were chance which of
+the two said what?
 
-For each item the predictions of the two models change places with probability 1/2, and the difference of the metric is
-computed again; p is the share of such draws with a difference at least as large as the one observed. It assumes that
-items are independent of each other, and nothing about their distribution (Fisher 1935; Good, "Permutation Tests").
-Items of one group change places together.
+For each item the predictions of the two models change places with probability 1/2, and the
+difference of the metric is computed again; p is the share of such draws with a difference at least
+as large as the one observed. It assumes that items are independent of each other, and nothing about
+their distribution (Fisher 1935; Good, "Permutation Tests"). Items of one group change places
+together.
 
-- means and confusion matrices: sums over items are exchanged, so that a draw is a product of matrices. Beyond BLOCKS
-  units these are dealt at random into BLOCKS blocks, which are exchanged instead.
-- ROC AUC: the ranks that the two models give an item are exchanged, since their scores need not have one scale
-  (Venkatraman and Begg 1996; Bandos, Rockette and Gur 2005). Beyond EXACT_RANKS scores, the signs of each item's part
-  in the difference of areas are drawn instead, its placement values as in DeLong, DeLong and Clarke-Pearson 1988.
+- means and confusion matrices: sums over items are exchanged, so that a draw is a product of
+  matrices. Beyond BLOCKS units these are dealt at random into BLOCKS blocks, which are exchanged
+  instead.
+- ROC AUC: the ranks that the two models give an item are exchanged, since their scores need not
+  have one scale (Venkatraman and Begg 1996; Bandos, Rockette and Gur 2005). Beyond EXACT_RANKS
+  scores, the signs of each item's part in the difference of areas are drawn instead, its placement
+  values as in DeLong, DeLong and Clarke-Pearson 1988.
 - functions of one's own: called for every draw, of which there are CALLS.
 
-Up to EXACT units all exchanges are counted, which gives the exact p value. A rule may ask for a p value that the usual
-number of draws cannot show: then there are more, until they decide. Where the difference is a sum over units, of which
-chance only draws the signs, p is also bounded by Gauss's tail (Bentkus and Dzindzalieta 2015, "A tight Gaussian bound
-for weighted sums of Rademacher random variables"), however small it is.
+Up to EXACT units all exchanges are counted, which gives the exact p value. A rule may ask for a p
+value that the usual number of draws cannot show: then there are more, until they decide. Where the
+difference is a sum over units, of which chance only draws the signs, p is also bounded by Gauss's
+tail (Bentkus and Dzindzalieta 2015, "A tight Gaussian bound for weighted sums of Rademacher random
+variables"), however small it is.
 """
 
 import math
@@ -43,7 +48,8 @@ _CHUNK = 1 << 17
 DRAWS, MOST_DRAWS = 10_000, 1_000_000
 CALLS, MOST_CALLS = 2_000, 100_000
 TIMES = 5
-"""Draws for each 1/p that is asked for: with so many, p is known well enough to be compared with."""
+"""Draws for each 1/p that is asked for: with so many, p is known well enough to be compared
+with."""
 EXACT = 12
 """Units, all of whose 2^12 exchanges are counted."""
 EXACT_RANKS = 1_000
@@ -51,15 +57,23 @@ EXACT_RANKS = 1_000
 
 
 Drawn = tuple[Iterator[Array], float, float]
-"""Differences of the draws, block by block; the observed one; and a bound of p if the draws are sums of random signs,
-or grow with such sums, else 1."""
+"""Differences of the draws, block by block; the observed one; and a bound of p if the draws are
+sums of random signs, or grow with such sums, else 1."""
 
 
 def paired_permutation(
-    metric: Metric, target: Array, first: Array, second: Array, groups: Array | None = None, *, limit: float = 0.05,
-    draws: int = 0, seed: int = 0,
-) -> tuple[float, bool]:  # fmt: skip
-    """Return the two-sided p value of the difference of a metric, and whether it is only known not to be larger.
+    metric: Metric,
+    target: Array,
+    first: Array,
+    second: Array,
+    groups: Array | None = None,
+    *,
+    limit: float = 0.05,
+    draws: int = 0,
+    seed: int = 0,
+) -> tuple[float, bool]:
+    """Return the two-sided p value of the difference of a metric, and whether it is only known not
+    to be larger.
 
     The same input gives the same result.
 
@@ -68,7 +82,8 @@ def paired_permutation(
         second: Predictions of the other, for the same items.
         groups: Number of each item's group [n], from 0; None if every item is on its own.
         limit: What p is compared with; there are as many draws as that takes, up to 1 / least_p.
-        draws: Number of draws, where not all exchanges are counted and the limit needs no more; 0 for DRAWS or CALLS.
+        draws: Number of draws, where not all exchanges are counted and the limit needs no more; 0
+            for DRAWS or CALLS.
         seed: The seed of the draws.
     """
     random = np.random.default_rng(seed)
@@ -104,13 +119,15 @@ def least_p(metric: Metric) -> float:
 
 
 def _tail(distance: float, parts: Array) -> float:
-    """Bound the chance that a sum of parts, each with a sign by chance, is as far from 0 as a distance."""
+    """Bound the chance that a sum of parts, each with a sign by chance, is as far from 0 as a
+    distance."""
     spread = math.sqrt(float(np.square(parts).sum()))
     return min(1.0, 3.178 * math.erfc(abs(distance) / spread / math.sqrt(2))) if spread else 1.0
 
 
 def _deal(items: int, random: np.random.Generator, groups: Array | None) -> Array:
-    """Return the block of each item, ``[items]``, dealt at random; few units, items or groups, are a block each."""
+    """Return the block of each item, ``[items]``, dealt at random; few units, items or groups, are
+    a block each."""
     units = items if groups is None else int(groups.max()) + 1
     dealt = np.arange(units) if units <= BLOCKS else random.permutation(units) % BLOCKS
     return dealt if groups is None else dealt[groups]
@@ -132,15 +149,24 @@ def _swaps(units: int, draws: int, random: np.random.Generator) -> Iterator[Arra
 
 
 def _of_sums(
-    metric: MeanMetric | ConfusionMetric, target: Array, first: Array, second: Array, units: Array,
+    metric: MeanMetric | ConfusionMetric,
+    target: Array,
+    first: Array,
+    second: Array,
+    units: Array,
     swaps: Iterator[Array],
-) -> Drawn:  # fmt: skip
+) -> Drawn:
     value, columns = _sums_of(metric, target, first, second)
-    sums = [np.stack([np.bincount(units, column) for column in columns(given)], axis=1) for given in (first, second)]
+    sums = [
+        np.stack([np.bincount(units, column) for column in columns(given)], axis=1)
+        for given in (first, second)
+    ]
     totals, change = [side.sum(0) for side in sums], sums[1] - sums[0]
     moving = change.any(axis=0)
     bound = 1.0
-    if isinstance(metric, MeanMetric) and moving.sum() == 1:  # of one sum each metric is a growing or falling function
+    if (
+        isinstance(metric, MeanMetric) and moving.sum() == 1
+    ):  # of one sum each metric is a growing or falling function
         parts = change[:, moving][:, 0]
         bound = _tail(float(parts.sum()), parts)
     moves = (swap @ change for swap in swaps)
@@ -151,13 +177,18 @@ def _of_sums(
 def _sums_of(
     metric: MeanMetric | ConfusionMetric, target: Array, first: Array, second: Array
 ) -> tuple[Callable[[Array], Array], Callable[[Array], Iterator[Array]]]:
-    """Return what makes values of sums over items, and what yields the columns that are summed, each [n]."""
+    """Return what makes values of sums over items, and what yields the columns that are summed,
+    each [n]."""
     if isinstance(metric, MeanMetric):
-        return lambda sums: metric.finish(sums / len(target)), lambda given: iter(metric.items(target, given).T)
+        return lambda sums: metric.finish(sums / len(target)), lambda given: iter(
+            metric.items(target, given).T
+        )
     classes = class_count(target, first, second)
     true = np.bincount(target, minlength=classes)
-    return (lambda sums: metric.finish(sums[..., :classes], true, sums[..., classes:]),
-            lambda given: class_columns(target, given, classes))  # fmt: skip
+    return (
+        lambda sums: metric.finish(sums[..., :classes], true, sums[..., classes:]),
+        lambda given: class_columns(target, given, classes),
+    )
 
 
 def _of_ranks(
@@ -168,22 +199,34 @@ def _of_ranks(
     if len(target) * len(curves) > EXACT_RANKS:
         parts = np.bincount(units, _area_parts(target, first, second))
         return ((1 - 2 * swap) @ parts for swap in swaps), observed, _tail(observed, parts)
-    pairs = [(np.concatenate([_midranks(given[:, at]) for given in (first, second)]), np.tile(target == at, 2))
-             for at in curves]  # fmt: skip
+    pairs = [
+        (
+            np.concatenate([_midranks(given[:, at]) for given in (first, second)]),
+            np.tile(target == at, 2),
+        )
+        for at in curves
+    ]
 
     def drawn() -> Iterator[Array]:
         some = _chunk(2 * len(target))
         for swap in (block[at : at + some] for block in swaps for at in range(0, len(block), some)):
             moved = swap[:, units]
-            here, there = np.concatenate([1 - moved, moved], axis=1), np.concatenate([moved, 1 - moved], axis=1)
-            areas = [_weighted_areas(ranks, up, here) - _weighted_areas(ranks, up, there) for ranks, up in pairs]
+            here, there = (
+                np.concatenate([1 - moved, moved], axis=1),
+                np.concatenate([moved, 1 - moved], axis=1),
+            )
+            areas = [
+                _weighted_areas(ranks, up, here) - _weighted_areas(ranks, up, there)
+                for ranks, up in pairs
+            ]
             yield np.mean(areas, axis=0)
 
     return drawn(), observed, 1.0
 
 
 def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
-    """Return the area under the curve of each draw, ``[draws]``; NaN without positives or negatives.
+    """Return the area under the curve of each draw, ``[draws]``; NaN without positives or
+    negatives.
 
     Args:
         scores: ``[n]``.
@@ -200,7 +243,9 @@ def _weighted_areas(scores: Array, positive: Array, counts: Array) -> Array:
     ordered[:, up] = 0
     below = np.zeros((len(counts), len(order) + 1))  # negatives among the first 0, 1, 2 … items
     np.cumsum(ordered, axis=1, out=below[:, 1:])
-    right = np.einsum("dp,dp->d", ups, below[:, first] + below[:, end]) / 2  # those of equal score count half
+    right = (
+        np.einsum("dp,dp->d", ups, below[:, first] + below[:, end]) / 2
+    )  # those of equal score count half
     pairs = ups.sum(1) * below[:, -1]
     return np.divide(right, pairs, out=np.full(len(pairs), np.nan), where=pairs > 0)
 
@@ -212,7 +257,8 @@ def _midranks(scores: Array) -> Array:
 
 
 def _area_parts(target: Array, first: Array, second: Array) -> Array:
-    """Return each item's part in the difference of areas, ``[n]``; the mean over all curves that are defined."""
+    """Return each item's part in the difference of areas, ``[n]``; the mean over all curves that
+    are defined."""
     parts, defined = np.zeros(len(target)), 0
     for label in scored_classes(first):
         positive = target == label

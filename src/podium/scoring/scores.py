@@ -1,4 +1,5 @@
-"""What a model does on a part of a dataset: its predictions, every metric of its kind, the confusion matrix."""
+"""What a model does on a part of a dataset: its predictions, every metric of its kind, the
+confusion matrix."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -22,35 +23,42 @@ class Scores:
     """Every metric of the kind that is defined here, by name."""
 
     predictions: Array
-    """Classification: probabilities, float32 or float64 ``[n, classes]``, or class indices ``[n]``. Regression: floats
-    ``[n]`` or ``[n, k]``."""
+    """Classification: probabilities, float32 or float64 ``[n, classes]``, or class indices ``[n]``.
+    Regression: floats ``[n]`` or ``[n, k]``."""
 
     target: Array
     """Class indices ``[n]``, or floats in the shape of the predictions."""
 
     confusion: "NDArray[np.int64] | None"
-    """[classes, classes]: rows are the true class, columns the predicted one; None for regression."""
+    """[classes, classes]: rows are the true class, columns the predicted one; None for
+    regression."""
 
     def value(self, metric: Metric) -> float:
         """Return one metric.
 
         Raises:
-            InvalidInput: It is not of this kind, or not defined for this target or these predictions; a function
-                of one's own is NaN then.
+            InvalidInput: It is not of this kind, or not defined for this target or these
+                predictions; a function of one's own is NaN then.
         """
         if metric.name in self.metrics:
             return self.metrics[metric.name]
         require_kind(metric, "regression" if self.confusion is None else "classification")
         if metric.needs_probabilities and self.predictions.ndim == 1:
-            raise InvalidInput(f"{metric.name} needs probabilities, but the model gives classes only",
-                               "let the model return probabilities, or choose accuracy or f1_macro")  # fmt: skip
+            raise InvalidInput(
+                f"{metric.name} needs probabilities, but the model gives classes only",
+                "let the model return probabilities, or choose accuracy or f1_macro",
+            )
         if isinstance(metric, FunctionMetric):  # NaN for one model says nothing about the others
             return metric.steady_value(self.target, self.predictions)
         return metric.defined_value(self.target, self.predictions)
 
     def tie_breakers(self) -> Iterator[tuple[str, float]]:
         """Yield name and value of what decides where the metric is equal; less is better."""
-        return ((name, value) for name, value in self.metrics.items() if name in METRICS and METRICS[name].breaks_ties)
+        return (
+            (name, value)
+            for name, value in self.metrics.items()
+            if name in METRICS and METRICS[name].breaks_ties
+        )
 
 
 def score(
@@ -81,7 +89,12 @@ def score(
 
 
 def score_predictions(
-    predictions: Array, target: Array, *, classes: int | None, metric: Metric | None = None, name: str = "the model"
+    predictions: Array,
+    target: Array,
+    *,
+    classes: int | None,
+    metric: Metric | None = None,
+    name: str = "the model",
 ) -> Scores:
     """Measure predictions, wherever they come from.
 
@@ -97,8 +110,11 @@ def score_predictions(
     check_predictions(predictions, target, classes=classes, name=name)
     matrix = None if classes is None else confusion(target, class_indices(predictions), classes)
     kind = "regression" if classes is None else "classification"
-    fitting = [known for known in METRICS.values()
-               if known.kind == kind and not (known.needs_probabilities and predictions.ndim == 1)]  # fmt: skip
+    fitting = [
+        known
+        for known in METRICS.values()
+        if known.kind == kind and not (known.needs_probabilities and predictions.ndim == 1)
+    ]
     values = {known.name: known.value(target, predictions) for known in fitting}
     defined = {name: value for name, value in values.items() if not math.isnan(value)}
     scores = Scores(metrics=defined, predictions=predictions, target=target, confusion=matrix)
@@ -114,7 +130,10 @@ def check_count(predictions: Array, target: Array, *, name: str) -> None:
         InvalidInput: There are more or fewer.
     """
     if len(predictions) != len(target):
-        raise InvalidInput(f"{name} has {len(predictions)} predictions for {len(target)} items", "one for each item")
+        raise InvalidInput(
+            f"{name} has {len(predictions)} predictions for {len(target)} items",
+            "one for each item",
+        )
 
 
 def check_predictions(predictions: Array, target: Array, *, classes: int | None, name: str) -> None:
@@ -127,10 +146,21 @@ def check_predictions(predictions: Array, target: Array, *, classes: int | None,
     if classes is None:
         outputs = [array.reshape(len(array), -1).shape[1] for array in (predictions, target)]
         if outputs[0] != outputs[1]:
-            raise InvalidInput(f"{name} predicts {outputs[0]} values a row, but the target has {outputs[1]}")
+            raise InvalidInput(
+                f"{name} predicts {outputs[0]} values a row, but the target has {outputs[1]}"
+            )
     elif predictions.ndim == 2 and predictions.shape[1] != classes:
-        raise InvalidInput(f"{name} has {predictions.shape[1]} classes, but the data has {classes}",
-                           "was it trained on another dataset?")  # fmt: skip
-    elif predictions.ndim == 1 and len(predictions) and not 0 <= predictions.min() <= predictions.max() < classes:
-        raise InvalidInput(f"{name} predicts classes {predictions.min()} to {predictions.max()}, but the data has 0 to "
-                           f"{classes - 1}", "was it trained on another dataset?")  # fmt: skip
+        raise InvalidInput(
+            f"{name} has {predictions.shape[1]} classes, but the data has {classes}",
+            "was it trained on another dataset?",
+        )
+    elif (
+        predictions.ndim == 1
+        and len(predictions)
+        and not 0 <= predictions.min() <= predictions.max() < classes
+    ):
+        raise InvalidInput(
+            f"{name} predicts classes {predictions.min()} to {predictions.max()}, but the data has 0 to "
+            f"{classes - 1}",
+            "was it trained on another dataset?",
+        )

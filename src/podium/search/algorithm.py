@@ -1,4 +1,5 @@
-"""What podium knows of a search algorithm: one declaration, read by the search, the checks, the doctor and the help."""
+"""What podium knows of a search algorithm: one declaration, read by the search, the checks, the
+doctor and the help."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -68,7 +69,9 @@ class Plan:
 
     finished = False
 
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+    def __init__(
+        self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool
+    ) -> None:
         self.space = space
         self.settings = settings
         self.maximize = maximize
@@ -94,7 +97,8 @@ class Plan:
 class Algorithm:
     """A search algorithm: it has a plan of its own, or a sampler of Optuna's.
 
-    Sources of what Katib does: katib 0.19, pkg/suggestion/v1beta1/{hyperopt,optuna,goptuna,skopt,hyperband,pbt}.
+    Sources of what Katib does: katib 0.19,
+    pkg/suggestion/v1beta1/{hyperopt,optuna,goptuna,skopt,hyperband,pbt}.
     """
 
     name: str
@@ -113,7 +117,8 @@ class Algorithm:
     """Whether Katib's default configuration has it."""
 
     drops_unknown_settings: bool = False
-    """Whether Katib's service drops a setting that it does not know; the other services refuse it."""
+    """Whether Katib's service drops a setting that it does not know; the other services refuse
+    it."""
 
     distributions: tuple[str, ...] = ()
     """Distributions beside uniform that Katib's service honors."""
@@ -131,33 +136,43 @@ class Algorithm:
     """Whether it needs two parameters that are double or int."""
 
     keeps_files: bool = False
-    """Whether a trial begins with its parent's files, on a volume that resumePolicy FromVolume keeps."""
+    """Whether a trial begins with its parent's files, on a volume that resumePolicy FromVolume
+    keeps."""
 
     at_once: Callable[[Mapping[str, Any]], tuple[int, str]] | None = None
-    """How many trials Katib's service gives at once or not at all, by the settings, and the settings that say so."""
+    """How many trials Katib's service gives at once or not at all, by the settings, and the
+    settings that say so."""
 
     warm_trials: int = 0
-    """How many trials of earlier sweeps a warm start takes; 0: it does not choose points by earlier results."""
+    """How many trials of earlier sweeps a warm start takes; 0: it does not choose points by earlier
+    results."""
 
     plan: Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan | None] | None = None
-    """Makes the plan for a space, settings and whether more is better; None, or a plan that is None: it samples."""
+    """Makes the plan for a space, settings and whether more is better; None, or a plan that is
+    None: it samples."""
 
     sampler: "Callable[[Mapping[str, Any], Sequence[FrozenTrial], int, int], BaseSampler] | None" = None
-    """Makes Optuna's sampler for settings, the trials of a warm start, a seed and the number of trials unseen by it."""
+    """Makes Optuna's sampler for settings, the trials of a warm start, a seed and the number of
+    trials unseen by it."""
 
     history: int | None = None
     """How many trials its sampler sees at most; None: all."""
 
     takes_several: bool = False
-    """Whether it searches for several objectives, and learns what breaks a constraint or uses no results at all."""
+    """Whether it searches for several objectives, and learns what breaks a constraint or uses no
+    results at all."""
 
     takes_conditions: bool = False
-    """Whether it leaves out of a point what does not count there, so that it learns nothing from such values."""
+    """Whether it leaves out of a point what does not count there, so that it learns nothing from
+    such values."""
 
-    explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: parameter
+    explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: (
+        parameter
+    )
     """What a parameter's values may be, where they are more than the space's."""
 
     @property
     def has_resource(self) -> bool:
-        """Whether one of the parameters says how long a trial trains, so that trials differ in length."""
+        """Whether one of the parameters says how long a trial trains, so that trials differ in
+        length."""
         return "resource_name" in self.settings

@@ -1,4 +1,5 @@
-"""The search algorithms there are. A new one is a file with its Algorithm, and its name in this table."""
+"""The search algorithms there are. A new one is a file with its Algorithm, and its name in this
+table."""
 
 from podium.search.algorithm import COUNT, Algorithm
 from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE
@@ -7,7 +8,18 @@ from podium.search.halving import ASHA, HYPERBAND
 from podium.search.population import PBT
 from podium.search.unguided import GRID, RANDOM, SOBOL
 
-_ALL = (RANDOM, GRID, TPE, MULTIVARIATE_TPE, CMA_ES, SOBOL, BAYESIAN_OPTIMIZATION, HYPERBAND, ASHA, PBT)
+_ALL = (
+    RANDOM,
+    GRID,
+    TPE,
+    MULTIVARIATE_TPE,
+    CMA_ES,
+    SOBOL,
+    BAYESIAN_OPTIMIZATION,
+    HYPERBAND,
+    ASHA,
+    PBT,
+)
 
 ALGORITHMS = {algorithm.name: algorithm for algorithm in _ALL}
 """By name, in the order in which messages list them."""
@@ -15,10 +27,15 @@ ALGORITHMS = {algorithm.name: algorithm for algorithm in _ALL}
 ARCHITECTURE_SEARCHES = ("enas", "darts")
 """Katib's, for a nasConfig in place of parameters; podium does not run them."""
 
-MEDIAN_STOP = Algorithm(name="medianstop", settings={"min_trials_required": COUNT, "start_step": COUNT})
+MEDIAN_STOP = Algorithm(
+    name="medianstop", settings={"min_trials_required": COUNT, "start_step": COUNT}
+)
 """The only algorithm of ``spec.earlyStopping`` (katib: pkg/earlystopping/v1beta1/medianstop)."""
 
 
 def find(name: str) -> Algorithm:
-    """Return the algorithm of that name, of early stopping too; one without facts if there is none."""
-    return {**ALGORITHMS, MEDIAN_STOP.name: MEDIAN_STOP}.get(name) or Algorithm(name=name, settings={})
+    """Return the algorithm of that name, of early stopping too; one without facts if there is
+    none."""
+    return {**ALGORITHMS, MEDIAN_STOP.name: MEDIAN_STOP}.get(name) or Algorithm(
+        name=name, settings={}
+    )

@@ -1,4 +1,5 @@
-"""The algorithm that podium chooses where the user leaves it to podium; `benchmarks/search.py` has the figures."""
+"""The algorithm that podium chooses where the user leaves it to podium; `benchmarks/search.py` has
+the figures."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -14,10 +15,12 @@ NEAREST = MULTIVARIATE_TPE.name
 """What Katib runs in place of the choice: it takes any space, and needs no setting."""
 
 MODELED = range(25, 101)
-"""Numbers of trials for which a Gaussian process is chosen: ten teach it nothing, and each makes it slower."""
+"""Numbers of trials for which a Gaussian process is chosen: ten teach it nothing, and each makes it
+slower."""
 
 ROUNDS = 6
-"""Times as many trials as run at once, from which on it is chosen: with three, TPE finds as much."""
+"""Times as many trials as run at once, from which on it is chosen: with three, TPE finds as
+much."""
 
 MODELED_SEVERAL = range(40, 101)
 """The same with several objectives, where it is ahead of TPE earlier."""
@@ -36,7 +39,12 @@ class Choice(NamedTuple):
 
 
 def choose(
-    space: Sequence[Parameter], trials: int | None, parallel: int, *, modeled: bool, several: bool = False
+    space: Sequence[Parameter],
+    trials: int | None,
+    parallel: int,
+    *,
+    modeled: bool,
+    several: bool = False,
 ) -> Choice:
     """Return the algorithm for a search; it follows from the arguments alone.
 
@@ -48,16 +56,25 @@ def choose(
     """
     countable = all(parameter.step or not parameter.numeric for parameter in space)
     if trials and countable and (points := count_points(space, beyond=trials)) <= trials:
-        return Choice(GRID.name, f"the space has {plural(points, 'point')}, which fit into {plural(trials, 'trial')}")
+        return Choice(
+            GRID.name,
+            f"the space has {plural(points, 'point')}, which fit into {plural(trials, 'trial')}",
+        )
     if trials and trials <= parallel:
         return Choice(SOBOL.name, f"{plural(trials, 'trial')} at once cannot learn from each other")
     if any(parameter.when for parameter in space):
-        return Choice(MULTIVARIATE_TPE.name, "it models together the parameters that count together, by the conditions")
+        return Choice(
+            MULTIVARIATE_TPE.name,
+            "it models together the parameters that count together, by the conditions",
+        )
     tpe, numbers = (TPE.name, MODELED_SEVERAL) if several else (MULTIVARIATE_TPE.name, MODELED)
     if trials is None or trials >= numbers.stop:
         return Choice(tpe, "quick however many trials there are")
     if trials < max(numbers.start, ROUNDS * parallel):
-        return Choice(tpe, f"none is known to be ahead of it in so few trials ({trials}, {parallel} at a time)")
+        return Choice(
+            tpe,
+            f"none is known to be ahead of it in so few trials ({trials}, {parallel} at a time)",
+        )
     if not modeled:
         return Choice(tpe, "there is no Gaussian process without torch")
     return Choice(

@@ -1,4 +1,5 @@
-"""Algorithms that model the objective by earlier results: tpe, multivariate-tpe, bayesianoptimization."""
+"""Algorithms that model the objective by earlier results: tpe, multivariate-tpe,
+bayesianoptimization."""
 
 import math
 from collections.abc import Mapping
@@ -30,7 +31,9 @@ def _tpe(
     return TPESampler(seed=seed, multivariate=multivariate, group=group, **given)
 
 
-def _gaussian_process(settings: Mapping[str, Any], warm: Any, seed: int, unseen: int) -> "BaseSampler":
+def _gaussian_process(
+    settings: Mapping[str, Any], warm: Any, seed: int, unseen: int
+) -> "BaseSampler":
     from optuna.samplers import GPSampler
 
     startup = settings.get("n_initial_points", 10)

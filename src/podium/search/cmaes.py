@@ -1,6 +1,8 @@
-"""CMA-ES, also with restarts with other populations: IPOP (Auger and Hansen 2005) and BIPOP (Hansen 2009).
+"""CMA-ES, also with restarts with other populations: IPOP (Auger and Hansen 2005) and BIPOP (Hansen
+2009).
 
-Optuna's sampler has not restarted since 4.4; the library cmaes, which it uses, says when a restart is due.
+Optuna's sampler has not restarted since 4.4; the library cmaes, which it uses, says when a restart
+is due.
 """
 
 import random
@@ -27,11 +29,13 @@ WIDTH = 1 / 6
 class RestartingCmaEs(Plan):
     """Searches the numeric parameters by CMA-ES, the others by chance.
 
-    A resumed search replays its trials one by one, so that with parallel trials a generation may be cut elsewhere
-    than before.
+    A resumed search replays its trials one by one, so that with parallel trials a generation may be
+    cut elsewhere than before.
     """
 
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+    def __init__(
+        self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool
+    ) -> None:
         super().__init__(space, settings, maximize)
         self.numeric = [parameter for parameter in space if parameter.numeric]
         self.seed = settings.get("random_state", random.SystemRandom().getrandbits(31))
@@ -53,7 +57,8 @@ class RestartingCmaEs(Plan):
         return point
 
     def tell(self, trial: str, value: float | None) -> None:
-        """Take a trial into its generation; one that failed, or was asked for before a restart, does not count."""
+        """Take a trial into its generation; one that failed, or was asked for before a restart,
+        does not count."""
         restarts, position = self.open.pop(trial, (-1, None))
         if position is None or value is None or restarts != self.restarts:
             return
@@ -75,7 +80,9 @@ class RestartingCmaEs(Plan):
     def _ask(self) -> dict[str, float]:
         """Return a place in each parameter's range, 0..1."""
         chosen = zip(self.numeric, self.cma.ask(), strict=True)
-        by_chance = {parameter.name: self.draw.random() for parameter in self.space if not parameter.numeric}
+        by_chance = {
+            parameter.name: self.draw.random() for parameter in self.space if not parameter.numeric
+        }
         return {parameter.name: float(position) for parameter, position in chosen} | by_chance
 
     def _begin(self, trial: str, point: Point) -> None:
@@ -92,10 +99,13 @@ class RestartingCmaEs(Plan):
         self.cma = self._start([draw.random() for _ in self.numeric], population)
 
     def _next_population(self, draw: random.Random) -> int:
-        """Return the size of the next population: ever larger, or by turns a small one with as many evaluations."""
+        """Return the size of the next population: ever larger, or by turns a small one with as many
+        evaluations."""
         self.evaluations[self.regime] += self.cma.population_size * self.cma.generation
         bipop = self.settings["restart_strategy"] == "bipop"
-        self.regime = "small" if bipop and self.evaluations["small"] < self.evaluations["large"] else "large"
+        self.regime = (
+            "small" if bipop and self.evaluations["small"] < self.evaluations["large"] else "large"
+        )
         if self.regime == "small":
             return int(self.first_population * (GROWTH**self.grown) ** (draw.random() ** 2))
         self.grown += 1
@@ -119,7 +129,9 @@ def _plan(space: Sequence[Parameter], settings: Mapping[str, Any], maximize: boo
     return RestartingCmaEs(space, settings, maximize) if restarts else None
 
 
-def _sampler(settings: Mapping[str, Any], warm: "Sequence[FrozenTrial]", seed: int, unseen: int) -> "BaseSampler":
+def _sampler(
+    settings: Mapping[str, Any], warm: "Sequence[FrozenTrial]", seed: int, unseen: int
+) -> "BaseSampler":
     from optuna.samplers import CmaEsSampler
 
     # Optuna begins either with a given width or with the one that earlier trials suggest.
@@ -128,7 +140,8 @@ def _sampler(settings: Mapping[str, Any], warm: "Sequence[FrozenTrial]", seed: i
 
 
 def _continuous(trials: "Sequence[FrozenTrial]") -> "list[FrozenTrial]":
-    """Return trials without the columns that CMA-ES leaves to chance: it takes only those with exactly its own."""
+    """Return trials without the columns that CMA-ES leaves to chance: it takes only those with
+    exactly its own."""
     from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial
 
@@ -146,7 +159,11 @@ def _continuous(trials: "Sequence[FrozenTrial]") -> "list[FrozenTrial]":
 
 CMA_ES = Algorithm(
     name="cmaes",
-    settings={"random_state": SEED, "sigma": POSITIVE, "restart_strategy": one_of("none", "ipop", "bipop")},
+    settings={
+        "random_state": SEED,
+        "sigma": POSITIVE,
+        "restart_strategy": one_of("none", "ipop", "bipop"),
+    },
     drops_unknown_settings=True,
     needs_two_numbers=True,
     warm_trials=10,  # it begins at the best tenth of them (Nomura 2021, as in the package cmaes)

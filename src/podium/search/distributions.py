@@ -1,4 +1,5 @@
-"""How a search parameter becomes a column of an Optuna study, and numbers between 0 and 1 become its values."""
+"""How a search parameter becomes a column of an Optuna study, and numbers between 0 and 1 become
+its values."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -35,7 +36,9 @@ def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution
         return IntDistribution(low, high - (high - low) % step, log=log, step=step)
     if log or parameter.step is None:
         return FloatDistribution(parameter.low, parameter.high, log=log)
-    return FloatDistribution(parameter.low, float(parameter.nth(parameter.points - 1)), step=parameter.step)
+    return FloatDistribution(
+        parameter.low, float(parameter.nth(parameter.points - 1)), step=parameter.step
+    )
 
 
 def decode(parameter: Parameter, value: Any) -> str:
@@ -66,7 +69,9 @@ def encode(parameter: Parameter, text: str) -> Any:
         return to_quantile(parameter, value)
     if parameter.step and parameter.distribution == "uniform":
         number = round((value - parameter.low) / parameter.step)
-        near = math.isclose(float(parameter.nth(number)), value, rel_tol=1e-9, abs_tol=1e-9 * parameter.step)
+        near = math.isclose(
+            float(parameter.nth(number)), value, rel_tol=1e-9, abs_tol=1e-9 * parameter.step
+        )
         if number >= parameter.points or not near:
             raise ValueError(text)
     return round(value) if parameter.kind == "int" else value
@@ -83,7 +88,10 @@ def encoded(space: Sequence[Parameter], point: Mapping[str, str]) -> dict[str, A
 
 def decoded(space: Sequence[Parameter], columns: Mapping[str, Any]) -> dict[str, str]:
     """Return the point of such columns."""
-    return {each.name: decode(each, columns[column(each)]) if column(each) in columns else each.idle for each in space}
+    return {
+        each.name: decode(each, columns[column(each)]) if column(each) in columns else each.idle
+        for each in space
+    }
 
 
 def distributions(
@@ -94,7 +102,8 @@ def distributions(
 
 
 def suggest(study: "optuna.Study", space: Sequence[Parameter]) -> "optuna.Trial":
-    """Ask for a trial with a value for each parameter that counts, in Optuna's way of defining a space by running."""
+    """Ask for a trial with a value for each parameter that counts, in Optuna's way of defining a
+    space by running."""
     from optuna.distributions import CategoricalDistribution, IntDistribution
 
     trial, point = study.ask(), dict[str, str]()
@@ -103,16 +112,20 @@ def suggest(study: "optuna.Study", space: Sequence[Parameter]) -> "optuna.Trial"
         if isinstance(known, CategoricalDistribution):
             value: Any = trial.suggest_categorical(column(each), known.choices)
         else:
-            draw: Any = trial.suggest_int if isinstance(known, IntDistribution) else trial.suggest_float
+            draw: Any = (
+                trial.suggest_int if isinstance(known, IntDistribution) else trial.suggest_float
+            )
             value = draw(column(each), known.low, known.high, step=known.step, log=known.log)
         point[each.name] = decode(each, value)
     return trial
 
 
 def from_quantile(parameter: Parameter, quantile: float) -> float:
-    """Map 0..1 to a bell over the bounds: its center in their middle, its sigma a sixth of their distance.
+    """Map 0..1 to a bell over the bounds: its center in their middle, its sigma a sixth of their
+    distance.
 
-    Katib's hyperopt service uses the same bell, but lets one value in 370 fall outside of the bounds.
+    Katib's hyperopt service uses the same bell, but lets one value in 370 fall outside of the
+    bounds.
     """
     low, high = _ends(parameter)
     inside = _TAILS[0] + quantile * (_TAILS[1] - _TAILS[0])
@@ -157,7 +170,8 @@ def at(parameter: Parameter, unit: float) -> str:
 
 
 def unit(parameter: Parameter, text: str) -> float:
-    """Return where a numeric parameter's value lies, 0..1 of its range; of a step its middle. The inverse of ``at``."""
+    """Return where a numeric parameter's value lies, 0..1 of its range; of a step its middle. The
+    inverse of ``at``."""
     value = float(text)
     if parameter.low == parameter.high:
         return 0.5

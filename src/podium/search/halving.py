@@ -11,13 +11,16 @@ from podium.search.space import Parameter, settled
 
 
 class Hyperband(Plan):
-    """Katib's brackets: ``s`` from s_max to 0, each beginning with n trials of r_l / eta^s, the best 1/eta continuing.
+    """Katib's brackets: ``s`` from s_max to 0, each beginning with n trials of r_l / eta^s, the
+    best 1/eta continuing.
 
-    Katib itself gets stuck when a bracket's second rung has fewer points than it asks for; here each rung begins when
-    the one before has ended.
+    Katib itself gets stuck when a bracket's second rung has fewer points than it asks for; here
+    each rung begins when the one before has ended.
     """
 
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+    def __init__(
+        self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool
+    ) -> None:
         super().__init__(space, settings, maximize)
         self.resource, self.eta = settings["resource_name"], settings.get("eta", 3)
         self.draw = random.Random(settings.get("random_state"))
@@ -67,9 +70,12 @@ class Hyperband(Plan):
 
 
 class Asha(Plan):
-    """Successive halving without waiting: the best 1/eta of a rung continue as soon as they are known (Li 2020)."""
+    """Successive halving without waiting: the best 1/eta of a rung continue as soon as they are
+    known (Li 2020)."""
 
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+    def __init__(
+        self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool
+    ) -> None:
         super().__init__(space, settings, maximize)
         self.resource, self.eta = settings["resource_name"], settings.get("eta", 3)
         self.draw = random.Random(settings.get("random_state"))
@@ -127,7 +133,8 @@ def _sample(space: Sequence[Parameter], draw: random.Random) -> Point:
 
 
 def _hyperband_rungs(most: float, eta: int) -> list[tuple[int, int, bool]]:
-    """Return (trials, resource, whether they are new) of each rung (katib: pkg/suggestion/v1beta1/hyperband)."""
+    """Return (trials, resource, whether they are new) of each rung (katib:
+    pkg/suggestion/v1beta1/hyperband)."""
     highest = int(math.log(most) / math.log(eta) + 1e-9)
     rungs = []
     for s in range(highest, -1, -1):
@@ -139,7 +146,9 @@ def _hyperband_rungs(most: float, eta: int) -> list[tuple[int, int, bool]]:
     return rungs
 
 
-def _best_first(results: Sequence[tuple[float | None, Point]], maximize: bool) -> list[tuple[float | None, Point]]:
+def _best_first(
+    results: Sequence[tuple[float | None, Point]], maximize: bool
+) -> list[tuple[float | None, Point]]:
     sign = -1.0 if maximize else 1.0
     return sorted(results, key=lambda result: (result[0] is None, sign * (result[0] or 0.0)))
 
@@ -149,7 +158,8 @@ def _key(point: Point, resource: str) -> str:
 
 
 def _first_rung(settings: Mapping[str, Any]) -> tuple[int, str]:
-    """Return how many trials begin the first bracket (katib: pkg/suggestion/v1beta1/hyperband/service.py)."""
+    """Return how many trials begin the first bracket (katib:
+    pkg/suggestion/v1beta1/hyperband/service.py)."""
     most, eta = settings["r_l"], settings.get("eta", 3)
     return math.ceil(eta ** int(math.log(most) / math.log(eta))), f"r_l={most:g}, eta={eta}"
 
@@ -171,7 +181,13 @@ HYPERBAND = Algorithm(
 )
 ASHA = Algorithm(
     name="asha",
-    settings={"r_l": _RESOURCE, "r_min": _RESOURCE, "eta": _ETA, "resource_name": _NAME, "random_state": SEED},
+    settings={
+        "r_l": _RESOURCE,
+        "r_min": _RESOURCE,
+        "eta": _ETA,
+        "resource_name": _NAME,
+        "random_state": SEED,
+    },
     required=HYPERBAND.required,
     example=HYPERBAND.example,
     in_katib=False,

@@ -1,4 +1,5 @@
-"""What a sampler sees of a long study, in memory: a suggestion costs the same after ten thousand trials as after some.
+"""What a sampler sees of a long study, in memory: a suggestion costs the same after ten thousand
+trials as after some.
 
 The record on disk stays whole; only what is modeled is bounded.
 """
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
 BEST = 25
-"""The best trials are always seen: TPE, by Optuna's rule and by hyperopt's, takes no more of them for good ones."""
+"""The best trials are always seen: TPE, by Optuna's rule and by hyperopt's, takes no more of them
+for good ones."""
 
 
 class History:
-    """A study in memory, that a sampler is asked on: all trials up to a limit, then half as many and the newest.
+    """A study in memory, that a sampler is asked on: all trials up to a limit, then half as many
+    and the newest.
 
-    That half is the best trials and a sample of the others, drawn anew from the whole record each time the limit is
-    reached. Trials are known by their numbers in the record.
+    That half is the best trials and a sample of the others, drawn anew from the whole record each
+    time the limit is reached. Trials are known by their numbers in the record.
 
     Args:
         record: The study on disk.
@@ -61,7 +64,9 @@ class History:
         self._places[number] = len(self._study.get_trials(deepcopy=False))
         self._study.add_trial(
             create_trial(
-                state=TrialState.RUNNING, params=dict(values), distributions=distributions(self._space, values)
+                state=TrialState.RUNNING,
+                params=dict(values),
+                distributions=distributions(self._space, values),
             )
         )
 
@@ -76,7 +81,9 @@ class History:
         from optuna.trial import TrialState
 
         seed = self._draw.getrandbits(31)
-        trials = self._record.get_trials(deepcopy=False, states=(TrialState.COMPLETE, TrialState.RUNNING))
+        trials = self._record.get_trials(
+            deepcopy=False, states=(TrialState.COMPLETE, TrialState.RUNNING)
+        )
         seen = trials if len(trials) < self._limit else self._choose(trials)
         sampler = self._sampler(seed, len(trials) - len(seen))
         self._study = optuna.create_study(directions=self._record.directions, sampler=sampler)
@@ -90,7 +97,9 @@ class History:
         known = [(trial, value) for trial in ended if (value := Value.read(trial)) is not None]
         costs = [value.costs(maximize) for _, value in known]
         ranks = fronts(costs) if len(maximize) > 1 else costs
-        ranked = sorted(zip(known, ranks, strict=True), key=lambda row: (not row[0][1].feasible, row[1]))
+        ranked = sorted(
+            zip(known, ranks, strict=True), key=lambda row: (not row[0][1].feasible, row[1])
+        )
         ended = [trial for (trial, _), _ in ranked]
         others = ended[BEST:]
         sample = self._draw.sample(others, min(self._limit // 2 - BEST, len(others)))

@@ -1,8 +1,9 @@
 """The same search twice: points that depend on results, but not on when they came.
 
-Workers differ in speed, so what is known when a point is asked for differs from one run of a sweep to the next, and
-with it every later point. Here the k-th point follows from the seed and from the results of the trials up to k - behind
-alone, however many of the others have ended; it waits until those have.
+Workers differ in speed, so what is known when a point is asked for differs from one run of a sweep
+to the next, and with it every later point. Here the k-th point follows from the seed and from the
+results of the trials up to k - behind alone, however many of the others have ended; it waits until
+those have.
 """
 
 import random
@@ -30,7 +31,8 @@ class Sampled(Plan):
     Args:
         directions: Of the objectives, the first one that of the plan.
         sampler: Makes a sampler for a seed.
-        keeps: Whether the sampler keeps something of its own from point to point, beside the trials.
+        keeps: Whether the sampler keeps something of its own from point to point, beside the
+            trials.
         earlier: Trials of other sweeps, which it learns from.
     """
 
@@ -70,7 +72,9 @@ class Sampled(Plan):
         params = encoded(self.space, past.point)
         self._begun(past.trial, len(self._study.get_trials(deepcopy=False)))
         known = distributions(self.space, params)
-        self._study.add_trial(create_trial(state=TrialState.RUNNING, params=params, distributions=known))
+        self._study.add_trial(
+            create_trial(state=TrialState.RUNNING, params=params, distributions=known)
+        )
         return past.point
 
     def tell(self, trial: str, value: float | None) -> None:
@@ -83,7 +87,8 @@ class Sampled(Plan):
 
 
 class InOrder(Plan):
-    """A plan that hears of results in the order in which their trials began, and only of those that are long past.
+    """A plan that hears of results in the order in which their trials began, and only of those that
+    are long past.
 
     Args:
         plan: Gives the points; one with a seed.
@@ -132,13 +137,19 @@ class InOrder(Plan):
                 )
 
     def _again(self, past: PastTrial) -> Point | None:
-        return self._plan.again(past) if isinstance(self._plan, Sampled) else self._plan.next(past.trial)
+        return (
+            self._plan.again(past)
+            if isinstance(self._plan, Sampled)
+            else self._plan.next(past.trial)
+        )
 
     def _after(self, trial: str, ask: Callable[[], Point | None]) -> Point | None:
         while self._told <= len(self._trials) - self._behind:
             if not self._pass_on():
                 return None
-        while (point := ask()) is None:  # a rung that has to be full: it hears of more, in order as well
+        while (
+            point := ask()
+        ) is None:  # a rung that has to be full: it hears of more, in order as well
             if self._plan.finished or not self._pass_on():
                 return None
         self._trials.append(trial)
@@ -146,7 +157,10 @@ class InOrder(Plan):
 
     def _pass_on(self) -> bool:
         """Tell the plan the next result, if it is there."""
-        if self._told == len(self._trials) or (trial := self._trials[self._told]) not in self._results:
+        if (
+            self._told == len(self._trials)
+            or (trial := self._trials[self._told]) not in self._results
+        ):
             return False
         self._plan.tell(trial, self._results[trial])
         self._told += 1

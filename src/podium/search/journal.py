@@ -10,15 +10,21 @@ JOURNAL = "optuna.journal"
 
 
 def open_journal(path: Path) -> Any:
-    """Return the backend of a journal that this process alone writes; half a line at its end is cut off."""
+    """Return the backend of a journal that this process alone writes; half a line at its end is cut
+    off."""
     from optuna.storages.journal import JournalFileBackend
 
     class Journal(JournalFileBackend):
-        """Optuna's own waits for the disk and takes a lock at each of a trial's entries; the engine writes alone."""
+        """Optuna's own waits for the disk and takes a lock at each of a trial's entries; the engine
+        writes alone."""
 
         def append_logs(self, logs: list[dict[str, Any]]) -> None:
             with path.open("ab") as file:
-                file.write(b"".join(json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs))
+                file.write(
+                    b"".join(
+                        json.dumps(log, separators=(",", ":")).encode() + b"\n" for log in logs
+                    )
+                )
 
     _cut_partial_line(path)
     return Journal(str(path))

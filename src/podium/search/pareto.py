@@ -1,4 +1,5 @@
-"""Trials that are judged by more than one number: what is told of each, and which of them no other dominates."""
+"""Trials that are judged by more than one number: what is told of each, and which of them no other
+dominates."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -9,7 +10,8 @@ if TYPE_CHECKING:
 
 
 class Value(float):
-    """A trial's objective with what else it is judged by; a float, for most algorithms work on the objective alone."""
+    """A trial's objective with what else it is judged by; a float, for most algorithms work on the
+    objective alone."""
 
     further: tuple[float, ...]
     """Further objectives."""
@@ -17,7 +19,9 @@ class Value(float):
     broken: Mapping[str, float]
     """By how much it breaks each constraint, above 0; 0 or less if it keeps it."""
 
-    def __new__(cls, value: float, further: Sequence[float] = (), broken: Mapping[str, float] | None = None) -> "Value":
+    def __new__(
+        cls, value: float, further: Sequence[float] = (), broken: Mapping[str, float] | None = None
+    ) -> "Value":
         made = super().__new__(cls, value)
         made.further, made.broken = tuple(further), dict(broken or {})
         return made
@@ -44,7 +48,9 @@ class Value(float):
 
     def costs(self, maximize: Sequence[bool]) -> tuple[float, ...]:
         """Return its objectives, so that less is better in each of them."""
-        return tuple(-value if more else value for value, more in zip(self.objectives, maximize, strict=True))
+        return tuple(
+            -value if more else value for value, more in zip(self.objectives, maximize, strict=True)
+        )
 
 
 def tell(study: "Study", number: int, value: float | None) -> None:
@@ -58,20 +64,25 @@ def tell(study: "Study", number: int, value: float | None) -> None:
     told = study.get_trials(deepcopy=False)[number].constraints if known.broken else {}
     for name, by in known.broken.items():
         if name not in told:
-            Trial(study, number).set_constraint(name, by)  # alone in its storage, a study's numbers are its ids
+            Trial(study, number).set_constraint(
+                name, by
+            )  # alone in its storage, a study's numbers are its ids
     study.tell(number, known.objectives, skip_if_finished=True)
 
 
 def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     """Tell whether costs are nowhere above others, and somewhere below."""
-    return all(mine <= theirs for mine, theirs in zip(one, other, strict=True)) and tuple(one) != tuple(other)
+    return all(mine <= theirs for mine, theirs in zip(one, other, strict=True)) and tuple(
+        one
+    ) != tuple(other)
 
 
 def fronts(costs: Sequence[tuple[float, ...]]) -> list[int]:
-    """Return the number of the front that each is on: 1 if nothing dominates it, 2 if only those on 1 do, and so on.
+    """Return the number of the front that each is on: 1 if nothing dominates it, 2 if only those on
+    1 do, and so on.
 
-    By efficient non-dominated sort (Zhang, Tian, Cheng and Jin 2015): only those that come before it in the order can
-    dominate one, and a front is found by bisection.
+    By efficient non-dominated sort (Zhang, Tian, Cheng and Jin 2015): only those that come before
+    it in the order can dominate one, and a front is found by bisection.
     """
     known: list[list[tuple[float, ...]]] = []
     numbers = [0] * len(costs)

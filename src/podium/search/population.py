@@ -1,8 +1,10 @@
-"""Population based training by Katib's rules (katib: pkg/suggestion/v1beta1/pbt, pkg/webhook/v1beta1/pod).
+"""Population based training by Katib's rules (katib: pkg/suggestion/v1beta1/pbt,
+pkg/webhook/v1beta1/pod).
 
-Trials go through generations. Each trial of a later one begins with the files its parent left in the directory that the
-setting ``suggestion_trial_dir`` names, and trains on with other values: the worst of the population take those of one
-of the best, all others change theirs a little. A trial knows its generation and parent by tags.
+Trials go through generations. Each trial of a later one begins with the files its parent left in
+the directory that the setting ``suggestion_trial_dir`` names, and trains on with other values: the
+worst of the population take those of one of the best, all others change theirs a little. A trial
+knows its generation and parent by tags.
 """
 
 import random
@@ -37,9 +39,12 @@ class Member:
 
 
 class Population(Plan):
-    """A population of trials; when more than it have ended, the next generation follows from them."""
+    """A population of trials; when more than it have ended, the next generation follows from
+    them."""
 
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+    def __init__(
+        self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool
+    ) -> None:
         super().__init__(space, settings, maximize)
         self.size, self.share = settings["n_population"], settings["truncation_threshold"]
         self.draw = random.Random(settings.get("random_state"))
@@ -58,13 +63,17 @@ class Population(Plan):
     def tags(self, trial: str) -> dict[str, str]:
         """Return a trial's generation and parent."""
         member = self.members[trial]
-        return {GENERATION: str(member.generation)} | ({PARENT: member.parent} if member.parent else {})
+        return {GENERATION: str(member.generation)} | (
+            {PARENT: member.parent} if member.parent else {}
+        )
 
     def tell(self, trial: str, value: float | None) -> None:
         """Take a trial that has ended into the population; one that failed is tried again."""
         member = self.members[trial]
         if value is None:
-            self.queue.append(Member(point=member.point, generation=member.generation, parent=member.parent))
+            self.queue.append(
+                Member(point=member.point, generation=member.generation, parent=member.parent)
+            )
             return
         member.value = value if self.maximize else -value
         self.current.append(trial)
@@ -74,7 +83,9 @@ class Population(Plan):
         seen = list(history)
         for earlier in seen:
             generation, parent = int(earlier.tags.get(GENERATION, 0)), earlier.tags.get(PARENT)
-            self.members[earlier.trial] = Member(point=earlier.point, generation=generation, parent=parent)
+            self.members[earlier.trial] = Member(
+                point=earlier.point, generation=generation, parent=parent
+            )
         latest = max((member.generation for member in self.members.values()), default=0)
         begun = [earlier for earlier in seen if self.members[earlier.trial].generation == latest]
         self.queue = self.queue[len(begun) :] if latest == 0 else []
@@ -84,11 +95,17 @@ class Population(Plan):
         for earlier in seen:
             if earlier.value is not None:
                 self.tell(earlier.trial, earlier.value)
-        self.previous = [trial for trial in self.current if self.members[trial].generation == latest - 1]
+        self.previous = [
+            trial for trial in self.current if self.members[trial].generation == latest - 1
+        ]
         self.current = [trial for trial in self.current if self.members[trial].generation == latest]
         if latest and len(begun) < self.size:
             taken = {self.members[earlier.trial].parent for earlier in begun}
-            missing = [child for child in self._children(self.previous, self.size) if child.parent not in taken]
+            missing = [
+                child
+                for child in self._children(self.previous, self.size)
+                if child.parent not in taken
+            ]
             self.queue += missing[: self.size - len(begun)]
 
     def _generate(self) -> None:
@@ -112,14 +129,19 @@ class Population(Plan):
         self.draw.shuffle(others)
         worst = worst[: int(count * self.share)]
         taken = [(trial, self.members[self.draw.choice(best)].point) for trial in worst]
-        changed = [(trial, self._explore(self.members[trial].point)) for trial in others[: count - len(worst)]]
+        changed = [
+            (trial, self._explore(self.members[trial].point))
+            for trial in others[: count - len(worst)]
+        ]
         return [
             Member(point=point, generation=self.members[trial].generation + 1, parent=trial)
             for trial, point in (*taken, *changed)
         ]
 
     def _seed(self) -> Member:
-        return Member(point={parameter.name: at(parameter, self.draw.random()) for parameter in self.space})
+        return Member(
+            point={parameter.name: at(parameter, self.draw.random()) for parameter in self.space}
+        )
 
     def _explore(self, point: Point) -> Point:
         resample = self.settings.get("resample_probability")
@@ -138,12 +160,15 @@ class Population(Plan):
             index = parameter.choices.index(value) + self.draw.choice((-1, 1))
             return parameter.choices[index % len(parameter.choices)]
         new = float(value) * self.draw.choice(FACTORS)
-        new = min(max(float(int(new)) if parameter.kind == "int" else new, parameter.low), parameter.high)
+        new = min(
+            max(float(int(new)) if parameter.kind == "int" else new, parameter.low), parameter.high
+        )
         return parameter.text(new)
 
 
 def _explored(parameter: Parameter, settings: Mapping[str, Any]) -> Parameter:
-    """Return a parameter as a population explores it: changed values lie between the steps, on no scale."""
+    """Return a parameter as a population explores it: changed values lie between the steps, on no
+    scale."""
     step = 1.0 if parameter.kind == "int" else None
     return replace(parameter, step=step, distribution="uniform")
 

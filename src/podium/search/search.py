@@ -1,7 +1,8 @@
 """Suggestions for trials: a search space, an algorithm, and an Optuna study on disk.
 
-The study is a journal file, ``<dir>/optuna.journal``; give optuna-dashboard a copy, for it writes into what it opens.
-Its trials carry the trial's name as user attribute ``trial``, those of earlier sweeps as ``from``.
+The study is a journal file, ``<dir>/optuna.journal``; give optuna-dashboard a copy, for it writes
+into what it opens. Its trials carry the trial's name as user attribute ``trial``, those of earlier
+sweeps as ``from``.
 """
 
 import contextlib
@@ -37,10 +38,11 @@ class Search:
         further: The same of further objectives; the algorithm must be one that takes several.
         directory: Holds the journal; an existing study is continued.
         earlier: Finished trials of other sweeps, in this space; a continued study has them already.
-        begun: The trials there are; those that the study lacks are added to it. A point that was asked for before a
-            crash, but never became one of them, is given back. None: all became one.
-        behind: How many trials may run at a time at most where points are to be the same each time, see in_order;
-            None: each point follows from all results there are.
+        begun: The trials there are; those that the study lacks are added to it. A point that was
+            asked for before a crash, but never became one of them, is given back. None: all became
+            one.
+        behind: How many trials may run at a time at most where points are to be the same each time,
+            see in_order; None: each point follows from all results there are.
     """
 
     def __init__(
@@ -83,20 +85,33 @@ class Search:
                 self._add_past(past)
         known = self._give_back(None if begun is None else {past.trial for past in begun})
         self._count = len(self._study.get_trials(deepcopy=False))
-        self._numbers = {trial.user_attrs["trial"]: trial.number for trial in known if "trial" in trial.user_attrs}
-        self._by_hand = {trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")}
+        self._numbers = {
+            trial.user_attrs["trial"]: trial.number
+            for trial in known
+            if "trial" in trial.user_attrs
+        }
+        self._by_hand = {
+            trial.user_attrs["trial"] for trial in known if trial.user_attrs.get("by hand")
+        }
         self._plan: Plan | None = None
         self._history: History | None = None
         warm = [trial for trial in known if "from" in trial.user_attrs]
         with _quiet():
             if behind:
-                self._plan = self._in_order(chosen, space, {"random_state": 0, **settings}, warm, behind)
+                self._plan = self._in_order(
+                    chosen, space, {"random_state": 0, **settings}, warm, behind
+                )
                 self._plan.recall(self._past(known) if begun is None else begun)
             elif plan := chosen.plan(space, settings, maximize) if chosen.plan else None:
                 self._plan = plan
                 plan.recall(self._past(known))
             elif chosen.sampler:
-                self._sample(chosen, partial(chosen.sampler, settings, warm), settings.get("random_state"), len(known))
+                self._sample(
+                    chosen,
+                    partial(chosen.sampler, settings, warm),
+                    settings.get("random_state"),
+                    len(known),
+                )
 
     def _in_order(
         self,
@@ -112,12 +127,23 @@ class Search:
         if not plan:
             assert chosen.sampler
             make = partial(chosen.sampler, settings, warm)
-            plan = Sampled(self._space, settings, maximize, earlier=warm, directions=self._study.directions,
-                           keeps=chosen.history is None, sampler=lambda seed: make(seed, 0))  # fmt: skip
+            plan = Sampled(
+                self._space,
+                settings,
+                maximize,
+                earlier=warm,
+                directions=self._study.directions,
+                keeps=chosen.history is None,
+                sampler=lambda seed: make(seed, 0),
+            )
         return InOrder(plan, behind)
 
     def _sample(
-        self, chosen: Algorithm, make: "Callable[[int, int], BaseSampler]", seed: int | None, known: int
+        self,
+        chosen: Algorithm,
+        make: "Callable[[int, int], BaseSampler]",
+        seed: int | None,
+        known: int,
     ) -> None:
         # A resumed search must not draw its first points again.
         draw = random.Random(None if seed is None else f"{seed}/{known}")
@@ -127,7 +153,8 @@ class Search:
             self._study.sampler = make(draw.getrandbits(31), 0)
 
     def ask(self, trial: str) -> dict[str, str] | None:
-        """Return values for a new trial, as text; None if the algorithm has no more, or none now."""
+        """Return values for a new trial, as text; None if the algorithm has no more, or none
+        now."""
         if self._plan:
             with _quiet():
                 point = self._plan.next(trial)
@@ -176,7 +203,8 @@ class Search:
         """Report the end of a trial.
 
         Args:
-            value: The objective, a Value if there is more to it; None if it failed or reported no number.
+            value: The objective, a Value if there is more to it; None if it failed or reported no
+                number.
         """
         number = self._numbers.get(trial)
         if number is None:
@@ -213,16 +241,24 @@ class Search:
         return kept
 
     def _add(self, earlier: Earlier) -> None:
-        self._store({"from": earlier.trial}, encoded(self._space, earlier.assignments), earlier.value)
+        self._store(
+            {"from": earlier.trial}, encoded(self._space, earlier.assignments), earlier.value
+        )
 
     def _add_past(self, past: PastTrial) -> None:
-        """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are all that is left."""
+        """Add a trial of an engine whose study is lost: where trials are kept elsewhere, they are
+        all that is left."""
         own = {"tags": past.tags or None, "by hand": past.by_hand or None}
         attributes = {"trial": past.trial, **{name: value for name, value in own.items() if value}}
         self._store(attributes, encoded(self._space, past.point), past.value, running=past.running)
 
     def _store(
-        self, attributes: dict[str, Any], params: dict[str, Any], value: float | None = None, *, running: bool = False
+        self,
+        attributes: dict[str, Any],
+        params: dict[str, Any],
+        value: float | None = None,
+        *,
+        running: bool = False,
     ) -> None:
         from optuna.trial import TrialState, create_trial
 

@@ -1,4 +1,5 @@
-"""A search space: parameters with bounds or choices, some of which count only where others have certain values."""
+"""A search space: parameters with bounds or choices, some of which count only where others have
+certain values."""
 
 import math
 import operator
@@ -9,7 +10,13 @@ from itertools import islice, pairwise
 DISTRIBUTIONS = ("uniform", "logUniform", "normal", "logNormal")
 LOG = ("logUniform", "logNormal")
 
-_COMPARES = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, "<": operator.lt, ">": operator.gt}
+_COMPARES = {
+    "=": operator.eq,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +34,8 @@ class Premise:
         """Tell whether it is true of a value of that parameter."""
         compare = _COMPARES[self.sign]
         return any(
-            (self.sign == "=" and text == value) or compare(_number(text), _number(value)) for value in self.values
+            (self.sign == "=" and text == value) or compare(_number(text), _number(value))
+            for value in self.values
         )
 
     def __str__(self) -> str:
@@ -60,7 +68,8 @@ class Parameter:
     """Values of a discrete or categorical parameter, as given."""
 
     when: tuple[Premise, ...] = ()
-    """What must hold for it to count, and for the parameters that this asks about; nothing: it always counts."""
+    """What must hold for it to count, and for the parameters that this asks about; nothing: it
+    always counts."""
 
     def counts(self, point: Mapping[str, str]) -> bool:
         """Tell whether it counts beside the other values of a point."""
@@ -68,7 +77,8 @@ class Parameter:
 
     @property
     def idle(self) -> str:
-        """The value that a trial is given where it does not count: its least, or the first of its list."""
+        """The value that a trial is given where it does not count: its least, or the first of its
+        list."""
         return self.text(self.low) if self.numeric else self.choices[0]
 
     @property
@@ -85,14 +95,19 @@ class Parameter:
 
     def nth(self, number: int) -> str:
         """Return one value of a stepped or listed parameter, counted from 0."""
-        return self.text(self.low + number * (self.step or 1.0)) if self.numeric else self.choices[number]
+        return (
+            self.text(self.low + number * (self.step or 1.0))
+            if self.numeric
+            else self.choices[number]
+        )
 
     def nearest(self, value: float) -> str:
         """Return the value of a stepped parameter that is nearest to a number."""
         return self.nth(min(round((value - self.low) / (self.step or 1.0)), self.points - 1))
 
     def text(self, value: float) -> str:
-        """Write a value of a double or int the way a trial sees it; steps leave no rounding dust."""
+        """Write a value of a double or int the way a trial sees it; steps leave no rounding
+        dust."""
         if self.kind == "int":
             return str(round(value))
         return repr(float(f"{value:.12g}")) if self.step else repr(float(value))
@@ -104,12 +119,14 @@ def parents_first(space: Sequence[Parameter]) -> list[Parameter]:
 
 
 def settled(space: Sequence[Parameter], point: Mapping[str, str]) -> dict[str, str]:
-    """Return a point with a fixed value for what does not count, so that equal trials have equal points."""
+    """Return a point with a fixed value for what does not count, so that equal trials have equal
+    points."""
     return {each.name: point[each.name] if each.counts(point) else each.idle for each in space}
 
 
 def branches(space: Sequence[Parameter]) -> Iterator[tuple[dict[str, str], list[Parameter]]]:
-    """Yield the parts of a stepped or listed space: values of what conditions ask about, and what else counts there."""
+    """Yield the parts of a stepped or listed space: values of what conditions ask about, and what
+    else counts there."""
     asked = {premise.name for parameter in space for premise in parameter.when}
 
     def walk(point: dict[str, str], left: Sequence[Parameter]) -> Iterator[dict[str, str]]:
@@ -120,7 +137,9 @@ def branches(space: Sequence[Parameter]) -> Iterator[tuple[dict[str, str], list[
         for value in map(first.nth, range(first.points)) if first.counts(point) else [first.idle]:
             yield from walk({**point, first.name: value}, others)
 
-    for point in walk({}, parents_first([parameter for parameter in space if parameter.name in asked])):
+    for point in walk(
+        {}, parents_first([parameter for parameter in space if parameter.name in asked])
+    ):
         rest = [parameter for parameter in space if parameter.name not in asked]
         idle = {parameter.name: parameter.idle for parameter in rest if not parameter.counts(point)}
         yield {**point, **idle}, [parameter for parameter in rest if parameter.name not in idle]
@@ -140,18 +159,25 @@ def first_values(parameter: Parameter, count: int = 3) -> list[str]:
     """Return a few values a trial may get, the ends first; every value of a list."""
     if not parameter.numeric:
         return list(parameter.choices)
-    return list(islice(dict.fromkeys([parameter.text(parameter.low), parameter.text(parameter.high)]), count))
+    return list(
+        islice(
+            dict.fromkeys([parameter.text(parameter.low), parameter.text(parameter.high)]), count
+        )
+    )
 
 
 def probes(parameter: Parameter, premises: Sequence[Premise]) -> Sequence[str]:
-    """Return values of which one satisfies the premises about a parameter, if more than a point of its space does."""
+    """Return values of which one satisfies the premises about a parameter, if more than a point of
+    its space does."""
     if not parameter.numeric:
         return parameter.choices
     low, high, step = parameter.low, parameter.high, parameter.step
     limits = (_number(value) for premise in premises for value in premise.values)
     ends = sorted({low, high, *(limit for limit in limits if low <= limit <= high)})
     if step is None:
-        return [parameter.text((one + other) / 2) for one, other in pairwise(ends)] or [parameter.text(low)]
+        return [parameter.text((one + other) / 2) for one, other in pairwise(ends)] or [
+            parameter.text(low)
+        ]
     near = {math.floor((end - low) / step) + beside for end in ends for beside in (-1, 0, 1)}
     return [parameter.nth(number) for number in sorted(near) if 0 <= number < parameter.points]
 

@@ -16,18 +16,27 @@ if TYPE_CHECKING:
 
 
 class Grid(Plan):
-    """Every point once, in an order that looks random and stays the same when more trials are allowed later."""
+    """Every point once, in an order that looks random and stays the same when more trials are
+    allowed later."""
 
-    def __init__(self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool) -> None:
+    def __init__(
+        self, space: Sequence[Parameter], settings: Mapping[str, Any], maximize: bool
+    ) -> None:
         super().__init__(space, settings, maximize)
         self.branches = list(branches(space))
-        self.ends = list(accumulate((math.prod(each.points for each in free) for _, free in self.branches), initial=0))
+        self.ends = list(
+            accumulate(
+                (math.prod(each.points for each in free) for _, free in self.branches), initial=0
+            )
+        )
         self.count = self.ends[-1]
         draw = random.Random(settings.get("random_state", 0))
         self.start = draw.randrange(self.count)
         # A stride without common divisor with the count visits every point, and needs no list of them.
         self.stride = next(
-            stride for stride in iter(lambda: draw.randrange(self.count) + 1, 0) if math.gcd(stride, self.count) == 1
+            stride
+            for stride in iter(lambda: draw.randrange(self.count) + 1, 0)
+            if math.gcd(stride, self.count) == 1
         )
         self.finished = False
 
@@ -66,7 +75,9 @@ class Sobol(Plan):
         return settled(self.space, point)
 
 
-def _random_sampler(settings: Mapping[str, Any], warm: Any, seed: int, unseen: int) -> "BaseSampler":
+def _random_sampler(
+    settings: Mapping[str, Any], warm: Any, seed: int, unseen: int
+) -> "BaseSampler":
     from optuna.samplers import RandomSampler
 
     return RandomSampler(seed=seed)

@@ -1,4 +1,5 @@
-"""Warm start: a sweep that learns from the finished trials of earlier ones before it asks for its first point."""
+"""Warm start: a sweep that learns from the finished trials of earlier ones before it asks for its
+first point."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,8 @@ class Earlier:
 
 
 def fits(assignments: Mapping[str, str], space: Sequence[Parameter]) -> bool:
-    """Tell whether assignments are a point of a space: exactly its parameters, and within bounds where they count."""
+    """Tell whether assignments are a point of a space: exactly its parameters, and within bounds
+    where they count."""
     if set(assignments) != {parameter.name for parameter in space}:
         return False
     try:

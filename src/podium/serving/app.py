@@ -1,6 +1,7 @@
 """The server: Open Inference Protocol v2 over HTTP, and raw items at ``/v2/models/NAME/predict``.
 
-Source of paths, members and errors: https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md
+Source of paths, members and errors:
+https://github.com/kserve/open-inference-protocol/blob/main/specification/protocol/inference_rest.md
 """
 
 import asyncio
@@ -71,7 +72,10 @@ class Refused(Exception):
 
     def __init__(self, status: int, sentence: str, **headers: str) -> None:
         super().__init__(sentence)
-        self.status, self.headers = status, {name.replace("_", "-"): value for name, value in headers.items()}
+        self.status, self.headers = (
+            status,
+            {name.replace("_", "-"): value for name, value in headers.items()},
+        )
 
 
 def _told(error: Exception) -> Response:
@@ -84,7 +88,11 @@ def _told(error: Exception) -> Response:
     if isinstance(error, PodiumError):
         return JSONResponse({"error": str(error)}, status)
     _log.error("a request failed: %s", "".join(traceback.format_exception(error)))
-    said = "there is no room on the server's disk" if status == 507 else "the server failed; its log says how"
+    said = (
+        "there is no room on the server's disk"
+        if status == 507
+        else "the server failed; its log says how"
+    )
     return JSONResponse({"error": said}, status)
 
 
@@ -105,7 +113,9 @@ class Server:
         follow: Seconds between two looks for another champion.
     """
 
-    def __init__(self, models: Sequence[Served], *, token: str, limits: Limits, follow: float) -> None:
+    def __init__(
+        self, models: Sequence[Served], *, token: str, limits: Limits, follow: float
+    ) -> None:
         self._models = {model.name: model for model in models}
         self._token, self._limits, self._follow = token, limits, follow
         self._under_way = 0
@@ -113,18 +123,22 @@ class Server:
         self._threads = ThreadPoolExecutor(cores() + 4, "podium-request")
         self._tries = {name: Tries(f"following the champion of {name}") for name in self._models}
         self.draining = False
-        """Whether it is about to end: it is not ready, and each answer is the last on its connection."""
+        """Whether it is about to end: it is not ready, and each answer is the last on its
+        connection."""
         self._figures = Figures()
         self._rest = Starlette(routes=self._routes(), lifespan=self._lifespan)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer as an ASGI application; inference without Starlette's layers, which take longer than a small model."""
+        """Answer as an ASGI application; inference without Starlette's layers, which take longer
+        than a small model."""
         found = _INFER.fullmatch(scope["path"]) if scope["type"] == "http" else None
         if not found:
             return await self._rest(scope, receive, send)
         try:
             if scope["method"] != "POST":
-                raise Refused(405, f"{scope['path']} takes POST, not {scope['method']}", allow="POST")
+                raise Refused(
+                    405, f"{scope['path']} takes POST, not {scope['method']}", allow="POST"
+                )
             content, headers = await self._infer(found, dict(scope["headers"]), receive)
         except Exception as error:
             return await self._closing(_told(error))(scope, receive, send)
@@ -134,10 +148,15 @@ class Server:
         await send({"type": "http.response.body", "body": content})
 
     def _routes(self) -> list[Route]:
-        paths: dict[str, tuple[str, Callable[[Asked], Awaitable[Response]]]] = {}  # tried in this order
+        paths: dict[
+            str, tuple[str, Callable[[Asked], Awaitable[Response]]]
+        ] = {}  # tried in this order
         for where in ("/v2/models/{name}", "/v2/models/{name}/versions/{version}"):
-            paths |= {f"{where}/predict": ("POST", self._predict), where: ("GET", self._model),
-                      f"{where}/ready": ("GET", self._model_ready)}  # fmt: skip
+            paths |= {
+                f"{where}/predict": ("POST", self._predict),
+                where: ("GET", self._model),
+                f"{where}/ready": ("GET", self._model_ready),
+            }
         paths |= {
             "/v2/health/live": ("GET", self._live),
             "/v2/health/ready": ("GET", self._ready),
@@ -145,7 +164,10 @@ class Server:
             "/metrics": ("GET", self._metrics),
             "/": ("GET", self._page),
         }
-        return [Route(path, self._answering(answer), methods=[verb]) for path, (verb, answer) in paths.items()]
+        return [
+            Route(path, self._answering(answer), methods=[verb])
+            for path, (verb, answer) in paths.items()
+        ]
 
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -164,7 +186,9 @@ class Server:
     def _open(self) -> list[Served]:
         return [model for model in self._models.values() if model.opened]
 
-    def _answering(self, answer: Callable[[Asked], Awaitable[Response]]) -> Callable[[Asked], Awaitable[Response]]:
+    def _answering(
+        self, answer: Callable[[Asked], Awaitable[Response]]
+    ) -> Callable[[Asked], Awaitable[Response]]:
         """Return a handler that turns what is raised into an answer."""
 
         async def handle(asked: Asked) -> Response:
@@ -186,10 +210,18 @@ class Server:
     def _check_token(self, authorization: bytes) -> None:
         if not self._token:
             return
-        scheme, _, given = authorization.partition(b" ")  # RFC 9110, 11.1: its letters may be small ones
-        known = scheme.lower() == b"bearer" and hmac.compare_digest(given.strip(b" "), self._token.encode())
+        scheme, _, given = authorization.partition(
+            b" "
+        )  # RFC 9110, 11.1: its letters may be small ones
+        known = scheme.lower() == b"bearer" and hmac.compare_digest(
+            given.strip(b" "), self._token.encode()
+        )
         if not known:
-            raise Refused(401, "a bearer token is needed, and none or another one came", www_authenticate="Bearer")
+            raise Refused(
+                401,
+                "a bearer token is needed, and none or another one came",
+                www_authenticate="Bearer",
+            )
 
     async def _live(self, asked: Asked) -> Response:
         return JSONResponse({"live": True})
@@ -198,10 +230,14 @@ class Server:
         # A model whose version changes stays open.
         stuck = [tries.name for tries in self._tries.values() if tries.stuck]
         ready = not self.draining and not stuck and len(self._open()) == len(self._models)
-        return JSONResponse({"ready": ready, **({"stuck": stuck} if stuck else {})}, 200 if ready else 503)
+        return JSONResponse(
+            {"ready": ready, **({"stuck": stuck} if stuck else {})}, 200 if ready else 503
+        )
 
     async def _server(self, asked: Asked) -> Response:
-        return JSONResponse({"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]})
+        return JSONResponse(
+            {"name": "podium", "version": __version__, "extensions": ["binary_tensor_data"]}
+        )
 
     def _served(self, name: str, version: str | None = None) -> tuple[Served, Loaded]:
         model = self._models.get(name)
@@ -235,7 +271,9 @@ class Server:
             _, now = self._served(**named)
             size = headers.get(b"inference-header-content-length")
             small = len(body) < LARGE
-            request = read_request(body, size) if small else await self._apart(read_request, body, size)
+            request = (
+                read_request(body, size) if small else await self._apart(read_request, body, size)
+            )
             outputs = await now.batcher.ask(request.inputs)
             called = request.id or f"{random.getrandbits(128):032x}"
             head = {"model_name": model.name, "model_version": now.version, "id": called}
@@ -250,7 +288,10 @@ class Server:
 
         async def answer(body: bytes) -> Response:
             _, now = self._served(**asked.path_params)  # as for inference
-            until, media = time.monotonic() + self._limits.seconds, asked.headers.get("content-type", "")
+            until, media = (
+                time.monotonic() + self._limits.seconds,
+                asked.headers.get("content-type", ""),
+            )
 
             def work() -> Response:
                 many = dict[str, int]()
@@ -259,9 +300,15 @@ class Server:
                     many.update(unknown.many)
                     self._figures.note_unknown(model.name, unknown.counts)
 
-                said = predict_raw(now.predictor, *read_raw(body, media), until=until, on_unknown=count)
+                said = predict_raw(
+                    now.predictor, *read_raw(body, media), until=until, on_unknown=count
+                )
                 head = {"Podium-Unknown-Values": json.dumps(many)} if many else {}
-                answer = {"model_name": model.name, "model_version": now.version, "predictions": said}
+                answer = {
+                    "model_name": model.name,
+                    "model_version": now.version,
+                    "predictions": said,
+                }
                 return JSONResponse(answer, headers=head)
 
             return await self._apart(work)
@@ -269,10 +316,13 @@ class Server:
         return await self._limited(model, asked.receive, answer)
 
     async def _apart(self, work: Callable[..., T], *given: Any) -> T:
-        """Do what is large in a thread of those for requests, so that the event loop always answers."""
+        """Do what is large in a thread of those for requests, so that the event loop always
+        answers."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
-    async def _limited(self, model: Served, receive: Receive, answer: Callable[[bytes], Awaitable[T]]) -> T:
+    async def _limited(
+        self, model: Served, receive: Receive, answer: Callable[[bytes], Awaitable[T]]
+    ) -> T:
         """Answer a request within the limits, and count it."""
         began, status = time.monotonic(), 500
         if self._under_way >= self._limits.requests:

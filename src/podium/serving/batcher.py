@@ -41,18 +41,29 @@ class Batcher:
         run: The model.
         most_rows: Rows of a batch at most; a larger request is a batch alone.
         threads: Batches that run at once.
-        options: Makes what run is given beside the rows; its ``terminate`` is set once nobody waits for the answers.
+        options: Makes what run is given beside the rows; its ``terminate`` is set once nobody waits
+            for the answers.
     """
 
     def __init__(
-        self, run: Callable[[Mapping[str, Array], Any], Outputs], most_rows: int, threads: int = 1,
+        self,
+        run: Callable[[Mapping[str, Array], Any], Outputs],
+        most_rows: int,
+        threads: int = 1,
         options: Callable[[], Any] = SimpleNamespace,
-    ) -> None:  # fmt: skip
-        self._run, self._most_rows, self._most_running, self._options = run, most_rows, threads, options
+    ) -> None:
+        self._run, self._most_rows, self._most_running, self._options = (
+            run,
+            most_rows,
+            threads,
+            options,
+        )
         self._waiting: list[_Waiting] = []
         self._batches: SimpleQueue[list[_Waiting] | None] = SimpleQueue()
         """None ends a thread."""
-        self._threads = [Background(self._serve, "podium-model", again=True) for _ in range(threads)]
+        self._threads = [
+            Background(self._serve, "podium-model", again=True) for _ in range(threads)
+        ]
         for thread in self._threads:
             thread.start()
         self._running = 0
@@ -91,7 +102,8 @@ class Batcher:
             await asyncio.to_thread(thread.join)
 
     def _start_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start behind what the loop has to do already: requests that came join, and answers are written first."""
+        """Start behind what the loop has to do already: requests that came join, and answers are
+        written first."""
         if not self._starting:
             self._starting = True
             loop.call_soon(self._start, loop)
@@ -125,7 +137,10 @@ class Batcher:
             loop.call_soon_threadsafe(self._hand_out, batch, results, loop)
 
     def _hand_out(
-        self, batch: list[_Waiting], results: list[Outputs | Exception], loop: asyncio.AbstractEventLoop
+        self,
+        batch: list[_Waiting],
+        results: list[Outputs | Exception],
+        loop: asyncio.AbstractEventLoop,
     ) -> None:
         self.batches += 1
         self.rows += sum(waiting.rows for waiting in batch)
@@ -145,7 +160,9 @@ class Batcher:
         first, rows = self._waiting[0], 0
         batch, rest = list[_Waiting](), list[_Waiting]()
         for waiting in self._waiting:
-            fits = not batch or (waiting.form == first.form and rows + waiting.rows <= self._most_rows)
+            fits = not batch or (
+                waiting.form == first.form and rows + waiting.rows <= self._most_rows
+            )
             if fits and not waiting.done.done():
                 batch.append(waiting)
                 rows += waiting.rows
@@ -158,7 +175,9 @@ class Batcher:
         if len(batch) == 1:
             return [self._one(batch[0])]
         names = batch[0].inputs
-        together = {name: np.concatenate([waiting.inputs[name] for waiting in batch]) for name in names}
+        together = {
+            name: np.concatenate([waiting.inputs[name] for waiting in batch]) for name in names
+        }
         try:
             outputs = self._run(together, batch[0].options)
         except Exception:  # one of them may be at fault: the others are answered
@@ -168,11 +187,16 @@ class Batcher:
             return [self._one(waiting) for waiting in batch]
         starts = [0, *ends[:-1]]
         return [
-            {name: array[start:end] for name, array in outputs.items()} for start, end in zip(starts, ends, strict=True)
+            {name: array[start:end] for name, array in outputs.items()}
+            for start, end in zip(starts, ends, strict=True)
         ]
 
     def _one(self, waiting: _Waiting) -> Outputs | Exception:
         try:
             return self._run(waiting.inputs, waiting.options)
         except Exception as error:
-            return error if isinstance(error, Failed) or not isinstance(error, MemoryError) else Failed("out of memory")
+            return (
+                error
+                if isinstance(error, Failed) or not isinstance(error, MemoryError)
+                else Failed("out of memory")
+            )

@@ -1,4 +1,5 @@
-"""The end of a server behind a proxy: it answers for some seconds more, until nobody asks it any longer."""
+"""The end of a server behind a proxy: it answers for some seconds more, until nobody asks it any
+longer."""
 
 import signal
 import threading
@@ -12,9 +13,9 @@ from podium.serving.app import Server
 class DrainingServer(uvicorn.Server):
     """Ends some seconds after SIGTERM; a second signal ends it at once.
 
-    A cluster tells its proxies that a pod leaves while it tells the pod, so requests still come; and a connection that
-    is closed between two answers may have the next request on its way. So each answer says ``Connection: close``, and
-    the client opens the next connection elsewhere.
+    A cluster tells its proxies that a pod leaves while it tells the pod, so requests still come;
+    and a connection that is closed between two answers may have the next request on its way. So
+    each answer says ``Connection: close``, and the client opens the next connection elsewhere.
     """
 
     def __init__(self, config: uvicorn.Config, server: Server, seconds: float) -> None:

@@ -9,7 +9,22 @@ from podium.background import Tries
 from podium.exposition import labeled, metric
 from podium.serving.served import Served
 
-BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, float("inf"))
+BOUNDS = (
+    0.001,
+    0.0025,
+    0.005,
+    0.01,
+    0.025,
+    0.05,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+    float("inf"),
+)
 """Upper bounds of the latency histogram, seconds."""
 
 
@@ -36,7 +51,10 @@ class Figures:
     def page(self, models: Iterable[Served], under_way: int, tries: Mapping[str, Tries]) -> str:
         """Return the page."""
         served = list(models)
-        lines = ["# HELP podium_serve_seconds Time to answer.", "# TYPE podium_serve_seconds histogram"]
+        lines = [
+            "# HELP podium_serve_seconds Time to answer.",
+            "# TYPE podium_serve_seconds histogram",
+        ]
         for name, seconds in sorted(self._seconds.items()):
             total = 0
             for bound in BOUNDS:
@@ -47,49 +65,117 @@ class Figures:
             lines.append(f'podium_serve_seconds_count{{model="{name}"}} {total}')
         answers = sorted(self._answers.items())
         batchers = {model.name: model.now.batcher for model in served}
-        return "\n".join(lines) + "\n" + "".join([
-            labeled("podium_serve_requests_total", "Requests answered.",
-                    (({"model": name, "status": str(status)}, count) for (name, status), count in answers)),
-            labeled("podium_serve_version", "The version that answers.",
-                    (({"model": model.name, "version": model.now.version}, 1) for model in served)),
-            labeled("podium_serve_unknown_values_total", "Values of raw rows that did not occur in training.",
-                    (({"model": name, "column": column}, count)
-                     for (name, column), count in sorted(self._unknown.items()))),
-            metric("podium_serve_under_way", "Requests under way.", under_way),
-            metric("podium_serve_batches_total", "Calls of the model since it answers.",
-                   {name: batcher.batches for name, batcher in batchers.items()}, "model"),
-            metric("podium_serve_rows_total", "Rows that the model was called on since it answers.",
-                   {name: batcher.rows for name, batcher in batchers.items()}, "model"),
-            metric("podium_serve_swaps_total", "Changes of the version that answers.",
-                   {model.name: model.swaps for model in served}, "model"),
-            metric("podium_serve_trouble", "1 while the champion cannot be opened.",
-                   {model.name: int(bool(model.trouble)) for model in served}, "model"),
-            metric("podium_serve_follow_failures_total", "Looks for another champion that broke off.",
-                   {name: known.failures for name, known in tries.items()}, "model"),
-            metric("podium_serve_start_timestamp_seconds", "Since when it counts.", round(self._began, 3)),
-            *_watched(served),
-        ])  # fmt: skip
+        return (
+            "\n".join(lines)
+            + "\n"
+            + "".join(
+                [
+                    labeled(
+                        "podium_serve_requests_total",
+                        "Requests answered.",
+                        (
+                            ({"model": name, "status": str(status)}, count)
+                            for (name, status), count in answers
+                        ),
+                    ),
+                    labeled(
+                        "podium_serve_version",
+                        "The version that answers.",
+                        (
+                            ({"model": model.name, "version": model.now.version}, 1)
+                            for model in served
+                        ),
+                    ),
+                    labeled(
+                        "podium_serve_unknown_values_total",
+                        "Values of raw rows that did not occur in training.",
+                        (
+                            ({"model": name, "column": column}, count)
+                            for (name, column), count in sorted(self._unknown.items())
+                        ),
+                    ),
+                    metric("podium_serve_under_way", "Requests under way.", under_way),
+                    metric(
+                        "podium_serve_batches_total",
+                        "Calls of the model since it answers.",
+                        {name: batcher.batches for name, batcher in batchers.items()},
+                        "model",
+                    ),
+                    metric(
+                        "podium_serve_rows_total",
+                        "Rows that the model was called on since it answers.",
+                        {name: batcher.rows for name, batcher in batchers.items()},
+                        "model",
+                    ),
+                    metric(
+                        "podium_serve_swaps_total",
+                        "Changes of the version that answers.",
+                        {model.name: model.swaps for model in served},
+                        "model",
+                    ),
+                    metric(
+                        "podium_serve_trouble",
+                        "1 while the champion cannot be opened.",
+                        {model.name: int(bool(model.trouble)) for model in served},
+                        "model",
+                    ),
+                    metric(
+                        "podium_serve_follow_failures_total",
+                        "Looks for another champion that broke off.",
+                        {name: known.failures for name, known in tries.items()},
+                        "model",
+                    ),
+                    metric(
+                        "podium_serve_start_timestamp_seconds",
+                        "Since when it counts.",
+                        round(self._began, 3),
+                    ),
+                    *_watched(served),
+                ]
+            )
+        )
 
 
 def _watched(served: list[Served]) -> list[str]:
     """Return what was counted of the items, by version."""
-    watches = [({"model": model.name, "version": version}, watch, watch.counts())
-               for model in served for version, watch in model.watches.items()]  # fmt: skip
+    watches = [
+        ({"model": model.name, "version": version}, watch, watch.counts())
+        for model in served
+        for version, watch in model.watches.items()
+    ]
     if not watches:
         return []
     bins = [
-        ({**labels, "of": of, "name": name, "bin": label}, seen, trained / max(1, sum(binned.counts)))
+        (
+            {**labels, "of": of, "name": name, "bin": label},
+            seen,
+            trained / max(1, sum(binned.counts)),
+        )
         for labels, watch, counts in watches
         for (of, name), binned in watch.profile.bins().items()
-        for label, seen, trained in zip(binned.labels, counts[of, name].tolist(), binned.counts, strict=True)
+        for label, seen, trained in zip(
+            binned.labels, counts[of, name].tolist(), binned.counts, strict=True
+        )
     ]
     return [
-        labeled("podium_serve_watched_items_total", "Items counted in bins.",
-                ((labels, watch.items) for labels, watch, _ in watches)),
-        labeled("podium_serve_watch_failures_total", "Calls of the model that could not be counted in bins.",
-                ((labels, watch.failures) for labels, watch, _ in watches)),
-        labeled("podium_serve_bin_items_total", "Items in each bin of an input, or of what the model says.",
-                ((labels, seen) for labels, seen, _ in bins)),
-        labeled("podium_serve_bin_training_share", "Share of it in training; of predictions, in the test part.",
-                ((labels, share) for labels, _, share in bins)),
-    ]  # fmt: skip
+        labeled(
+            "podium_serve_watched_items_total",
+            "Items counted in bins.",
+            ((labels, watch.items) for labels, watch, _ in watches),
+        ),
+        labeled(
+            "podium_serve_watch_failures_total",
+            "Calls of the model that could not be counted in bins.",
+            ((labels, watch.failures) for labels, watch, _ in watches),
+        ),
+        labeled(
+            "podium_serve_bin_items_total",
+            "Items in each bin of an input, or of what the model says.",
+            ((labels, seen) for labels, seen, _ in bins),
+        ),
+        labeled(
+            "podium_serve_bin_training_share",
+            "Share of it in training; of predictions, in the test part.",
+            ((labels, share) for labels, _, share in bins),
+        ),
+    ]

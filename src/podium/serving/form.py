@@ -54,8 +54,11 @@ def try_page(models: Mapping[str, tuple[str, Predictor]]) -> str:
     from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 
     rooms = ChoiceLoader([PackageLoader(f"podium.{room}", ".") for room in ("serving", "reports")])
-    environment = Environment(loader=rooms, autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    environment = Environment(
+        loader=rooms, autoescape=True, undefined=StrictUndefined, trim_blocks=True
+    )
     shown = [
-        {"name": name, "version": version, "form": Form.of(predictor)} for name, (version, predictor) in models.items()
+        {"name": name, "version": version, "form": Form.of(predictor)}
+        for name, (version, predictor) in models.items()
     ]
     return environment.get_template("serve.html.jinja").render(models=shown, podium=__version__)

@@ -16,7 +16,8 @@ class LimitedProtocol(HttpToolsProtocol):
     _in_head, _piece, _size, _refused = False, 0, 0, False
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; those of a header that has not ended are kept by the parser, and counted here."""
+        """Take bytes; those of a header that has not ended are kept by the parser, and counted
+        here."""
         self._piece = len(data)
         if self._in_head:  # since an earlier piece
             self._size += self._piece
@@ -30,7 +31,8 @@ class LimitedProtocol(HttpToolsProtocol):
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        """Go on, unless they are too large; most requests come in one small piece, and nothing is added up."""
+        """Go on, unless they are too large; most requests come in one small piece, and nothing is
+        added up."""
         self._in_head = False
         if self._size + self._piece > MOST_BYTES and self._head() > MOST_BYTES:
             self._refuse()

@@ -41,14 +41,22 @@ def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:
     if media in SUFFIXES:
         return media, body
     if media != "application/json":
-        raise InvalidInput(f"items do not come as {media or 'nothing'!r}", f"application/json, {', '.join(SUFFIXES)}")
+        raise InvalidInput(
+            f"items do not come as {media or 'nothing'!r}",
+            f"application/json, {', '.join(SUFFIXES)}",
+        )
     document = load_json(body, "the request", limit=MOST_JSON)
-    rows, texts = (document.get(name) if isinstance(document, Mapping) else None for name in ("rows", "texts"))
+    rows, texts = (
+        document.get(name) if isinstance(document, Mapping) else None for name in ("rows", "texts")
+    )
     if isinstance(rows, list) and rows and all(isinstance(row, dict) for row in rows):
         return "application/x-ndjson", "".join(json.dumps(row) + "\n" for row in rows).encode()
     if isinstance(texts, list) and texts and all(isinstance(text, str) for text in texts):
         return "text/plain", "".join(" ".join(text.split()) + "\n" for text in texts).encode()
-    raise InvalidInput("the request has neither rows, objects by column, nor texts, strings", '{"texts": ["so good"]}')
+    raise InvalidInput(
+        "the request has neither rows, objects by column, nor texts, strings",
+        '{"texts": ["so good"]}',
+    )
 
 
 def predict_raw(
@@ -68,7 +76,8 @@ def predict_raw(
         until: When nobody waits for the answer any more, by time.monotonic(); in a minute if None.
 
     Raises:
-        InvalidInput: The model takes other items, does not say how they become inputs, or there are too many.
+        InvalidInput: The model takes other items, does not say how they become inputs, or there are
+            too many.
         Failed: It took too long.
     """
     end, said = until or time.monotonic() + 60.0, list[dict[str, Any]]()
@@ -79,9 +88,14 @@ def predict_raw(
             _check_rows(file)
         for result in predictor.stream([str(file)], on_unknown=on_unknown):
             if len(said) >= MOST_ITEMS:
-                raise InvalidInput(f"a request has at most {MOST_ITEMS} items", "send them in several requests")
+                raise InvalidInput(
+                    f"a request has at most {MOST_ITEMS} items", "send them in several requests"
+                )
             if time.monotonic() > end:  # a small file may hold many
-                raise Failed(f"there was no answer in time: {len(said)} items were done", "send fewer at once")
+                raise Failed(
+                    f"there was no answer in time: {len(said)} items were done",
+                    "send fewer at once",
+                )
             said.append(_answer(result))
     if not said:
         raise InvalidInput("the request holds no items", "a table has a header and rows below it")
@@ -96,11 +110,16 @@ def _check_rows(file: Path) -> None:
         held = parquet.read_metadata(file)
         size = sum(held.row_group(at).total_byte_size for at in range(held.num_row_groups))
     if held.num_rows > MOST_ITEMS or size > MOST_TABLE:
-        raise InvalidInput(f"the request has {held.num_rows} rows of {size} bytes, but at most {MOST_ITEMS} of "
-                           f"{MOST_TABLE} are read", "send them in several requests")  # fmt: skip
+        raise InvalidInput(
+            f"the request has {held.num_rows} rows of {size} bytes, but at most {MOST_ITEMS} of "
+            f"{MOST_TABLE} are read",
+            "send them in several requests",
+        )
 
 
 def _answer(result: Any) -> dict[str, Any]:
     if isinstance(result, Problem):
         return {"problem": str(result).replace("\n", " ")}
-    return {name: value for name, value in result.to_json().items() if name not in ("file", "picture")}
+    return {
+        name: value for name, value in result.to_json().items() if name not in ("file", "picture")
+    }

@@ -35,7 +35,11 @@ class Loaded:
 
     @classmethod
     def of(
-        cls, version: str, predictor: Predictor, watch: Watch | None = None, processes: Processes | None = None
+        cls,
+        version: str,
+        predictor: Predictor,
+        watch: Watch | None = None,
+        processes: Processes | None = None,
     ) -> "Loaded":
         """Open a version; it has answered nothing yet.
 
@@ -69,23 +73,35 @@ class Loaded:
         model = self.predictor.model
         if not isinstance(model, OnnxModel):
             return {"platform": "podium_command", "inputs": [], "outputs": []}
-        sides = {"inputs": model.inputs, "outputs": [tensor for tensor in model.outputs if tensor.dtype in NAMES]}
+        sides = {
+            "inputs": model.inputs,
+            "outputs": [tensor for tensor in model.outputs if tensor.dtype in NAMES],
+        }
         return {"platform": "onnx_onnxv1"} | {
             side: [
-                {"name": tensor.name, "datatype": NAMES.get(tensor.dtype, "BYTES"),
-                 "shape": [-1 if size is None else size for size in tensor.shape]}
+                {
+                    "name": tensor.name,
+                    "datatype": NAMES.get(tensor.dtype, "BYTES"),
+                    "shape": [-1 if size is None else size for size in tensor.shape],
+                }
                 for tensor in tensors
             ]
             for side, tensors in sides.items()
-        }  # fmt: skip
+        }
 
 
 def _watched(
-    model: OnnxModel, classes: Sequence[str] | None, watch: Watch, inputs: Mapping[str, Array], options: Any
+    model: OnnxModel,
+    classes: Sequence[str] | None,
+    watch: Watch,
+    inputs: Mapping[str, Array],
+    options: Any,
 ) -> dict[str, Array]:
     outputs = model.run(inputs, options)
     try:
-        watch.note(inputs, model.predicted(outputs, classes=None if classes is None else len(classes)))
+        watch.note(
+            inputs, model.predicted(outputs, classes=None if classes is None else len(classes))
+        )
     except PodiumError:  # outputs that are not finite, for example, which a client may want to see
         watch.failures += 1
     return outputs
@@ -95,7 +111,11 @@ def _commanded(predictor: Predictor, inputs: Mapping[str, Array], options: Any) 
     """Predict with a command, which its pool ends in time; it may give probabilities or numbers."""
     predictions = predictor.predict(dict(inputs))
     chances = predictions.probabilities
-    return {"predictions" if chances is None else "probabilities": predictions.values if chances is None else chances}
+    return {
+        "predictions" if chances is None else "probabilities": predictions.values
+        if chances is None
+        else chances
+    }
 
 
 class Served:
@@ -109,9 +129,12 @@ class Served:
     """
 
     def __init__(
-        self, name: str, find: Callable[[], tuple[str, Callable[[], Predictor]]], share: float | None = None,
+        self,
+        name: str,
+        find: Callable[[], tuple[str, Callable[[], Predictor]]],
+        share: float | None = None,
         processes: Processes | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.name, self._find, self._share, self._processes = name, find, share, processes
         self.watches: dict[str, Watch] = {}
         """By version, the last few that answered."""
@@ -135,7 +158,9 @@ class Served:
     def unwatched(self) -> str:
         """Why its items are not counted though they should be, for people."""
         lacks = self._share is not None and self.now.version not in self.watches
-        return " has no profile.json of its training part: its items are not counted" if lacks else ""
+        return (
+            " has no profile.json of its training part: its items are not counted" if lacks else ""
+        )
 
     def open(self) -> None:
         """Open the version that answers first.
@@ -158,15 +183,19 @@ class Served:
         return Loaded.of(version, predictor, self._watch(version, predictor), self._processes)
 
     def _watch(self, version: str, predictor: Predictor) -> Watch | None:
-        """Return what counts a version's items; None where nobody asked for it, or its training part is not known."""
+        """Return what counts a version's items; None where nobody asked for it, or its training
+        part is not known."""
         if self._share is None or (profile := predictor.profile) is None:
             return None
-        watch = self.watches.pop(version, None) or Watch(profile, self._share)  # a version that is back counts on
+        watch = self.watches.pop(version, None) or Watch(
+            profile, self._share
+        )  # a version that is back counts on
         self.watches = {**dict(list(self.watches.items())[1 - MOST_WATCHES :]), version: watch}
         return watch
 
     async def follow(self) -> None:
-        """Let the champion answer from now on; requests that are under way are answered by the version they began with.
+        """Let the champion answer from now on; requests that are under way are answered by the
+        version they began with.
 
         A champion that cannot be opened changes nothing; the trouble is told until it can.
         """
@@ -187,13 +216,17 @@ class Served:
 
 
 def find_models(
-    words: Sequence[str], storage: str | None, share: float | None = None, processes: Processes | None = None
+    words: Sequence[str],
+    storage: str | None,
+    share: float | None = None,
+    processes: Processes | None = None,
 ) -> list[Served]:
     """Return what is to be served.
 
     Args:
-        words: ``NAME`` for a model's champion, ``NAME@VERSION`` (or an alias), or the path of a model directory or
-            file; none stands for all models of the registry that have a champion.
+        words: ``NAME`` for a model's champion, ``NAME@VERSION`` (or an alias), or the path of a
+            model directory or file; none stands for all models of the registry that have a
+            champion.
         storage: URL of the registry.
         share: Of calls of each model that are counted in bins; None for none.
         processes: Of a model that is a command.
@@ -206,7 +239,10 @@ def find_models(
     if not words:
         words = [name for name in registry if registry[name].find_champion()]
         if not words:
-            raise InvalidInput(f"no model in {registry.url} has a champion", "podium models list; or name a directory")
+            raise InvalidInput(
+                f"no model in {registry.url} has a champion",
+                "podium models list; or name a directory",
+            )
     served: dict[str, Served] = {}
     for word in words:
         if "/" in word or Path(word).exists():
@@ -216,7 +252,9 @@ def find_models(
             model = Served(name, find, share, processes)
         else:
             name, _, ref = word.partition("@")
-            model = Served(name, partial(_find_version, registry[name], ref or "champion"), share, processes)
+            model = Served(
+                name, partial(_find_version, registry[name], ref or "champion"), share, processes
+            )
         if name in served:
             raise InvalidInput(f"two models would be served as {name!r}", "serve them on two ports")
         served[name] = model
@@ -224,7 +262,8 @@ def find_models(
 
 
 def _of_a_directory(word: str) -> Predictor:
-    """Open a model directory or a file in it; the signature, where one is asked for, is of the directory.
+    """Open a model directory or a file in it; the signature, where one is asked for, is of the
+    directory.
 
     Raises:
         Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.

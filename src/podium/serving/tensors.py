@@ -1,6 +1,7 @@
 """Tensors of the Open Inference Protocol v2, as JSON and as bytes behind it.
 
-Source: https://github.com/kserve/open-inference-protocol (required_api) and Triton's extension for binary data.
+Source: https://github.com/kserve/open-inference-protocol (required_api) and Triton's extension for
+binary data.
 """
 
 import math
@@ -71,14 +72,17 @@ def read_request(body: bytes, header: bytes | None) -> Request:
 
     Args:
         body: JSON, perhaps with bytes behind it.
-        header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is JSON.
+        header: ``Inference-Header-Content-Length``, the length of the JSON; None if all of it is
+            JSON.
 
     Raises:
         InvalidInput: It is not one, or a tensor does not fit its shape and datatype.
     """
     size = len(body) if header is None else _size(header, len(body))
     if size > MOST_JSON:
-        raise InvalidInput(f"a request has at most {MOST_JSON} bytes of JSON, not {size}", "send binary tensors")
+        raise InvalidInput(
+            f"a request has at most {MOST_JSON} bytes of JSON, not {size}", "send binary tensors"
+        )
     document = _load(body[:size])
     if not isinstance(document, dict):
         raise InvalidInput(f"the request is a JSON object, not {type(document).__name__}")
@@ -92,7 +96,9 @@ def read_request(body: bytes, header: bytes | None) -> Request:
             raise InvalidInput(f"input {name!r} is given twice")
         inputs[name], rest = array, rest[used:]
     if rest:
-        raise InvalidInput(f"{len(rest)} bytes are left behind the last tensor", "check binary_data_size of each")
+        raise InvalidInput(
+            f"{len(rest)} bytes are left behind the last tensor", "check binary_data_size of each"
+        )
     asked, called = document.get("outputs") or [], document.get("id") or ""
     if not isinstance(asked, list):
         raise InvalidInput(f"outputs is a list of objects with a name, but got {_brief(asked)}")
@@ -102,7 +108,9 @@ def read_request(body: bytes, header: bytes | None) -> Request:
             raise InvalidInput(f"outputs[{number}] needs a name, but got {_brief(wanted)}")
         outputs[wanted["name"]] = bool(_parameters(wanted).get("binary_data", False))
     if type(called) is not str or len(called) > MOST_NAME:
-        raise InvalidInput(f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}")
+        raise InvalidInput(
+            f"id is a string of at most {MOST_NAME} letters, but got {_brief(called)}"
+        )
     binary = bool(_parameters(document).get("binary_data_output", False))
     return Request(id=called, inputs=inputs, outputs=outputs, binary=binary)
 
@@ -118,7 +126,9 @@ def _load(text: bytes) -> Any:
 def _size(header: bytes, most: int) -> int:
     if not header.isdigit() or len(header) > 20 or int(header) > most:
         given = header[:40].decode("latin-1")
-        raise InvalidInput(f"Inference-Header-Content-Length is {given!r}, but the body has {most} bytes")
+        raise InvalidInput(
+            f"Inference-Header-Content-Length is {given!r}, but the body has {most} bytes"
+        )
     return int(header)
 
 
@@ -127,7 +137,8 @@ def _is_name(value: Any) -> bool:
 
 
 def _brief(value: Any) -> str:
-    """Return the beginning of what was given, of which nothing is known; repr would follow it to any depth."""
+    """Return the beginning of what was given, of which nothing is known; repr would follow it to
+    any depth."""
     return f"{reprlib.repr(value):.80}"
 
 
@@ -156,32 +167,49 @@ def _tensor(tensor: Any, where: str, binary: memoryview) -> tuple[str, Array, in
             f"input {name!r} of shape {shape} and datatype {datatype} has {count * dtype.itemsize} bytes, but "
             f"binary_data_size is {_brief(size)} and {len(binary)} bytes are there"
         )
-    return name, np.frombuffer(binary[:size], _LITTLE[dtype]).astype(dtype, copy=False).reshape(shape), size
+    return (
+        name,
+        np.frombuffer(binary[:size], _LITTLE[dtype]).astype(dtype, copy=False).reshape(shape),
+        size,
+    )
 
 
 def _shape(given: Any, name: str, itemsize: int) -> tuple[list[int], int]:
-    """Return a shape, and how many elements it has; nothing is multiplied that no body could hold."""
+    """Return a shape, and how many elements it has; nothing is multiplied that no body could
+    hold."""
     if not isinstance(given, list) or not 0 < len(given) <= MOST_AXES:
         raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
     whole = itemsize
     for size in given:
         if type(size) is not int or size < 0:
-            raise InvalidInput(f"shape of input {name!r} is a list of sizes, but got {_brief(given)}")
-        whole *= size or 1  # an axis of 0 must not hide the others: a model may give one back without it
+            raise InvalidInput(
+                f"shape of input {name!r} is a list of sizes, but got {_brief(given)}"
+            )
+        whole *= (
+            size or 1
+        )  # an axis of 0 must not hide the others: a model may give one back without it
         if whole > MOST_BYTES:
-            raise InvalidInput(f"input {name!r} of shape {_brief(given)} is larger than any request")
+            raise InvalidInput(
+                f"input {name!r} of shape {_brief(given)} is larger than any request"
+            )
     if given[0] > MOST_ROWS:
-        raise InvalidInput(f"input {name!r} has {given[0]} rows, but a request has at most {MOST_ROWS}",
-                           "send them in several requests")  # fmt: skip
+        raise InvalidInput(
+            f"input {name!r} has {given[0]} rows, but a request has at most {MOST_ROWS}",
+            "send them in several requests",
+        )
     return given, math.prod(given)
 
 
-def _from_json(data: Any, name: str, shape: Sequence[int], dtype: "np.dtype[Any]", count: int) -> Array:
+def _from_json(
+    data: Any, name: str, shape: Sequence[int], dtype: "np.dtype[Any]", count: int
+) -> Array:
     if not isinstance(data, list):
         raise InvalidInput(f"input {name!r} has neither data nor binary_data_size")
     flat, kinds = _flat(data, name)
     if len(flat) != count:
-        raise InvalidInput(f"input {name!r} of shape {list(shape)} has {count} elements, but data has {len(flat)}")
+        raise InvalidInput(
+            f"input {name!r} of shape {list(shape)} has {count} elements, but data has {len(flat)}"
+        )
     if not kinds <= _KINDS[dtype.kind]:
         raise InvalidInput(f"data of input {name!r} are no {NAMES[str(dtype)]}: {_brief(data)}")
     array: NDArray[Any]
@@ -194,7 +222,8 @@ def _from_json(data: Any, name: str, shape: Sequence[int], dtype: "np.dtype[Any]
 
 
 def _flat(data: list[Any], name: str) -> tuple[list[Any], set[type]]:
-    """Return the elements of lists in lists, and their types; no array is built of what may be anything."""
+    """Return the elements of lists in lists, and their types; no array is built of what may be
+    anything."""
     for _ in range(MOST_AXES):
         kinds = set(map(type, data))
         if list not in kinds:
@@ -225,18 +254,25 @@ def write_response(
     tensors, pieces = [], list[bytes]()
     for name in request.outputs or outputs:
         array = outputs[name]
-        tensor: dict[str, Any] = {"name": name, "shape": list(array.shape), "datatype": _NAMES[array.dtype]}
+        tensor: dict[str, Any] = {
+            "name": name,
+            "shape": list(array.shape),
+            "datatype": _NAMES[array.dtype],
+        }
         if request.outputs.get(name, request.binary):
             pieces.append(np.ascontiguousarray(array, _LITTLE[array.dtype]).tobytes())
             tensor["parameters"] = {"binary_data_size": len(pieces[-1])}
         else:
             if array.dtype.kind == "f" and not np.isfinite(array).all():
-                raise Failed("an output is not finite, which JSON cannot say", "ask for binary data")
+                raise Failed(
+                    "an output is not finite, which JSON cannot say", "ask for binary data"
+                )
             tensor["data"] = np.ascontiguousarray(array).reshape(-1)
         tensors.append(tensor)
     text = orjson.dumps({**head, "outputs": tensors}, option=orjson.OPT_SERIALIZE_NUMPY)
     if not pieces:
         return text, [(b"content-type", b"application/json")]
     return b"".join([text, *pieces]), [
-        (b"content-type", b"application/octet-stream"), (b"inference-header-content-length", b"%d" % len(text)),
-    ]  # fmt: skip
+        (b"content-type", b"application/octet-stream"),
+        (b"inference-header-content-length", b"%d" % len(text)),
+    ]

@@ -18,7 +18,13 @@ from podium.identity import code_version, current_run
 from podium.models.document import sha256_of
 from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction.directory import fetch_model, model_files
-from podium.prediction.predictor import ONNX, PREPROCESSING, PROFILE, write_preprocessing, write_profile
+from podium.prediction.predictor import (
+    ONNX,
+    PREPROCESSING,
+    PROFILE,
+    write_preprocessing,
+    write_profile,
+)
 from podium.steps.step import step
 from podium.text import are, figure, plural
 from podium.training.base import say
@@ -64,16 +70,19 @@ class EvaluationResult:
     """Name of each class; empty for regression."""
 
     confusion: list[list[int]]
-    """The winner's, on the test part: rows are the true class, columns the predicted one; empty for regression."""
+    """The winner's, on the test part: rows are the true class, columns the predicted one; empty for
+    regression."""
 
     metrics: dict[str, float]
-    """Every metric on the test part by name, and on the validation part with validation_ before the name."""
+    """Every metric on the test part by name, and on the validation part with validation_ before the
+    name."""
 
     metadata: dict[str, Any]
     """Metadata of the evaluation: the winner's kind, name, URI and metrics."""
 
     def log_confusion(self, artifact: Any) -> None:
-        """Write the confusion matrix to a ClassificationMetrics artifact; nothing for regression."""
+        """Write the confusion matrix to a ClassificationMetrics artifact; nothing for
+        regression."""
         if self.confusion:
             artifact.log_confusion_matrix(self.classes, self.confusion)
 
@@ -106,23 +115,25 @@ def evaluate(
 ) -> EvaluationResult:
     """Score every candidate on the validation part and the best of them on the test part.
 
-    The best value of the metric wins, then the lowest log_loss or rmse, then the candidate listed first. The test part
-    is not read before the choice.
+    The best value of the metric wins, then the lowest log_loss or rmse, then the candidate listed
+    first. The test part is not read before the choice.
 
     Args:
         data: The dataset artifact, a directory or URI.
         candidates: URIs of model directories, the best trial's first.
-        evaluation: JSON file to write all measurements to, with the sha256 of each file of the winner.
-        predictions: Directory to write PREDICTIONS, TARGET, TEST_ITEMS, SEEN, PROFILE and PREPROCESSING to; the last
-            two only if the dataset has them and the winner does not.
+        evaluation: JSON file to write all measurements to, with the sha256 of each file of the
+            winner.
+        predictions: Directory to write PREDICTIONS, TARGET, TEST_ITEMS, SEEN, PROFILE and
+            PREPROCESSING to; the last two only if the dataset has them and the winner does not.
         trials: Table of the sweep's trials, if there was a sweep.
-        metric: In the notation of find_metric; empty for the Experiment's objective if that is a known metric, else
-            accuracy or rmse.
+        metric: In the notation of find_metric; empty for the Experiment's objective if that is a
+            known metric, else accuracy or rmse.
         test: URI of the dataset's test part; None where it lies beside the dataset.
         jobs: Where models that are commands predict.
 
     Raises:
-        InvalidInput: A candidate was trained on other data or does not fit the dataset, or the metric does not.
+        InvalidInput: A candidate was trained on other data or does not fit the dataset, or the
+            metric does not.
         NotFound: There is no such model directory, or no sweep or training of podium made it.
         Damaged: The data or a model cannot be read.
     """
@@ -140,29 +151,55 @@ def evaluate(
     _say_tested(winner, tested, chosen_by)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     Evaluation(
-        run_id=current_run().id, dataset=EvaluatedDataset.of(info), metric=MetricChoice(**chosen_by.to_json()),
+        run_id=current_run().id,
+        dataset=EvaluatedDataset.of(info),
+        metric=MetricChoice(**chosen_by.to_json()),
         candidates=[
             ScoredCandidate(
-                **asdict(candidate.origin), validation=PartScores.of(candidate.scores), epochs=candidate.trained.epochs
+                **asdict(candidate.origin),
+                validation=PartScores.of(candidate.scores),
+                epochs=candidate.trained.epochs,
             )
             for candidate in ranked
         ],
-        winner=Winner(**asdict(winner.origin), why=_why(ranked, chosen_by), files=tested.files, etags=tested.etags),
+        winner=Winner(
+            **asdict(winner.origin),
+            why=_why(ranked, chosen_by),
+            files=tested.files,
+            etags=tested.etags,
+        ),
         test=WinnerScores(
-            **asdict(PartScores.of(scores)), left_out=tested.left_out, confusion=matrix,
+            **asdict(PartScores.of(scores)),
+            left_out=tested.left_out,
+            confusion=matrix,
             classes=per_class(matrix, info.classes),
             examples=worst_examples(info, tested.part, scores, tested.items),
             points=regression_points(scores) if info.kind == "regression" else [],
             calibration=_calibration(scores) if info.kind == "classification" else {},
             constant=_constant(scores, chosen_by, info),
         ),
-        sweep=sweep, data=_summary(data, info, tested.part), trained_with=tested.environment,
-        evaluated_with=_versions(), pictures=tested.pictures,
-    ).write(Path(evaluation))  # fmt: skip
-    metrics = {**scores.metrics, **{f"validation_{name}": value for name, value in winner.scores.metrics.items()}}
-    metadata = {"origin": winner.origin.kind, "name": winner.origin.name, "uri": winner.origin.uri, **metrics}
+        sweep=sweep,
+        data=_summary(data, info, tested.part),
+        trained_with=tested.environment,
+        evaluated_with=_versions(),
+        pictures=tested.pictures,
+    ).write(Path(evaluation))
+    metrics = {
+        **scores.metrics,
+        **{f"validation_{name}": value for name, value in winner.scores.metrics.items()},
+    }
+    metadata = {
+        "origin": winner.origin.kind,
+        "name": winner.origin.name,
+        "uri": winner.origin.uri,
+        **metrics,
+    }
     return EvaluationResult(
-        winner=winner.origin.uri, classes=list(info.classes), confusion=matrix, metrics=metrics, metadata=metadata
+        winner=winner.origin.uri,
+        classes=list(info.classes),
+        confusion=matrix,
+        metrics=metrics,
+        metadata=metadata,
     )
 
 
@@ -204,12 +241,16 @@ def _versions() -> dict[str, str]:
 def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
     say(f"test part, opened for the winner alone: {_words(tested.scores, metric)}")
     if winner.trained.unknown_weights:
-        say(f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
-            "some of the test items may be among them")  # fmt: skip
+        say(
+            f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
+            "some of the test items may be among them"
+        )
     if tested.left_out:
-        say(f"{plural(tested.left_out, 'test item')} {are(tested.left_out)} left out: "
+        say(
+            f"{plural(tested.left_out, 'test item')} {are(tested.left_out)} left out: "
             "the winner, or the weights it began with, has seen them"
-            f"{near_words(tested.near)}")  # fmt: skip
+            f"{near_words(tested.near)}"
+        )
 
 
 def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None) -> "Metric":
@@ -284,9 +325,14 @@ class _Tested:
 
 
 def _test(
-    data: str | Path, test: str | Path, info: "DatasetInfo", winner: Origin, predictions: Path, metric: "Metric",
+    data: str | Path,
+    test: str | Path,
+    info: "DatasetInfo",
+    winner: Origin,
+    predictions: Path,
+    metric: "Metric",
     jobs: PredictJobs,
-) -> _Tested:  # fmt: skip
+) -> _Tested:
     import numpy as np
 
     from podium.data.held_out import HeldOut, seen_in_training
@@ -303,8 +349,17 @@ def _test(
         files = {name: sha256_of(directory / name)[0] for name in entries}
         recorded = read_json(directory / ENVIRONMENT) if ENVIRONMENT in files else {}
         pictures = pictures_among(directory, files)
-        scores = _score(winner, part, info, metric, jobs, part_name="test", target=predictions / PREDICTIONS,
-                        fresh=fresh, directory=directory)  # fmt: skip
+        scores = _score(
+            winner,
+            part,
+            info,
+            metric,
+            jobs,
+            part_name="test",
+            target=predictions / PREDICTIONS,
+            fresh=fresh,
+            directory=directory,
+        )
     # Not before: a predict command would find it.
     save_labels(predictions / TARGET, part.target, sealed=holds_sealed(test))
     write_test_items(held_out, predictions)
@@ -315,17 +370,33 @@ def _test(
     if PROFILE not in files:
         write_profile(info, np.load(predictions / PREDICTIONS, mmap_mode="r"), predictions)
     etags = {name: entry.etag for name, entry in entries.items()}
-    environment = recorded if isinstance(recorded, dict) else {}  # a trainer of one's own may write what it likes
+    environment = (
+        recorded if isinstance(recorded, dict) else {}
+    )  # a trainer of one's own may write what it likes
     return _Tested(
-        scores=scores, files=files, etags=etags, environment=environment, pictures=pictures, part=part,
-        near=near, items=np.flatnonzero(fresh),
-    )  # fmt: skip
+        scores=scores,
+        files=files,
+        etags=etags,
+        environment=environment,
+        pictures=pictures,
+        part=part,
+        near=near,
+        items=np.flatnonzero(fresh),
+    )
 
 
 def _score(
-    origin: Origin, part: "Split", info: "DatasetInfo", metric: "Metric", jobs: PredictJobs, *, part_name: str,
-    target: Path | None = None, fresh: "np.ndarray | None" = None, directory: Path | None = None,
-) -> "Scores":  # fmt: skip
+    origin: Origin,
+    part: "Split",
+    info: "DatasetInfo",
+    metric: "Metric",
+    jobs: PredictJobs,
+    *,
+    part_name: str,
+    target: Path | None = None,
+    fresh: "np.ndarray | None" = None,
+    directory: Path | None = None,
+) -> "Scores":
     """Score a model on a part: its model.onnx here, or its predict command in a job.
 
     Args:
@@ -355,7 +426,9 @@ def _score(
             if target:
                 np.save(target, predicted)
     counted = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
-    return score_predictions(predicted[counted], part.target[counted], classes=classes, metric=metric, name=name)
+    return score_predictions(
+        predicted[counted], part.target[counted], classes=classes, metric=metric, name=name
+    )
 
 
 def _why(ranked: list[Candidate], metric: "Metric") -> str:

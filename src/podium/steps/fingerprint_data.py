@@ -1,4 +1,5 @@
-"""Look at the source of a dataset: prepared data are taken from the cache only while it holds the same."""
+"""Look at the source of a dataset: prepared data are taken from the cache only while it holds the
+same."""
 
 import json
 from collections.abc import Mapping
@@ -18,7 +19,8 @@ from podium.training.target import storage_url
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What was prepared last from a source: ``prepared/<digest of its name>.json`` in the storage."""
+    """What was prepared last from a source: ``prepared/<digest of its name>.json`` in the
+    storage."""
 
     fingerprint: str
     """Digest of the source and of how it is read."""
@@ -37,7 +39,8 @@ class Prepared:
 
     @classmethod
     def read(cls, storage: Storage, settings: DataSettings) -> "Prepared | None":
-        """Read what was prepared last from the source of some settings; None if that is not known."""
+        """Read what was prepared last from the source of some settings; None if that is not
+        known."""
         key = _key(settings)
         try:
             prepared: Prepared = parse(cls, load_json(storage.get(key), key), key)
@@ -56,13 +59,20 @@ def _key(settings: DataSettings) -> str:
 
 @step
 def fingerprint_data(
-    settings: DataSettings, listing: str | Path, *, storage: str = "", beside: str = "", metric: str = ""
+    settings: DataSettings,
+    listing: str | Path,
+    *,
+    storage: str = "",
+    beside: str = "",
+    metric: str = "",
 ) -> str:
     """Return two digests, of a source and of everything that decides what the prepared data are.
 
     Args:
-        listing: JSON file to write what was found to: by location and name, what stands for the content.
-        storage: URL of the storage that keeps the run's models; it also knows what was prepared last.
+        listing: JSON file to write what was found to: by location and name, what stands for the
+            content.
+        storage: URL of the storage that keeps the run's models; it also knows what was prepared
+            last.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
         metric: What models will be chosen by.
 
@@ -77,14 +87,18 @@ def fingerprint_data(
     fingerprint = digest_of(found, {**asdict(settings), "metric": metric})
     before = Prepared.read(connect(storage_url(storage, beside)), settings)
     if before and before.contents == contents:
-        otherwise = "" if before.fingerprint == fingerprint else ", but they are to be prepared otherwise"
+        otherwise = (
+            "" if before.fingerprint == fingerprint else ", but they are to be prepared otherwise"
+        )
         say(f"data unchanged since run {before.run_id}{otherwise}")
     elif before:
         say(f"data changed: {before.items:,} items before, since run {before.run_id}")
     return f"{contents}-{fingerprint}"
 
 
-def keep_prepared(storage: str, settings: DataSettings, fingerprint: str, counts: Mapping[str, int]) -> None:
+def keep_prepared(
+    storage: str, settings: DataSettings, fingerprint: str, counts: Mapping[str, int]
+) -> None:
     """Keep what was prepared, and say how much it is if it is another number than before."""
     contents, _, whole = fingerprint.partition("-")
     opened = connect(storage)

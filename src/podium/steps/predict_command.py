@@ -1,7 +1,7 @@
 """Run a model's predict command in its job: ``python -m podium.steps.predict_command``.
 
-The job runs in the image that the model was trained in, whose podium may be older than the one that starts it: this is
-the name that all of them know.
+The job runs in the image that the model was trained in, whose podium may be older than the one that
+starts it: this is the name that all of them know.
 """
 
 import sys

@@ -33,24 +33,28 @@ def prepare_data(
 ) -> "DatasetInfo":
     """Write the dataset artifact that every trainer and the evaluation read.
 
-    Items are divided as podium.data.splits says. The 60,000 training images of MNIST and Fashion-MNIST are split into
-    train and validation, every class in proportion (54,000 and 6,000 by default); their 10,000 test images are always
-    kept whole, so that results stay comparable.
+    Items are divided as podium.data.splits says. The 60,000 training images of MNIST and
+    Fashion-MNIST are split into train and validation, every class in proportion (54,000 and 6,000
+    by default); their 10,000 test images are always kept whole, so that results stay comparable.
 
     Args:
-        target: Directory to write, which appears whole or not at all, or an ``s3://`` or ``minio://`` prefix.
-        test: As target, for the test part; beside the target, see podium.data.artifact, if None. That of a run whose
-            artifacts are on this machine is encrypted.
+        target: Directory to write, which appears whole or not at all, or an ``s3://`` or
+            ``minio://`` prefix.
+        test: As target, for the test part; beside the target, see podium.data.artifact, if None.
+            That of a run whose artifacts are on this machine is encrypted.
         cache: Directory of verified downloads; the machine's own if None.
-        metric: What models will be chosen by; refused here if it is of the other kind, before anything is trained.
-        model_name: Name in the registry of the model that will be trained on it; nothing is looked up if empty.
+        metric: What models will be chosen by; refused here if it is of the other kind, before
+            anything is trained.
+        model_name: Name in the registry of the model that will be trained on it; nothing is looked
+            up if empty.
         storage: URL of the registry's storage.
         beside: URI of an artifact of the run; its bucket is used if no storage is given.
         fingerprint: The source's, see fingerprint_data; it is kept for the next run.
 
     Raises:
-        InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts, target holds something
-            else, or the model is for another task or can hardly be compared on these data.
+        InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts,
+            target holds something else, or the model is for another task or can hardly be compared
+            on these data.
         NotFound: The source lacks a file.
         Damaged: The source has a wrong file.
         Failed: No source has the files; the message names each.

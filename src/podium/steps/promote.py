@@ -47,10 +47,11 @@ def promote(
     jobs: PredictJobs,
     tracking: str = "",
 ) -> Promotion:
-    """Compare a version with the champion on the same test items and promote it if the rule says so.
+    """Compare a version with the champion on the same test items and promote it if the rule says
+    so.
 
-    Both are compared by the rule's metric, else by the one that the candidates of this run were chosen by, whatever
-    the champion was chosen by.
+    Both are compared by the rule's metric, else by the one that the candidates of this run were
+    chosen by, whatever the champion was chosen by.
 
     Running it twice changes nothing: a version that is champion already stays champion.
 
@@ -61,7 +62,8 @@ def promote(
         report: HTML file to write the report to.
         rule: In the notation of PromotionRule.parse.
         jobs: Where a champion that is a command predicts; its storage holds the registry.
-        tracking: Address of an MLflow server that gets the run and the version, see check_tracking; empty for none.
+        tracking: Address of an MLflow server that gets the run and the version, see check_tracking;
+            empty for none.
 
     Raises:
         InvalidInput: The rule cannot be parsed, or tracking is not an address of MLflow.
@@ -82,12 +84,16 @@ def promote(
     info = describe(data)
     evidence = {"run_id": current_run().id, "dataset": info.digest, "test_part": info.test_part}
     evidence |= {"tracking": tracking} if tracking else {}
-    evidence |= {"data": str(data)} if "approved" in parsed else {}  # it is compared again when a person has said yes
+    evidence |= (
+        {"data": str(data)} if "approved" in parsed else {}
+    )  # it is compared again when a person has said yes
     say(f"the test part of {info.name} is opened for the comparison")
     contest = model.challenge(version, judge(str(data), parsed, metric, jobs), evidence)
     decided = contest.decision
     assert decided
-    result = _decision(model, version, contest.champion, decided, promoted=contest.record is not None)
+    result = _decision(
+        model, version, contest.champion, decided, promoted=contest.record is not None
+    )
     Path(decision).write_text(json.dumps(result, indent=1) + "\n")
     try:
         Path(report).write_text(render(asdict(measured), result))
@@ -96,7 +102,9 @@ def promote(
     for said in (*decided.reasons, f"{model_name} {version}: {result['outcome']}"):
         say(said)
     log_to_mlflow(tracking, measured, result, model.storage.join(model.catalog.prefix(version)))
-    figures = {name: value for name, value in decided.figures.items() if isinstance(value, int | float)}
+    figures = {
+        name: value for name, value in decided.figures.items() if isinstance(value, int | float)
+    }
     metrics = {_named(name, metric.name): float(value) for name, value in figures.items()}
     return Promotion(outcome=result["outcome"], metrics=metrics)
 
@@ -107,7 +115,8 @@ def _named(figure: str, metric: str) -> str:
 
 
 def _run_of(model: "Model", version: str) -> str | None:
-    """Return the run that made a version, whichever of its attempts did; None for one that was uploaded by hand."""
+    """Return the run that made a version, whichever of its attempts did; None for one that was
+    uploaded by hand."""
     with suppress(PodiumError):  # deleted since it was compared with: what is decided is decided
         run = model.version(version).facts.run_id
         return run.partition(ATTEMPT)[0] if run else None

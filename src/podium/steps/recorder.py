@@ -40,10 +40,11 @@ class Recorder(io.TextIOBase):
         return len(text)
 
     def keep(self, storage: Callable[[], str]) -> None:
-        """Keep the text under ``<storage>/runs/<run id>/logs/steps/`` from now on, after that of earlier attempts.
+        """Keep the text under ``<storage>/runs/<run id>/logs/steps/`` from now on, after that of
+        earlier attempts.
 
-        A failure to do so is a warning. Outside a pod nothing is kept: `podium run` keeps the output of its steps
-        itself.
+        A failure to do so is a warning. Outside a pod nothing is kept: `podium run` keeps the
+        output of its steps itself.
 
         Args:
             storage: Returns the URL of the storage that keeps the run's models.
@@ -105,10 +106,13 @@ class _Tee:
 
 @contextmanager
 def recorded() -> Iterator[Recorder]:
-    """Collect what this process prints until the context ends, and how it ends; Recorder.keep says where to keep it."""
+    """Collect what this process prints until the context ends, and how it ends; Recorder.keep says
+    where to keep it."""
     recorder, streams = Recorder(), (sys.stdout, sys.stderr)
     handler = logging.StreamHandler(recorder)
-    logged = bool(logging.root.handlers)  # those hold the streams as they were; without any, sys.stderr is asked for
+    logged = bool(
+        logging.root.handlers
+    )  # those hold the streams as they were; without any, sys.stderr is asked for
     sys.stdout, sys.stderr = _Tee(sys.stdout, recorder), _Tee(sys.stderr, recorder)
     if logged:
         logging.root.addHandler(handler)

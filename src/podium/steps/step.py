@@ -1,6 +1,8 @@
-"""A step: signals unwind it, its errors are printed without a traceback, what it prints is kept with its run.
+"""A step: signals unwind it, its errors are printed without a traceback, what it prints is kept
+with its run.
 
-Kubeflow Pipelines and kfp.local run each step in a process of its own, ``python -m kfp.dsl.executor_main``.
+Kubeflow Pipelines and kfp.local run each step in a process of its own, ``python -m
+kfp.dsl.executor_main``.
 """
 
 import functools
@@ -25,7 +27,9 @@ from podium.training.target import storage_url
 FLAG = "--executor_input"
 """Stands before a JSON object on the command line of a step's process (kfp 2.17)."""
 
-_FAILURE_FILE = os.environ.pop(FAILURE, "")  # of `podium run`: jobs that a step starts do not see it
+_FAILURE_FILE = os.environ.pop(
+    FAILURE, ""
+)  # of `podium run`: jobs that a step starts do not see it
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -41,7 +45,9 @@ def step(function: Callable[P, T]) -> Callable[P, T]:
         sys.excepthook = _show
         try:
             with signals_interrupt(), recorded() as recorder:
-                os.environ.pop(SAFE_PATH, None)  # of `podium run`, for this process alone, not for jobs of people's own
+                os.environ.pop(
+                    SAFE_PATH, None
+                )  # of `podium run`, for this process alone, not for jobs of people's own
                 _let_data_talk()
                 take_access()
                 recorder.keep(storage_of_step)
@@ -56,7 +62,11 @@ class _Saying(logging.Handler):
     """Says what the data room warns of, as a step says its progress."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        say(f"warning: {record.getMessage()}" if record.levelno >= logging.WARNING else record.getMessage())
+        say(
+            f"warning: {record.getMessage()}"
+            if record.levelno >= logging.WARNING
+            else record.getMessage()
+        )
 
 
 def _let_data_talk() -> None:
@@ -72,7 +82,9 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
     if isinstance(error, PodiumError):
         print(f"error: {error}", file=sys.stderr, flush=True)
         if _FAILURE_FILE:
-            Path(_FAILURE_FILE).write_text(json.dumps({"error": str(error), "fix": dict(error.fix)}))
+            Path(_FAILURE_FILE).write_text(
+                json.dumps({"error": str(error), "fix": dict(error.fix)})
+            )
     else:
         sys.__excepthook__(kind, error, trace)
 
@@ -91,13 +103,17 @@ def _storage_in_reach() -> str:
 
 
 def storage_of_step() -> str:
-    """Return the storage that keeps a step's models and logs: its parameter ``storage``, else its artifacts' bucket.
+    """Return the storage that keeps a step's models and logs: its parameter ``storage``, else its
+    artifacts' bucket.
 
     Raises:
-        PodiumError: It names no storage, and no artifact of it is in a bucket; or this process is not a step's.
+        PodiumError: It names no storage, and no artifact of it is in a bucket; or this process is
+            not a step's.
     """
     if FLAG not in sys.argv:
-        raise PodiumError(f"this process was started without {FLAG}, which names the storage of a step")
+        raise PodiumError(
+            f"this process was started without {FLAG}, which names the storage of a step"
+        )
     given = json.loads(sys.argv[sys.argv.index(FLAG) + 1])
     values = given.get("inputs", {}).get("parameterValues", {})
     return storage_url(str(values.get("storage", "")), next(_artifacts(given), ""))

@@ -42,7 +42,8 @@ class SweepResult:
     """Result of a sweep."""
 
     hyperparameters: dict[str, Any]
-    """The best trial's: all flags of podium's trainer except data and output, or the search parameters of another."""
+    """The best trial's: all flags of podium's trainer except data and output, or the search
+    parameters of another."""
 
     recipe: str
     """How the best trial was trained, as Recipe.parse reads it."""
@@ -61,7 +62,9 @@ class SweepResult:
 
 
 @step
-def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget) -> SweepResult:
+def sweep(
+    data: str, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget
+) -> SweepResult:
     """Run an Experiment, show its trials, find the best trial's model.
 
     Args:
@@ -71,7 +74,8 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
         target: Where and with what to run it.
 
     Raises:
-        InvalidInput: The Experiment breaks a rule, or a setting makes no sense for it; nothing was started.
+        InvalidInput: The Experiment breaks a rule, or a setting makes no sense for it; nothing was
+            started.
         Failed: The Experiment failed, or no trial has a result or a model.
     """
     run = current_run()
@@ -80,15 +84,20 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
     info = artifact.describe(data)
     settings = settings.with_data(info.meaning, info.kind)
     given = GivenData(data, run.resumed_as)
-    with connect(target.cluster_url(), state=target.model_url(data, run, f"sweeps/{name}")) as cluster:
+    with connect(
+        target.cluster_url(), state=target.model_url(data, run, f"sweeps/{name}")
+    ) as cluster:
         data = target.data_url(data, run, cluster)
         adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)
         located = target.place(
-            locate(adapted, data=local_path(data), root=local_path(root)), adapted.template.primary_container
+            locate(adapted, data=local_path(data), root=local_path(root)),
+            adapted.template.primary_container,
         )
         say_kind(settings.load().template.workload, adapted.template.workload)
         with (
-            launched(cluster, located if cluster.traits.keeps_logs else with_pods_retained(located)),
+            launched(
+                cluster, located if cluster.traits.keeps_logs else with_pods_retained(located)
+            ),
             trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
         ):
             announce(cluster, adapted)
@@ -97,7 +106,9 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
             ended_trials = [trial.judged_as(ended) for trial in cluster.trials(name)]
             best = _best(cluster, ended, ended_trials)
             note = other_choice(ended, ended_trials, best)
-            table = TrialTable.of(ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name, note)
+            table = TrialTable.of(
+                ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name, note
+            )
     if note:
         say(note)
     table.write(Path(trials))
@@ -107,15 +118,20 @@ def sweep(data: str, trials: str | Path, *, task: str, settings: SweepSettings, 
 def announce(cluster: Cluster, experiment: Experiment) -> None:
     """Say what begins, and what of it others may not keep where they run the Experiment."""
     limits = experiment.limits
-    say(f"Experiment {experiment.name}: {plural(limits.max_trials or 0, 'trial')}, {limits.parallel} at a time")
+    say(
+        f"Experiment {experiment.name}: {plural(limits.max_trials or 0, 'trial')}, {limits.parallel} at a time"
+    )
     if not experiment.uses_builtin_trainer:
         say("epochs and seed are not passed on to the trials: they do not run podium's trainer")
     for warning in warnings_of(experiment) if cluster.outlives_client("Experiment") else ():
         say(warning)
 
 
-def _watch(cluster: Cluster, experiment: Experiment, logs: TrialLogs | None, given: GivenData) -> None:
-    """Show each trial as it starts and ends, the first also as it learns, until the Experiment ends.
+def _watch(
+    cluster: Cluster, experiment: Experiment, logs: TrialLogs | None, given: GivenData
+) -> None:
+    """Show each trial as it starts and ends, the first also as it learns, until the Experiment
+    ends.
 
     Raises:
         Failed: A trial wrote into the data that all are given.
@@ -145,13 +161,15 @@ def _ended(seen: Mapping[str, str]) -> set[str]:
 
 
 def _named(ended: set[str], seen: Mapping[str, str]) -> list[str]:
-    """Return the trials that may have done what is found now: those that have just ended, and those that run."""
+    """Return the trials that may have done what is found now: those that have just ended, and those
+    that run."""
     running = [name for name, phase in seen.items() if phase == "Running"]
     return [f"trial {name}" for name in (*sorted(ended), *running)] or ["a trial"]
 
 
 def _show_epochs(cluster: Cluster, experiment: Experiment, trial: Trial) -> None:
-    """Print a trial's pace and epochs as they come: until it ends nothing else tells how long the sweep will take."""
+    """Print a trial's pace and epochs as they come: until it ends nothing else tells how long the
+    sweep will take."""
     metrics, formats = (experiment.objective.metric,), experiment.collector.filters
 
     def show() -> None:
@@ -161,19 +179,27 @@ def _show_epochs(cluster: Cluster, experiment: Experiment, trial: Trial) -> None
 
 
 def time_left(experiment: Experiment, trials: Sequence[Trial]) -> str:
-    """Estimate what is left of a sweep by the trials that ended; empty if that says nothing or is not worth a word."""
+    """Estimate what is left of a sweep by the trials that ended; empty if that says nothing or is
+    not worth a word."""
     took = [trial.seconds for trial in trials if trial.is_good and trial.seconds is not None]
     spent = sum(trial.seconds or 0.0 for trial in trials if trial.phase == "Running")
     most = experiment.limits.max_trials or 0
     left = most - sum(trial.state.finished for trial in trials)
-    if not took or left <= 0 or experiment.algorithm.facts.has_resource:  # whose trials are of different lengths
+    if (
+        not took or left <= 0 or experiment.algorithm.facts.has_resource
+    ):  # whose trials are of different lengths
         return ""
     seconds = (left * sum(took) / len(took) - spent) / min(left, experiment.limits.parallel)
-    return f"{left} of {plural(most, 'trial')} left, about {duration(seconds)}" if seconds >= WORTH else ""
+    return (
+        f"{left} of {plural(most, 'trial')} left, about {duration(seconds)}"
+        if seconds >= WORTH
+        else ""
+    )
 
 
 def _say_news(trials: Sequence[Trial], seen: dict[str, str], logs: TrialLogs | None) -> None:
-    """Print what changed since the phases in ``seen``, update them, and keep the logs of trials that ended."""
+    """Print what changed since the phases in ``seen``, update them, and keep the logs of trials
+    that ended."""
     for trial in trials:
         if trial.state.finished and not has_ended(trial):
             continue  # its process ended with an earlier attempt of this step; it runs again
@@ -199,24 +225,34 @@ def describe(trial: Trial, phase: str) -> str:
 def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> Trial:
     if not experiment.state.succeeded:
         failed = first_failure(trials)
-        raise _failure(cluster, experiment, failed) if failed else cluster.failure("Experiment", experiment.name)
+        raise (
+            _failure(cluster, experiment, failed)
+            if failed
+            else cluster.failure("Experiment", experiment.name)
+        )
     best = best_trial(trials)
     if best is None:
         infeasible = any(trial.infeasible for trial in trials)
         what = no_best(trials) if infeasible else f"reported {experiment.objective.metric}"
-        hint = "loosen the constraint, or give the sweep more trials" if infeasible else "see the trials' logs"
+        hint = (
+            "loosen the constraint, or give the sweep more trials"
+            if infeasible
+            else "see the trials' logs"
+        )
         raise Failed(f"no trial of Experiment {experiment.name} {what}", hint)
     return best
 
 
 def first_failure(trials: Sequence[Trial]) -> Trial | None:
-    """Return the trial that failed first; what failed later may have been ended with the Experiment."""
+    """Return the trial that failed first; what failed later may have been ended with the
+    Experiment."""
     failed = [trial for trial in trials if trial.phase in ("Failed", "MetricsUnavailable")]
     return min(failed, key=lambda trial: trial.ended, default=None)
 
 
 def _failure(cluster: Cluster, experiment: Experiment, trial: Trial) -> Failed:
-    """Return the error of a trial that failed: what it said last, why it has no metrics, and where its log is."""
+    """Return the error of a trial that failed: what it said last, why it has no metrics, and where
+    its log is."""
     error, why, hint = cluster.failure("Trial", trial.name), list[str](), ""
     if trial.phase == "MetricsUnavailable":
         error = Failed(f"trial {trial.name}: {trial.message}", error.hint)
@@ -224,13 +260,18 @@ def _failure(cluster: Cluster, experiment: Experiment, trial: Trial) -> Failed:
             printed = list(cluster.logs("Trial", trial.name))
             why, hint = why_unavailable(experiment, printed, "objectiveMetricName: NAME")
             why += ["it said last", *(f"  | {line}" for line in printed[-8:])]
-    logs = sorted(folder.glob("logs/*.log")) if (folder := cluster.directory("Trial", trial.name)) else []
+    logs = (
+        sorted(folder.glob("logs/*.log"))
+        if (folder := cluster.directory("Trial", trial.name))
+        else []
+    )
     hints = [error.hint, hint, f"all it said: {logs[0]}" if logs else ""]
     return Failed("\n".join([error.message, *why]), "; ".join(filter(None, hints)) or None)
 
 
 def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -> str | None:
-    """Explain why the best trial is not Katib's currentOptimalTrial; None if it is, or if there is none."""
+    """Explain why the best trial is not Katib's currentOptimalTrial; None if it is, or if there is
+    none."""
     optimal = experiment.optimal_trial
     if optimal in ("", best.name):
         return None
@@ -238,20 +279,44 @@ def other_choice(experiment: Experiment, trials: Sequence[Trial], best: Trial) -
     if other and other.infeasible:
         return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {optimal} is infeasible"
     value = other.value if other else None
-    why = "both reached the same objective, and it ended first" if value == best.value else "its objective is better"
+    why = (
+        "both reached the same objective, and it ended first"
+        if value == best.value
+        else "its objective is better"
+    )
     return f"Katib's currentOptimalTrial is {optimal}; podium takes {best.name}: {why}"
 
 
-def _result(best: Trial, recipe: Recipe, table: TrialTable, run: RunIdentity, target: LaunchTarget) -> SweepResult:
+def _result(
+    best: Trial, recipe: Recipe, table: TrialTable, run: RunIdentity, target: LaunchTarget
+) -> SweepResult:
     url = next(row.model for row in table.trials if row.name == best.name)
     complete(url, target)
-    origin = Origin(kind="trial", name=best.name, run_id=run.id, uri=url, hyperparameters=dict(best.parameters),
-                    experiment=table.experiment, image=next(iter(best.workload.images), ""),
-                    code=target.code, install_requirements=target.install_requirements)  # fmt: skip
+    origin = Origin(
+        kind="trial",
+        name=best.name,
+        run_id=run.id,
+        uri=url,
+        hyperparameters=dict(best.parameters),
+        experiment=table.experiment,
+        image=next(iter(best.workload.images), ""),
+        code=target.code,
+        install_requirements=target.install_requirements,
+    )
     origin.write()
     assert best.value is not None
     metrics = {table.objective.metric: best.value, "trials": float(len(table.trials))}
-    metadata = {"uri": url, "trial": best.name, **{name: str(value) for name, value in best.parameters.items()}}
+    metadata = {
+        "uri": url,
+        "trial": best.name,
+        **{name: str(value) for name, value in best.parameters.items()},
+    }
     say(f"best trial {best.name}: {table.objective.metric} {best.value:.4f}")
-    return SweepResult(hyperparameters=dict(recipe.hyperparameters), recipe=recipe.to_text(), trial=best.name,
-                       model=url, metrics=metrics, metadata=metadata)  # fmt: skip
+    return SweepResult(
+        hyperparameters=dict(recipe.hyperparameters),
+        recipe=recipe.to_text(),
+        trial=best.name,
+        model=url,
+        metrics=metrics,
+        metadata=metadata,
+    )

@@ -34,7 +34,8 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
 
     Raises:
         InvalidInput: A setting breaks a rule; nothing was started.
-        Failed: The job failed, and the error holds the end of its log; or it wrote into the data it was given.
+        Failed: The job failed, and the error holds the end of its log; or it wrote into the data it
+            was given.
         NotFound: The job left no model.
     """
     run = current_run()
@@ -63,7 +64,8 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
 
 @contextmanager
 def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) -> Iterator[None]:
-    """Keep the logs of a job's replicas when it has ended, well or not, unless there is no time or cluster to."""
+    """Keep the logs of a job's replicas when it has ended, well or not, unless there is no time or
+    cluster to."""
     reachable = not cluster.traits.keeps_logs
     try:
         yield

@@ -31,7 +31,8 @@ def upload_model(
     model_name: str,
     storage: str = "",
 ) -> str:
-    """Upload a version, byte for byte what was evaluated; uploading the same twice makes one version.
+    """Upload a version, byte for byte what was evaluated; uploading the same twice makes one
+    version.
 
     Args:
         model: URI of the winner's model directory.
@@ -44,7 +45,8 @@ def upload_model(
 
     Raises:
         InvalidInput: The model of this name is for another task.
-        Conflict: The model changed after the evaluation, or the run has uploaded another one under this name.
+        Conflict: The model changed after the evaluation, or the run has uploaded another one under
+            this name.
     """
     from podium.models import open_registry
 
@@ -52,7 +54,8 @@ def upload_model(
     registered = open_registry(storage_url(storage, beside)).model(model_name)
     data = measured.dataset
     check_model_task(
-        registered, Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes))
+        registered,
+        Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes)),
     )
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
         files = fetch_evaluated(model, measured.winner.files, measured.winner.etags, Path(scratch))
@@ -66,26 +69,33 @@ def upload_model(
 def _metadata(files: Mapping[str, Content], measured: Evaluation) -> dict[str, Any]:
     winner, written = measured.winner, asdict(measured)
     environment = files.get("environment.json")
-    assert environment is None or isinstance(environment, Path)  # fetch_evaluated downloads what is JSON
+    assert environment is None or isinstance(
+        environment, Path
+    )  # fetch_evaluated downloads what is JSON
     return {
         "run_id": measured.run_id,
         "hyperparameters": winner.hyperparameters,
         "metric": written["metric"],
         "metrics": {
             **measured.test.metrics,
-            **{f"validation_{name}": value for name, value in measured.chosen.validation.metrics.items()},
+            **{
+                f"validation_{name}": value
+                for name, value in measured.chosen.validation.metrics.items()
+            },
         },
         "constant": written["test"]["constant"] or None,
         "report": {name: written["test"][name] for name in ("classes", "confusion")},
         "predictions": PREDICTIONS,
         "dataset": written["dataset"],
-        "origin": {key: getattr(winner, key) for key in ("kind", "name", "experiment", "uri", "why")},
+        "origin": {
+            key: getattr(winner, key) for key in ("kind", "name", "experiment", "uri", "why")
+        },
         "trial": _trial(measured),
         "image": winner.image or None,
         "code": _code(winner),
         "code_version": code_version(),
         "environment": environment and load_json(environment.read_bytes(), "environment.json"),
-    }  # fmt: skip
+    }
 
 
 def _trial(measured: Evaluation) -> dict[str, Any] | None:
@@ -100,4 +110,8 @@ def _code(winner: Origin) -> dict[str, Any] | None:
     if not winner.code:
         return None
     digest = Code.parse(winner.code).digest
-    return {"uri": winner.code, "digest": digest, "install_requirements": winner.install_requirements}
+    return {
+        "uri": winner.code,
+        "digest": digest,
+        "install_requirements": winner.install_requirements,
+    }

@@ -88,13 +88,20 @@ class Storage(ABC):
         """
 
     def copy(
-        self, key: str, source: "Storage", source_key: str, *, if_absent: bool = False, source_etag: str | None = None
+        self,
+        key: str,
+        source: "Storage",
+        source_key: str,
+        *,
+        if_absent: bool = False,
+        source_etag: str | None = None,
     ) -> Entry:
         """Write an object that is a copy of another one.
 
         Args:
-            source: The storage of the other one. Where both are on one server or in files, the server or the kernel
-                copies what is large; anything else passes through a temporary file.
+            source: The storage of the other one. Where both are on one server or in files, the
+                server or the kernel copies what is large; anything else passes through a temporary
+                file.
             if_absent: Write only if the key does not exist.
             source_etag: Copy only what still has this etag.
 
@@ -117,7 +124,8 @@ class Storage(ABC):
 
     @abstractmethod
     def children(self, prefix: str) -> Iterator[str]:
-        """Yield in order the names X for which some key starts with ``<prefix>/X/``, without reading below them."""
+        """Yield in order the names X for which some key starts with ``<prefix>/X/``, without
+        reading below them."""
 
     @abstractmethod
     def delete(self, key: str, *, if_match: str | None = None) -> None:
@@ -144,7 +152,8 @@ class Storage(ABC):
         """
 
     def links(self, prefix: str = "") -> Iterator[str]:
-        """Yield the keys below prefix that are symbolic links or other special files; these are never followed."""
+        """Yield the keys below prefix that are symbolic links or other special files; these are
+        never followed."""
         return iter(())
 
     def get_many(
@@ -166,7 +175,8 @@ class Storage(ABC):
             yield from pool.map(read, keys)
 
     def secrets(self) -> Sequence[str]:
-        """Return the secret values that open it, which must not get into anything that is written."""
+        """Return the secret values that open it, which must not get into anything that is
+        written."""
         return ()
 
     def join(self, key: str) -> str:
@@ -201,8 +211,9 @@ def check_key(key: str) -> str:
     """Return a key, after checking that every storage can hold it.
 
     Raises:
-        InvalidInput: It is empty, absolute, longer than 900 bytes, climbs with ``..``, holds empty parts, control
-            characters or backslashes, or a part that starts with ``.podium`` (reserved).
+        InvalidInput: It is empty, absolute, longer than 900 bytes, climbs with ``..``, holds empty
+            parts, control characters or backslashes, or a part that starts with ``.podium``
+            (reserved).
     """
     if (
         any(_BAD_SEGMENT.match(part) for part in key.split("/"))

@@ -66,7 +66,9 @@ def _write(storage: Storage, key: str) -> str:
     content = uuid.uuid4().bytes
     storage.put(key, content)
     if storage.get(key) != content:
-        raise Failed("reading returned other bytes than were written", "is there a cache in between?")
+        raise Failed(
+            "reading returned other bytes than were written", "is there a cache in between?"
+        )
     return "put, get"
 
 
@@ -94,7 +96,8 @@ def _large(storage: Storage, key: str) -> str:
         seconds = time.monotonic() - started
         if target.stat().st_size != LARGE:
             raise Failed(
-                f"{LARGE} bytes were written, but {target.stat().st_size} came back", "does a proxy limit bodies?"
+                f"{LARGE} bytes were written, but {target.stat().st_size} came back",
+                "does a proxy limit bodies?",
             )
     return f"{2 * LARGE / seconds / 1e6:.0f} MB/s there and back"
 

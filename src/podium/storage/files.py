@@ -1,11 +1,12 @@
 """A directory as a storage.
 
-Every write goes to a temporary file beside its target and is renamed: readers see the old object or the new one.
-Writers take a lock on the directory for the check and the rename only, so conditions hold between processes, and
-between hosts where the file system supports flock (NFS does, since Linux 2.6.12).
+Every write goes to a temporary file beside its target and is renamed: readers see the old object or
+the new one. Writers take a lock on the directory for the check and the rename only, so conditions
+hold between processes, and between hosts where the file system supports flock (NFS does, since
+Linux 2.6.12).
 
-Symbolic links below the root are never followed: who can write into a store must not be able to make podium read,
-overwrite or delete files outside of it.
+Symbolic links below the root are never followed: who can write into a store must not be able to
+make podium read, overwrite or delete files outside of it.
 """
 
 import errno
@@ -25,7 +26,15 @@ from urllib.parse import quote
 from podium.drafts import appearing
 from podium.errors import Conflict, Damaged, NotFound, PodiumError
 from podium.storage.base import Entry, Progress, Storage, check_key, check_prefix, check_unchanged
-from podium.storage.folders import LINK_HINT, locked, open_folder, open_folders, open_regular, refuse_special, sync
+from podium.storage.folders import (
+    LINK_HINT,
+    locked,
+    open_folder,
+    open_folders,
+    open_regular,
+    refuse_special,
+    sync,
+)
 
 _CHUNK = 1 << 20
 _ABSENT = (FileNotFoundError, NotADirectoryError, IsADirectoryError)
@@ -41,8 +50,11 @@ class FileStorage(Storage):
     def __init__(self, root: Path) -> None:
         self.root = root.expanduser().absolute()
         self.url = f"file://{quote(os.fsencode(self.root))}".removesuffix("/")
-        self._new = [folder for folder in (self.root, *self.root.parents) if not os.path.exists(folder)]
-        """Directories that put creates and delete removes once they are empty; existing ones stay."""
+        self._new = [
+            folder for folder in (self.root, *self.root.parents) if not os.path.exists(folder)
+        ]
+        """Directories that put creates and delete removes once they are empty; existing ones
+        stay."""
         self._reported: set[str] = set()
 
     def put(
@@ -66,10 +78,18 @@ class FileStorage(Storage):
         return self._put(key, fill, if_absent, if_match)
 
     def copy(
-        self, key: str, source: Storage, source_key: str, *, if_absent: bool = False, source_etag: str | None = None
+        self,
+        key: str,
+        source: Storage,
+        source_key: str,
+        *,
+        if_absent: bool = False,
+        source_etag: str | None = None,
     ) -> Entry:
         if not isinstance(source, FileStorage):
-            return super().copy(key, source, source_key, if_absent=if_absent, source_etag=source_etag)
+            return super().copy(
+                key, source, source_key, if_absent=if_absent, source_etag=source_etag
+            )
 
         def fill(sink: IO[bytes]) -> None:
             # A copy, no hard link: a trainer that writes its file in place would change both.
@@ -95,7 +115,9 @@ class FileStorage(Storage):
 
     def read(self, key: str, *, limit: int | None = None) -> tuple[bytes, Entry]:
         with self._open(key) as file:
-            return file.read(-1 if limit is None else limit), _describe(key, os.fstat(file.fileno()))
+            return file.read(-1 if limit is None else limit), _describe(
+                key, os.fstat(file.fileno())
+            )
 
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
         with self._open(key) as file, _translated(f"fetch {key} to {target}", self.url):
@@ -106,7 +128,11 @@ class FileStorage(Storage):
 
     def head(self, key: str) -> Entry | None:
         *folders, name = check_key(key).split("/")
-        with _translated(f"look at {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
+        with (
+            _translated(f"look at {key}", self.url),
+            suppress(*_ABSENT),
+            open_folders(self.root, folders) as handles,
+        ):
             return _entry(key, name, handles[-1])
         return None
 
@@ -123,9 +149,15 @@ class FileStorage(Storage):
                 yield key
 
     def children(self, prefix: str) -> Iterator[str]:
-        with self._looking(f"list {prefix}", prefix), open_folders(self.root, _parts(prefix)) as handles:
+        with (
+            self._looking(f"list {prefix}", prefix),
+            open_folders(self.root, _parts(prefix)) as handles,
+        ):
             with os.scandir(handles[-1]) as scan:
-                items = sorted((item.name, item.is_dir(follow_symlinks=False), item.is_symlink()) for item in scan)
+                items = sorted(
+                    (item.name, item.is_dir(follow_symlinks=False), item.is_symlink())
+                    for item in scan
+                )
             for name, is_folder, is_link in items:
                 if is_link:
                     self._report(f"{prefix}/{name}")
@@ -134,7 +166,11 @@ class FileStorage(Storage):
 
     def delete(self, key: str, *, if_match: str | None = None) -> None:
         *folders, name = check_key(key).split("/")
-        with _translated(f"delete {key}", self.url), suppress(*_ABSENT), open_folders(self.root, folders) as handles:
+        with (
+            _translated(f"delete {key}", self.url),
+            suppress(*_ABSENT),
+            open_folders(self.root, folders) as handles,
+        ):
             with locked(handles[-1]):
                 if if_match is not None and (present := _entry(key, name, handles[-1])):
                     _check(key, present, False, if_match)
@@ -149,8 +185,13 @@ class FileStorage(Storage):
         return "a lock on the directory"
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
-        with self._looking(f"sweep {prefix}", prefix), open_folders(self.root, _parts(prefix)) as handles:
-            for folder, folders, names, handle in os.fwalk(".", dir_fd=handles[-1]):  # does not follow links
+        with (
+            self._looking(f"sweep {prefix}", prefix),
+            open_folders(self.root, _parts(prefix)) as handles,
+        ):
+            for folder, folders, names, handle in os.fwalk(
+                ".", dir_fd=handles[-1]
+            ):  # does not follow links
                 folders.sort()
                 for name in sorted(names):
                     if not (name.startswith(".podium-") and name.endswith(".tmp")):
@@ -184,7 +225,12 @@ class FileStorage(Storage):
     def _report(self, key: str) -> None:
         if key not in self._reported:
             self._reported.add(key)
-            _log.warning("%a in %s is a symbolic link or a special file, and is skipped: %s", key, self.url, LINK_HINT)
+            _log.warning(
+                "%a in %s is a symbolic link or a special file, and is skipped: %s",
+                key,
+                self.url,
+                LINK_HINT,
+            )
 
     @contextmanager
     def _open(self, key: str) -> Iterator[IO[bytes]]:
@@ -200,7 +246,9 @@ class FileStorage(Storage):
             yield file
 
 
-def _write(folder: int, name: str, key: str, fill: _Fill, if_absent: bool, if_match: str | None) -> Entry:
+def _write(
+    folder: int, name: str, key: str, fill: _Fill, if_absent: bool, if_match: str | None
+) -> Entry:
     temporary = f".podium-{uuid.uuid4().hex}.tmp"
     try:
         status = _filled(temporary, folder, fill)
@@ -308,4 +356,6 @@ def _from_os(what: str, url: str, error: OSError) -> PodiumError:
         errno.ENOTDIR: "a key cannot be below another object's key",
         errno.EISDIR: "there are objects below this key",
     }
-    return PodiumError(f"cannot {what} in {url}: {error.strerror or error}", hints.get(error.errno or 0))
+    return PodiumError(
+        f"cannot {what} in {url}: {error.strerror or error}", hints.get(error.errno or 0)
+    )

@@ -1,4 +1,5 @@
-"""Directories opened one below the other, so that no symbolic link is ever followed on the way to a file."""
+"""Directories opened one below the other, so that no symbolic link is ever followed on the way to a
+file."""
 
 import errno
 import fcntl
@@ -15,8 +16,11 @@ _LOCK = ".podium.lock"
 
 
 @contextmanager
-def open_folders(root: Path, folders: Sequence[str], *, create: bool = False) -> Iterator[Sequence[int]]:
-    """Open the root and the directories below it one by one, so that none of them can be a symbolic link.
+def open_folders(
+    root: Path, folders: Sequence[str], *, create: bool = False
+) -> Iterator[Sequence[int]]:
+    """Open the root and the directories below it one by one, so that none of them can be a symbolic
+    link.
 
     The root itself may be a link: it was chosen by the user.
 
@@ -106,7 +110,10 @@ def sync(folder: int) -> None:
     try:
         os.fsync(folder)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some network file systems do not support it
+        if error.errno not in (
+            errno.EINVAL,
+            errno.ENOTSUP,
+        ):  # some network file systems do not support it
             raise
 
 

@@ -27,7 +27,8 @@ def put(
 
     Raises:
         NotFound: The directory is empty.
-        InvalidInput: There is no such file or directory, or it holds a symbolic link or a name that no storage takes.
+        InvalidInput: There is no such file or directory, or it holds a symbolic link or a name that
+            no storage takes.
         Conflict: An object is there already; nothing was copied.
     """
     files = {name: source} if name and source.is_file() else dict(_files(source))
@@ -77,6 +78,9 @@ def _files(source: Path) -> Iterator[tuple[str, Path]]:
         return
     for path in sorted(source.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
-            raise InvalidInput(f"{path} is a symbolic link or a special file", "copy what it points to in its place")
+            raise InvalidInput(
+                f"{path} is a symbolic link or a special file",
+                "copy what it points to in its place",
+            )
         if path.is_file():
             yield path.relative_to(source).as_posix(), path

@@ -17,8 +17,8 @@ def connect(
     """Open a cluster that runs Experiments: by itself, or by this process.
 
     Args:
-        url: ``kubernetes://namespace``, with ``?engine=here`` if this process is to run them even though the cluster
-            would, or ``local:///dir``.
+        url: ``kubernetes://namespace``, with ``?engine=here`` if this process is to run them even
+            though the cluster would, or ``local:///dir``.
         images: As ``podium.cluster.connect`` takes them.
         entrypoints: As ``podium.cluster.connect`` takes them.
         fork_server: Whether ``python -m`` may start from a warm process on this machine.
@@ -35,4 +35,6 @@ def connect(
     from podium.cluster.local.cluster import directory_of
     from podium.sweeps.local import LocalSweeps
 
-    return LocalSweeps(directory_of(url), images=images, entrypoints=entrypoints, fork_server=fork_server)
+    return LocalSweeps(
+        directory_of(url), images=images, entrypoints=entrypoints, fork_server=fork_server
+    )

@@ -21,7 +21,8 @@ from podium.sweeps.base import Records, TrialIO
 from podium.sweeps.pod_trial import PodTrial, jobs_of_trials, remove_jobs
 
 KEPT_READINGS = 100
-"""Readings of the objective that a trial's annotation keeps: a stopping rule looks at a trial's first ones alone."""
+"""Readings of the objective that a trial's annotation keeps: a stopping rule looks at a trial's
+first ones alone."""
 
 
 class ApiRecords(Records):
@@ -37,13 +38,27 @@ class ApiRecords(Records):
     removes_failed = False
 
     def __init__(
-        self, cluster: KubernetesCluster, experiment: Experiment, *, leadership: Leadership, image: str
+        self,
+        cluster: KubernetesCluster,
+        experiment: Experiment,
+        *,
+        leadership: Leadership,
+        image: str,
     ) -> None:
         super().__init__(experiment.name, Path(tempfile.mkdtemp(prefix="podium-engine-")))
-        self.cluster, self._uid, self.leadership, self._image = cluster, experiment.uid, leadership, image
+        self.cluster, self._uid, self.leadership, self._image = (
+            cluster,
+            experiment.uid,
+            leadership,
+            image,
+        )
         self._asked, self.stops_early = "", experiment.early_stopping is not None
-        self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier engine left
-        self._written: dict[tuple[str, str], Status] = {}  # by kind and name: a field that is gone is written as null
+        self._jobs: set[tuple[str, str]] = (
+            set()
+        )  # kind and name of those that an earlier engine left
+        self._written: dict[
+            tuple[str, str], Status
+        ] = {}  # by kind and name: a field that is gone is written as null
 
     def experiment(self) -> Experiment:
         stored = self.cluster.experiment(self.name)
@@ -54,7 +69,11 @@ class ApiRecords(Records):
     def trials(self) -> Sequence[Trial]:
         trials = self.cluster.trials(self.name)
         staying = [trial for trial in trials if not trial.is_leaving]
-        own = [trial for trial in staying if any(owner.get("uid") == self._uid for owner in trial.owners)]
+        own = [
+            trial
+            for trial in staying
+            if any(owner.get("uid") == self._uid for owner in trial.owners)
+        ]
         self._jobs = jobs_of_trials(self.cluster, self.name, own)
         return own
 
@@ -63,7 +82,9 @@ class ApiRecords(Records):
 
     def add(self, trial: Trial) -> Trial:
         self.leadership.check()
-        stored = self.cluster.api.create("Trial", {**trial.manifest, "status": {}}, patience=self.leadership.left)
+        stored = self.cluster.api.create(
+            "Trial", {**trial.manifest, "status": {}}, patience=self.leadership.left
+        )
         self._write("Trial", trial.name, trial.status)
         return Trial.parse(stored).with_status(trial.status)
 
@@ -72,10 +93,14 @@ class ApiRecords(Records):
 
     def readings(self, trial: Trial) -> list[Reading]:
         rows = json.loads(trial.annotations.get(READINGS) or "[]")
-        return [Reading(trial.objective.metric, value, datetime.fromisoformat(time)) for value, time in rows]
+        return [
+            Reading(trial.objective.metric, value, datetime.fromisoformat(time))
+            for value, time in rows
+        ]
 
     def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
-        """Keep what a stopping rule asks of a trial, if the Experiment has one: etcd is no place for every reading."""
+        """Keep what a stopping rule asks of a trial, if the Experiment has one: etcd is no place
+        for every reading."""
         if not self.stops_early:
             return
         self.leadership.check()
@@ -83,7 +108,8 @@ class ApiRecords(Records):
         self.cluster.api.patch("Trial", trial.name, change, patience=self.leadership.left)
 
     def claim(self, trial: Trial) -> Trial:
-        """Return the trial as it is: its job goes on without an engine; a job that one meant to remove is removed."""
+        """Return the trial as it is: its job goes on without an engine; a job that one meant to
+        remove is removed."""
         self._written["Trial", trial.name] = dict(trial.status)
         job = trial.workload.kind, trial.name
         if trial.is_good and not trial.retain and job in self._jobs:
@@ -91,7 +117,9 @@ class ApiRecords(Records):
         return trial
 
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
-        return PodTrial(self.cluster, experiment, trial, leadership=self.leadership, image=self._image)
+        return PodTrial(
+            self.cluster, experiment, trial, leadership=self.leadership, image=self._image
+        )
 
     @property
     def outlives_engine(self) -> bool:
@@ -128,5 +156,7 @@ class ApiRecords(Records):
 
 def readings_text(trial: Trial, readings: Sequence[Reading]) -> str:
     """Write the first readings of a trial's objective for its annotation."""
-    own = [reading for reading in in_order(readings) if reading.name == trial.objective.metric][:KEPT_READINGS]
+    own = [reading for reading in in_order(readings) if reading.name == trial.objective.metric][
+        :KEPT_READINGS
+    ]
     return json.dumps([[reading.value, reading.time.isoformat()] for reading in own])

@@ -1,4 +1,5 @@
-"""The two seams of the trial loop: where an Experiment and its trials are kept, and how a trial runs and is read."""
+"""The two seams of the trial loop: where an Experiment and its trials are kept, and how a trial
+runs and is read."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -54,12 +55,14 @@ class TrialIO(ABC):
         """Take in what the job left, now that it has ended and before it is read."""
 
     def last_words(self) -> str:
-        """Return in a line how a job that failed ended and what it said last, such as its exception."""
+        """Return in a line how a job that failed ended and what it said last, such as its
+        exception."""
         return ""
 
     @abstractmethod
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
-        """Return the observation for the trial's status and the readings behind it, once the job has ended.
+        """Return the observation for the trial's status and the readings behind it, once the job
+        has ended.
 
         Raises:
             NoMetricsFile: There is no file to read: the trial has no metrics.
@@ -74,8 +77,8 @@ class TrialIO(ABC):
 class Records(ABC):
     """Where one Experiment and its trials are kept.
 
-    One class, because they are the questions that the trial loop has to whatever keeps an Experiment; each is one
-    line there.
+    One class, because they are the questions that the trial loop has to whatever keeps an
+    Experiment; each is one line there.
 
     Args:
         directory: This process's own files of the Experiment: the search keeps its study there.
@@ -120,11 +123,13 @@ class Records(ABC):
         """
 
     def is_stop_asked(self, trial: str) -> bool:
-        """Return whether somebody, maybe another process, wants a trial ended with what it has reported."""
+        """Return whether somebody, maybe another process, wants a trial ended with what it has
+        reported."""
         return False
 
     def asked_trials(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the values of trials that somebody has asked for, by the names that they are to have."""
+        """Return the values of trials that somebody has asked for, by the names that they are to
+        have."""
         return {}
 
     def forget_asked(self, trial: str) -> None:  # noqa: B027  nothing was asked
@@ -140,7 +145,8 @@ class Records(ABC):
 
     @abstractmethod
     def claim(self, trial: Trial) -> Trial:
-        """Take over a trial of an engine that was stopped or killed; return it as it goes on, or begins anew."""
+        """Take over a trial of an engine that was stopped or killed; return it as it goes on, or
+        begins anew."""
 
     @abstractmethod
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
@@ -149,12 +155,14 @@ class Records(ABC):
     def hand_over(
         self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
     ) -> "Run | None":
-        """Return what has a trial run elsewhere, None if this process runs it; the arguments are those of TrialRun."""
+        """Return what has a trial run elsewhere, None if this process runs it; the arguments are
+        those of TrialRun."""
         return None
 
     @property
     def outlives_engine(self) -> bool:
-        """Whether trials go on when the process of the engine ends, and the next engine takes them up."""
+        """Whether trials go on when the process of the engine ends, and the next engine takes them
+        up."""
         return False
 
     def earlier(self, experiment: Experiment) -> Sequence[Earlier]:
@@ -167,7 +175,8 @@ class Records(ABC):
     @property
     @abstractmethod
     def asked(self) -> str:
-        """``stop`` or ``delete`` if somebody wants that, ``leave`` if another engine runs it now; else empty."""
+        """``stop`` or ``delete`` if somebody wants that, ``leave`` if another engine runs it now;
+        else empty."""
 
     @property
     @abstractmethod
@@ -176,4 +185,5 @@ class Records(ABC):
 
     @abstractmethod
     def close(self, experiment: Experiment, status: Status) -> None:
-        """Write the status for the last time and give the Experiment up; remove it if that was asked for."""
+        """Write the status for the last time and give the Experiment up; remove it if that was
+        asked for."""

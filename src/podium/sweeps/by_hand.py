@@ -17,36 +17,51 @@ ASKED = "asked"
 
 
 def check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[str, str]:
-    """Return the values of a trial as text, in the order of the space; what does not count there has its fixed one.
+    """Return the values of a trial as text, in the order of the space; what does not count there
+    has its fixed one.
 
     Raises:
-        InvalidInput: One is missing, is not of the space, or lies outside of it: the search could not learn from it;
-            or an option refuses trials by hand.
+        InvalidInput: One is missing, is not of the space, or lies outside of it: the search could
+            not learn from it; or an option refuses trials by hand.
     """
     for option in options_of(experiment):
         option.check_trial_by_hand(experiment)
     known = {parameter.name: parameter for parameter in experiment.space}
     for name in values:
         if name not in known:
-            raise InvalidInput(f"{experiment.name} does not search over {name!r}", suggestion(name, known))
+            raise InvalidInput(
+                f"{experiment.name} does not search over {name!r}", suggestion(name, known)
+            )
     given = {name: _checked(known[name], str(value)) for name, value in values.items()}
-    if missing := [name for name, parameter in known.items() if name not in given and parameter.counts(given)]:
-        raise InvalidInput(f"no value is given for {', '.join(missing)}", f"{missing[0]}=VALUE; --like TRIAL fills in")
+    if missing := [
+        name for name, parameter in known.items() if name not in given and parameter.counts(given)
+    ]:
+        raise InvalidInput(
+            f"no value is given for {', '.join(missing)}",
+            f"{missing[0]}=VALUE; --like TRIAL fills in",
+        )
     return settled(experiment.space, given)
 
 
 def _checked(parameter: Parameter, text: str) -> str:
     if not parameter.numeric:
         if text not in parameter.choices:
-            raise InvalidInput(f"{parameter.name}={text} is not among its values", suggestion(text, parameter.choices))
+            raise InvalidInput(
+                f"{parameter.name}={text} is not among its values",
+                suggestion(text, parameter.choices),
+            )
         return text
     ends = f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
     try:
         value = float(text)
     except ValueError:
-        raise InvalidInput(f"{parameter.name}={text} is not a number", f"its space is {ends}") from None
+        raise InvalidInput(
+            f"{parameter.name}={text} is not a number", f"its space is {ends}"
+        ) from None
     if not parameter.low <= value <= parameter.high:
-        raise InvalidInput(f"{parameter.name}={text} lies outside of its space", f"its space is {ends}")
+        raise InvalidInput(
+            f"{parameter.name}={text} lies outside of its space", f"its space is {ends}"
+        )
     if parameter.kind == "int" and not value.is_integer():
         raise InvalidInput(f"{parameter.name}={text} is not a whole number", f"its space is {ends}")
     return parameter.nearest(value) if parameter.step else parameter.text(value)
@@ -66,9 +81,12 @@ def ask_for(directory: Path, trial: str, values: Mapping[str, str]) -> None:
 
 
 def asked_trials(directory: Path) -> dict[str, Mapping[str, str]]:
-    """Return the values of the trials that were asked for, by name, in the order of the requests."""
+    """Return the values of the trials that were asked for, by name, in the order of the
+    requests."""
     try:
-        files = sorted((directory / ASKED).glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns)
+        files = sorted(
+            (directory / ASKED).glob("[!.]*.json"), key=lambda file: file.stat().st_mtime_ns
+        )
     except FileNotFoundError:
         return {}
     asked: dict[str, Mapping[str, str]] = {}

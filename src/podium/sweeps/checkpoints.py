@@ -1,4 +1,5 @@
-"""Files that the trials of population based training hand to one another (katib: pkg/webhook/v1beta1/pod)."""
+"""Files that the trials of population based training hand to one another (katib:
+pkg/webhook/v1beta1/pod)."""
 
 import shutil
 from pathlib import Path, PurePosixPath
@@ -9,13 +10,15 @@ from podium.manifests.labels import PBT_PARENT
 
 
 def trial_directory(experiment: Experiment) -> str | None:
-    """Return the path at which the trials of an Experiment find their own and their parent's files, if they do."""
+    """Return the path at which the trials of an Experiment find their own and their parent's files,
+    if they do."""
     given = experiment.algorithm.settings.get("suggestion_trial_dir")
     return str(PurePosixPath(given)) if given else None
 
 
 def prepare(root: Path, trial: Trial) -> Path:
-    """Return a trial's directory below root with what its parent left; what it left before a restart is gone."""
+    """Return a trial's directory below root with what its parent left; what it left before a
+    restart is gone."""
     own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
     shutil.rmtree(own, ignore_errors=True)
     if parent:

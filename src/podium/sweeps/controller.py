@@ -1,8 +1,8 @@
 """The trial loop: runs one Experiment by Katib's rules, here or on a cluster.
 
-Sources: katib 0.19, pkg/controller.v1beta1/experiment; checked against Experiments run by a real Katib
-(tests/golden/katib). Where Katib waits forever or names a nonsensical best trial, this ends with a plain
-message instead: docs/katib-differences.md.
+Sources: katib 0.19, pkg/controller.v1beta1/experiment; checked against Experiments run by a real
+Katib (tests/golden/katib). Where Katib waits forever or names a nonsensical best trial, this ends
+with a plain message instead: docs/katib-differences.md.
 """
 
 import copy
@@ -97,8 +97,11 @@ class ExperimentController:
         """Take over the counts of an Experiment that somebody has edited."""
         if experiment.limits != self.experiment.limits:
             limits = experiment.limits
-            counts = {"maxTrialCount": limits.max_trials, "parallelTrialCount": limits.parallel,
-                      "maxFailedTrialCount": limits.max_failed}  # fmt: skip
+            counts = {
+                "maxTrialCount": limits.max_trials,
+                "parallelTrialCount": limits.parallel,
+                "maxFailedTrialCount": limits.max_failed,
+            }
             self.experiment = self.experiment.with_counts(present(**counts))
             self.wake()
 
@@ -120,14 +123,20 @@ class ExperimentController:
             self._why = f": {error}"
             self._stopping.set()
         except Exception as error:
-            message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+            message = (
+                str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+            )
             if not self._is_ending():
-                self._conditions.add("Failed", "ExperimentFailed", f"Experiment has failed: {message}")
+                self._conditions.add(
+                    "Failed", "ExperimentFailed", f"Experiment has failed: {message}"
+                )
             elif not self._why:
                 self._why = f" (meanwhile: {message})"
         finally:
             for step in (self._stop_trials, self._close_study):
-                with suppress(Exception):  # the status below has to be written, whatever ends around this thread
+                with suppress(
+                    Exception
+                ):  # the status below has to be written, whatever ends around this thread
                     step()
             if self._stopping.is_set():
                 self._count()
@@ -143,22 +152,27 @@ class ExperimentController:
         return self._stopping.is_set()
 
     def _is_ending(self) -> bool:
-        """Look whether a stop is under way, or Python itself ends: what fails then fails for that, and can be resumed.
+        """Look whether a stop is under way, or Python itself ends: what fails then fails for that,
+        and can be resumed.
 
-        As the main thread ends, thread pools refuse work, and soon no thread starts; whoever stops the Experiment then
-        comes later.
+        As the main thread ends, thread pools refuse work, and soon no thread starts; whoever stops
+        the Experiment then comes later.
         """
         if not threading.main_thread().is_alive():
             self._stopping.set()
         return self._is_stopping()
 
     def _begin(self) -> None:
-        stored = self._records.experiment()  # uid and labels of the stored object go into its trials
+        stored = (
+            self._records.experiment()
+        )  # uid and labels of the stored object go into its trials
         self.experiment = self.experiment.with_metadata(stored.metadata)
         self._records.begin()
         trials = self._records.trials()
         asked = dict(
-            chain.from_iterable(option.search(self.experiment).items() for option in options_of(self.experiment))
+            chain.from_iterable(
+                option.search(self.experiment).items() for option in options_of(self.experiment)
+            )
         )
         self._search = Search(
             self.experiment.space,
@@ -181,7 +195,8 @@ class ExperimentController:
         self._recall(trials)
 
     def _recall(self, trials: Sequence[Trial]) -> None:
-        """Take up the trials of an engine that was stopped or killed; those that had not ended go on or run again."""
+        """Take up the trials of an engine that was stopped or killed; those that had not ended go
+        on or run again."""
         for follower in self._followers:
             follower.begin(trials)
         for trial in map(self._records.claim, trials):
@@ -192,7 +207,8 @@ class ExperimentController:
                 self._begin_trial(trial)
 
     def _reconcile(self) -> None:
-        """Go once through Katib's loop: do what is asked, count, see whether it is over, begin trials."""
+        """Go once through Katib's loop: do what is asked, count, see whether it is over, begin
+        trials."""
         self._do_what_is_asked()
         self._stop_early()
         self._count()
@@ -212,7 +228,9 @@ class ExperimentController:
             if self._records.is_stop_asked(name):
                 run.end_early("Trial was stopped by hand")
         for name, assignments in self._records.asked_trials().items():
-            if name not in self._summaries:  # an engine that was killed may have begun it and left the request
+            if (
+                name not in self._summaries
+            ):  # an engine that was killed may have begun it and left the request
                 self._add_trial(name, assignments, {BY_HAND: "true"})
             self._records.forget_asked(name)
 
@@ -224,7 +242,9 @@ class ExperimentController:
                 run.end_early(f"Trial was stopped early: {why}")
 
     def _count(self) -> None:
-        self._summaries.update((name, TrialSummary.of(trial)) for name, trial in self._trials.items())
+        self._summaries.update(
+            (name, TrialSummary.of(trial)) for name, trial in self._trials.items()
+        )
         summarize(self._status, self._summaries.values())
 
     def _take_up(self, trial: Trial) -> None:
@@ -234,7 +254,10 @@ class ExperimentController:
         if self._have_stopped and self._active:
             return  # those that were stopped before they had a result would count as failed
         most, count = self.experiment.limits.max_trials, self._status.get("trials", 0)
-        full = next((follower.end(count, most) for follower in self._followers if not follower.has_room()), None)
+        full = next(
+            (follower.end(count, most) for follower in self._followers if not follower.has_room()),
+            None,
+        )
         end = completion_condition(
             self.experiment,
             self._status,
@@ -268,10 +291,16 @@ class ExperimentController:
         assignments = self._search.ask(name)
         if assignments is None:
             return False
-        self._add_trial(name, assignments, {_LABELS[tag]: value for tag, value in self._search.tags(name).items()})
+        self._add_trial(
+            name,
+            assignments,
+            {_LABELS[tag]: value for tag, value in self._search.tags(name).items()},
+        )
         return True
 
-    def _add_trial(self, name: str, assignments: Mapping[str, str], labels: Mapping[str, str]) -> None:
+    def _add_trial(
+        self, name: str, assignments: Mapping[str, str], labels: Mapping[str, str]
+    ) -> None:
         assert self._search is not None
         job = self.experiment.render(name, assignments)
         rules = self._median.rules() if self._median else []
@@ -286,10 +315,14 @@ class ExperimentController:
         self._trials[name] = trial
         for follower in self._followers:
             follower.trial_begins(trial)
-        run: Run = self._records.hand_over(self.experiment, trial, self._save_trial, self._stopping) or TrialRun(
+        run: Run = self._records.hand_over(
+            self.experiment, trial, self._save_trial, self._stopping
+        ) or TrialRun(
             self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping
         )
-        thread = threading.Thread(target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True)
+        thread = threading.Thread(
+            target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True
+        )
         self._active[name] = run, thread
         thread.start()
 
@@ -299,7 +332,9 @@ class ExperimentController:
         except Exception as error:
             ended = TrialResult(readings=[])
             if not self._is_ending():
-                message = f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
+                message = (
+                    f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
+                )
                 try:
                     self._save_trial(run.trial.with_condition("Failed", "TrialFailed", message))
                 except (PodiumError, OSError) as unsaved:
@@ -316,7 +351,9 @@ class ExperimentController:
         """Wait until something happened or is due, and take in all that did."""
         due = self._writer.pause(self._status)
         with suppress(queue.Empty):
-            self._take(self._events.get(timeout=LOOK_SECONDS if due is None else min(LOOK_SECONDS, due)))
+            self._take(
+                self._events.get(timeout=LOOK_SECONDS if due is None else min(LOOK_SECONDS, due))
+            )
             while True:
                 self._take(self._events.get_nowait())
 
@@ -340,7 +377,9 @@ class ExperimentController:
         summary = self._summaries[name] = TrialSummary.of(trial)
         for follower in self._followers:
             follower.trial_ended(trial)
-        self._search.tell(name, summary.value if summary.phase in ("Succeeded", "EarlyStopped") else None)
+        self._search.tell(
+            name, summary.value if summary.phase in ("Succeeded", "EarlyStopped") else None
+        )
         if self._median and summary.phase == "Succeeded":
             self._median.learn(name, ended.readings)
 
@@ -359,10 +398,11 @@ class ExperimentController:
         return self._records.outlives_engine and self._records.asked in ("", "leave")
 
     def _close_study(self) -> None:
-        """Tell the study of the trials that ended since the last look, and of those that an end leaves without one.
+        """Tell the study of the trials that ended since the last look, and of those that an end
+        leaves without one.
 
-        Whoever watches the Experiment sees its end as soon as the last trial has one, and may close the cluster before
-        the loop comes round to that trial.
+        Whoever watches the Experiment sees its end as soon as the last trial has one, and may close
+        the cluster before the loop comes round to that trial.
         """
         with suppress(OSError):  # a full disk; a resumed study learns them from their files
             while not self._events.empty():
@@ -378,6 +418,10 @@ def _past(trial: Trial) -> PastTrial:
     value = trial.reached if trial.is_good else None
     tags = {tag: trial.labels[label] for tag, label in _LABELS.items() if label in trial.labels}
     return PastTrial(
-        trial=trial.name, point=trial.assignments, value=value, running=not has_ended(trial), tags=tags,
+        trial=trial.name,
+        point=trial.assignments,
+        value=value,
+        running=not has_ended(trial),
+        tags=tags,
         by_hand=BY_HAND in trial.labels,
-    )  # fmt: skip
+    )

@@ -1,7 +1,8 @@
-"""A sweep on a namespace that serves no Experiments, left to a Job of its own: whoever began it may go home.
+"""A sweep on a namespace that serves no Experiments, left to a Job of its own: whoever began it may
+go home.
 
-The Experiment is stored where the Job's process finds it, and the Job is the command that a person would type to go on
-with it; a pod in place of another goes on in the same way.
+The Experiment is stored where the Job's process finds it, and the Job is the command that a person
+would type to go on with it; a pod in place of another goes on in the same way.
 """
 
 import os
@@ -39,7 +40,9 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
         Conflict: There is one of this name.
     """
     if not isinstance(namespace, NamespaceSweeps):
-        raise InvalidInput("a sweep on this machine ends with its command", "--cluster kubernetes://NAMESPACE")
+        raise InvalidInput(
+            "a sweep on this machine ends with its command", "--cluster kubernetes://NAMESPACE"
+        )
     storage = (os.environ.get(STORAGE) or Settings.from_environment().storage).rstrip("/")
     if local_path(storage) is not None:
         problem = f"a sweep that goes on without this command cannot keep its trials in {storage} on this machine"
@@ -49,14 +52,24 @@ def detach(namespace: Cluster, experiment: Experiment) -> str:
     with NamespaceSweeps(url) as kept:
         assert kept.loops is not None
         manifest = job_manifest(
-            loop_job(name), image=kept.loops.image, command=["podium", "experiment", "resume", name, "--cluster", url],
-            labels={}, owner=None, active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
-        )  # fmt: skip
-        job = Workload(manifest=manifest).changed_job(lambda editor: editor.run_policy.update(backoffLimit=TRIES))
+            loop_job(name),
+            image=kept.loops.image,
+            command=["podium", "experiment", "resume", name, "--cluster", url],
+            labels={},
+            owner=None,
+            active_deadline_seconds=DEADLINE,
+            ttl_seconds_after_finished=KEPT,
+        )
+        job = Workload(manifest=manifest).changed_job(
+            lambda editor: editor.run_policy.update(backoffLimit=TRIES)
+        )
         env = {IMAGE: kept.loops.image, STORAGE: storage, "HOME": "/tmp"}
         job = place(job, Pods(service_account=ACCOUNT, env=env))
         if kept.loops.store.exists("Experiment", name):
-            raise Conflict(f"Experiment {name} exists in {storage}/sweeps/{name}", "choose another name: --name")
+            raise Conflict(
+                f"Experiment {name} exists in {storage}/sweeps/{name}",
+                "choose another name: --name",
+            )
         kept.loops.keep(experiment)
         try:
             namespace.create(grant_access(job, find_access(namespace.url)))

@@ -1,8 +1,9 @@
 """Katib's medianstop: the rule that new trials get, and the eye that watches a trial for it.
 
-The service takes the mean, not the median, of each succeeded trial's first start_step values, and the mean of those
-(katib: pkg/earlystopping/v1beta1/medianstop). The collector compares the best objective so far when the start_step-th
-value is printed, and only then (katib: cmd/metricscollector/v1beta1/file-metricscollector).
+The service takes the mean, not the median, of each succeeded trial's first start_step values, and
+the mean of those (katib: pkg/earlystopping/v1beta1/medianstop). The collector compares the best
+objective so far when the start_step-th value is printed, and only then (katib:
+cmd/metricscollector/v1beta1/file-metricscollector).
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,22 +34,36 @@ class MedianStop:
     def of(cls, experiment: Experiment) -> "MedianStop | None":
         """Return the rule maker that an Experiment asks for."""
         stopping, objective = experiment.early_stopping, experiment.objective
-        return cls(stopping.settings, objective.metric, maximize=objective.maximize) if stopping else None
+        return (
+            cls(stopping.settings, objective.metric, maximize=objective.maximize)
+            if stopping
+            else None
+        )
 
     def learn(self, trial: str, readings: Sequence[Reading]) -> None:
         """Take in a trial that succeeded; values that are not numbers are left out."""
-        values = [reading.value for reading in in_order(readings) if reading.name == self._objective]
+        values = [
+            reading.value for reading in in_order(readings) if reading.name == self._objective
+        ]
         numbers = [value for value in map(number, values[: self._start]) if value is not None]
         if numbers:
             self._means[trial] = sum(numbers) / len(numbers)
 
     def rules(self) -> list[dict[str, Any]]:
-        """Return ``earlyStoppingRules`` for a trial that begins now; none until enough trials succeeded."""
+        """Return ``earlyStoppingRules`` for a trial that begins now; none until enough trials
+        succeeded."""
         if len(self._means) < self._required:
             return []
         mean = sum(self._means.values()) / len(self._means)
         comparison = "less" if self._maximize else "greater"
-        return [{"name": self._objective, "value": str(mean), "comparison": comparison, "startStep": self._start}]
+        return [
+            {
+                "name": self._objective,
+                "value": str(mean),
+                "comparison": comparison,
+                "startStep": self._start,
+            }
+        ]
 
 
 class RuleWatch:
@@ -87,8 +102,8 @@ class RuleWatch:
         """Take in one line; return whether the trial is to be stopped.
 
         Raises:
-            Failed: A line that holds a rule's metric holds a value that is not a number: Katib's collector ends there,
-                and the trial with it.
+            Failed: A line that holds a rule's metric holds a value that is not a number: Katib's
+                collector ends there, and the trial with it.
         """
         if line.startswith(RESUMED):
             self._begin()  # the values so far are printed again
@@ -105,7 +120,9 @@ class RuleWatch:
                     f"{name}= has no number while an early-stopping rule is in force, in the line {line[:100]!r}",
                     "print other values with a colon, or give a metricsFormat that needs a digit",
                 )
-            self._rules = [rule for rule in self._rules if rule["name"] != name or not self._met(rule, value)]
+            self._rules = [
+                rule for rule in self._rules if rule["name"] != name or not self._met(rule, value)
+            ]
         return not self._rules
 
     def _read_object(self, line: str) -> list[tuple[str, float | None]]:
@@ -116,7 +133,9 @@ class RuleWatch:
         if not isinstance(row, dict):
             raise Failed(f"a line of the metrics file is not a JSON object: {line[:80]!r}")
         names = [rule["name"] for rule in self._rules]
-        return [(name, number(row[name].strip())) for name in names if isinstance(row.get(name), str)]
+        return [
+            (name, number(row[name].strip())) for name in names if isinstance(row.get(name), str)
+        ]
 
     def _met(self, rule: Mapping[str, Any], value: float) -> bool:
         if rule["name"] == self._objective:

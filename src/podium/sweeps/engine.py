@@ -1,4 +1,5 @@
-"""The engine of a namespace: runs the Experiments that people create there, as Katib's controller does."""
+"""The engine of a namespace: runs the Experiments that people create there, as Katib's controller
+does."""
 
 import queue
 import threading
@@ -52,7 +53,8 @@ class Engine:
         cluster: The namespace.
         holder: Name of this process, different from every other engine's.
         image: For the container that prints a trial's metrics file: one with podium.
-        storage: URL of the storage through which pools get their trials; empty for none, and no pools.
+        storage: URL of the storage through which pools get their trials; empty for none, and no
+            pools.
         report: Says what it does, a line each.
         lease_seconds: After how long without a sign of life another engine takes over.
     """
@@ -87,7 +89,9 @@ class Engine:
         self._refuse_katib()
         self._report(f"namespace {self.namespace}: waiting to lead (Lease {ENGINE_LEASE})")
         while not self._stopping.is_set():
-            leadership = Leadership(self._cluster.api, ENGINE_LEASE, self._holder, self._lease_seconds)
+            leadership = Leadership(
+                self._cluster.api, ENGINE_LEASE, self._holder, self._lease_seconds
+            )
             try:
                 if self._acquire(leadership):
                     self._leadership = leadership
@@ -131,7 +135,9 @@ class Engine:
 
     def _refuse_katib(self) -> None:
         katib = False
-        with suppress(Unavailable, Denied):  # a server that has just started knows no roles for a moment
+        with suppress(
+            Unavailable, Denied
+        ):  # a server that has just started knows no roles for a moment
             katib = self._cluster.has_katib
         if katib:
             raise Conflict(
@@ -223,7 +229,9 @@ class Engine:
         refuse_what_pods_lack(check(experiment))
         records = self._records_of(experiment, self._leadership)
         controller = ExperimentController(records, experiment)
-        self._running[experiment.name] = _Running(uid=experiment.uid, controller=controller, records=records)
+        self._running[experiment.name] = _Running(
+            uid=experiment.uid, controller=controller, records=records
+        )
         self.begun += 1
         self._report(f"Experiment {experiment.name}: begun")
         controller.start()
@@ -233,7 +241,10 @@ class Engine:
             return ApiRecords(self._cluster, experiment, leadership=leadership, image=self._image)
         refuse_what_pools_lack(experiment)
         if not self._storage:
-            raise InvalidInput("a pool needs a storage, but podium-engine has none", "set its variable PODIUM_STORAGE")
+            raise InvalidInput(
+                "a pool needs a storage, but podium-engine has none",
+                "set its variable PODIUM_STORAGE",
+            )
         return PoolRecords(self._cluster, experiment, storage=self._storage, leadership=leadership)
 
     def _refuse(self, name: str, error: InvalidInput) -> None:
@@ -241,7 +252,9 @@ class Engine:
         self._report(f"Experiment {name}: refused: {error.message}")
         status: Status = {}
         hint = f" (hint: {error.hint})" if error.hint else ""
-        Conditions(status, "katib").add("Failed", "ExperimentFailed", f"Experiment has failed: {error.message}{hint}")
+        Conditions(status, "katib").add(
+            "Failed", "ExperimentFailed", f"Experiment has failed: {error.message}{hint}"
+        )
         self._cluster.api.patch_status("Experiment", name, status)
 
     def _forget(self, name: str, uid: str) -> None:
@@ -285,7 +298,12 @@ def serve_health(engines: Sequence[Engine], port: int) -> ThreadingHTTPServer:
     def page() -> str:
         figures = {engine.namespace: engine.figures for engine in engines}
         return "".join(
-            metric(f"podium_engine_{name}", text, {where: own[name] for where, own in figures.items()}, "namespace")
+            metric(
+                f"podium_engine_{name}",
+                text,
+                {where: own[name] for where, own in figures.items()},
+                "namespace",
+            )
             for name, text in _FIGURES.items()
         )
 
@@ -307,7 +325,9 @@ def run_all(engines: Sequence[Engine]) -> None:
         except BaseException as error:
             failures.put(error)
 
-    threads = [Background(partial(run, engine), f"podium-engine-{engine.namespace}") for engine in engines]
+    threads = [
+        Background(partial(run, engine), f"podium-engine-{engine.namespace}") for engine in engines
+    ]
     for thread in threads:
         thread.start()
     try:
@@ -321,6 +341,7 @@ def run_all(engines: Sequence[Engine]) -> None:
 
 
 def _has_more_trials(experiment: Experiment) -> bool:
-    """Tell whether somebody raised maxTrialCount of an Experiment that ended for having reached it."""
+    """Tell whether somebody raised maxTrialCount of an Experiment that ended for having reached
+    it."""
     most = experiment.limits.max_trials
     return restartable(experiment) and (most is None or most > experiment.trial_count)

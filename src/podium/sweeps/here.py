@@ -1,7 +1,9 @@
-"""Experiments of a namespace that serves none: this process runs the loop, and trials are plain jobs there.
+"""Experiments of a namespace that serves none: this process runs the loop, and trials are plain
+jobs there.
 
-Experiments and trials are kept in files, as those of this machine are; a step keeps a copy in the run's storage, from
-which its retry goes on. Of several processes one runs an Experiment: who holds its Lease.
+Experiments and trials are kept in files, as those of this machine are; a step keeps a copy in the
+run's storage, from which its retry goes on. Of several processes one runs an Experiment: who holds
+its Lease.
 """
 
 import logging
@@ -60,13 +62,16 @@ LEASE = "podium-sweep-"
 class NamespaceSweeps(KubernetesCluster):
     """A namespace; where it serves no Experiments, this process runs those it is given.
 
-    One class, because every verb of a cluster goes to the namespace or to the files, by the kind of object.
+    One class, because every verb of a cluster goes to the namespace or to the files, by the kind of
+    object.
 
     Args:
-        url: As KubernetesCluster takes it, with ``?engine=cluster`` or ``?engine=here`` to decide that in advance, and
-            with ``state=`` for the next argument.
-        state: URL of a copy of Experiments and trials, from which a process on another machine goes on; empty for none.
-        lease_seconds: After how long without a sign of life another process takes an Experiment over.
+        url: As KubernetesCluster takes it, with ``?engine=cluster`` or ``?engine=here`` to decide
+            that in advance, and with ``state=`` for the next argument.
+        state: URL of a copy of Experiments and trials, from which a process on another machine goes
+            on; empty for none.
+        lease_seconds: After how long without a sign of life another process takes an Experiment
+            over.
     """
 
     def __init__(self, url: str, state: str = "", lease_seconds: float = DURATION_SECONDS) -> None:
@@ -82,15 +87,23 @@ class NamespaceSweeps(KubernetesCluster):
         if self.engine == "cluster" or (self.engine == "auto" and self.runs_experiments):
             return None
         if self._state:
-            return Loops(self, Path(tempfile.mkdtemp(prefix="podium-")), connect(self._state), self._lease_seconds)
+            return Loops(
+                self,
+                Path(tempfile.mkdtemp(prefix="podium-")),
+                connect(self._state),
+                self._lease_seconds,
+            )
         server = quote(self.api.client.configuration.host.partition("://")[2], safe="")
         home = Settings.from_environment().home / "namespaces" / server / self.api.namespace
         return Loops(self, home, None, self._lease_seconds)
 
     def _own(self, kind: str, name: str = "") -> "Loops | None":
-        """Return who keeps an object; None for the API server, which may have some although no engine leads."""
+        """Return who keeps an object; None for the API server, which may have some although no
+        engine leads."""
         loops = self.loops if kind in OWN else None
-        elsewhere = loops and name and not loops.store.exists(kind, name) and self._is_served(kind, name)
+        elsewhere = (
+            loops and name and not loops.store.exists(kind, name) and self._is_served(kind, name)
+        )
         return None if elsewhere else loops
 
     def _is_served(self, kind: str, name: str) -> bool:
@@ -113,9 +126,16 @@ class NamespaceSweeps(KubernetesCluster):
         what, hint = kubernetes_pods.not_run(self.api.namespace)
         if own and self._knows_kinds:
             if self._is_served(resource.kind, resource.name):
-                raise Conflict(f"{resource.kind} {resource.name} exists in {self.url}", "choose another name")
+                raise Conflict(
+                    f"{resource.kind} {resource.name} exists in {self.url}", "choose another name"
+                )
             _log.warning("%s: this process runs the sweep", what)
-        elif resource.kind == "Experiment" and not own and self.api.serves("Experiment") and not self.runs_experiments:
+        elif (
+            resource.kind == "Experiment"
+            and not own
+            and self.api.serves("Experiment")
+            and not self.runs_experiments
+        ):
             raise InvalidInput(what, hint)
         return own.create(resource) if own else super().create(resource)
 
@@ -134,15 +154,24 @@ class NamespaceSweeps(KubernetesCluster):
             served = super().list(kind, labels) if self._knows_kinds else ()
             return [*own.list(kind, labels), *served]
         found = super().list(kind, labels)
-        if kind == "Trial" and not found and (store := self._pool_of((labels or {}).get(EXPERIMENT, ""))):
+        if (
+            kind == "Trial"
+            and not found
+            and (store := self._pool_of((labels or {}).get(EXPERIMENT, "")))
+        ):
             return store.trials()
         return found
 
     def _pool_of(self, experiment: str) -> PoolStore | None:
-        """Return where the trials of an Experiment lie that a pool runs; None if the API server has them."""
+        """Return where the trials of an Experiment lie that a pool runs; None if the API server has
+        them."""
         if experiment not in self._pools:
             try:
-                url = super().get("Experiment", experiment).annotations.get(POOL_STATE) if experiment else None
+                url = (
+                    super().get("Experiment", experiment).annotations.get(POOL_STATE)
+                    if experiment
+                    else None
+                )
             except NotFound:
                 return None
             if url is None:
@@ -154,7 +183,9 @@ class NamespaceSweeps(KubernetesCluster):
         own = self._own(kind, name)
         return own.watch(kind, name, timeout) if own else super().watch(kind, name, timeout)
 
-    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, kind: str, name: str, replica: str | None = None, follow: bool = False
+    ) -> Iterator[str]:
         if own := self._own(kind, name):
             return own.logs(kind, name, replica, follow)
         store = self._pool_of(name.rpartition("-")[0]) if kind == "Trial" else None
@@ -208,16 +239,23 @@ def loop_job(experiment: str) -> str:
 class Loops(LocalSweeps):
     """Experiments and trials in files, whose trials' jobs are a namespace's.
 
-    One class, because each verb of a cluster of files has to know that the jobs of trials are a namespace's.
+    One class, because each verb of a cluster of files has to know that the jobs of trials are a
+    namespace's.
 
     Args:
         directory: Holds the files.
-        state: Holds a copy of them; what it has is read first, and the directory goes with this object.
-        lease_seconds: After how long without a sign of life another process takes an Experiment over.
+        state: Holds a copy of them; what it has is read first, and the directory goes with this
+            object.
+        lease_seconds: After how long without a sign of life another process takes an Experiment
+            over.
     """
 
     def __init__(
-        self, namespace: KubernetesCluster, directory: Path, state: Storage | None, lease_seconds: float
+        self,
+        namespace: KubernetesCluster,
+        directory: Path,
+        state: Storage | None,
+        lease_seconds: float,
     ) -> None:
         super().__init__(directory, fork_server=False)
         self.url, self.namespace, self.lease_seconds = namespace.url, namespace, lease_seconds
@@ -226,7 +264,9 @@ class Loops(LocalSweeps):
             self.store.runs_elsewhere = self._runs_elsewhere
         self.copy = StateCopy(state, directory)
         self._state, self._scratch = state, directory if state else None
-        self._holder = f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        self._holder = (
+            f"{os.environ.get('HOSTNAME') or socket.gethostname()}-{uuid.uuid4().hex[:8]}"
+        )
         self._leads: dict[str, Leadership] = {}
         self.copy.read()
 
@@ -253,15 +293,21 @@ class Loops(LocalSweeps):
             Denied: The account may not read or write Leases.
         """
         api, name = self.namespace.api, experiment.name
-        leadership = Leadership(api, LEASE + name, self._holder, self.lease_seconds, experiment.owners)
+        leadership = Leadership(
+            api, LEASE + name, self._holder, self.lease_seconds, experiment.owners
+        )
         try:
             if leadership.acquire(timeout):
                 return leadership
         except Denied as error:
             hint = "the account needs create, get, update and delete of leases (coordination.k8s.io): deploy/ has them"
-            raise Denied(f"who runs Experiment {name} is a Lease's to say: {error.message}", hint) from error
-        raise Conflict(f"another process runs Experiment {name} in namespace {self.namespace.api.namespace}",
-                       "wait for it, stop it, or choose another name")  # fmt: skip
+            raise Denied(
+                f"who runs Experiment {name} is a Lease's to say: {error.message}", hint
+            ) from error
+        raise Conflict(
+            f"another process runs Experiment {name} in namespace {self.namespace.api.namespace}",
+            "wait for it, stop it, or choose another name",
+        )
 
     @cached_property
     def image(self) -> str:
@@ -272,7 +318,9 @@ class Loops(LocalSweeps):
         if not name or not namespace:
             return "podium-steps:0.1.0"
         pod = api.call(f"read pod {name}", api.core.read_namespaced_pod, name, namespace)
-        return str(next(container.image for container in pod.spec.containers if container.name == "main"))
+        return str(
+            next(container.image for container in pod.spec.containers if container.name == "main")
+        )
 
     def close(self) -> None:
         super().close()
@@ -293,7 +341,10 @@ class Loops(LocalSweeps):
         if not self._state or self.store.is_supervised(kind, name):
             return super().stop(kind, name)
         if kind != "Experiment":
-            raise InvalidInput(f"trial {name} runs in a Job, which is asked for nothing but its end", "stop the sweep")
+            raise InvalidInput(
+                f"trial {name} runs in a Job, which is asked for nothing but its end",
+                "stop the sweep",
+            )
         self.namespace.stop("Job", loop_job(name))
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
@@ -329,7 +380,10 @@ class Loops(LocalSweeps):
         namespace = self.namespace.api.namespace
         named = resource.metadata.get("namespace") or namespace
         if named != namespace:
-            raise InvalidInput(f"the manifest's namespace is {named}, but the cluster's is {namespace}", "remove it")
+            raise InvalidInput(
+                f"the manifest's namespace is {named}, but the cluster's is {namespace}",
+                "remove it",
+            )
         refuse_what_pods_lack(check(resource))
         if pool_size(resource):
             refuse_what_pools_lack(resource)
@@ -340,11 +394,15 @@ class Loops(LocalSweeps):
 
     def create(self, resource: R) -> R:
         if not isinstance(resource, Experiment):
-            raise InvalidInput(f"kind is {or_list(self.creates)}, not {resource.kind}", "a Trial is its Experiment's")
+            raise InvalidInput(
+                f"kind is {or_list(self.creates)}, not {resource.kind}",
+                "a Trial is its Experiment's",
+            )
         given = self._checked(resource)
         if self.store.exists("Experiment", resource.name):
             raise Conflict(
-                f"Experiment {resource.name} exists in {self.url}", "choose another name, or delete it first"
+                f"Experiment {resource.name} exists in {self.url}",
+                "choose another name, or delete it first",
             )
         try:
             created = super().create(given)
@@ -365,7 +423,8 @@ class Loops(LocalSweeps):
         storage = (os.environ.get(STORAGE) or Settings.from_environment().storage).rstrip("/")
         if local_path(storage) is not None:
             raise InvalidInput(
-                f"the pods of a pool cannot read {storage} on this machine", "PODIUM_STORAGE=s3://BUCKET"
+                f"the pods of a pool cannot read {storage} on this machine",
+                "PODIUM_STORAGE=s3://BUCKET",
             )
         return PoolStore(f"{storage}/pools/{self.namespace.api.namespace}/{experiment.uid}")
 
@@ -374,15 +433,21 @@ class Loops(LocalSweeps):
         experiment = self.experiment(self.trial(name).experiment) if kind == "Trial" else None
         return self.pool_store(experiment) if experiment and pool_size(experiment) else None
 
-    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, kind: str, name: str, replica: str | None = None, follow: bool = False
+    ) -> Iterator[str]:
         self.get(kind, name)
         if pool := self._pool_of(kind, name):
             return iter(pool.log(name))
-        return kubernetes_logs.logs(self.namespace.api, kind, name, replica, follow, lambda: self._is_over(kind, name))
+        return kubernetes_logs.logs(
+            self.namespace.api, kind, name, replica, follow, lambda: self._is_over(kind, name)
+        )
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         api = self.namespace.api
-        return kubernetes_pods.replica_statuses(api.pods(kubernetes_pods.selector_of(api, kind, name)))
+        return kubernetes_pods.replica_statuses(
+            api.pods(kubernetes_pods.selector_of(api, kind, name))
+        )
 
     def failure(self, kind: str, name: str) -> Failed:
         found = self.get(kind, name)
@@ -399,7 +464,8 @@ class Loops(LocalSweeps):
             return True
 
     def abandon(self, kind: str, name: str) -> None:
-        """Ask for the end of an Experiment and of its trials' jobs: for a process that is about to be killed."""
+        """Ask for the end of an Experiment and of its trials' jobs: for a process that is about to
+        be killed."""
         with suppress(PodiumError):
             self.stop(kind, name)
         super().abandon(kind, name)
@@ -414,7 +480,10 @@ class Loops(LocalSweeps):
         for trial in trials:
             self.store.remove("Trial", trial.name)
         super().remove(kind, name)
-        self.copy.drop([self.store.path("Trial", trial.name) for trial in trials] + [self.store.path(kind, name)])
+        self.copy.drop(
+            [self.store.path("Trial", trial.name) for trial in trials]
+            + [self.store.path(kind, name)]
+        )
 
     @property
     def _patience(self) -> float:
@@ -427,7 +496,8 @@ class Loops(LocalSweeps):
 
 
 class _Loop(Supervisor):
-    """Runs one Experiment in a thread while this process leads it; after an outage of the API server it goes on.
+    """Runs one Experiment in a thread while this process leads it; after an outage of the API
+    server it goes on.
 
     Args:
         loops: Keep it.
@@ -458,8 +528,14 @@ class _Loop(Supervisor):
         try:
             self._controller.start()
             self._controller.join()
-            while self._leadership.lost.is_set() and not self._stopping.is_set() and self._lead_again():
-                self._controller = self._loops.controller(self._loops.experiment(self._name), self._leadership)
+            while (
+                self._leadership.lost.is_set()
+                and not self._stopping.is_set()
+                and self._lead_again()
+            ):
+                self._controller = self._loops.controller(
+                    self._loops.experiment(self._name), self._leadership
+                )
                 if self._stopping.is_set():  # maybe asked of the one before
                     self._controller.stop()
                 self._controller.start()
@@ -473,7 +549,9 @@ class _Loop(Supervisor):
     def _lead_again(self) -> bool:
         end = time.monotonic() + self._loops.namespace.api.waits.outage
         while time.monotonic() < end and not self._stopping.is_set():
-            with suppress(Unavailable, Denied):  # a server that has just started denies for a moment
+            with suppress(
+                Unavailable, Denied
+            ):  # a server that has just started denies for a moment
                 try:
                     self._leadership = self._loops.lead(self._loops.experiment(self._name), 1.0)
                 except Conflict:  # another process goes on with it

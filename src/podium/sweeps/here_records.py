@@ -48,7 +48,9 @@ class HereRecords(LocalRecords):
 
     def __init__(self, loops: "Loops", experiment: Experiment, leadership: Leadership) -> None:
         self._loops, self._leadership = loops, leadership
-        self._jobs: set[tuple[str, str]] = set()  # kind and name of those that an earlier process left
+        self._jobs: set[tuple[str, str]] = (
+            set()
+        )  # kind and name of those that an earlier process left
         self._pool: Pool | None = None
         super().__init__(loops, experiment)
 
@@ -77,7 +79,9 @@ class HereRecords(LocalRecords):
     def add(self, trial: Trial) -> Trial:
         self._leadership.check()
         stored = super().add(trial)
-        self._copy("Trial", trial.name)  # before its job begins: else a retry would not know whose that is
+        self._copy(
+            "Trial", trial.name
+        )  # before its job begins: else a retry would not know whose that is
         return stored
 
     def save(self, trial: Trial) -> None:
@@ -98,11 +102,14 @@ class HereRecords(LocalRecords):
         self._copy("Trial", trial.name, READINGS)
 
     def claim(self, trial: Trial) -> Trial:
-        """Return the trial as it is: its job goes on without this process; one that was to be removed is removed."""
+        """Return the trial as it is: its job goes on without this process; one that was to be
+        removed is removed."""
         self._loops.store.claim("Trial", trial.name)
         job = trial.workload.kind, trial.name
         if not has_ended(trial):
-            return self._loops.trial(trial.name)  # without the end that the store gives one that was stopped
+            return self._loops.trial(
+                trial.name
+            )  # without the end that the store gives one that was stopped
         if trial.is_good and not trial.retain and job in self._jobs:
             self._loops.namespace.abandon(*job)
         return trial
@@ -110,7 +117,12 @@ class HereRecords(LocalRecords):
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
         image = self._loops.image
         return PodTrial(
-            self._loops.namespace, experiment, trial, leadership=self._leadership, image=image, served=False
+            self._loops.namespace,
+            experiment,
+            trial,
+            leadership=self._leadership,
+            image=image,
+            served=False,
         )
 
     @property

@@ -1,4 +1,5 @@
-"""A cluster inside this process: PyTorchJobs and Jobs as processes, Experiments as trial loops over them."""
+"""A cluster inside this process: PyTorchJobs and Jobs as processes, Experiments as trial loops over
+them."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -39,22 +40,29 @@ class LocalSweeps(LocalCluster):
             raise InvalidInput(f"Experiment {experiment} has ended: {found.state.message}", hint)
         if found.state.finished and not is_resumable(found) and not restartable(found):
             problem = f"Experiment {experiment} has ended for good: {found.state.message}"
-            raise InvalidInput(problem, "begin a new Experiment; it can start warm from this one's trials")
+            raise InvalidInput(
+                problem, "begin a new Experiment; it can start warm from this one's trials"
+            )
         trial = f"{experiment}-{random_suffix(8)}"
         ask_for(self.store.path("Experiment", experiment), trial, assignments)
         return trial
 
     def stop(self, kind: str, name: str) -> None:
-        """Ask for the end of an object; of a trial that runs, which counts with what it has reported."""
+        """Ask for the end of an object; of a trial that runs, which counts with what it has
+        reported."""
         if kind == "Trial" and pool_size(self.experiment(self.trial(name).experiment)):
-            raise InvalidInput(f"a pool runs trial {name} to its end", "stop the sweep, or let it run")
+            raise InvalidInput(
+                f"a pool runs trial {name} to its end", "stop the sweep, or let it run"
+            )
         super().stop(kind, name)
 
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         if not isinstance(resource, Experiment):
             return super()._store(resource)
         chosen = settled(resource) if self.traits.shares_files else resource
-        supervisor = self.supervisor(chosen)  # which checks the Experiment; nothing is stored if that fails
+        supervisor = self.supervisor(
+            chosen
+        )  # which checks the Experiment; nothing is stored if that fails
         return replace(resource, manifest=self.store.create(chosen.manifest)), supervisor
 
     def supervisor(self, experiment: Experiment) -> Supervisor:

@@ -54,7 +54,9 @@ class LocalRecords(Records):
 
     def write(self, experiment: Experiment, status: Status) -> None:
         written, spec = copy.deepcopy(status), dict(experiment.spec)
-        self._store.update("Experiment", self.name, lambda manifest: manifest.update(status=written, spec=spec))
+        self._store.update(
+            "Experiment", self.name, lambda manifest: manifest.update(status=written, spec=spec)
+        )
 
     def add(self, trial: Trial) -> Trial:
         return Trial(manifest=self._store.create(trial.manifest))
@@ -114,7 +116,9 @@ class LocalRecords(Records):
         if self.asked == "delete":
             self._cluster.remove("Experiment", self.name)
             return
-        with suppress(NotFound, OSError):  # where there is no room, the Experiment reads as one left behind
+        with suppress(
+            NotFound, OSError
+        ):  # where there is no room, the Experiment reads as one left behind
             self.write(experiment, status)
         self._store.disown("Experiment", self.name)
 

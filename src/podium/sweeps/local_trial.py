@@ -66,7 +66,10 @@ class LocalTrial(TrialIO):
         if self._experiment.collector.kind != "StdOut":
             return
         logs = self._logs
-        names = self._wrapped.replicas or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
+        names = (
+            self._wrapped.replicas
+            or [path.stem for path in sorted(logs.glob("pod-*.log"), reverse=True)][:1]
+        )
         for name, file in zip(names, self._wrapped.metrics, strict=False):
             if (logs / f"{name}.log").exists() and file.is_file():
                 with (logs / f"{name}.log").open("ab") as log, file.open("rb") as printed:
@@ -78,7 +81,9 @@ class LocalTrial(TrialIO):
     def collect(self) -> tuple[dict[str, Any], list[Reading]]:
         def log() -> Iterator[str]:
             names = self._experiment.objective.metrics
-            return read_last_run(self._cluster.store, self._kind, self._name, self._wrapped.replicas, names)
+            return read_last_run(
+                self._cluster.store, self._kind, self._name, self._wrapped.replicas, names
+            )
 
         return collect(self._experiment, self._wrapped.metrics, log)
 

@@ -8,7 +8,15 @@ from typing import Any
 from podium.cluster.local.logs import GrowingFile
 from podium.errors import Failed
 from podium.manifests.experiment.experiment import Experiment
-from podium.metrics import UNAVAILABLE, Reading, fold, json_readings, number, read_events, text_readings
+from podium.metrics import (
+    UNAVAILABLE,
+    Reading,
+    fold,
+    json_readings,
+    number,
+    read_events,
+    text_readings,
+)
 from podium.sweeps.base import NoMetricsFile
 
 MOST_READINGS = 10_000
@@ -36,7 +44,8 @@ def collect(
     if collector.kind != "StdOut" and not metrics:
         labels = dict(experiment.template.primary_pod_labels)
         raise Failed(
-            f"no pod of the trial has the labels {labels}", "leave primaryPodLabels out, or give a pod these labels"
+            f"no pod of the trial has the labels {labels}",
+            "leave primaryPodLabels out, or give a pod these labels",
         )
     if collector.kind == "TensorFlowEvent":
         return observe(read_events(metrics[0], names), names)
@@ -46,11 +55,13 @@ def collect(
     return observe(text_readings(lines, names, collector.filters or None), names)
 
 
-def observe(readings: Iterable[Reading], names: Sequence[str]) -> tuple[dict[str, Any], list[Reading]]:
+def observe(
+    readings: Iterable[Reading], names: Sequence[str]
+) -> tuple[dict[str, Any], list[Reading]]:
     """Return the ``observation`` of a trial's status, and the first readings of each metric.
 
-    Where the objective was never reported there is nothing: Katib then drops the other metrics too. An empty latest is
-    left out, as in Katib's JSON.
+    Where the objective was never reported there is nothing: Katib then drops the other metrics too.
+    An empty latest is left out, as in Katib's JSON.
     """
     kept: dict[str, list[Reading]] = {}
     folded = fold(_keeping(readings, kept), names)
@@ -59,23 +70,32 @@ def observe(readings: Iterable[Reading], names: Sequence[str]) -> tuple[dict[str
         first = [Reading(names[0], UNAVAILABLE)]
         folded = fold(first, names)
     metrics = [
-        {"name": name, **{how: value for how, value in values.items() if value}} for name, values in folded.items()
+        {"name": name, **{how: value for how, value in values.items() if value}}
+        for name, values in folded.items()
     ]
     return {"metrics": metrics}, first
 
 
 def shortened(readings: Sequence[Reading]) -> list[Reading]:
-    """Return those of a log's readings that observe needs: the first of each metric, the extremes and the latest."""
+    """Return those of a log's readings that observe needs: the first of each metric, the extremes
+    and the latest."""
     kept: dict[str, list[Reading]] = {}
     later: dict[str, list[Reading]] = {}
     for reading in readings:
         own = kept.setdefault(reading.name, [])
         (own if len(own) < MOST_READINGS else later.setdefault(reading.name, [])).append(reading)
     for name, rest in later.items():
-        values = [(value, reading.time, at) for at, reading in enumerate(rest)
-                  if (value := number(reading.value)) is not None]  # fmt: skip
+        values = [
+            (value, reading.time, at)
+            for at, reading in enumerate(rest)
+            if (value := number(reading.value)) is not None
+        ]
         ends = {max((reading.time, at) for at, reading in enumerate(rest))[1]}
-        ends |= {min(values)[2], min((-value, time, at) for value, time, at in values)[2]} if values else set()
+        ends |= (
+            {min(values)[2], min((-value, time, at) for value, time, at in values)[2]}
+            if values
+            else set()
+        )
         kept[name] += [rest[at] for at in sorted(ends)]
     return list(chain.from_iterable(kept.values()))
 

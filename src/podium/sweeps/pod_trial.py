@@ -1,4 +1,5 @@
-"""A trial on a cluster: its job is the API server's, and its metrics are lines of its pods' logs as they grow."""
+"""A trial on a cluster: its job is the API server's, and its metrics are lines of its pods' logs as
+they grow."""
 
 import threading
 from collections import deque
@@ -67,17 +68,25 @@ class PodTrial(TrialIO):
         image: str,
         served: bool = True,
     ) -> None:
-        self._cluster, self._experiment, self._trial, self._leadership = cluster, experiment, trial, leadership
+        self._cluster, self._experiment, self._trial, self._leadership = (
+            cluster,
+            experiment,
+            trial,
+            leadership,
+        )
         self._name, self._kind = trial.name, trial.workload.kind
         self._job = job_of(experiment, trial, image, served=served)
         pods = experiment.template.primary_pods(self._job) if self._job.has_roles else ()
         # As the sidecar prints its scalars.
-        self._as_json = experiment.collector.reads_json or experiment.collector.kind == "TensorFlowEvent"
+        self._as_json = (
+            experiment.collector.reads_json or experiment.collector.kind == "TensorFlowEvent"
+        )
         self._readers = [_LogReader(self, replica) for replica in pods or (None,)]
         self._readers[0].followed = bool(trial.stopping_rules)
 
     def start(self) -> None:
-        """Create the job as it is written, or take up the one that an earlier engine created for this trial.
+        """Create the job as it is written, or take up the one that an earlier engine created for
+        this trial.
 
         Nothing is added to its pods: whoever wrote the Experiment decided what they may do.
         """
@@ -86,7 +95,10 @@ class PodTrial(TrialIO):
             self._cluster.api.create(self._kind, self._job.manifest, patience=self._leadership.left)
         except Conflict:
             present = self._cluster.workload(self._kind, self._name)
-            uids = {present.annotations.get(TRIAL_UID), *(owner.get("uid") for owner in present.owners)}
+            uids = {
+                present.annotations.get(TRIAL_UID),
+                *(owner.get("uid") for owner in present.owners),
+            }
             if self._trial.uid not in uids:
                 raise
         for reader in self._readers:
@@ -133,7 +145,9 @@ class PodTrial(TrialIO):
         """Tell whether a line of the log may hold a metric, or is of use to stopping rules."""
         if self._as_json:
             return bool(line)
-        return line.startswith(RESUMED) or any(name in line for name in self._experiment.objective.metrics)
+        return line.startswith(RESUMED) or any(
+            name in line for name in self._experiment.objective.metrics
+        )
 
     def readings(self, line: str, number: int) -> list[Reading]:
         """Return what a line says.
@@ -152,7 +166,9 @@ class PodTrial(TrialIO):
     def read(self, replica: str | None, restarted: Any) -> Iterator[str]:
         """Yield the lines of a replica's log until the job has ended."""
         api = self._cluster.api
-        return kubernetes_logs.logs(api, self._kind, self._name, replica, True, self._is_over, restarted)
+        return kubernetes_logs.logs(
+            api, self._kind, self._name, replica, True, self._is_over, restarted
+        )
 
     def _is_over(self) -> bool:
         try:
@@ -162,7 +178,8 @@ class PodTrial(TrialIO):
 
 
 class _LogReader:
-    """Follows the log of one replica from its first line: pods are evicted, and a kubelet rotates logs away.
+    """Follows the log of one replica from its first line: pods are evicted, and a kubelet rotates
+    logs away.
 
     What it holds is bounded, whatever is printed.
     """
@@ -215,7 +232,11 @@ class _LogReader:
         except NotFound:
             pass  # it ended without a pod; why, its job says
         except Exception as error:
-            self.error = error if isinstance(error, PodiumError) else Failed(f"its log cannot be read: {error!r}")
+            self.error = (
+                error
+                if isinstance(error, PodiumError)
+                else Failed(f"its log cannot be read: {error!r}")
+            )
         finally:
             with self._changed:
                 self._over = True
@@ -251,8 +272,8 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
         experiment: Checked.
         trial: As stored.
         image: For the container that prints a metrics file.
-        served: Whether the API server has the trial: then it owns the job, which goes with it; else the job belongs to
-            the run that the Experiment belongs to.
+        served: Whether the API server has the trial: then it owns the job, which goes with it; else
+            the job belongs to the run that the Experiment belongs to.
     """
     job = trial.workload
     editor = JobEditor.of(job.manifest)
@@ -261,11 +282,19 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
     editor.label_pods(labels)
     editor.annotate({TRIAL_UID: trial.uid, **({} if served else _of_run(experiment.annotations))})
     owner = {"apiVersion": trial.api_version, "kind": "Trial", "name": trial.name, "uid": trial.uid}
-    owners = [{**owner, "controller": True, "blockOwnerDeletion": True}] if served else [*experiment.owners]
+    owners = (
+        [{**owner, "controller": True, "blockOwnerDeletion": True}]
+        if served
+        else [*experiment.owners]
+    )
     merge(editor.body, ("metadata",), present(ownerReferences=owners))
     editor.replace_disrupted()
-    editor.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job, but has to read it first
-    if job.operator:  # of a failed job what still runs goes, and the pods that failed stay to be read
+    editor.run_policy.pop(
+        "ttlSecondsAfterFinished", None
+    )  # the engine removes the job, but has to read it first
+    if (
+        job.operator
+    ):  # of a failed job what still runs goes, and the pods that failed stay to be read
         editor.run_policy.setdefault("cleanPodPolicy", "Running")
     reporting = experiment.wrapped_roles(job)
     for role, container in editor.containers(experiment.template.primary_container):
@@ -277,8 +306,17 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
             _print_file(editor, role, container, experiment.collector.path, image)
         elif experiment.collector.kind == "TensorFlowEvent":
             wrap_command(container)
-            _print_file(editor, role, container, experiment.collector.path, image, experiment.objective.metrics)
-        elif needs_shell(container):  # which decides what of the output counts: Katib's redirects the last command's
+            _print_file(
+                editor,
+                role,
+                container,
+                experiment.collector.path,
+                image,
+                experiment.objective.metrics,
+            )
+        elif needs_shell(
+            container
+        ):  # which decides what of the output counts: Katib's redirects the last command's
             shell, script = join(words_of(container))
             container["command"] = [*shell, redirected(script, METRICS_FILE)]
             container.pop("args", None)
@@ -294,9 +332,15 @@ def _of_run(texts: Mapping[str, str]) -> dict[str, str]:
 
 
 def _print_file(
-    editor: JobEditor, role: str, container: dict[str, Any], path: str, image: str, events: Sequence[str] = ()
+    editor: JobEditor,
+    role: str,
+    container: dict[str, Any],
+    path: str,
+    image: str,
+    events: Sequence[str] = (),
 ) -> None:
-    """Let a container beside the trial's print the lines of its metrics file, or metrics of its directory of events."""
+    """Let a container beside the trial's print the lines of its metrics file, or metrics of its
+    directory of events."""
     values = [str(entry.get("value")) for entry in items(container.get("env"))]
     where = PurePosixPath(path) if events else PurePosixPath(path).parent
     folder = named_folder(where, [*words_of(container), *values])
@@ -306,23 +350,36 @@ def _print_file(
         "name": SIDECAR,
         "image": image,
         "command": ["python", "-m", "podium.sweeps.print_file", path, ready, *events],
-        "startupProbe": {"exec": {"command": ["test", "-e", ready]}, "periodSeconds": 1, "failureThreshold": 120},
+        "startupProbe": {
+            "exec": {"command": ["test", "-e", ready]},
+            "periodSeconds": 1,
+            "failureThreshold": 120,
+        },
         "resources": {"requests": {"cpu": "10m", "memory": "64Mi"}},
     }
     editor.add_sidecar(role, container, sidecar, volume=VOLUME, folder=str(folder))
 
 
-def jobs_of_trials(cluster: KubernetesCluster, experiment: str, trials: Sequence[Trial]) -> set[tuple[str, str]]:
+def jobs_of_trials(
+    cluster: KubernetesCluster, experiment: str, trials: Sequence[Trial]
+) -> set[tuple[str, str]]:
     """Return kind and name of the jobs there are of an Experiment's trials."""
     kinds = {trial.workload.kind for trial in trials}
-    return {(kind, job.name) for kind in kinds for job in cluster.list(kind, {EXPERIMENT: experiment})}
+    return {
+        (kind, job.name) for kind in kinds for job in cluster.list(kind, {EXPERIMENT: experiment})
+    }
 
 
 def remove_jobs(cluster: KubernetesCluster, experiment: str, trials: Sequence[Trial]) -> None:
-    """Remove the jobs of trials that failed: they stayed until the Experiment's end, so that their pods can be read."""
+    """Remove the jobs of trials that failed: they stayed until the Experiment's end, so that their
+    pods can be read."""
     present = jobs_of_trials(cluster, experiment, trials)
     for trial in trials:
-        if trial.state.finished and not trial.retain and (trial.workload.kind, trial.name) in present:
+        if (
+            trial.state.finished
+            and not trial.retain
+            and (trial.workload.kind, trial.name) in present
+        ):
             cluster.abandon(trial.workload.kind, trial.name)
 
 

@@ -1,8 +1,10 @@
-"""A pool: one Indexed Job whose pods run an Experiment's trials one after another, in place of a pod a trial.
+"""A pool: one Indexed Job whose pods run an Experiment's trials one after another, in place of a
+pod a trial.
 
-Kubernetes keeps the pods: it starts each index again that fails, with another uid. The engine gives each pod one trial
-at a time through the storage, and takes in what the pod leaves there; see podium.sweeps.pool_store. What comes from a
-pod that no longer has the trial is dropped: a trial counts once, however many pods began it.
+Kubernetes keeps the pods: it starts each index again that fails, with another uid. The engine gives
+each pod one trial at a time through the storage, and takes in what the pod leaves there; see
+podium.sweeps.pool_store. What comes from a pod that no longer has the trial is dropped: a trial
+counts once, however many pods began it.
 """
 
 import threading
@@ -78,7 +80,9 @@ class Pool:
         Args:
             unfinished: Names of the trials that an earlier engine left without an end.
         """
-        self._has = {trial: uid for uid, trial in self._store.all_given().items() if trial in unfinished}
+        self._has = {
+            trial: uid for uid, trial in self._store.all_given().items() if trial in unfinished
+        }
         for trial, uid in self._store.inbox():
             if trial in unfinished:
                 self._has.setdefault(trial, uid)
@@ -90,7 +94,9 @@ class Pool:
 
     def _create(self) -> None:
         access = None if local_path(self._store.url) else find_access(self._cluster.url)
-        job = pool_job(self._experiment, self._store.url, access.env() if access else (), self._owners).manifest
+        job = pool_job(
+            self._experiment, self._store.url, access.env() if access else (), self._owners
+        ).manifest
         end = time.monotonic() + self._cluster.api.waits.outage
         while True:
             self._leadership.check()
@@ -98,20 +104,28 @@ class Pool:
                 self._cluster.api.create("Job", job, patience=self._leadership.left)
                 return
             except Conflict:
-                with suppress(NotFound):  # that of an engine before, or of the time before more trials were asked for
+                with suppress(
+                    NotFound
+                ):  # that of an engine before, or of the time before more trials were asked for
                     known = self._cluster.workload("Job", self._name)
-                    if known.labels.get(EXPERIMENT) != self._experiment.name or time.monotonic() > end:
+                    if (
+                        known.labels.get(EXPERIMENT) != self._experiment.name
+                        or time.monotonic() > end
+                    ):
                         raise
                     if not known.is_leaving and not known.state.finished:
                         return
                     self._cluster.api.delete("Job", self._name)
                 self._closed.wait(0.5)
 
-    def run(self, trial: Trial, begun: Callable[[], None], given_up: Callable[[], bool]) -> TrialEnd | None:
+    def run(
+        self, trial: Trial, begun: Callable[[], None], given_up: Callable[[], bool]
+    ) -> TrialEnd | None:
         """Let a worker run a trial, and wait for its end; None if it was given up first.
 
         Args:
-            trial: As stored; one that a worker had already under an earlier engine is not begun again.
+            trial: As stored; one that a worker had already under an earlier engine is not begun
+                again.
             begun: Called before a worker gets it; again if another gets it.
             given_up: Whether nobody waits for it any more.
 
@@ -158,7 +172,8 @@ class Pool:
             self._cluster.api.delete("Job", self._name)
 
     def _watch(self) -> None:
-        """Wait for the end of the Job: it has none before the pool is closed, unless its pods cannot run."""
+        """Wait for the end of the Job: it has none before the pool is closed, unless its pods
+        cannot run."""
         try:
             for _ in self._cluster.watch("Job", self._name):
                 if self._closed.is_set():
@@ -167,9 +182,18 @@ class Pool:
             why = "an image that holds podium is needed: the command of its pods is python -m podium.sweeps.worker"
             self._fail(Failed(f"the pods of the pool ended: {error.message}", why))
         except NotFound:
-            self._fail(Failed(f"somebody deleted Job {self._name}, the pool of the trials", "begin the sweep again"))
+            self._fail(
+                Failed(
+                    f"somebody deleted Job {self._name}, the pool of the trials",
+                    "begin the sweep again",
+                )
+            )
         except Exception as error:
-            self._fail(error if isinstance(error, PodiumError) else Failed(f"the pool's watch failed: {error!r}"))
+            self._fail(
+                error
+                if isinstance(error, PodiumError)
+                else Failed(f"the pool's watch failed: {error!r}")
+            )
 
     def _fail(self, error: PodiumError) -> None:
         if self._closed.is_set() or not self._leadership.is_held:
@@ -198,13 +222,21 @@ class Pool:
             return
         self._looked = time.monotonic()
         pods = self._cluster.api.pods(f"job-name={self._name}")
-        running = [pod for pod in pods if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp]
+        running = [
+            pod
+            for pod in pods
+            if pod.status.phase == "Running" and not pod.metadata.deletion_timestamp
+        ]
         alive = {pod.metadata.uid for pod in running}
         known = self._free | set(self._has.values())
         self._take_in()  # a worker may have left an end and gone
         with self._changed:
             self._free = (self._free & alive) | (alive - known)
-            lost = [trial for trial, uid in self._has.items() if uid not in alive and trial not in self._taken]
+            lost = [
+                trial
+                for trial, uid in self._has.items()
+                if uid not in alive and trial not in self._taken
+            ]
             for trial in lost:
                 del self._has[trial]
             lost = [trial for trial in lost if trial in self._runs]
@@ -216,11 +248,16 @@ class Pool:
             self._store.dismiss(uid)
 
     def _take_in(self) -> None:
-        """Take in what workers left; what is left by one that does not have the trial comes too late."""
+        """Take in what workers left; what is left by one that does not have the trial comes too
+        late."""
         left = self._store.inbox()
         with self._changed:
             late = [(trial, uid) for trial, uid in left if self._has.get(trial) != uid]
-            ours = [(trial, uid) for trial, uid in left if (trial, uid) not in late and trial not in self._taken]
+            ours = [
+                (trial, uid)
+                for trial, uid in left
+                if (trial, uid) not in late and trial not in self._taken
+            ]
         for trial, uid, end in self._store.ends(ours):
             with self._changed:
                 self._ends[trial] = end
@@ -243,7 +280,10 @@ class Pool:
             begun()  # first: of what a worker has, the next engine must know
             self._leadership.check()
             job = self._workers_run.render(name, trial.assignments)
-            self._store.give(uid, Trial(manifest={**trial.manifest, "spec": {**trial.spec, "runSpec": job.manifest}}))
+            self._store.give(
+                uid,
+                Trial(manifest={**trial.manifest, "spec": {**trial.spec, "runSpec": job.manifest}}),
+            )
             with self._changed:
                 self._free.discard(uid)
                 self._waiting.remove(name)

@@ -1,4 +1,5 @@
-"""Trials of an Experiment that a pool runs: they are kept in the storage, the Experiment by the API server."""
+"""Trials of an Experiment that a pool runs: they are kept in the storage, the Experiment by the API
+server."""
 
 import uuid
 from collections.abc import Callable, Sequence
@@ -21,7 +22,8 @@ from podium.sweeps.pool_store import PoolStore
 from podium.sweeps.trials import Run, TrialResult
 
 MOST_NAMES = 100
-"""Names that a list of an Experiment's status has at most: it is one object of etcd, and is written again and again."""
+"""Names that a list of an Experiment's status has at most: it is one object of etcd, and is written
+again and again."""
 
 
 class PooledRun(Run):
@@ -36,21 +38,30 @@ class PooledRun(Run):
     """
 
     def __init__(
-        self, pool: Pool, records: Records, trial: Trial, save: Callable[[Trial], None], stopping: Event
+        self,
+        pool: Pool,
+        records: Records,
+        trial: Trial,
+        save: Callable[[Trial], None],
+        stopping: Event,
     ) -> None:
         self._pool, self._records, self.trial = pool, records, trial
         self._save, self._stopping, self._given_up = save, stopping, Event()
 
     def run(self) -> TrialResult:
         try:
-            end = self._pool.run(self.trial, self._begun, lambda: self._given_up.is_set() or self._stopping.is_set())
+            end = self._pool.run(
+                self.trial, self._begun, lambda: self._given_up.is_set() or self._stopping.is_set()
+            )
         except PodiumError as error:
             self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
             return TrialResult(readings=[], refused=str(error))
         if end is None:
             return TrialResult(readings=[])
         if end.refused:
-            self._mark("Failed", "TrialFailed", f"Trial has failed. Its job was refused: {end.refused}")
+            self._mark(
+                "Failed", "TrialFailed", f"Trial has failed. Its job was refused: {end.refused}"
+            )
             return TrialResult(readings=[], refused=end.refused)
         self.trial = self.trial.with_status(end.status)
         self._records.keep_readings(self.trial, end.reported)
@@ -61,7 +72,8 @@ class PooledRun(Run):
         self._given_up.set()
 
     def end_early(self, message: str) -> None:
-        """Nothing: a worker of a pool runs a trial to its end, and nobody can ask for this (Sweep.stop_trial)."""
+        """Nothing: a worker of a pool runs a trial to its end, and nobody can ask for this
+        (Sweep.stop_trial)."""
 
     def _begun(self) -> None:
         if self.trial.phase != "Running":
@@ -82,14 +94,27 @@ class PoolRecords(ApiRecords):
     """
 
     def __init__(
-        self, cluster: KubernetesCluster, experiment: Experiment, *, storage: str, leadership: Leadership
+        self,
+        cluster: KubernetesCluster,
+        experiment: Experiment,
+        *,
+        storage: str,
+        leadership: Leadership,
     ) -> None:
         super().__init__(cluster, experiment, leadership=leadership, image="")
-        self._store = PoolStore(f"{storage.rstrip('/')}/pools/{cluster.api.namespace}/{experiment.uid}")
-        owner = {"apiVersion": experiment.api_version, "kind": "Experiment", "name": experiment.name}
+        self._store = PoolStore(
+            f"{storage.rstrip('/')}/pools/{cluster.api.namespace}/{experiment.uid}"
+        )
+        owner = {
+            "apiVersion": experiment.api_version,
+            "kind": "Experiment",
+            "name": experiment.name,
+        }
         owners = [{**owner, "uid": experiment.uid, "controller": True, "blockOwnerDeletion": True}]
         self._pool = Pool(cluster, self._store, experiment, leadership, owners)
-        self._kept: dict[str, str] = {}  # readings that are stored with the end of a trial, by its name
+        self._kept: dict[
+            str, str
+        ] = {}  # readings that are stored with the end of a trial, by its name
 
     def trials(self) -> Sequence[Trial]:
         """Return the trials, once the pool knows which of them its workers have."""
@@ -102,7 +127,11 @@ class PoolRecords(ApiRecords):
 
     def write(self, experiment: Experiment, status: Status) -> None:
         lists = {names for names, _ in TRIAL_LISTS.values()}
-        few = {name: value for name, value in status.items() if name not in lists or len(value) <= MOST_NAMES}
+        few = {
+            name: value
+            for name, value in status.items()
+            if name not in lists or len(value) <= MOST_NAMES
+        }
         super().write(experiment, few)
 
     def add(self, trial: Trial) -> Trial:
@@ -127,7 +156,9 @@ class PoolRecords(ApiRecords):
     def claim(self, trial: Trial) -> Trial:
         return trial
 
-    def hand_over(self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event) -> Run:
+    def hand_over(
+        self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
+    ) -> Run:
         return PooledRun(self._pool, self, trial, save, stopping)
 
     def close(self, experiment: Experiment, status: Status) -> None:

@@ -1,9 +1,10 @@
-"""What an engine and the workers of its pool leave for one another in the storage, below one URL an Experiment.
+"""What an engine and the workers of its pool leave for one another in the storage, below one URL an
+Experiment.
 
-``experiment.json`` is the Experiment as workers run it; ``slots/UID`` the trial that the worker in the pod of this uid
-is to run; ``inbox/TRIAL/UID`` what it left; ``trials/TRIAL`` a trial as the engine stores it; ``logs/TRIAL`` what it
-printed; ``files/TRIAL`` what it left for later generations of a population. The engine alone writes slots and trials,
-a worker the rest.
+``experiment.json`` is the Experiment as workers run it; ``slots/UID`` the trial that the worker in
+the pod of this uid is to run; ``inbox/TRIAL/UID`` what it left; ``trials/TRIAL`` a trial as the
+engine stores it; ``logs/TRIAL`` what it printed; ``files/TRIAL`` what it left for later generations
+of a population. The engine alone writes slots and trials, a worker the rest.
 """
 
 import json
@@ -45,14 +46,17 @@ class TrialEnd:
     @property
     def reported(self) -> list[Reading]:
         """What the trial reported."""
-        return [Reading(name, value, datetime.fromisoformat(time)) for name, value, time in self.readings]
+        return [
+            Reading(name, value, datetime.fromisoformat(time))
+            for name, value, time in self.readings
+        ]
 
 
 class PoolStore:
     """The storage of one Experiment's pool.
 
-    One class, because both sides of what is written, read and removed there belong together: two methods for each
-    kind of object.
+    One class, because both sides of what is written, read and removed there belong together: two
+    methods for each kind of object.
 
     Args:
         url: Where all of it lies.
@@ -64,7 +68,9 @@ class PoolStore:
     def __init__(self, url: str) -> None:
         self.url = url
         self._storage = connect(url)
-        self._read: dict[str, tuple[str, Trial]] = {}  # etag and content by key: few of many trials have changed
+        self._read: dict[
+            str, tuple[str, Trial]
+        ] = {}  # etag and content by key: few of many trials have changed
 
     def write_experiment(self, experiment: Experiment) -> None:
         """Write the Experiment as workers run it."""
@@ -93,7 +99,10 @@ class PoolStore:
         """Return the name of the trial by uid of the worker that has it, or had it last."""
         found = self._storage.get_many([entry.key for entry in self._storage.list("slots/")])
         texts = {key: read for key, read in found if isinstance(read, bytes)}
-        return {key.rpartition("/")[2]: Trial(manifest=load_json(text, key)).name for key, text in texts.items()}
+        return {
+            key.rpartition("/")[2]: Trial(manifest=load_json(text, key)).name
+            for key, text in texts.items()
+        }
 
     def dismiss(self, uid: str) -> None:
         """Forget a worker that is gone."""
@@ -148,7 +157,10 @@ class PoolStore:
             if isinstance(read, bytes):
                 self._read[key] = etags[key], Trial(manifest=load_json(read, key))
         self._read = {key: read for key, read in self._read.items() if key in etags}
-        return sorted((trial for _, trial in self._read.values()), key=lambda trial: (trial.created, trial.name))
+        return sorted(
+            (trial for _, trial in self._read.values()),
+            key=lambda trial: (trial.created, trial.name),
+        )
 
     def log(self, trial: str) -> list[str]:
         """Return the last lines that a trial printed.
@@ -173,9 +185,12 @@ class PoolStore:
             self._storage.fetch(entry.key, file)
 
     def clear(self, *, whole: bool) -> None:
-        """Remove what workers and engine left for one another; the trials and their logs too if it is the whole."""
+        """Remove what workers and engine left for one another; the trials and their logs too if it
+        is the whole."""
         if whole:
-            self._storage.delete(EXPERIMENT)  # first: from here on a worker that comes late clears up after itself
+            self._storage.delete(
+                EXPERIMENT
+            )  # first: from here on a worker that comes late clears up after itself
         self._remove(*("",) if whole else ("slots/", "inbox/"))
 
     def _remove(self, *prefixes: str) -> None:

@@ -1,9 +1,11 @@
-"""``python -m podium.sweeps.print_file FILE READY``, a sidecar: print a file's lines as it grows, until SIGTERM.
+"""``python -m podium.sweeps.print_file FILE READY``, a sidecar: print a file's lines as it grows,
+until SIGTERM.
 
-With names of metrics after READY, FILE is a directory of TensorBoard's event files, whose scalars are printed at the
-end as JSON lines, as Katib's collectors read them. The kubelet ends a sidecar after the pod's other containers: what
-they wrote last is printed then. READY is a file that is made once SIGTERM is awaited: the sidecar's startup probe looks
-for it, and holds back the program until then.
+With names of metrics after READY, FILE is a directory of TensorBoard's event files, whose scalars
+are printed at the end as JSON lines, as Katib's collectors read them. The kubelet ends a sidecar
+after the pod's other containers: what they wrote last is printed then. READY is a file that is made
+once SIGTERM is awaited: the sidecar's startup probe looks for it, and holds back the program until
+then.
 """
 
 import json
@@ -23,7 +25,8 @@ CHUNK = 1 << 20
 
 
 def print_file(path: Path, ended: threading.Event) -> None:
-    """Print the whole lines of a file as they are written; at the end also a last one without a line end."""
+    """Print the whole lines of a file as they are written; at the end also a last one without a
+    line end."""
     at, rest = 0, b""
     while True:
         over = ended.wait(LOOK_SECONDS)
@@ -47,12 +50,15 @@ def print_file(path: Path, ended: threading.Event) -> None:
 
 
 def print_events(directory: Path, ended: threading.Event, names: Sequence[str]) -> None:
-    """Print what was written as metrics of these names, once that has ended; or in place of it why it cannot be."""
+    """Print what was written as metrics of these names, once that has ended; or in place of it why
+    it cannot be."""
     ended.wait()
     try:
         for reading in read_events(directory if directory.is_dir() else None, names):
             if reading.value != UNAVAILABLE:
-                print(json.dumps({"timestamp": reading.time.isoformat(), reading.name: reading.value}))
+                print(
+                    json.dumps({"timestamp": reading.time.isoformat(), reading.name: reading.value})
+                )
     except Failed as error:
         print(f"{error.message} ({error.hint})")
     sys.stdout.flush()

@@ -1,4 +1,5 @@
-"""What a stopped or killed engine left, and the edits Katib allows before an Experiment is resumed."""
+"""What a stopped or killed engine left, and the edits Katib allows before an Experiment is
+resumed."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -17,21 +18,27 @@ if TYPE_CHECKING:
 
 
 def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment:
-    """Return an Experiment with other counts, by the rules of Katib's webhook, or with another budget.
+    """Return an Experiment with other counts, by the rules of Katib's webhook, or with another
+    budget.
 
     Args:
-        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount; settings of options that may be raised.
+        changes: maxTrialCount, parallelTrialCount, maxFailedTrialCount; settings of options that
+            may be raised.
 
     Raises:
         InvalidInput: It has ended and may not be restarted, or the counts make no sense.
     """
     raised = read_settings({name: value for name, value in changes.items() if name in settings()})
-    edited = experiment.with_counts({name: int(value) for name, value in changes.items() if name not in raised})
+    edited = experiment.with_counts(
+        {name: int(value) for name, value in changes.items() if name not in raised}
+    )
     edited = edited.with_asked(raised) if raised else edited
     if edited.limits == experiment.limits and edited.asked == experiment.asked:
         return experiment
     most, count = edited.limits.max_trials, experiment.trial_count
-    if is_resumable(experiment):  # as of one that runs, its counts may be any that its trials leave room for
+    if is_resumable(
+        experiment
+    ):  # as of one that runs, its counts may be any that its trials leave room for
         if most is not None and most < count:
             raise InvalidInput(
                 f"maxTrialCount must be at least the number of trials there are, but got maxTrialCount={most}, "
@@ -43,7 +50,10 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
     if full:
         option = full.of(edited.asked)
         if option and not option.more_than(full.of(experiment.asked)):
-            raise InvalidInput(f"{experiment.name} has ended: {experiment.state.message}", f"go on with {full.raised}")
+            raise InvalidInput(
+                f"{experiment.name} has ended: {experiment.state.message}",
+                f"go on with {full.raised}",
+            )
     if experiment.state.finished and not full and not restartable(experiment):
         raise InvalidInput(
             "a finished Experiment is resumed only if it used its budget, or reached maxTrialCount and has "
@@ -59,8 +69,11 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
     return check(edited)
 
 
-def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int | str] | None = None) -> Experiment:
-    """Resume a stored Experiment in this process: one whose engine was stopped, or a finished one with more trials.
+def resume(
+    cluster: "LocalSweeps", name: str, changes: Mapping[str, int | str] | None = None
+) -> Experiment:
+    """Resume a stored Experiment in this process: one whose engine was stopped, or a finished one
+    with more trials.
 
     Args:
         changes: As ``edit`` takes them.
@@ -71,11 +84,15 @@ def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int | str] |
         Conflict: Another process runs it.
     """
     if cluster.experiment(name).state.finished:
-        cluster.join("Experiment", name)  # in this process: it has written its end, and may still be closing its study
+        cluster.join(
+            "Experiment", name
+        )  # in this process: it has written its end, and may still be closing its study
     with cluster.store.alone():  # else two processes could both find it free
         stored = cluster.experiment(name)
         if cluster.store.is_supervised("Experiment", name) and not stored.state.finished:
-            raise Conflict(f"Experiment {name} runs in another process", "wait for it or stop it first")
+            raise Conflict(
+                f"Experiment {name} runs in another process", "wait for it or stop it first"
+            )
         edited = edit(stored, changes or {})
         status = dict(stored.status)
         lost = ["Failed"] if stored.state.reason.endswith(LOST) else []
@@ -88,7 +105,9 @@ def resume(cluster: "LocalSweeps", name: str, changes: Mapping[str, int | str] |
         cluster.store.claim("Experiment", name)
         parts = {"status": edited.status, "spec": edited.spec, "metadata": edited.metadata}
         written = {name: dict(part) for name, part in parts.items()}
-        resumed = cluster.store.update("Experiment", name, lambda manifest: manifest.update(written))
+        resumed = cluster.store.update(
+            "Experiment", name, lambda manifest: manifest.update(written)
+        )
     cluster.supervise("Experiment", name, supervisor)
     return replace(edited, manifest=resumed)
 

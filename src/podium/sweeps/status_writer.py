@@ -1,4 +1,5 @@
-"""An Experiment's status on its way to where it is kept: conditions at once, mere counts a few times a second."""
+"""An Experiment's status on its way to where it is kept: conditions at once, mere counts a few
+times a second."""
 
 import copy
 import time
@@ -24,7 +25,11 @@ class StatusWriter:
 
     def pause(self, status: Status) -> float | None:
         """Return the seconds until the status is due to be written; None if that has been done."""
-        return None if status == self._written else max(0.0, self._at + PAUSE_SECONDS - time.monotonic())
+        return (
+            None
+            if status == self._written
+            else max(0.0, self._at + PAUSE_SECONDS - time.monotonic())
+        )
 
     def follow(self, status: Status) -> None:
         """Write the status if it is due, or if a condition changed."""

@@ -44,7 +44,8 @@ class Run(Protocol):
         """Ask for its end, without waiting."""
 
     def end_early(self, message: str) -> None:
-        """Ask for its end, without waiting; it counts as one that was stopped early, with what it has reported."""
+        """Ask for its end, without waiting; it counts as one that was stopped early, with what it
+        has reported."""
 
 
 class TrialRun(Run):
@@ -55,7 +56,8 @@ class TrialRun(Run):
         experiment: The one it belongs to.
         trial: As created.
         save: Writes the trial's status; called at each change.
-        stopping: Set when the engine stops: the trial stays as it is then, and runs again when it is resumed.
+        stopping: Set when the engine stops: the trial stays as it is then, and runs again when it
+            is resumed.
     """
 
     def __init__(
@@ -82,8 +84,12 @@ class TrialRun(Run):
         except PodiumError as error:
             if self._stopping.is_set():
                 return TrialResult(readings=[])
-            self._mark("Failed", "TrialFailed", f"Trial has failed. Its job was refused: {error.message}")
-            return TrialResult(readings=[], refused=str(error) if isinstance(error, InvalidInput) else None)
+            self._mark(
+                "Failed", "TrialFailed", f"Trial has failed. Its job was refused: {error.message}"
+            )
+            return TrialResult(
+                readings=[], refused=str(error) if isinstance(error, InvalidInput) else None
+            )
         if self.trial.phase != "Running":
             self._mark("Running", "TrialRunning", "Trial is running")
         watcher = self._watch_rules(io)
@@ -94,7 +100,9 @@ class TrialRun(Run):
         if self._stopping.is_set() and (ended is None or not ended.state.succeeded):
             return TrialResult(readings=[])
         readings = self._finish(io, ended)
-        if not self.trial.retain and (self.trial.is_good or self._records.removes_failed):  # as in Katib
+        if not self.trial.retain and (
+            self.trial.is_good or self._records.removes_failed
+        ):  # as in Katib
             io.remove()
         return TrialResult(readings=readings)
 
@@ -134,7 +142,9 @@ class TrialRun(Run):
             message = f"Trial has failed: {said}" if said else "Trial has failed"
             self._mark("Failed", *_words("TrialFailed", message, failure))
         elif success:
-            return self._collect(io, "Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success))
+            return self._collect(
+                io, "Succeeded", *_words("TrialSucceeded", "Trial has succeeded", success)
+            )
         else:
             phase = job.state.phase if job and job.state.finished else "deleted"
             message = f"Trial has failed: its job ended ({phase}), but neither success nor failure condition holds"
@@ -155,14 +165,20 @@ class TrialRun(Run):
         self._records.keep_readings(self.trial, readings)
         if self.trial.value is None:
             name, strategy = self.trial.objective.metric, self.trial.objective.strategy
-            said = f"was not found as {name}=NUMBER" if self._experiment.collector.reads_text else "was not found"
+            said = (
+                f"was not found as {name}=NUMBER"
+                if self._experiment.collector.reads_text
+                else "was not found"
+            )
             if any(reading.name == name and reading.value != "unavailable" for reading in readings):
                 said = f"was printed, but its {strategy} is not a finite number"
             reason = reason.replace("TrialSucceeded", "MetricsUnavailable").replace(
                 "TrialEarlyStopped", "MetricsUnavailable"
             )
             ended = "Metrics are not available" if kind == "Succeeded" else message
-            self._mark("MetricsUnavailable", reason, f"{ended}{broken}. The objective {name} {said}")
+            self._mark(
+                "MetricsUnavailable", reason, f"{ended}{broken}. The objective {name} {said}"
+            )
         else:
             self._mark(kind, reason, message)
         return readings
@@ -204,4 +220,7 @@ class TrialRun(Run):
 
 def _words(reason: str, message: str, condition: Mapping[str, Any]) -> tuple[str, str]:
     said, why = condition.get("message"), condition.get("reason")
-    return (f"{reason}. Job reason: {why}" if why else reason, f"{message}. Job message: {said}" if said else message)
+    return (
+        f"{reason}. Job reason: {why}" if why else reason,
+        f"{message}. Job message: {said}" if said else message,
+    )

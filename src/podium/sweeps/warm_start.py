@@ -11,7 +11,8 @@ from podium.search.warm_start import Earlier, fits
 
 
 def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
-    """Return what an Experiment can learn from before it begins; nothing if it asks for no warm start.
+    """Return what an Experiment can learn from before it begins; nothing if it asks for no warm
+    start.
 
     Args:
         cluster: Holds the earlier Experiments and their trials.
@@ -19,7 +20,8 @@ def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
 
     Raises:
         NotFound: There is no such earlier Experiment.
-        InvalidInput: Its algorithm does not learn, the objectives differ, or no trial lies in its space.
+        InvalidInput: Its algorithm does not learn, the objectives differ, or no trial lies in its
+            space.
     """
     option = WarmStart.of(experiment.asked)
     if option is None:
@@ -29,11 +31,15 @@ def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
     if not least:
         learning = ", ".join(known.name for known in ALGORITHMS.values() if known.warm_trials)
         hint = f"choose one of {learning}, or leave warm_start out"
-        raise InvalidInput(f"{algorithm} does not learn from earlier trials, which warm_start asks for", hint)
+        raise InvalidInput(
+            f"{algorithm} does not learn from earlier trials, which warm_start asks for", hint
+        )
     strategy = experiment.algorithm.settings.get("restart_strategy", "none")
     if strategy != "none":
         hint = "remove the setting restart_strategy, or warm_start"
-        raise InvalidInput(f"{algorithm} with warm_start has no restarts, not restart_strategy={strategy}", hint)
+        raise InvalidInput(
+            f"{algorithm} with warm_start has no restarts, not restart_strategy={strategy}", hint
+        )
     usable: list[Earlier] = []
     count = 0
     for name in names:
@@ -52,7 +58,11 @@ def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
 
 def _check_objective(experiment: Experiment, other: Experiment) -> None:
     mine, theirs = experiment.objective, other.objective
-    if (mine.metric, mine.maximize, mine.strategy) != (theirs.metric, theirs.maximize, theirs.strategy):
+    if (mine.metric, mine.maximize, mine.strategy) != (
+        theirs.metric,
+        theirs.maximize,
+        theirs.strategy,
+    ):
         raise InvalidInput(
             f"warm_start names Experiments of the same objective, but {other.name} has to {theirs} and this one to "
             f"{mine}",

@@ -1,7 +1,9 @@
-"""``python -m podium.sweeps.worker URL``: runs the trials that an engine leaves for this pod, until SIGTERM.
+"""``python -m podium.sweeps.worker URL``: runs the trials that an engine leaves for this pod, until
+SIGTERM.
 
-A trial runs as on a single machine: the same loop, the same processes, the same collector. What comes of it is left in
-the storage; a trial that is cut short is not mentioned, and the engine gives it to another worker.
+A trial runs as on a single machine: the same loop, the same processes, the same collector. What
+comes of it is left in the storage; a trial that is cut short is not mentioned, and the engine gives
+it to another worker.
 """
 
 import os
@@ -95,7 +97,11 @@ class Worker:
             if parent := trial.labels.get(PBT_PARENT):
                 self._store.fetch_files(parent, family / parent)
             run = self._run = TrialRun(
-                LocalRecords(self._cluster, experiment), experiment, trial, save=lambda _: None, stopping=self._stopping
+                LocalRecords(self._cluster, experiment),
+                experiment,
+                trial,
+                save=lambda _: None,
+                stopping=self._stopping,
             )
             result = run.run()
             if trial_directory(experiment) and run.trial.is_good:

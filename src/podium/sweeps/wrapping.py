@@ -1,8 +1,9 @@
 """What Katib's pod webhook does to a trial's job, on this machine (katib: pkg/webhook/v1beta1/pod).
 
-The primary container's command and args are joined with blanks, unquoted, and given to a shell whose output goes to a
-file. That decides what a value with a blank or a ``$`` means, so it is repeated here to the letter. A command without
-anything a shell would read runs as it is: the outcome is the same, and no shell stands between it and a signal.
+The primary container's command and args are joined with blanks, unquoted, and given to a shell
+whose output goes to a file. That decides what a value with a blank or a ``$`` means, so it is
+repeated here to the letter. A command without anything a shell would read runs as it is: the
+outcome is the same, and no shell stands between it and a signal.
 """
 
 import re
@@ -48,7 +49,9 @@ class Wrapped:
     """Replicas whose output is collected; none: a Job's last pod."""
 
 
-def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, checkpoints: Path | None) -> Wrapped:
+def wrap(
+    experiment: Experiment, job: Workload, directory: Path, share: float, checkpoints: Path | None
+) -> Wrapped:
     """Return a trial's job with the primary container wrapped.
 
     Args:
@@ -65,12 +68,18 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
     editor.label(labels)
     editor.label_pods(labels)
     editor.annotate({CPU_SHARE: f"{share:g}"})
-    editor.run_policy.pop("ttlSecondsAfterFinished", None)  # the engine removes the job, but has to read it first
+    editor.run_policy.pop(
+        "ttlSecondsAfterFinished", None
+    )  # the engine removes the job, but has to read it first
     replicas = experiment.template.primary_pods(job) if job.has_roles else ()
     reporting = experiment.wrapped_roles(job)
     metrics: tuple[Path, ...] = ()
     primary = list(editor.containers(experiment.template.primary_container))
-    shell = any(needs_shell(container) for role, container in primary if role_of(role, job.operator) in reporting)
+    shell = any(
+        needs_shell(container)
+        for role, container in primary
+        if role_of(role, job.operator) in reporting
+    )
     for role, container in primary:
         set_env(container, [{"name": "KATIB_TRIAL_NAME", "value": job.name}])
         if role_of(role, job.operator) not in reporting:
@@ -81,7 +90,9 @@ def wrap(experiment: Experiment, job: Workload, directory: Path, share: float, c
         if shell and experiment.collector.kind == "StdOut":
             metrics = _redirect(container, job, directory, replicas)
         else:
-            metrics = _mount_metrics(editor, role, container, experiment.collector, directory / "metrics")
+            metrics = _mount_metrics(
+                editor, role, container, experiment.collector, directory / "metrics"
+            )
             wrap_command(container)
     return Wrapped(job=Workload(manifest=editor.manifest), metrics=metrics, replicas=replicas)
 
@@ -94,7 +105,9 @@ def words_of(container: dict[str, Any]) -> list[str]:
 def needs_shell(container: dict[str, Any]) -> bool:
     """Tell whether a shell would do more to a container's command than split it."""
     words = words_of(container)
-    return bool(container.get("command")) and (takes_script(words) or plain_argv(join(words)[1]) is None)
+    return bool(container.get("command")) and (
+        takes_script(words) or plain_argv(join(words)[1]) is None
+    )
 
 
 def wrap_command(container: dict[str, Any]) -> None:
@@ -105,8 +118,11 @@ def wrap_command(container: dict[str, Any]) -> None:
         container.pop("args", None)
 
 
-def _redirect(container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]) -> tuple[Path, ...]:
-    """Let a shell write what a command prints into a file, one for each replica; return those files."""
+def _redirect(
+    container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]
+) -> tuple[Path, ...]:
+    """Let a shell write what a command prints into a file, one for each replica; return those
+    files."""
     shell, script = join(words_of(container))
     container.pop("args", None)
     if job.pod_count == 1 or not job.has_roles:
@@ -115,7 +131,10 @@ def _redirect(container: dict[str, Any], job: Workload, directory: Path, replica
         return (file,)
     folder = directory / "metrics"
     folder.mkdir(parents=True, exist_ok=True)
-    container["command"] = [*shell, redirected(script, f'{shlex.quote(str(folder))}/"$HOSTNAME".log')]
+    container["command"] = [
+        *shell,
+        redirected(script, f'{shlex.quote(str(folder))}/"$HOSTNAME".log'),
+    ]
     return tuple(folder / f"{job.name}-{replica}.log" for replica in replicas)
 
 
@@ -134,26 +153,33 @@ def _mount_metrics(
     return (local / path.relative_to(named),)
 
 
-def _mount(editor: JobEditor, role: str, container: dict[str, Any], name: str, folder: str, local: Path) -> None:
+def _mount(
+    editor: JobEditor, role: str, container: dict[str, Any], name: str, folder: str, local: Path
+) -> None:
     local.mkdir(parents=True, exist_ok=True)
     editor.mount_host_path(role, container, name, folder, str(local))
 
 
 def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path) -> Workload:
-    """Refuse what no trial could run as here, before anything is stored; return the job of a trial that could be.
+    """Refuse what no trial could run as here, before anything is stored; return the job of a trial
+    that could be.
 
     Raises:
         InvalidInput: The cluster would refuse the trials' jobs.
     """
     parallel = experiment.limits.parallel
     rule = f"parallelTrialCount <= {MOST_PROCESSES} on one machine"
-    require(parallel <= MOST_PROCESSES, rule, "set spec.parallelTrialCount", parallelTrialCount=parallel)
+    require(
+        parallel <= MOST_PROCESSES, rule, "set spec.parallelTrialCount", parallelTrialCount=parallel
+    )
     values = {parameter.name: first_values(parameter)[0] for parameter in experiment.space}
     job = cluster.with_entrypoints(experiment.render(f"{experiment.name}-trial", values))
     checkpoints = directory / "checkpoints" if trial_directory(experiment) else None
     wrapped = wrap(experiment, job, directory, cores_of_a_trial(experiment.limits), checkpoints).job
     if wrapped.suspended:
-        raise InvalidInput("the job of a trial is suspended", "remove suspend: nobody starts it here")
+        raise InvalidInput(
+            "the job of a trial is suspended", "remove suspend: nobody starts it here"
+        )
     cluster.plan(wrapped)
     return wrapped
 
@@ -164,10 +190,12 @@ def cores_of_a_trial(limits: Limits) -> float:
 
 
 def plain_argv(script: str) -> list[str] | None:
-    """Return the words a shell would make of a command line if it would do nothing but split it; else None.
+    """Return the words a shell would make of a command line if it would do nothing but split it;
+    else None.
 
     Args:
-        script: One line; quotes '…' are understood, everything else that means something to a shell is not.
+        script: One line; quotes '…' are understood, everything else that means something to a shell
+            is not.
     """
     if not _SAFE.fullmatch(script):
         return None

@@ -1,1 +1,2 @@
-"""What steps, shell and notebook share: recipe, prediction, comparison, import and retention of models."""
+"""What steps, shell and notebook share: recipe, prediction, comparison, import and retention of
+models."""

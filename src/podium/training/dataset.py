@@ -38,12 +38,12 @@ class DataSettings:
     """Which dataset to prepare; fields are named as in the pipelines."""
 
     dataset: str = "mnist"
-    """mnist or fashion-mnist; images:DIRECTORY, table:FILE, text:FILE or npz:FILE; or the path or URI of a prepared
-    dataset, which is taken as it is."""
+    """mnist or fashion-mnist; images:DIRECTORY, table:FILE, text:FILE or npz:FILE; or the path or
+    URI of a prepared dataset, which is taken as it is."""
 
     source: str = ""
-    """Directory or URI with the idx files of mnist or fashion-mnist; empty for cache, mirrors and package mirrors in
-    that order."""
+    """Directory or URI with the idx files of mnist or fashion-mnist; empty for cache, mirrors and
+    package mirrors in that order."""
 
     target: str = ""
     """Name of the target: the column of a table or of text, the array of an .npz."""
@@ -55,23 +55,34 @@ class DataSettings:
     """The other fields of podium.data.options.DataOptions, by name."""
 
     def __post_init__(self) -> None:
-        require(self.limit == 0 or self.limit >= LEAST_LIMIT, f"limit >= {LEAST_LIMIT}",
-                "train and validation together; 0 takes all", limit=self.limit)  # fmt: skip
+        require(
+            self.limit == 0 or self.limit >= LEAST_LIMIT,
+            f"limit >= {LEAST_LIMIT}",
+            "train and validation together; 0 takes all",
+            limit=self.limit,
+        )
         if self.dataset not in DATASETS:
             if self.source:
                 hint = "name your own data itself: dataset=table:FILE, or the path of a prepared dataset"
-                raise InvalidInput(f"source is for mnist and fashion-mnist, but dataset is {self.dataset!r}", hint)
+                raise InvalidInput(
+                    f"source is for mnist and fashion-mnist, but dataset is {self.dataset!r}", hint
+                )
             if not self.kind:
                 self._check_location()
         if self.is_prepared:
             given = {"limit": self.limit, "target": self.target, "data_options": self.data_options}
             if wrong := ", ".join(f"{name}={value!r}" for name, value in given.items() if value):
-                raise InvalidInput(f"a prepared dataset is taken as it is, but got {wrong}", "leave the options out")
+                raise InvalidInput(
+                    f"a prepared dataset is taken as it is, but got {wrong}",
+                    "leave the options out",
+                )
         elif self.options and self.dataset in DATASETS:
             known = find_source(self.dataset).options
             for name in (*self.data_options, *(["target"] if self.target else [])):
                 if name not in known:
-                    raise InvalidInput(f"{self.dataset} has no option {name}", f"options: {', '.join(known)}")
+                    raise InvalidInput(
+                        f"{self.dataset} has no option {name}", f"options: {', '.join(known)}"
+                    )
 
     @property
     def kind(self) -> str:
@@ -86,12 +97,14 @@ class DataSettings:
 
     @property
     def location(self) -> str:
-        """Where the source finds the data: what stands after the colon; of a known dataset, its source."""
+        """Where the source finds the data: what stands after the colon; of a known dataset, its
+        source."""
         return self.dataset.partition(":")[2] if self.kind else self.source
 
     @property
     def name(self) -> str:
-        """Name of the dataset if the options have none: that of the known dataset, or of the file without ending."""
+        """Name of the dataset if the options have none: that of the known dataset, or of the file
+        without ending."""
         return Path(self.location.rstrip("/")).name.partition(".")[0] if self.kind else self.dataset
 
     @property
@@ -99,15 +112,22 @@ class DataSettings:
         """Whether the dataset is the path or URI of a prepared one."""
         if self.dataset in DATASETS or self.kind:
             return False
-        return "/" in self.dataset or ":" in self.dataset or os.path.isfile(f"{self.dataset}/dataset.json")
+        return (
+            "/" in self.dataset
+            or ":" in self.dataset
+            or os.path.isfile(f"{self.dataset}/dataset.json")
+        )
 
     @property
     def locations(self) -> tuple[str, ...]:
-        """Files, folders and URIs that the data are read from; none of a known dataset from its mirrors."""
+        """Files, folders and URIs that the data are read from; none of a known dataset from its
+        mirrors."""
         if self.dataset in DATASETS:
             return (self.source,) if self.source and not self.source.startswith("http") else ()
         if self.is_prepared:
-            return (f"{self.dataset.rstrip('/')}/dataset.json",)  # it holds the checksums of all files
+            return (
+                f"{self.dataset.rstrip('/')}/dataset.json",
+            )  # it holds the checksums of all files
         if not self.location:
             raise InvalidInput(f"{self.dataset} names no file or folder", "as in table:houses.csv")
         return (self.location, *([self.options.test] if isinstance(self.options.test, str) else []))
@@ -124,7 +144,12 @@ class DataSettings:
         word, colon, rest = self.dataset.partition(":")
         if not self.is_prepared:
             known_dataset(self.dataset)
-        elif colon and "/" not in word and not rest.startswith("/") and not os.path.exists(self.dataset):
+        elif (
+            colon
+            and "/" not in word
+            and not rest.startswith("/")
+            and not os.path.exists(self.dataset)
+        ):
             raise InvalidInput(f"no source is called {word!r}", suggestion(word, SOURCES))
 
     @property
@@ -136,7 +161,12 @@ class DataSettings:
 
 
 def check_data(
-    settings: DataSettings, *, metric: str, model_name: str, storage: str, columns: Sequence[str] = ()
+    settings: DataSettings,
+    *,
+    metric: str,
+    model_name: str,
+    storage: str,
+    columns: Sequence[str] = (),
 ) -> "DatasetInfo | None":
     """Refuse before a run what `prepare_data` would refuse, as far as that takes seconds at most.
 
@@ -166,7 +196,11 @@ def check_data(
         for column in columns:
             HeldOut.open(settings.dataset).column(column)
         return info
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch, of_pipeline(settings.data_options), _heard():
+    with (
+        tempfile.TemporaryDirectory(prefix="podium-") as scratch,
+        of_pipeline(settings.data_options),
+        _heard(),
+    ):
         if columns and settings.kind != "images":
             file = settings.reader.open(settings.location, settings.options, Path(scratch))
             for column in columns:
@@ -181,10 +215,14 @@ def check_data(
         return info
 
 
-def check_model(name: str, storage: str, test: str, info: "DatasetInfo", settings: DataSettings) -> None:
-    """Refuse a test part that is for another task than the model of this name, or hardly allows a comparison.
+def check_model(
+    name: str, storage: str, test: str, info: "DatasetInfo", settings: DataSettings
+) -> None:
+    """Refuse a test part that is for another task than the model of this name, or hardly allows a
+    comparison.
 
-    Where no contract says what columns hold, they are compared with those that the champion was trained on.
+    Where no contract says what columns hold, they are compared with those that the champion was
+    trained on.
     """
     from podium.models import open_registry
     from podium.models.comparison import check_comparable
@@ -203,14 +241,23 @@ def _compare_columns(champion: "Version", info: "DatasetInfo") -> None:
     from podium.documents import load_json, parse
     from podium.prediction import PREPROCESSING, PROFILE
 
-    beside = {file: load_json(champion.read(file), f"{file} of {champion.title}")
-              for file in (PREPROCESSING, PROFILE) if file in champion.files}  # fmt: skip
+    beside = {
+        file: load_json(champion.read(file), f"{file} of {champion.title}")
+        for file in (PREPROCESSING, PROFILE)
+        if file in champion.files
+    }
     own = beside.get(PREPROCESSING, {})
-    before = preprocessing.read(own if "kind" in own else {}, f"{PREPROCESSING} of {champion.title}")
+    before = preprocessing.read(
+        own if "kind" in own else {}, f"{PREPROCESSING} of {champion.title}"
+    )
     now = preprocessing.read(info.preprocessing, info.name)
     profile = parse(Profile, beside[PROFILE], PROFILE) if PROFILE in beside else None
     table = preprocessing.TablePreprocessing
-    for said in differences(before, profile, now) if isinstance(before, table) and isinstance(now, table) else ():
+    for said in (
+        differences(before, profile, now)
+        if isinstance(before, table) and isinstance(now, table)
+        else ()
+    ):
         log.warning("other data than those of %s: %s", champion.title, said)
 
 
@@ -238,18 +285,34 @@ def prepare(
         division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
         own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
-        parts = {part: artifact.Selection(part=whole) for part, whole in own.items() if whole is not None}
-        parts |= {part: artifact.Selection(part=raw.items, index=index) for part, index in division.index.items()}
+        parts = {
+            part: artifact.Selection(part=whole) for part, whole in own.items() if whole is not None
+        }
+        parts |= {
+            part: artifact.Selection(part=raw.items, index=index)
+            for part, index in division.index.items()
+        }
         hashes = hash_parts(parts)
         accepted = options.allow_duplicates or raw.published
         _check_overlaps(parts, hashes, accepted=accepted, by_hash=division.by_hash)
         _report(parts, raw, division, hashes)
         return artifact.write(
-            target, parts, name=raw.name, kind=raw.kind, classes=raw.classes, inputs=raw.descriptions,
-            target_name=raw.target_name, preprocessing=raw.preprocessing, source=raw.source, split=division.how,
-            seed=options.split_seed, limit=limit, test=test, warnings=warnings,
+            target,
+            parts,
+            name=raw.name,
+            kind=raw.kind,
+            classes=raw.classes,
+            inputs=raw.descriptions,
+            target_name=raw.target_name,
+            preprocessing=raw.preprocessing,
+            source=raw.source,
+            split=division.how,
+            seed=options.split_seed,
+            limit=limit,
+            test=test,
+            warnings=warnings,
             extras=_extras(raw, division, parts, hashes, accepted=accepted),
-        )  # fmt: skip
+        )
 
 
 @contextmanager
@@ -274,9 +337,14 @@ def _check_metric(text: str, kind: str) -> None:
 
 
 def _check_overlaps(
-    parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *, accepted: bool, by_hash: bool
+    parts: "Mapping[str, Selection]",
+    hashes: "Mapping[str, Hashes]",
+    *,
+    accepted: bool,
+    by_hash: bool,
 ) -> None:
-    """Refuse items in two parts, or report them: where parts follow from hashes, these became equal as inputs only."""
+    """Refuse items in two parts, or report them: where parts follow from hashes, these became equal
+    as inputs only."""
     from podium.data.duplicates import find_overlaps
 
     overlaps = tuple(map(str, find_overlaps(parts, hashes)))
@@ -290,9 +358,13 @@ def _check_overlaps(
 
 
 def _extras(
-    raw: "Raw", division: "Division", parts: "Mapping[str, Selection]", hashes: "Mapping[str, Hashes]", *,
+    raw: "Raw",
+    division: "Division",
+    parts: "Mapping[str, Selection]",
+    hashes: "Mapping[str, Hashes]",
+    *,
     accepted: bool,
-) -> "Extras":  # fmt: skip
+) -> "Extras":
     """Return what tells later which items a model has seen, and the test items as they came."""
     import numpy as np
 
@@ -303,29 +375,58 @@ def _extras(
 
     learned = ("train", "validation")
     seen = np.union1d(hashes["train"], hashes["validation"])
-    keys = {part: hashes[part] if raw.keys is None or part not in division.index else raw.keys[division.index[part]]
-            for part in parts}  # fmt: skip
-    groups = {part: raw.groups[at] for part, at in division.index.items()} if raw.groups is not None else {}
+    keys = {
+        part: hashes[part]
+        if raw.keys is None or part not in division.index
+        else raw.keys[division.index[part]]
+        for part in parts
+    }
+    groups = (
+        {part: raw.groups[at] for part, at in division.index.items()}
+        if raw.groups is not None
+        else {}
+    )
     hashed = {part: hash_labels(labels) for part, labels in {**groups, **raw.part_groups}.items()}
-    if not hashed and not accepted and any(of.meaning == "tokens" for of in raw.descriptions.values()):
+    if (
+        not hashed
+        and not accepted
+        and any(of.meaning == "tokens" for of in raw.descriptions.values())
+    ):
         hashed = keys  # sentences of the same words are one
     if accepted:
         seen = np.setdiff1d(seen, hashes["test"])
     if hashed:
-        seen = np.union1d(seen, np.concatenate([of for part, of in hashed.items() if part in learned]))
+        seen = np.union1d(
+            seen, np.concatenate([of for part, of in hashed.items() if part in learned])
+        )
     near = None if accepted else NearItems.of([parts[part] for part in learned], raw.descriptions)
     return Extras(
-        seen=SeenItems(hashes=seen, near=() if near is None else (near,)), groups=hashed.get("test"), keys=keys["test"],
-        times=None if raw.times is None or raw.test is not None else raw.times[division.index["test"]],
+        seen=SeenItems(hashes=seen, near=() if near is None else (near,)),
+        groups=hashed.get("test"),
+        keys=keys["test"],
+        times=None
+        if raw.times is None or raw.test is not None
+        else raw.times[division.index["test"]],
         originals=raw.originals(division.index.get("test")) if raw.originals else None,
-    )  # fmt: skip
+    )
 
 
-def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division", hashes: "Mapping[str, Hashes]") -> None:
+def _report(
+    parts: "Mapping[str, Selection]",
+    raw: "Raw",
+    division: "Division",
+    hashes: "Mapping[str, Hashes]",
+) -> None:
     """Say what of the division may be a mistake, and where it lies in time."""
     from podium.data.artifact_files import count_classes
     from podium.data.options import written
-    from podium.data.suspects import MOST_ROWS, find_answers, near_duplicates, near_sentences, sample
+    from podium.data.suspects import (
+        MOST_ROWS,
+        find_answers,
+        near_duplicates,
+        near_sentences,
+        sample,
+    )
     from podium.scoring.comparison import small_test_part
 
     counts = {name: count_classes(name, part, len(raw.classes)) for name, part in parts.items()}
@@ -334,9 +435,13 @@ def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division", 
         if described.meaning == "table":
             rows, target = (sample(parts["train"], of, MOST_ROWS) for of in (name, "target"))
             for column in find_answers(rows, target, described.columns):
-                log.warning("column %s looks like the answer, since it predicts %s alone; unless it is known when the "
-                            "model is used, leave it out: %s", column, raw.target_name,
-                            written("drop", column))  # fmt: skip
+                log.warning(
+                    "column %s looks like the answer, since it predicts %s alone; unless it is known when the "
+                    "model is used, leave it out: %s",
+                    column,
+                    raw.target_name,
+                    written("drop", column),
+                )
     said = [] if raw.published else near_duplicates(parts, raw.descriptions)
     if raw.keys is not None and any(of.meaning == "tokens" for of in raw.descriptions.values()):
         said += near_sentences(raw.keys, hashes, division.index)
@@ -346,9 +451,15 @@ def _report(parts: "Mapping[str, Selection]", raw: "Raw", division: "Division", 
         log.warning("%s", sentence)
     if raw.times is not None:
         spans = {part: raw.times[at] for part, at in division.index.items()}
-        summary.info("divided %s: train until %s, validation from %s until %s, test from %s until %s", division.how,
-                     _time(spans["train"].max()), _time(spans["validation"].min()), _time(spans["validation"].max()),
-                     _time(spans["test"].min()), _time(spans["test"].max()))  # fmt: skip
+        summary.info(
+            "divided %s: train until %s, validation from %s until %s, test from %s until %s",
+            division.how,
+            _time(spans["train"].max()),
+            _time(spans["validation"].min()),
+            _time(spans["validation"].max()),
+            _time(spans["test"].min()),
+            _time(spans["test"].max()),
+        )
 
 
 def _time(moment: Any) -> str:

@@ -1,4 +1,5 @@
-"""For the report: the items a model is most wrong about, shown as what they are, and points of a regression."""
+"""For the report: the items a model is most wrong about, shown as what they are, and points of a
+regression."""
 
 import base64
 import io
@@ -46,9 +47,14 @@ class Points:
 
 
 def worst_examples(
-    info: "DatasetInfo", part: "Split", scores: "Scores", items: "np.ndarray", most: int = MOST_EXAMPLES
+    info: "DatasetInfo",
+    part: "Split",
+    scores: "Scores",
+    items: "np.ndarray",
+    most: int = MOST_EXAMPLES,
 ) -> list[Example]:
-    """Describe the items that a model is most wrong about, the worst first; in classification only wrong ones.
+    """Describe the items that a model is most wrong about, the worst first; in classification only
+    wrong ones.
 
     Args:
         part: The part that was scored.
@@ -71,7 +77,8 @@ def worst_examples(
 
 
 def _by_class(scores: "Scores") -> tuple["np.ndarray", "np.ndarray"]:
-    """Return the wrong items, the surest mistakes first, and the probability of each item's true class."""
+    """Return the wrong items, the surest mistakes first, and the probability of each item's true
+    class."""
     import numpy as np
 
     from podium.scoring import class_indices
@@ -88,7 +95,10 @@ def _by_error(scores: "Scores") -> tuple["np.ndarray", "np.ndarray"]:
     """Return the items by their absolute error, the largest first, and the errors."""
     import numpy as np
 
-    errors = np.abs(scores.target.reshape(len(scores.target), -1) - scores.predictions.reshape(len(scores.target), -1))
+    errors = np.abs(
+        scores.target.reshape(len(scores.target), -1)
+        - scores.predictions.reshape(len(scores.target), -1)
+    )
     values = errors.mean(1)
     return np.argsort(-values, kind="stable"), values
 
@@ -163,7 +173,9 @@ def regression_points(scores: "Scores", most: int = MOST_POINTS) -> list[Points]
     import numpy as np
 
     items = np.unique(np.linspace(0, len(scores.target) - 1, most).astype(int))
-    true, predicted = (array[items].reshape(len(items), -1).T for array in (scores.target, scores.predictions))
+    true, predicted = (
+        array[items].reshape(len(items), -1).T for array in (scores.target, scores.predictions)
+    )
     return [
         Points(true=values.astype(float).tolist(), predicted=guesses.astype(float).tolist())
         for values, guesses in zip(true, predicted, strict=True)

@@ -28,7 +28,9 @@ def follow(
     """
     # The log may never begin (an image that cannot be pulled), so the job's end is watched separately.
     epochs: list[dict[str, float]] = []
-    reader = threading.Thread(target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True)
+    reader = threading.Thread(
+        target=show_log, args=(cluster, kind, name, metrics, formats, epochs), daemon=True
+    )
     reader.start()
     state = cluster.get(kind, name).state
     waited = ""
@@ -44,7 +46,8 @@ def follow(
 
 
 def _say_waiting(job: str, state: State, said: str) -> str:
-    """Print why a job waits for its queue where that is new, and when it is admitted; return what was said last."""
+    """Print why a job waits for its queue where that is new, and when it is admitted; return what
+    was said last."""
     why = state.message if state.phase == "Waiting" else ""
     if why and why != said:
         say(f"{job} waits. {why}")
@@ -54,10 +57,16 @@ def _say_waiting(job: str, state: State, said: str) -> str:
 
 
 def show_log(
-    cluster: Cluster, kind: str, name: str, metrics: Sequence[str], formats: Sequence[str],
-    epochs: list[dict[str, float]], whose: str = "",
-) -> None:  # fmt: skip
-    """Print the log of the replica that reports metrics as it comes, each line of metrics as progress.
+    cluster: Cluster,
+    kind: str,
+    name: str,
+    metrics: Sequence[str],
+    formats: Sequence[str],
+    epochs: list[dict[str, float]],
+    whose: str = "",
+) -> None:
+    """Print the log of the replica that reports metrics as it comes, each line of metrics as
+    progress.
 
     Args:
         metrics: To look for, the objective first.
@@ -70,7 +79,9 @@ def show_log(
             values = read_metrics(line, metrics, formats)
             if values:
                 epochs.append(values)
-                say(f"{whose}epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}")
+                say(
+                    f"{whose}epoch {len(epochs)}: {' '.join(f'{name}={value:g}' for name, value in values.items())}"
+                )
             elif line.startswith(PACE):
                 say(whose + line.removeprefix(PACE))
             else:
@@ -84,5 +95,7 @@ def show_log(
 
 def read_metrics(line: str, metrics: Sequence[str], formats: Sequence[str]) -> dict[str, float]:
     """Return the finite metrics in a line, by name."""
-    readings = {reading.name: number(reading.value) for reading in parse_line(line, metrics, formats)}
+    readings = {
+        reading.name: number(reading.value) for reading in parse_line(line, metrics, formats)
+    }
     return {name: value for name, value in readings.items() if value is not None}

@@ -1,4 +1,5 @@
-"""What one step writes for the next: ``evaluation.json`` and the table of trials, written and read by one class."""
+"""What one step writes for the next: ``evaluation.json`` and the table of trials, written and read
+by one class."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -72,7 +73,8 @@ class Winner(_Judged):
     files: dict[str, str]
     """sha256 by name."""
     etags: dict[str, str] = field(default_factory=dict)
-    """What the storage called each of these files when it was read; older evaluations do not say."""
+    """What the storage called each of these files when it was read; older evaluations do not
+    say."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -124,11 +126,17 @@ class EvaluatedDataset:
     def of(cls, info: "DatasetInfo") -> Self:
         """Take what is written of a dataset."""
         return cls(
-            name=info.name, kind=info.kind, digest=info.digest, test_digest=info.test_digest, test_part=info.test_part,
-            classes=list(info.classes), target=info.target.name,
-            counts={name: part.count for name, part in info.parts.items()}, warnings=list(info.warnings),
+            name=info.name,
+            kind=info.kind,
+            digest=info.digest,
+            test_digest=info.test_digest,
+            test_part=info.test_part,
+            classes=list(info.classes),
+            target=info.target.name,
+            counts={name: part.count for name, part in info.parts.items()},
+            warnings=list(info.warnings),
             source=info.source,
-        )  # fmt: skip
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +181,8 @@ class ColumnSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSummary:
-    """What a report shows of the data beyond their names: not part of a version's metadata, which stays small."""
+    """What a report shows of the data beyond their names: not part of a version's metadata, which
+    stays small."""
 
     split: str
     """How the items were divided."""
@@ -184,7 +193,8 @@ class DataSummary:
 
     @classmethod
     def of(cls, info: "DatasetInfo", targets: Mapping[str, "np.ndarray"]) -> Self:
-        """Summarize a dataset: classes were counted when it was prepared, a regression's numbers are looked at here.
+        """Summarize a dataset: classes were counted when it was prepared, a regression's numbers
+        are looked at here.
 
         Args:
             targets: Target of each part, of a regression.
@@ -194,16 +204,25 @@ class DataSummary:
         return cls(
             split=info.split,
             parts=[
-                PartSummary(name=name, items=info.parts[name].count, class_counts=list(info.parts[name].class_counts),
-                            target=_ranges(targets[name]) if info.kind == "regression" else [])
+                PartSummary(
+                    name=name,
+                    items=info.parts[name].count,
+                    class_counts=list(info.parts[name].class_counts),
+                    target=_ranges(targets[name]) if info.kind == "regression" else [],
+                )
                 for name in PARTS
             ],
             columns=[
-                ColumnSummary(name=column.name, kind=column.kind, categories=len(column.categories),
-                              missing=column.missing)
-                for described in info.inputs.values() for column in described.columns
+                ColumnSummary(
+                    name=column.name,
+                    kind=column.kind,
+                    categories=len(column.categories),
+                    missing=column.missing,
+                )
+                for described in info.inputs.values()
+                for column in described.columns
             ],
-        )  # fmt: skip
+        )
 
 
 def _ranges(target: "np.ndarray") -> list[TargetRange]:
@@ -211,10 +230,14 @@ def _ranges(target: "np.ndarray") -> list[TargetRange]:
 
     columns = np.asarray(target, dtype=np.float64).reshape(len(target), -1).T if len(target) else ()
     return [
-        TargetRange(mean=float(column.mean()), median=float(np.median(column)), minimum=float(column.min()),
-                    maximum=float(column.max()))
+        TargetRange(
+            mean=float(column.mean()),
+            median=float(np.median(column)),
+            minimum=float(column.min()),
+            maximum=float(column.max()),
+        )
         for column in columns
-    ]  # fmt: skip
+    ]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -274,23 +297,32 @@ class TrialTable:
     note: str | None = None
     """Why the best trial is another than Katib's, if it is."""
     judged: dict[str, bool | None] = field(default_factory=dict)
-    """Metrics that trials are judged by beside the objective: whether more is better, None of a constraint alone."""
+    """Metrics that trials are judged by beside the objective: whether more is better, None of a
+    constraint alone."""
     strategies: dict[str, str] = field(default_factory=dict)
     """``min``, ``max`` or ``latest`` by metric: which of a trial's values counts."""
     constraints: list[Constraint] = field(default_factory=list)
     """Bounds that the best trial keeps."""
 
     def measured(self, trial: str) -> dict[str, float]:
-        """Return what a trial reported, by the Experiment's strategies; nothing of one that is not among them."""
+        """Return what a trial reported, by the Experiment's strategies; nothing of one that is not
+        among them."""
         metrics = next((row.metrics for row in self.trials if row.name == trial), {})
-        known = {name: objective_value(each, self.strategies.get(name, "latest")) for name, each in metrics.items()}
+        known = {
+            name: objective_value(each, self.strategies.get(name, "latest"))
+            for name, each in metrics.items()
+        }
         return {name: value for name, value in known.items() if value is not None}
 
     @classmethod
     def of(
-        cls, experiment: Experiment, trials: Sequence[Trial], model_of: Callable[[Trial], str], best: str,
+        cls,
+        experiment: Experiment,
+        trials: Sequence[Trial],
+        model_of: Callable[[Trial], str],
+        best: str,
         note: str | None = None,
-    ) -> Self:  # fmt: skip
+    ) -> Self:
         """Describe all trials, each with the metrics of its epochs.
 
         Args:
@@ -303,19 +335,33 @@ class TrialTable:
         more = {goal.metric: goal.maximize for goal in criteria.goals}
         judged = {name: more.get(name) for name in criteria.metrics[1:]}
         return cls(
-            experiment=experiment.name, algorithm=experiment.search.name,
+            experiment=experiment.name,
+            algorithm=experiment.search.name,
             objective=_Objective(metric=objective.metric, maximize=objective.maximize),
-            parameters=[parse(_Parameter, entry, "parameters") for entry in experiment.spec.get("parameters") or []],
-            best=best, note=note, judged=judged, strategies=dict(objective.strategies),
+            parameters=[
+                parse(_Parameter, entry, "parameters")
+                for entry in experiment.spec.get("parameters") or []
+            ],
+            best=best,
+            note=note,
+            judged=judged,
+            strategies=dict(objective.strategies),
             constraints=list(criteria.constraints),
             trials=[
-                TrialRow(**trial.summary(), number=numbers[trial.name], model=url, epochs=_curve(url) if url else [],
-                         judged={name: criteria.measured(trial.metrics).get(name) for name in judged},
-                         front=on.get(trial.name), started=trial.started or None, ended=trial.completed or None)
+                TrialRow(
+                    **trial.summary(),
+                    number=numbers[trial.name],
+                    model=url,
+                    epochs=_curve(url) if url else [],
+                    judged={name: criteria.measured(trial.metrics).get(name) for name in judged},
+                    front=on.get(trial.name),
+                    started=trial.started or None,
+                    ended=trial.completed or None,
+                )
                 for trial in leaderboard(trials)
                 for url in [model_of(trial)]
             ],
-        )  # fmt: skip
+        )
 
     def write(self, path: Path) -> None:
         """Write it for evaluate."""
@@ -355,7 +401,8 @@ class Evaluation:
     """None in evaluations of an older podium, as what follows is empty there."""
 
     trained_with: dict[str, Any] = field(default_factory=dict)
-    """The winner's environment.json: versions and hardware of its training; empty if its trainer wrote none."""
+    """The winner's environment.json: versions and hardware of its training; empty if its trainer
+    wrote none."""
 
     evaluated_with: dict[str, str] = field(default_factory=dict)
     """Version by package, of those that its figures depend on."""
@@ -366,7 +413,9 @@ class Evaluation:
     def __post_init__(self) -> None:
         uris = [candidate.uri for candidate in self.candidates]
         if self.winner.uri not in uris:
-            raise InvalidInput(f"the winner {self.winner.uri} is not one of the candidates {', '.join(uris)}")
+            raise InvalidInput(
+                f"the winner {self.winner.uri} is not one of the candidates {', '.join(uris)}"
+            )
 
     @property
     def chosen(self) -> ScoredCandidate:
@@ -391,13 +440,23 @@ def per_class(confusion: list[list[int]], classes: Sequence[str]) -> list[ClassS
     """Return precision, recall, F1 and number of items of each class.
 
     Args:
-        confusion: [classes, classes]: rows are the true class, columns the predicted one; empty for regression.
+        confusion: [classes, classes]: rows are the true class, columns the predicted one; empty for
+            regression.
     """
     rows = []
     for at, name in enumerate(classes if confusion else ()):
-        hits, items, predicted = confusion[at][at], sum(confusion[at]), sum(row[at] for row in confusion)
-        rows.append(ClassScores(
-            name=name, precision=hits / predicted if predicted else None, recall=hits / items if items else None,
-            f1=2 * hits / (items + predicted) if items + predicted else None, items=items,
-        ))  # fmt: skip
+        hits, items, predicted = (
+            confusion[at][at],
+            sum(confusion[at]),
+            sum(row[at] for row in confusion),
+        )
+        rows.append(
+            ClassScores(
+                name=name,
+                precision=hits / predicted if predicted else None,
+                recall=hits / items if items else None,
+                f1=2 * hits / (items + predicted) if items + predicted else None,
+                items=items,
+            )
+        )
     return rows

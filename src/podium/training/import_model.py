@@ -1,4 +1,5 @@
-"""Import a model directory made anywhere: check it, score it on a dataset's test part, store it as a version."""
+"""Import a model directory made anywhere: check it, score it on a dataset's test part, store it as
+a version."""
 
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -24,7 +25,14 @@ from podium.models.version import METADATA, PREDICTIONS, SIGNATURE, TARGET
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import PredictCommand
 from podium.prediction.directory import fetch_model, model_files, require_model
-from podium.prediction.predictor import ONNX, PREPROCESSING, PROFILE, command_model, write_preprocessing, write_profile
+from podium.prediction.predictor import (
+    ONNX,
+    PREPROCESSING,
+    PROFILE,
+    command_model,
+    write_preprocessing,
+    write_profile,
+)
 from podium.storage import connect
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
@@ -38,7 +46,8 @@ if TYPE_CHECKING:
     from podium.scoring import OnnxModel, Scores
 
 WRITTEN = (METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
-"""Left out: what podium itself writes to a version, as in a directory that `podium models export` made."""
+"""Left out: what podium itself writes to a version, as in a directory that `podium models export`
+made."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,24 +68,32 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.metric and not self.data:
-            raise InvalidInput(f"{self.metric} is measured on a test part, but no dataset is given", "add --data URI")
+            raise InvalidInput(
+                f"{self.metric} is measured on a test part, but no dataset is given",
+                "add --data URI",
+            )
         if "://" not in self.uri and not Path(self.uri).is_dir():
-            raise InvalidInput(f"there is no directory {self.uri}", "name a model directory, or the URI of one")
+            raise InvalidInput(
+                f"there is no directory {self.uri}", "name a model directory, or the URI of one"
+            )
 
 
 def import_model(source: Source, model: Model, version: str = "") -> Version:
     """Store a model directory as a version; nothing is stored if any of it is refused.
 
-    With a dataset the version can be compared with others: it gets the metrics, the predictions and the target of the
-    test part, and its preprocessing if the directory has none. What metrics.json says is stored as ``reported``.
+    With a dataset the version can be compared with others: it gets the metrics, the predictions and
+    the target of the test part, and its preprocessing if the directory has none. What metrics.json
+    says is stored as ``reported``.
 
     Args:
-        source: The directory. A predict command in it runs on this machine, in a temporary copy, if there is data.
+        source: The directory. A predict command in it runs on this machine, in a temporary copy, if
+            there is data.
         version: Its id; a name that follows from the content if empty.
 
     Raises:
         NotFound: The directory has no model, or the dataset is not there.
-        InvalidInput: The directory holds links, a file of it is not what its name says, or the model does not fit.
+        InvalidInput: The directory holds links, a file of it is not what its name says, or the
+            model does not fit.
         Damaged: model.onnx is not an ONNX model, or the dataset is damaged.
         Failed: The model fails on the inputs.
         Conflict: The version exists with other content, or was judged otherwise.
@@ -100,8 +117,10 @@ def import_model(source: Source, model: Model, version: str = "") -> Version:
         stored = model.upload(files, metadata, version or None)
     for key in ("metric", "dataset"):
         if stored.metadata.get(key) != metadata.get(key):
-            raise Conflict(f"version {stored.version} of {model.name} has these files, but another {key}",
-                           "a version never changes; upload it under another name: --version ID")  # fmt: skip
+            raise Conflict(
+                f"version {stored.version} of {model.name} has these files, but another {key}",
+                "a version never changes; upload it under another name: --version ID",
+            )
     return stored
 
 
@@ -109,8 +128,10 @@ def _files(uri: str) -> Sequence[str]:
     """List the files that become part of the version."""
     links = list(connect(uri).links())
     if links:
-        raise InvalidInput(f"{uri} has links or special files, which are not followed: {', '.join(links):.200}",
-                           "copy the files that they point at: cp -rL")  # fmt: skip
+        raise InvalidInput(
+            f"{uri} has links or special files, which are not followed: {', '.join(links):.200}",
+            "copy the files that they point at: cp -rL",
+        )
     require_model(uri)
     return [name for name in model_files(uri) if name not in WRITTEN]
 
@@ -122,7 +143,9 @@ def _open(directory: Path, uri: str) -> "OnnxModel | CommandModel":
 
     beside = directory / PREPROCESSING
     if beside.is_file():
-        preprocessing.read(load_json(beside.read_bytes(), f"{uri}/{PREPROCESSING}"), f"{uri}/{PREPROCESSING}")
+        preprocessing.read(
+            load_json(beside.read_bytes(), f"{uri}/{PREPROCESSING}"), f"{uri}/{PREPROCESSING}"
+        )
     if (directory / ONNX).is_file():
         return OnnxModel((directory / ONNX).read_bytes(), name=f"{uri}/{ONNX}")
     PredictCommand.parse((directory / COMMAND).read_bytes(), f"{uri}/{COMMAND}")
@@ -143,11 +166,18 @@ def _describe(directory: Path, source: Source) -> dict[str, Any]:
         origin = Origin.read(str(directory))
     except NotFound:
         return metadata
-    return {**metadata, "hyperparameters": origin.hyperparameters, "image": source.image or origin.image or None}
+    return {
+        **metadata,
+        "hyperparameters": origin.hyperparameters,
+        "image": source.image or origin.image or None,
+    }
 
 
-def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, judged: Path) -> Mapping[str, Any]:
-    """Score a model on the test part, and write what is stored of that to a directory; return the metadata."""
+def _judge(
+    opened: "OnnxModel | CommandModel", directory: Path, source: Source, judged: Path
+) -> Mapping[str, Any]:
+    """Score a model on the test part, and write what is stored of that to a directory; return the
+    metadata."""
     import numpy as np
 
     from podium.data.artifact import describe
@@ -161,13 +191,18 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
     held_out, classes = HeldOut.open(source.data), len(info.classes) or None
     own = _own_preprocessing(directory)
     taken = held_out.inputs_for(own, source.uri)
-    seen = seen_in_training(source.data, str(directory)) if trained.dataset else read_seen(str(directory))
+    seen = (
+        seen_in_training(source.data, str(directory))
+        if trained.dataset
+        else read_seen(str(directory))
+    )
     fresh, _ = unseen(taken, held_out.groups, seen)
     require_items(fresh)
     target = held_out.part.target[taken.kept]
     predicted = _predict(opened, taken.inputs, own.get("classes"), info, source.uri)
-    scores: Scores = score_predictions(predicted[fresh], target[fresh], classes=classes, metric=metric,
-                                       name=source.uri)  # fmt: skip
+    scores: Scores = score_predictions(
+        predicted[fresh], target[fresh], classes=classes, metric=metric, name=source.uri
+    )
     constant = constant_guess(metric, scores.target, scores.predictions, info.classes)
     if len(taken.kept) == len(held_out):
         np.save(judged / PREDICTIONS, predicted)
@@ -177,24 +212,36 @@ def _judge(opened: "OnnxModel | CommandModel", directory: Path, source: Source, 
         (judged / SEEN).write_bytes(seen.to_bytes())
     if not (directory / PREPROCESSING).is_file():
         write_preprocessing(info, judged)
-    if not (directory / PROFILE).is_file() and {key: own.get(key) for key in info.preprocessing} in (
-        info.preprocessing, dict.fromkeys(info.preprocessing),
-    ):  # fmt: skip
+    if not (directory / PROFILE).is_file() and {
+        key: own.get(key) for key in info.preprocessing
+    } in (
+        info.preprocessing,
+        dict.fromkeys(info.preprocessing),
+    ):
         names = tuple(map(str, own.get("classes") or info.classes))
-        write_profile(info, by_name(predicted, info.classes, names) if names else predicted, judged, names)
+        write_profile(
+            info, by_name(predicted, info.classes, names) if names else predicted, judged, names
+        )
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     return {
         "metric": metric.to_json(),
         "metrics": dict(scores.metrics),
         "constant": asdict(constant) if constant else None,
-        "report": {"confusion": matrix, "classes": [asdict(row) for row in per_class(matrix, info.classes)]},
+        "report": {
+            "confusion": matrix,
+            "classes": [asdict(row) for row in per_class(matrix, info.classes)],
+        },
         "predictions": PREDICTIONS,
         "dataset": asdict(EvaluatedDataset.of(info)),
     }
 
 
 def _predict(
-    opened: "OnnxModel | CommandModel", inputs: "Mapping[str, np.ndarray]", own: Any, info: "DatasetInfo", name: str
+    opened: "OnnxModel | CommandModel",
+    inputs: "Mapping[str, np.ndarray]",
+    own: Any,
+    info: "DatasetInfo",
+    name: str,
 ) -> "np.ndarray":
     """Return predictions in the order of the dataset's classes.
 
@@ -203,8 +250,11 @@ def _predict(
     """
     names = tuple(map(str, own)) if isinstance(own, list) and own else info.classes
     if set(names) != set(info.classes):
-        raise InvalidInput(f"{name} knows {', '.join(names)}, but the classes of {info.name} are "
-                           f"{', '.join(info.classes)}", "name a dataset with its classes: --data URI")  # fmt: skip
+        raise InvalidInput(
+            f"{name} knows {', '.join(names)}, but the classes of {info.name} are "
+            f"{', '.join(info.classes)}",
+            "name a dataset with its classes: --data URI",
+        )
     predicted = opened.predict(inputs, classes=len(names) or None)
     return by_name(predicted, names, info.classes) if names else predicted
 

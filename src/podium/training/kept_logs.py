@@ -1,4 +1,5 @@
-"""What the steps, trials and trainings of a run printed, kept in its storage: the pods are gone soon after the run."""
+"""What the steps, trials and trainings of a run printed, kept in its storage: the pods are gone
+soon after the run."""
 
 import json
 import os
@@ -17,8 +18,12 @@ from podium.storage import Storage, connect
 LIMIT = 2**21
 """Characters kept of a log; of a longer one its first half and its last are kept."""
 
-_SECRET_NAME = re.compile(r"(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)")
-_NOT_SECRET = re.compile(r"(_FILE|_DIR|_PATH|_URI|_URL)$|^PODIUM_S3_SECRET$|ACCESS_KEY_ID$|^MINIO_ACCESS_KEY$")
+_SECRET_NAME = re.compile(
+    r"(SECRET|TOKEN|PASSWORD|PASSWD|PASSPHRASE|CREDENTIAL|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
+)
+_NOT_SECRET = re.compile(
+    r"(_FILE|_DIR|_PATH|_URI|_URL)$|^PODIUM_S3_SECRET$|ACCESS_KEY_ID$|^MINIO_ACCESS_KEY$"
+)
 _IN_URL = re.compile(r"(://[^/\s:@]*:)[^/\s@]+(?=@)")
 _HIDDEN = "********"
 
@@ -49,14 +54,24 @@ class KeptLogs:
         self.prefix = f"runs/{run}/logs"
 
     def names(self) -> list[str]:
-        """Return the names of all logs, those of the steps first, in the order in which they ended."""
-        entries = [entry for entry in self.storage.list(f"{self.prefix}/") if entry.key.endswith(".log")]
-        kept = {entry.key.removeprefix(f"{self.prefix}/").removesuffix(".log"): entry.modified for entry in entries}
-        steps = sorted((name for name in kept if name.startswith("steps/")), key=lambda name: (kept[name], name))
+        """Return the names of all logs, those of the steps first, in the order in which they
+        ended."""
+        entries = [
+            entry for entry in self.storage.list(f"{self.prefix}/") if entry.key.endswith(".log")
+        ]
+        kept = {
+            entry.key.removeprefix(f"{self.prefix}/").removesuffix(".log"): entry.modified
+            for entry in entries
+        }
+        steps = sorted(
+            (name for name in kept if name.startswith("steps/")),
+            key=lambda name: (kept[name], name),
+        )
         return [*steps, *sorted(kept.keys() - {*steps})]
 
     def of(self, what: str | None) -> list[str]:
-        """Return the names of the logs of a step, a trial or a training; those of all steps for None.
+        """Return the names of the logs of a step, a trial or a training; those of all steps for
+        None.
 
         Args:
             what: A step, a trial, ``train/<step>``, ``train`` for every training, or a log's name.
@@ -100,7 +115,9 @@ class KeptLogs:
 
     def keep_error(self, name: str, error: PodiumError) -> None:
         """Write why the step of a log failed; a log holds what programs print, too."""
-        said = StepError(error=hide(error.message, self._secrets), hint=hide(error.hint or "", self._secrets))
+        said = StepError(
+            error=hide(error.message, self._secrets), hint=hide(error.hint or "", self._secrets)
+        )
         self.storage.put(self._error_key(name), json.dumps(asdict(said)).encode(errors="replace"))
 
     def forget_error(self, name: str) -> None:
@@ -177,11 +194,13 @@ def hide(text: str, secrets: Iterable[str]) -> str:
 
 
 def known_secrets(storage: Storage) -> Sequence[str]:
-    """Return the secret values of the environment, which a program that prints it would show, and of a storage."""
+    """Return the secret values of the environment, which a program that prints it would show, and
+    of a storage."""
     named = [
-        value for name, value in os.environ.items()
+        value
+        for name, value in os.environ.items()
         if _SECRET_NAME.search(name.upper()) and not _NOT_SECRET.search(name)
-    ]  # fmt: skip
+    ]
     return [value for value in (*named, *storage.secrets()) if len(value) >= 6]
 
 

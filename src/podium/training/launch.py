@@ -19,9 +19,10 @@ from podium.training.base import say
 def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None]:
     """Start an object that runs only as long as the context is open.
 
-    A retried step adopts the object of its earlier attempt, found by name, unless that failed. A finished object is
-    kept; one that still runs when the step fails is deleted, unless the step failed because the cluster does not
-    answer. KFP gives a cancelled step a few tenths of a second (observed), enough for one call without waiting.
+    A retried step adopts the object of its earlier attempt, found by name, unless that failed. A
+    finished object is kept; one that still runs when the step fails is deleted, unless the step
+    failed because the cluster does not answer. KFP gives a cancelled step a few tenths of a second
+    (observed), enough for one call without waiting.
 
     Raises:
         InvalidInput: The manifest breaks a rule; nothing was started.
@@ -58,22 +59,28 @@ def launch(cluster: Cluster, resource: Workload | Experiment) -> None:
 
 
 def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Experiment:
-    """Return an object of a pipeline's run as its namespace may hold it, with a note for the reaper where the run is.
+    """Return an object of a pipeline's run as its namespace may hold it, with a note for the reaper
+    where the run is.
 
-    In another namespace it has no owner: the garbage collector takes an owner from elsewhere for one that is gone, and
-    deletes what it owned (Kubernetes' documentation, "Owners and Dependents").
+    In another namespace it has no owner: the garbage collector takes an owner from elsewhere for
+    one that is gone, and deletes what it owned (Kubernetes' documentation, "Owners and
+    Dependents").
     """
     home = pod_namespace()
     if not cluster.traits.collects_garbage or home is None or not resource.owners:
         return resource
-    noted = resource.with_metadata({**resource.metadata, "annotations": {**resource.annotations, RUN_NAMESPACE: home}})
+    noted = resource.with_metadata(
+        {**resource.metadata, "annotations": {**resource.annotations, RUN_NAMESPACE: home}}
+    )
     return noted if cluster.url == f"kubernetes://{home}" else noted.without_owners()
 
 
 def _access(cluster: Cluster, resource: Workload | Experiment) -> Access | None:
-    """Return the store that the namespace of the pods names, or else the one that this step's namespace names.
+    """Return the store that the namespace of the pods names, or else the one that this step's
+    namespace names.
 
-    A Service has another name from elsewhere, and a pod may read the Secrets of its own namespace only.
+    A Service has another name from elsewhere, and a pod may read the Secrets of its own namespace
+    only.
     """
     asked = not cluster.traits.shares_files and (pod_namespace() or opens_store(resource))
     there = find_access(cluster.url) if asked else None

@@ -1,7 +1,9 @@
-"""Log a pipeline's run to MLflow: its figures as a run, its version in MLflow's model registry, alias champion.
+"""Log a pipeline's run to MLflow: its figures as a run, its version in MLflow's model registry,
+alias champion.
 
-The files stay where podium's registry has them, and MLflow's version names that place as its source. Only an MLflow
-server gets a copy of files on this machine: it refuses a source that it cannot see.
+The files stay where podium's registry has them, and MLflow's version names that place as its
+source. Only an MLflow server gets a copy of files on this machine: it refuses a source that it
+cannot see.
 """
 
 import sys
@@ -22,7 +24,8 @@ RUN_TAG = "podium.run"
 
 
 def log_to_mlflow(uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str) -> None:
-    """Log a run and its version; what goes wrong is a warning, for podium's registry has decided already.
+    """Log a run and its version; what goes wrong is a warning, for podium's registry has decided
+    already.
 
     Logging the same run again changes nothing but the alias.
 
@@ -36,7 +39,11 @@ def log_to_mlflow(uri: str, measured: "Evaluation", result: Mapping[str, Any], s
     try:
         run, version = _log(uri, measured, result, source)
     except Exception as error:  # whatever MLflow does, the promotion stands
-        print(f"warning: the run is not logged to MLflow: {reason_of(error)}", file=sys.stderr, flush=True)
+        print(
+            f"warning: the run is not logged to MLflow: {reason_of(error)}",
+            file=sys.stderr,
+            flush=True,
+        )
         return
     say(f"MLflow: run {run}, {result['model_name']} version {version}, {_standing(result)}")
 
@@ -45,7 +52,9 @@ def _standing(result: Mapping[str, Any]) -> str:
     return CHAMPION if result["outcome"] == "promoted" else "not champion"
 
 
-def _log(uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str) -> tuple[str, str]:
+def _log(
+    uri: str, measured: "Evaluation", result: Mapping[str, Any], source: str
+) -> tuple[str, str]:
     client = client_of(uri)
     run = _run(client, measured, result)
     version = _version(client, run, result, lambda: _locate(client, uri, run, source))
@@ -61,29 +70,44 @@ def _run(client: "MlflowClient", measured: "Evaluation", result: Mapping[str, An
     name, run_id = str(result["model_name"]), measured.run_id
     experiment = client.get_experiment_by_name(name)
     experiment_id = str(experiment.experiment_id) if experiment else client.create_experiment(name)
-    known = client.search_runs([experiment_id], f"tags.`{RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'")
+    known = client.search_runs(
+        [experiment_id], f"tags.`{RUN_TAG}` = '{run_id}' and attributes.status = 'FINISHED'"
+    )
     if known:
         return str(known[0].info.run_id)
-    tags = {RUN_TAG: run_id, "podium.outcome": str(result["outcome"]), "podium.dataset": measured.dataset.digest}
+    tags = {
+        RUN_TAG: run_id,
+        "podium.outcome": str(result["outcome"]),
+        "podium.dataset": measured.dataset.digest,
+    }
     made = str(client.create_run(experiment_id, tags=tags, run_name=run_id).info.run_id)
     now = int(time.time() * 1000)
     metrics = [Metric(key, value, now, step) for key, value, step in _metrics(measured)]
     params = [Param(key, str(value)) for key, value in measured.winner.hyperparameters.items()]
-    client.log_batch(made, metrics=metrics, params=[*params, Param("dataset", measured.dataset.name)])
+    client.log_batch(
+        made, metrics=metrics, params=[*params, Param("dataset", measured.dataset.name)]
+    )
     client.set_terminated(made)
     return made
 
 
 def _metrics(measured: "Evaluation") -> Iterator[tuple[str, float, int]]:
-    """Yield name, value and epoch of all that is known of the winner: its epochs, validation and test part."""
+    """Yield name, value and epoch of all that is known of the winner: its epochs, validation and
+    test part."""
     for number, epoch in enumerate(measured.chosen.epochs, 1):
         yield from ((name, value, number) for name, value in epoch.items() if name != "epoch")
-    yield from ((f"validation_{name}", value, 0) for name, value in measured.chosen.validation.metrics.items())
+    yield from (
+        (f"validation_{name}", value, 0)
+        for name, value in measured.chosen.validation.metrics.items()
+    )
     yield from ((f"test_{name}", value, 0) for name, value in measured.test.metrics.items())
 
 
-def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], locate: Callable[[], str]) -> str:
-    """Return the number of the version in MLflow's registry; create it unless an earlier attempt did."""
+def _version(
+    client: "MlflowClient", run: str, result: Mapping[str, Any], locate: Callable[[], str]
+) -> str:
+    """Return the number of the version in MLflow's registry; create it unless an earlier attempt
+    did."""
     from mlflow.exceptions import MlflowException
 
     name, version = str(result["model_name"]), str(result["version"])
@@ -97,7 +121,8 @@ def _version(client: "MlflowClient", run: str, result: Mapping[str, Any], locate
 
 
 def _locate(client: "MlflowClient", uri: str, run: str, source: str) -> str:
-    """Return where MLflow finds a version's files; those on this machine become artifacts of the run on a server."""
+    """Return where MLflow finds a version's files; those on this machine become artifacts of the
+    run on a server."""
     if source.startswith(("s3://", "minio://")):
         return source.replace("minio://", "s3://", 1)  # MLflow knows the store by its protocol
     if uri.startswith("sqlite:"):

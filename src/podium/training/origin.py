@@ -1,4 +1,5 @@
-"""Where a candidate comes from: a file in its model directory, so that the directory speaks for itself."""
+"""Where a candidate comes from: a file in its model directory, so that the directory speaks for
+itself."""
 
 import json
 from dataclasses import asdict, dataclass, field
@@ -46,7 +47,9 @@ class Origin:
     @property
     def runtime(self) -> Runtime:
         """What it was trained in."""
-        return Runtime(image=self.image, code=self.code, install_requirements=self.install_requirements)
+        return Runtime(
+            image=self.image, code=self.code, install_requirements=self.install_requirements
+        )
 
     @property
     def title(self) -> str:
@@ -69,4 +72,6 @@ class Origin:
         try:
             return parse(cls, load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name), name)
         except NotFound:
-            raise NotFound(f"there is no {name}", "a candidate is what a sweep or a training of podium left") from None
+            raise NotFound(
+                f"there is no {name}", "a candidate is what a sweep or a training of podium left"
+            ) from None

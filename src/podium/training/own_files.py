@@ -1,4 +1,5 @@
-"""The model of a trainer that knows nothing of podium: its own files, and a command that predicts with them."""
+"""The model of a trainer that knows nothing of podium: its own files, and a command that predicts
+with them."""
 
 import json
 import tempfile
@@ -15,7 +16,8 @@ from podium.training.target import LaunchTarget
 
 
 def complete(url: str, target: LaunchTarget) -> None:
-    """Add the predict command to a model directory that has no model of its own, with the files of the code it names.
+    """Add the predict command to a model directory that has no model of its own, with the files of
+    the code it names.
 
     Args:
         url: Where a trainer left its files.
@@ -38,7 +40,8 @@ def complete(url: str, target: LaunchTarget) -> None:
 
 
 def _named(words: Sequence[str], root: Path) -> Iterator[Path]:
-    """Yield the files below a directory that a command names, by themselves or by a directory that they are in."""
+    """Yield the files below a directory that a command names, by themselves or by a directory that
+    they are in."""
     for word in words:
         path = (root / word).resolve()
         if path != root and path.is_relative_to(root):

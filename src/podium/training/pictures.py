@@ -8,7 +8,8 @@ from pathlib import Path
 from podium.training.base import say
 
 MOST, LARGEST, ALTOGETHER = 8, 512 * 2**10, 2 * 2**20
-"""Pictures, bytes of one and bytes of all: the report is one file that is opened whole and handed around."""
+"""Pictures, bytes of one and bytes of all: the report is one file that is opened whole and handed
+around."""
 
 PNG, JPEG = "image/png", "image/jpeg"
 
@@ -30,7 +31,8 @@ class Picture:
 
 
 def pictures_among(directory: Path, names: Iterable[str]) -> list[Picture]:
-    """Read the PNG and JPEG files of a model directory, and say which pictures are left out, and why.
+    """Read the PNG and JPEG files of a model directory, and say which pictures are left out, and
+    why.
 
     What a file is its first bytes say, whatever its name is.
 
@@ -53,14 +55,18 @@ def pictures_among(directory: Path, names: Iterable[str]) -> list[Picture]:
             _left_out(name, f"all together would have more than {ALTOGETHER:,} bytes")
         else:
             total += size
-            pictures.append(Picture(name=name, media=media, base64=base64.b64encode(path.read_bytes()).decode()))
+            pictures.append(
+                Picture(name=name, media=media, base64=base64.b64encode(path.read_bytes()).decode())
+            )
     return pictures
 
 
 def _media(path: Path) -> str | None:
     with path.open("rb") as file:
         head = file.read(max(map(len, _BEGINNINGS.values())))
-    return next((media for media, beginning in _BEGINNINGS.items() if head.startswith(beginning)), None)
+    return next(
+        (media for media, beginning in _BEGINNINGS.items() if head.startswith(beginning)), None
+    )
 
 
 def _left_out(name: str, why: str) -> None:

@@ -1,4 +1,5 @@
-"""Run a model's predict command as a job on a cluster, on inputs it may see and never on the target."""
+"""Run a model's predict command as a job on a cluster, on inputs it may see and never on the
+target."""
 
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,13 @@ from podium.identity import current_run, object_name
 from podium.manifests.batch import job_manifest
 from podium.manifests.workload import Workload
 from podium.models import Version
-from podium.prediction.command import OUTPUT, PredictCommand, read_command, read_predictions, write_inputs
+from podium.prediction.command import (
+    OUTPUT,
+    PredictCommand,
+    read_command,
+    read_predictions,
+    write_inputs,
+)
 from podium.storage import connect as open_storage
 from podium.training.base import say
 from podium.training.follow import follow
@@ -62,7 +69,9 @@ class PredictJobs:
 
         run = current_run()
         command, items = read_command(uri), len(next(iter(inputs.values())))
-        order = np.random.default_rng(items).permutation(items)  # labels that it found somewhere would be in another
+        order = np.random.default_rng(items).permutation(
+            items
+        )  # labels that it found somewhere would be in another
         job_name = object_name(f"predict-{part}", run.id, uri)
         root = self.target.model_url(self.beside, run, job_name)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
@@ -72,10 +81,14 @@ class PredictJobs:
                 self._run(self._job(command, uri, runtime, root, job_name), command)
                 open_storage(root).fetch(OUTPUT, Path(scratch, OUTPUT))
             except NotFound:
-                raise Failed(f"{name} left no {OUTPUT}", f"the log of Job {job_name} says why") from None
+                raise Failed(
+                    f"{name} left no {OUTPUT}", f"the log of Job {job_name} says why"
+                ) from None
             finally:
                 _clear(root)
-            shuffled = read_predictions(Path(scratch, OUTPUT), items=items, classes=classes, name=name)
+            shuffled = read_predictions(
+                Path(scratch, OUTPUT), items=items, classes=classes, name=name
+            )
             return shuffled[np.argsort(order)]
 
     def predict_version(
@@ -84,21 +97,34 @@ class PredictJobs:
         """Return a version's predictions of a test part; raises like predict."""
         code = version.metadata.get("code")
         brought = code if isinstance(code, Mapping) else {}
-        runtime = Runtime(image=str(version.metadata.get("image") or ""), code=str(brought.get("uri") or ""),
-                          install_requirements=brought.get("install_requirements") is True)  # fmt: skip
+        runtime = Runtime(
+            image=str(version.metadata.get("image") or ""),
+            code=str(brought.get("uri") or ""),
+            install_requirements=brought.get("install_requirements") is True,
+        )
         uri = version.catalog.storage.join(version.prefix)
         return self.predict(uri, runtime, inputs, part="test", classes=classes, name=version.title)
 
-    def _job(self, command: PredictCommand, uri: str, runtime: Runtime, root: str, name: str) -> Workload:
+    def _job(
+        self, command: PredictCommand, uri: str, runtime: Runtime, root: str, name: str
+    ) -> Workload:
         run = current_run()
         words = command.job_words(*map(local_path, (uri, f"{root}/inputs", f"{root}/{OUTPUT}")))
         job = job_manifest(
-            name, image=self.target.image(runtime.image), command=words, labels=run.labels, owner=run.owner,
-            active_deadline_seconds=DEADLINE, ttl_seconds_after_finished=KEPT,
-        )  # fmt: skip
+            name,
+            image=self.target.image(runtime.image),
+            command=words,
+            labels=run.labels,
+            owner=run.owner,
+            active_deadline_seconds=DEADLINE,
+            ttl_seconds_after_finished=KEPT,
+        )
         brought = runtime.code and not command.uris  # an image without podium cannot fetch code
-        target = replace(self.target, code=runtime.code if brought else "",
-                         install_requirements=bool(brought) and runtime.install_requirements)  # fmt: skip
+        target = replace(
+            self.target,
+            code=runtime.code if brought else "",
+            install_requirements=bool(brought) and runtime.install_requirements,
+        )
         return target.place(Workload.parse(job))
 
     def _run(self, job: Workload, command: PredictCommand) -> None:
@@ -107,11 +133,14 @@ class PredictJobs:
             try:
                 follow(cluster, "Job", job.name)
             except Failed as error:
-                if "No module named podium" not in str(error) and "No module named 'podium'" not in str(error):
+                if "No module named podium" not in str(
+                    error
+                ) and "No module named 'podium'" not in str(error):
                     raise
                 hint = 'install podium in the image, or write "uris": true into model.json and take URIs'
                 raise Failed(
-                    f"the image {job.images[0]} of the model has no podium to fetch its inputs", hint
+                    f"the image {job.images[0]} of the model has no podium to fetch its inputs",
+                    hint,
                 ) from None
 
 

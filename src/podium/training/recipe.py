@@ -1,4 +1,5 @@
-"""How the best trial was trained, as the sweep hands it to the training, and the job that trains the same way again."""
+"""How the best trial was trained, as the sweep hands it to the training, and the job that trains
+the same way again."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -36,7 +37,8 @@ class Recipe:
     """Name of the container that trains."""
 
     hyperparameters: Mapping[str, Any]
-    """By name: all flags of podium's trainer but data and output, or the search parameters of another."""
+    """By name: all flags of podium's trainer but data and output, or the search parameters of
+    another."""
 
     metrics: tuple[str, ...]
     """What the trainer reports, the objective first."""
@@ -48,11 +50,17 @@ class Recipe:
     def of_command(cls, command: Sequence[str], hyperparameters: Mapping[str, Any]) -> "Recipe":
         """Describe the training of a command; hyperparameters become its flags."""
         job = build(image=TRAINER_IMAGE, command=command, args=as_arguments(hyperparameters))
-        return cls(workload=Workload.parse(job), container=CONTAINER, hyperparameters=hyperparameters, metrics=_known())
+        return cls(
+            workload=Workload.parse(job),
+            container=CONTAINER,
+            hyperparameters=hyperparameters,
+            metrics=_known(),
+        )
 
     @classmethod
     def of_job(cls, manifest: Mapping[str, Any]) -> "Recipe":
-        """Describe the training of a job's manifest; its first container trains, in a PyTorchJob the one called so."""
+        """Describe the training of a job's manifest; its first container trains, in a PyTorchJob
+        the one called so."""
         workload = Workload.parse(manifest)
         names = [container.name for _, container in workload.containers()]
         container = CONTAINER if CONTAINER in names else next(iter(names), "")
@@ -66,30 +74,48 @@ class Recipe:
             experiment: As adapted, before its data and outputs were located.
         """
         assignments = dict(trial.assignments)
-        given = flags_of(experiment, trial.name, assignments) if experiment.uses_builtin_trainer else assignments
+        given = (
+            flags_of(experiment, trial.name, assignments)
+            if experiment.uses_builtin_trainer
+            else assignments
+        )
         collector = experiment.collector
         return cls(
-            workload=experiment.render(NAME, assignments), container=experiment.template.primary_container,
-            hyperparameters=given, metrics=experiment.objective.metrics,
+            workload=experiment.render(NAME, assignments),
+            container=experiment.template.primary_container,
+            hyperparameters=given,
+            metrics=experiment.objective.metrics,
             formats=collector.filters if collector.reads_text else (),
-        )  # fmt: skip
+        )
 
     @property
     def uses_builtin_trainer(self) -> bool:
         """Whether it runs podium's trainer."""
-        return any(body.uses_builtin_trainer for _, body in self.workload.containers() if body.name == self.container)
+        return any(
+            body.uses_builtin_trainer
+            for _, body in self.workload.containers()
+            if body.name == self.container
+        )
 
     @property
     def command(self) -> tuple[str, ...]:
         """Command and arguments of the container that trains."""
-        return next((body.words for _, body in self.workload.containers() if body.name == self.container), ())
+        return next(
+            (body.words for _, body in self.workload.containers() if body.name == self.container),
+            (),
+        )
 
     def to_text(self) -> str:
         """Write it as JSON."""
-        return json.dumps({
-            "workload": self.workload.manifest, "container": self.container,
-            "hyperparameters": dict(self.hyperparameters), "metrics": self.metrics, "formats": self.formats,
-        })  # fmt: skip
+        return json.dumps(
+            {
+                "workload": self.workload.manifest,
+                "container": self.container,
+                "hyperparameters": dict(self.hyperparameters),
+                "metrics": self.metrics,
+                "formats": self.formats,
+            }
+        )
 
     @classmethod
     def parse(cls, text: str) -> "Recipe":
@@ -100,21 +126,31 @@ class Recipe:
         """
         document = parse(_Document, load_json(text, "the recipe"), "the recipe")
         return cls(
-            workload=Workload.parse(document.workload), container=document.container,
-            hyperparameters=document.hyperparameters, metrics=tuple(document.metrics),
+            workload=Workload.parse(document.workload),
+            container=document.container,
+            hyperparameters=document.hyperparameters,
+            metrics=tuple(document.metrics),
             formats=tuple(document.formats),
-        )  # fmt: skip
+        )
 
     def job(
-        self, target: LaunchTarget, *, workers: int, fixed: Mapping[str, Any], values: Mapping[str, str],
-        run: RunIdentity, job_kind: str = AUTO, admits: Admits = admits_all,
-    ) -> Workload:  # fmt: skip
+        self,
+        target: LaunchTarget,
+        *,
+        workers: int,
+        fixed: Mapping[str, Any],
+        values: Mapping[str, str],
+        run: RunIdentity,
+        job_kind: str = AUTO,
+        admits: Admits = admits_all,
+    ) -> Workload:
         """Return the job that trains.
 
         Args:
             target: Where and with what it runs.
-            workers: Pods beside the first one; negative takes 1 for podium's trainer, or none where a Job is asked for,
-                and for another trainer those of the trials. A Job without workers stays a Job.
+            workers: Pods beside the first one; negative takes 1 for podium's trainer, or none where
+                a Job is asked for, and for another trainer those of the trials. A Job without
+                workers stays a Job.
             fixed: Flags for podium's trainer.
             values: What stands for the placeholders.
             run: The run it belongs to.
@@ -146,10 +182,16 @@ class Recipe:
             return 0
         return 1 if self.uses_builtin_trainer else self.workload.workers
 
-    def _prepare(self, body: dict[str, Any], target: LaunchTarget, fixed: Mapping[str, Any]) -> None:
+    def _prepare(
+        self, body: dict[str, Any], target: LaunchTarget, fixed: Mapping[str, Any]
+    ) -> None:
         body["image"] = target.image(str(body.get("image") or ""))
         if self.uses_builtin_trainer:
-            set_flags(body, {**{f"--{name}": str(value) for name, value in fixed.items()}, **FLAGS}, quoted=False)
+            set_flags(
+                body,
+                {**{f"--{name}": str(value) for name, value in fixed.items()}, **FLAGS},
+                quoted=False,
+            )
         connect_trainer(body)
 
 

@@ -48,7 +48,8 @@ class Retention:
 def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
     """Find the weights of all ended trials but the best; nothing is removed.
 
-    Trials that run, or will run again when a stopped Experiment goes on, are left alone: their checkpoints are needed.
+    Trials that run, or will run again when a stopped Experiment goes on, are left alone: their
+    checkpoints are needed.
 
     Raises:
         NotFound: There is no such Experiment.
@@ -78,14 +79,20 @@ def output_of(trial: Trial) -> str:
         InvalidInput: It names none, a relative one, or one that is not the trial's own.
     """
     name = trial.name
-    primary = [container for _, container in trial.workload.containers() if container.name == trial.primary_container]
+    primary = [
+        container
+        for _, container in trial.workload.containers()
+        if container.name == trial.primary_container
+    ]
     outputs = [output for container in primary if (output := _output(container))]
     hint = "add a trialParameter with reference ${trialSpec.Name} and --output=PLACE/${trialParameters.…}"
     url = outputs[0].rstrip("/") if outputs else None
     if url is None or url.rpartition("/")[2] != name:
         raise InvalidInput(f"trial {name} has no --output named after it, but {url}", hint)
     if not url.startswith("/") and not urlsplit(url).scheme:
-        raise InvalidInput(f"the --output of trial {name} is neither a URI nor an absolute path: {url}", hint)
+        raise InvalidInput(
+            f"the --output of trial {name} is neither a URI nor an absolute path: {url}", hint
+        )
     return url
 
 
@@ -100,7 +107,9 @@ def _weights(losers: Iterable[str], outputs: Mapping[str, str]) -> Iterator[Weig
         entries = [entry for entry in connect(outputs[name]).list() if entry.key not in RECORD]
         if entries:
             keys = tuple(entry.key for entry in entries)
-            yield Weights(trial=name, url=outputs[name], keys=keys, size=sum(entry.size for entry in entries))
+            yield Weights(
+                trial=name, url=outputs[name], keys=keys, size=sum(entry.size for entry in entries)
+            )
 
 
 def _split(line: str) -> list[str]:

@@ -11,7 +11,14 @@ from podium.manifests.experiment.adapt import adapt, decided, tuned_for_numbers
 from podium.manifests.experiment.shell import is_shell
 from podium.manifests.experiment.source import QUICKEST, is_bundled, quickest
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
-from podium.manifests.job_kinds import AUTO, Admits, admits_all, check_choice, choose_kind, trials_as
+from podium.manifests.job_kinds import (
+    AUTO,
+    Admits,
+    admits_all,
+    check_choice,
+    choose_kind,
+    trials_as,
+)
 from podium.manifests.workload import Workload, uses_builtin_trainer
 from podium.training.base import require_at_least, require_seed
 from podium.training.origin import Origin
@@ -38,10 +45,12 @@ class SweepSettings:
     """``--epochs`` of podium's trainer; 0 leaves it to the Experiment."""
 
     trial_workers: int = 0
-    """Workers of each trial, besides its master; 0: none, or those of the Experiment for another trainer."""
+    """Workers of each trial, besides its master; 0: none, or those of the Experiment for another
+    trainer."""
 
     network: str = ""
-    """``--model`` of podium's trainer; empty leaves it to the Experiment, if that does not come with podium."""
+    """``--model`` of podium's trainer; empty leaves it to the Experiment, if that does not come
+    with podium."""
 
     unnamed: str = QUICKEST
     """``--model`` of a bundled Experiment's trials where nobody names one, see with_data."""
@@ -50,7 +59,8 @@ class SweepSettings:
     """``classification`` or ``regression``, where that is known; see with_data."""
 
     seed: int = 0
-    """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the Experiment."""
+    """``random_state`` of the algorithm and ``--seed`` of podium's trainer; 0 leaves both to the
+    Experiment."""
 
     job_kind: str = AUTO
     """What its trials are: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
@@ -71,14 +81,17 @@ class SweepSettings:
         return bool(self.network) or not is_bundled(self.experiment)
 
     def with_data(self, meaning: str, kind: str = "") -> "SweepSettings":
-        """Return the settings for data whose input is an image, a table or an array, and their kind if known."""
+        """Return the settings for data whose input is an image, a table or an array, and their kind
+        if known."""
         return replace(self, unnamed=quickest(meaning), data_kind=kind)
 
     def load(self) -> Experiment:
         """Read the Experiment as it is written."""
         return Experiment.load(self.experiment, self.model)
 
-    def adapt(self, target: LaunchTarget, *, name: str, run: RunIdentity, admits: Admits = admits_all) -> Experiment:
+    def adapt(
+        self, target: LaunchTarget, *, name: str, run: RunIdentity, admits: Admits = admits_all
+    ) -> Experiment:
         """Return the Experiment as part of a run, with placeholders for data and outputs.
 
         Args:
@@ -91,24 +104,43 @@ class SweepSettings:
         experiment = self.load()
         if self.network and not experiment.uses_builtin_trainer:
             problem = f"network={self.network} is for podium's trainer, but the trials run another"
-            raise InvalidInput(problem, "make it a parameter of the Experiment or a word of its command")
+            raise InvalidInput(
+                problem, "make it a parameter of the Experiment or a word of its command"
+            )
         if self.data_kind == "regression" and experiment.uses_builtin_trainer:
             experiment = tuned_for_numbers(experiment)
         experiment = self._as_kind(experiment, admits)
-        fixed = decided(epochs=self.trial_epochs, network=self.model, seed=self.seed, gpus=target.gpus_per_worker)
+        fixed = decided(
+            epochs=self.trial_epochs,
+            network=self.model,
+            seed=self.seed,
+            gpus=target.gpus_per_worker,
+        )
         seeded = self.seed and "random_state" in experiment.algorithm.facts.settings
         own_workers = not self.trial_workers and not experiment.uses_builtin_trainer
         return adapt(
-            experiment, fixed=fixed, gpus=target.gpus_per_worker, name=name, image_for=target.image,
-            max_trials=self.max_trials, workers=None if own_workers else self.trial_workers,
-            parallel_trials=min(self.parallel_trials, self.max_trials), seed=self.seed if seeded else None,
-            labels=run.labels, owner=run.owner,
-        )  # fmt: skip
+            experiment,
+            fixed=fixed,
+            gpus=target.gpus_per_worker,
+            name=name,
+            image_for=target.image,
+            max_trials=self.max_trials,
+            workers=None if own_workers else self.trial_workers,
+            parallel_trials=min(self.parallel_trials, self.max_trials),
+            seed=self.seed if seeded else None,
+            labels=run.labels,
+            owner=run.owner,
+        )
 
     def _as_kind(self, experiment: Experiment, admits: Admits) -> Experiment:
-        """Return the Experiment with the kind of job as its trials that was asked for, or that the cluster runs."""
+        """Return the Experiment with the kind of job as its trials that was asked for, or that the
+        cluster runs."""
         own = experiment.template.workload
-        workers = self.trial_workers if self.trial_workers or experiment.uses_builtin_trainer else own.workers
+        workers = (
+            self.trial_workers
+            if self.trial_workers or experiment.uses_builtin_trainer
+            else own.workers
+        )
         if own.kind == "Job" and self.job_kind == AUTO:
             return experiment
         kind = choose_kind(own.kind, self.job_kind, workers, admits)
@@ -129,7 +161,8 @@ class TrainSettings:
     """Flags of the command without the dashes, and their values."""
 
     network: str = ""
-    """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the unnamed one."""
+    """``--model`` of podium's trainer; empty leaves it to recipe or hyperparameters, else it is the
+    unnamed one."""
 
     unnamed: str = QUICKEST
     """``--model`` where nobody names one, see with_data."""
@@ -138,7 +171,8 @@ class TrainSettings:
     """``--epochs`` of podium's trainer; 0 leaves it to the hyperparameters."""
 
     workers: int = -1
-    """Workers besides the master; -1 takes 1 for podium's trainer, for another as many as its trials have."""
+    """Workers besides the master; -1 takes 1 for podium's trainer, for another as many as its
+    trials have."""
 
     seed: int = 0
     """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
@@ -151,10 +185,14 @@ class TrainSettings:
         check_choice(self.job_kind, self.workers)
         require_seed(self.seed)
         if not all(isinstance(word, str) for word in self.command):
-            raise InvalidInput(f"command is a list of words, but got {self.command!r}", '["python", "train.py"]')
+            raise InvalidInput(
+                f"command is a list of words, but got {self.command!r}", '["python", "train.py"]'
+            )
         if self.hyperparameters and is_shell(self.command):
             hint = "write them into the command, or train with a sweep"
-            raise InvalidInput(f"a shell takes no hyperparameters, but got {dict(self.hyperparameters)}", hint)
+            raise InvalidInput(
+                f"a shell takes no hyperparameters, but got {dict(self.hyperparameters)}", hint
+            )
         if not self.recipe:
             self.refuse_network(self.command or TRAINER)
 
@@ -166,13 +204,16 @@ class TrainSettings:
         """
         if self.network and not uses_builtin_trainer(words):
             problem = f"network={self.network} is for podium's trainer, but the command is {' '.join(words):.80}"
-            raise InvalidInput(problem, "make it a parameter of the Experiment or a word of the command")
+            raise InvalidInput(
+                problem, "make it a parameter of the Experiment or a word of the command"
+            )
 
     def read_recipe(self) -> Recipe:
         """Return what is trained.
 
         Raises:
-            InvalidInput: The recipe is not readable, or a network is given for a trainer that takes none.
+            InvalidInput: The recipe is not readable, or a network is given for a trainer that takes
+                none.
         """
         if not self.recipe:
             return Recipe.of_command(self.command or TRAINER, self.hyperparameters)
@@ -190,7 +231,8 @@ class TrainSettings:
         return replace(self, unnamed=quickest(meaning))
 
     def fixed(self, gpus: int) -> dict[str, Any]:
-        """Return the flags of podium's trainer that the run decides, for replicas with this many GPUs."""
+        """Return the flags of podium's trainer that the run decides, for replicas with this many
+        GPUs."""
         network = self.network if self.names_network else self.unnamed
         return decided(epochs=self.epochs, network=network, seed=self.seed, gpus=gpus)
 
@@ -238,17 +280,29 @@ class PlannedTraining:
             TrainedMetrics.write(self.output, epochs)
             trained = TrainedMetrics.read(self.output)
         image = next(iter(self.job.images), "")
-        Origin(kind="training", name=self.job.name, run_id=self.run.id, uri=self.output,
-               hyperparameters=self.hyperparameters, image=image, code=target.code,
-               install_requirements=target.install_requirements).write()  # fmt: skip
+        Origin(
+            kind="training",
+            name=self.job.name,
+            run_id=self.run.id,
+            uri=self.output,
+            hyperparameters=self.hyperparameters,
+            image=image,
+            code=target.code,
+            install_requirements=target.install_requirements,
+        ).write()
         epoch = {} if trained.epoch is None else {"epoch": float(trained.epoch)}
         return TrainingResult(model=self.output, metrics={**trained.metrics, **epoch})
 
 
 def plan(
-    data: str, name: str, *, settings: TrainSettings, target: LaunchTarget, run: RunIdentity,
+    data: str,
+    name: str,
+    *,
+    settings: TrainSettings,
+    target: LaunchTarget,
+    run: RunIdentity,
     admits: Admits = admits_all,
-) -> PlannedTraining:  # fmt: skip
+) -> PlannedTraining:
     """Return the job that trains, and what is known of it.
 
     Args:
@@ -263,7 +317,15 @@ def plan(
     recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
     values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
     job = recipe.job(
-        target, workers=settings.workers, fixed=fixed, values=values, run=run, job_kind=settings.job_kind, admits=admits
+        target,
+        workers=settings.workers,
+        fixed=fixed,
+        values=values,
+        run=run,
+        job_kind=settings.job_kind,
+        admits=admits,
     )
     given = {**recipe.hyperparameters, **(fixed if recipe.uses_builtin_trainer else {})}
-    return PlannedTraining(job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run)
+    return PlannedTraining(
+        job=job, recipe=recipe, data=data, output=output, hyperparameters=given, run=run
+    )

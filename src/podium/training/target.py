@@ -44,7 +44,8 @@ class Runtime:
 
 @dataclass(frozen=True, kw_only=True)
 class LaunchTarget:
-    """Cluster, storage, image, GPUs and pod settings of what a step launches; fields are named as in the pipelines."""
+    """Cluster, storage, image, GPUs and pod settings of what a step launches; fields are named as
+    in the pipelines."""
 
     trainer_image: str = ""
     """Image of every launched pod; empty for the Experiment's own."""
@@ -71,14 +72,19 @@ class LaunchTarget:
     """Whether each pod installs the code's requirements.txt."""
 
     predict: Sequence[str] = ()
-    """Command that predicts with what a trainer leaves that knows nothing of podium, see podium.training.own_files."""
+    """Command that predicts with what a trainer leaves that knows nothing of podium, see
+    podium.training.own_files."""
 
     def __post_init__(self) -> None:
         require_at_least(self, gpus_per_worker=0)
         if not all(isinstance(word, str) for word in self.predict):
-            raise InvalidInput(f"predict is a list of words, but got {self.predict!r}", '["python", "predict.py"]')
+            raise InvalidInput(
+                f"predict is a list of words, but got {self.predict!r}", '["python", "predict.py"]'
+            )
         if not self.code and (files := [word for word in self.predict[1:] if _is_own_file(word)]):
-            raise InvalidInput(f"predict names {files[0]}, but no code is given", "name its directory: code=.")
+            raise InvalidInput(
+                f"predict names {files[0]}, but no code is given", "name its directory: code=."
+            )
         if self.code:
             Code.parse(self.code)
         if self.install_requirements and not self.code:
@@ -93,7 +99,8 @@ class LaunchTarget:
         return self.trainer_image or (self.podium_image if own in ("", TRAINER_IMAGE) else own)
 
     def cluster_url(self) -> str:
-        """Return the cluster to launch on: the given one, else PODIUM_CLUSTER's, else the one this process's pod is in.
+        """Return the cluster to launch on: the given one, else PODIUM_CLUSTER's, else the one this
+        process's pod is in.
 
         Raises:
             PodiumError: None is given and this process does not run in a pod.
@@ -115,7 +122,8 @@ class LaunchTarget:
         return f"{storage_url(self.storage, data)}/runs/{run.id}/{name}"
 
     def data_url(self, data: str, run: RunIdentity, cluster: Cluster) -> str:
-        """Return where launched jobs read a dataset: where it is, or a copy in the storage if they run elsewhere.
+        """Return where launched jobs read a dataset: where it is, or a copy in the storage if they
+        run elsewhere.
 
         Args:
             data: URI of the dataset artifact, or its directory.
@@ -129,7 +137,10 @@ class LaunchTarget:
         root = storage_url(self.storage, data)
         if path_here(root) is not None:
             hint = "storage=s3://BUCKET/PREFIX, or prepare the data there"
-            raise PodiumError(f"the pods of {cluster.url} cannot read {data} on this machine, nor write {root}", hint)
+            raise PodiumError(
+                f"the pods of {cluster.url} cannot read {data} on this machine, nor write {root}",
+                hint,
+            )
         copied = f"{root}/runs/{run.id}/data"
         say(f"copying the data to {copied}, where the pods of {cluster.url} read them")
         artifact.copy(data, copied, held_out=False)
@@ -141,7 +152,9 @@ class LaunchTarget:
         Args:
             container: Name of the containers that run in the code; None for all.
         """
-        coded = with_code(resource, self.code, install_requirements=self.install_requirements, container=container)
+        coded = with_code(
+            resource, self.code, install_requirements=self.install_requirements, container=container
+        )
         return place(coded, Pods.read(self.pods))
 
 
@@ -152,16 +165,20 @@ def _is_own_file(word: str) -> bool:
 def say_kind(own: Workload, launched: Workload) -> None:
     """Print that a job is launched as another kind than it was written as."""
     if own.kind != launched.kind:
-        say(f"the {own.kind} is launched as a {launched.kind}; `podium migrate` tells what may be different")
+        say(
+            f"the {own.kind} is launched as a {launched.kind}; `podium migrate` tells what may be different"
+        )
 
 
 def local_path(url: str) -> str:
-    """Return the path of a ``file://`` URL, which any program can open; another URL or a path stays."""
+    """Return the path of a ``file://`` URL, which any program can open; another URL or a path
+    stays."""
     return path_of(url) if url.startswith("file://") else url
 
 
 def storage_url(given: str, beside: str) -> str:
-    """Return the storage that keeps models: given, else PODIUM_STORAGE's, else ``podium`` in the run's bucket.
+    """Return the storage that keeps models: given, else PODIUM_STORAGE's, else ``podium`` in the
+    run's bucket.
 
     Args:
         given: The pipeline's parameter; may be empty.
@@ -175,4 +192,6 @@ def storage_url(given: str, beside: str) -> str:
     parts = urlsplit(beside)
     if parts.scheme in ("s3", "minio") and parts.netloc:
         return f"{parts.scheme}://{parts.netloc}/podium"
-    raise PodiumError(f"no storage is given and {beside} is not in a bucket", "storage=s3://BUCKET or a directory")
+    raise PodiumError(
+        f"no storage is given and {beside} is not in a bucket", "storage=s3://BUCKET or a directory"
+    )

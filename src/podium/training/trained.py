@@ -18,7 +18,8 @@ FILE = "metrics.json"
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedMetrics:
-    """Content of ``metrics.json``: any ``name: number``, and these. A trainer may write more, or no such file."""
+    """Content of ``metrics.json``: any ``name: number``, and these. A trainer may write more, or no
+    such file."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     """On the validation part, of the weights that were kept."""
@@ -48,13 +49,18 @@ class TrainedMetrics:
         except NotFound:
             return cls()
         if isinstance(document, dict):
-            numbers = {key: value for key, value in document.items() if key != "epoch" and _is_number(value)}
+            numbers = {
+                key: value
+                for key, value in document.items()
+                if key != "epoch" and _is_number(value)
+            }
             document = {**document, "metrics": numbers}
         return parse(cls, document, name)
 
     @classmethod
     def write(cls, uri: str, epochs: Sequence[Mapping[str, float]]) -> None:
-        """Put into a model directory what a training without such a file reported in its log, the last line last."""
+        """Put into a model directory what a training without such a file reported in its log, the
+        last line last."""
         document = {**(epochs[-1] if epochs else {}), "epochs": [dict(epoch) for epoch in epochs]}
         connect(uri).put(FILE, (json.dumps(document, indent=1) + "\n").encode())
 

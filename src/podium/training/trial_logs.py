@@ -1,8 +1,8 @@
 """The logs of a sweep's trials, kept as each ends.
 
-Katib deletes a trial's job with its pods as soon as the trial has ended, unless it is told to retain them. So the
-sweep lets it retain them, keeps their logs, and deletes the job itself: of a good trial at once, of a failed one when
-the sweep is over, for until then its pod says why.
+Katib deletes a trial's job with its pods as soon as the trial has ended, unless it is told to
+retain them. So the sweep lets it retain them, keeps their logs, and deletes the job itself: of a
+good trial at once, of a failed one when the sweep is over, for until then its pod says why.
 """
 
 import sys
@@ -15,7 +15,8 @@ from podium.manifests.experiment import Experiment, Trial
 from podium.training.kept_logs import KeptLogs, keep_replicas, only_warned
 
 COMPLETE = ("Succeeded", "EarlyStopped", "Failed")
-"""Phases in which Katib does not start a deleted job again (katib: trial_controller.go, reconcileJob)."""
+"""Phases in which Katib does not start a deleted job again (katib: trial_controller.go,
+reconcileJob)."""
 
 
 class TrialLogs:
@@ -53,12 +54,19 @@ class TrialLogs:
         try:
             self.cluster.abandon(trial.workload.kind, trial.name)
         except PodiumError as error:  # it goes with the Experiment
-            print(f"warning: the job of trial {trial.name} stays: {error.message}", file=sys.stderr, flush=True)
+            print(
+                f"warning: the job of trial {trial.name} stays: {error.message}",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 @contextmanager
-def trial_logs(cluster: Cluster, storage: str, run: str, experiment: Experiment) -> Iterator[TrialLogs | None]:
-    """Keep the logs of an Experiment's trials as they end; None where they stay on this machine anyway.
+def trial_logs(
+    cluster: Cluster, storage: str, run: str, experiment: Experiment
+) -> Iterator[TrialLogs | None]:
+    """Keep the logs of an Experiment's trials as they end; None where they stay on this machine
+    anyway.
 
     Args:
         storage: URL of the storage that keeps the run's models.
@@ -67,7 +75,9 @@ def trial_logs(cluster: Cluster, storage: str, run: str, experiment: Experiment)
     logs: TrialLogs | None = None
     if not cluster.traits.keeps_logs:
         with only_warned("what the trials print"):
-            logs = TrialLogs(cluster, KeptLogs(storage, run), delete_jobs=not experiment.template.retain)
+            logs = TrialLogs(
+                cluster, KeptLogs(storage, run), delete_jobs=not experiment.template.retain
+            )
     try:
         yield logs
     finally:

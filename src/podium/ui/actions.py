@@ -1,4 +1,5 @@
-"""What a page changes, each by the library call that shell and notebook make; returned is what to tell."""
+"""What a page changes, each by the library call that shell and notebook make; returned is what to
+tell."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -41,7 +42,8 @@ def stop_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str =
 
 
 def resume_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    """Let a sweep go on: by whatever runs it on a cluster, on this machine in a process of its own."""
+    """Let a sweep go on: by whatever runs it on a cluster, on this machine in a process of its
+    own."""
     cluster = house.cluster(run)
     if cluster.outlives_client("Experiment"):
         Sweep(house.spec, name, cluster).resume(wait=False)
@@ -55,18 +57,25 @@ def analyse(house: House, fields: Mapping[str, Any], *, name: str, run: str = ""
     """Open optuna-dashboard on a copy of a sweep's study."""
     directory = house.cluster(run).directory("Experiment", name)
     if directory is None:
-        raise InvalidInput(f"the study of {name} is not on this machine", "sweeps of this machine have theirs here")
-    return f"optuna-dashboard shows a copy of the study as of now: {house.dashboards.open(directory)}"
+        raise InvalidInput(
+            f"the study of {name} is not on this machine", "sweeps of this machine have theirs here"
+        )
+    return (
+        f"optuna-dashboard shows a copy of the study as of now: {house.dashboards.open(directory)}"
+    )
 
 
-def stop_trial(house: House, fields: Mapping[str, Any], *, name: str, trial: str, run: str = "") -> str:
+def stop_trial(
+    house: House, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
+) -> str:
     """End a trial that runs; it counts with what it has reported."""
     house.cluster(run).stop("Trial", trial)
     return f"trial {trial} is being stopped"
 
 
 def add_trial(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    """Begin a trial with values of one's own; a sweep that does not run goes on for it, in a process of its own."""
+    """Begin a trial with values of one's own; a sweep that does not run goes on for it, in a
+    process of its own."""
     cluster = house.cluster(run)
     values = {parameter: str(value) for parameter, value in fields.items()}
     if not cluster.experiment(name).state.finished:
@@ -101,7 +110,9 @@ def approve(house: House, fields: Mapping[str, Any], *, name: str) -> str:
 
 def reject(house: House, fields: Mapping[str, Any], *, name: str) -> str:
     """Say no to a version that waits for a person."""
-    record = house.registry.registry[name].reject(str(fields.get("version", "")), str(fields.get("reason", "")))
+    record = house.registry.registry[name].reject(
+        str(fields.get("version", "")), str(fields.get("reason", ""))
+    )
     return f"{record.version} of {name} is rejected"
 
 

@@ -44,7 +44,8 @@ from podium.ui.looks import Look, Looks
 from podium.ui.view import LINES, View
 
 LOOK_SECONDS, FAR_LOOK_SECONDS = 0.5, 2.0
-"""Between two looks at what an open page shows, at least: on this machine, and at an API server or a server of runs."""
+"""Between two looks at what an open page shows, at least: on this machine, and at an API server or
+a server of runs."""
 
 ALIVE_SECONDS = 15.0
 """After so long without news a stream says that it is there."""
@@ -55,15 +56,25 @@ SHORT = 8
 MOST_BODY = 32 << 20
 """Bytes of what is posted."""
 
-POLICY = ("default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
-          "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")  # fmt: skip
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 """What a page may load; plotly.js sets styles."""
 
-REPORT_POLICY = ("sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' blob: data:; "
-                 "style-src 'unsafe-inline'; img-src data:")  # fmt: skip
+REPORT_POLICY = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' blob: data:; "
+    "style-src 'unsafe-inline'; img-src data:"
+)
 """What a report may do, which holds names and rows of foreign origin: nothing with these pages."""
 
-STATIC = {"style.css": "reports", "ui.css": "ui", "ui.js": "ui", "try.css": "serving", "try.js": "serving"}
+STATIC = {
+    "style.css": "reports",
+    "ui.css": "ui",
+    "ui.js": "ui",
+    "try.css": "serving",
+    "try.js": "serving",
+}
 """Room of each file that pages load."""
 
 Show = Callable[[Request], View]
@@ -85,30 +96,51 @@ class Pages:
 
     def _routes(self) -> list[Route]:
         shown: dict[str, Show] = {
-            "/": self._overview, "/runs": self._runs, "/sweeps": self._sweeps, "/models": self._models,
-            "/jobs": self._jobs, "/runs/{run}": self._run, "/server/{run}": self._server_run,
-            "/models/{name}": self._model, "/models/{name}/versions/{version}": self._version,
+            "/": self._overview,
+            "/runs": self._runs,
+            "/sweeps": self._sweeps,
+            "/models": self._models,
+            "/jobs": self._jobs,
+            "/runs/{run}": self._run,
+            "/server/{run}": self._server_run,
+            "/models/{name}": self._model,
+            "/models/{name}/versions/{version}": self._version,
             "/jobs/{kind}/{name}": self._job,
-        }  # fmt: skip
+        }
         files: dict[str, Callable[[Request], Response]] = {
-            "/runs/{run}/report": self._run_report, "/runs/{run}/logs/{step}": self._log,
+            "/runs/{run}/report": self._run_report,
+            "/runs/{run}/logs/{step}": self._log,
             "/runs/{run}/report.html": self._run_report,  # so another run's report links to it
-        }  # fmt: skip
+        }
         for root in ("", "/runs/{run}"):
-            shown |= {f"{root}/sweeps/{{name}}": self._sweep, f"{root}/sweeps/{{name}}/trials/{{trial}}": self._trial}
-            files |= {f"{root}/sweeps/{{name}}/report": self._sweep_report,
-                      f"{root}/sweeps/{{name}}/trials/{{trial}}/log": self._trial_log}  # fmt: skip
+            shown |= {
+                f"{root}/sweeps/{{name}}": self._sweep,
+                f"{root}/sweeps/{{name}}/trials/{{trial}}": self._trial,
+            }
+            files |= {
+                f"{root}/sweeps/{{name}}/report": self._sweep_report,
+                f"{root}/sweeps/{{name}}/trials/{{trial}}/log": self._trial_log,
+            }
         return [
             *(Route(path, self._guarded(self._page(show))) for path, show in shown.items()),
             Route("/static/{file}", self._guarded(_in_thread(_static, asyncio.to_thread))),
-            *(Route(path, self._guarded(_in_thread(answer, self._looks.run))) for path, answer in files.items()),
-            *(Route(path, self._guarded(self._act(action)), methods=["POST"]) for path, action in ACTIONS.items()),
+            *(
+                Route(path, self._guarded(_in_thread(answer, self._looks.run)))
+                for path, answer in files.items()
+            ),
+            *(
+                Route(path, self._guarded(self._act(action)), methods=["POST"])
+                for path, action in ACTIONS.items()
+            ),
             Route("/models/{name}/try", self._guarded(self._try), methods=["POST"]),
             Route("/{path:path}", self._guarded(_in_thread(_nowhere, asyncio.to_thread))),
         ]
 
-    def _guarded(self, answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that lets in who knows the token, and turns what is raised into an answer."""
+    def _guarded(
+        self, answer: Callable[[Request], Awaitable[Response]]
+    ) -> Callable[[Request], Awaitable[Response]]:
+        """Return a handler that lets in who knows the token, and turns what is raised into an
+        answer."""
 
         async def handle(request: Request) -> Response:
             response = self._unknown(request)
@@ -116,10 +148,20 @@ class Pages:
                 try:
                     response = await answer(request)
                 except PodiumError as error:
-                    status = 404 if isinstance(error, NotFound) else 400 if isinstance(error, InvalidInput) else 500
+                    status = (
+                        404
+                        if isinstance(error, NotFound)
+                        else 400
+                        if isinstance(error, InvalidInput)
+                        else 500
+                    )
                     response = self._trouble(request, error, status)
-            for name, value in (("Content-Security-Policy", POLICY), ("X-Content-Type-Options", "nosniff"),
-                                ("Referrer-Policy", "no-referrer"), ("Cache-Control", "no-store")):  # fmt: skip
+            for name, value in (
+                ("Content-Security-Policy", POLICY),
+                ("X-Content-Type-Options", "nosniff"),
+                ("Referrer-Policy", "no-referrer"),
+                ("Cache-Control", "no-store"),
+            ):
                 response.headers.setdefault(name, value)
             return response
 
@@ -128,13 +170,18 @@ class Pages:
     def _unknown(self, request: Request) -> Response | None:
         """Return what a stranger gets; None for who knows the token.
 
-        A browser gets it by the address. It keeps a cookie, which is enough to look, and which every port of this host
-        gets: so it is another secret. The token itself goes into the storage of the page, which no other port reads,
-        and no page holds it.
+        A browser gets it by the address. It keeps a cookie, which is enough to look, and which
+        every port of this host gets: so it is another secret. The token itself goes into the
+        storage of the page, which no other port reads, and no page holds it.
         """
-        given, cookie = request.query_params.get("token", ""), f"podium-{request.scope['server'][1]}"
+        given, cookie = (
+            request.query_params.get("token", ""),
+            f"podium-{request.scope['server'][1]}",
+        )
         if request.method == "GET" and _is_same(given, self._token):
-            query = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "token"])
+            query = urlencode(
+                [pair for pair in request.query_params.multi_items() if pair[0] != "token"]
+            )
             path = "/" + quote(request.scope["path"]).lstrip("/")  # //host would be another server
             target = f"{path}?{query}" if query else path
             response = RedirectResponse(f"{target}#token={given}", 303)
@@ -145,17 +192,29 @@ class Pages:
         if _is_same(sent or "", self._token if changes else self._seen):
             return None
         sentence = "Open the address that podium ui printed: the token in it lets you in."
-        return JSONResponse({"error": sentence}, 403) if changes else PlainTextResponse(sentence + "\n", 401)
+        return (
+            JSONResponse({"error": sentence}, 403)
+            if changes
+            else PlainTextResponse(sentence + "\n", 401)
+        )
 
     def _trouble(self, request: Request, error: PodiumError, status: int) -> Response:
         if request.method == "POST":
             return JSONResponse({"error": str(error)}, status)
         shown = {"message": error.message, "hint": error.hint}
-        view = View(template="error.html.jinja", title="Not found" if status == 404 else "Trouble", shown=shown)
+        view = View(
+            template="error.html.jinja",
+            title="Not found" if status == 404 else "Trouble",
+            shown=shown,
+        )
         return HTMLResponse(self._whole(request, view), status)
 
     def _whole(self, request: Request, view: View) -> str:
-        drawn = "{" + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in view.figures.items()) + "}"
+        drawn = (
+            "{"
+            + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in view.figures.items())
+            + "}"
+        )
         place = request.scope["path"].split("/")[1]
         return view.html(place=place, figures=drawn.replace("<", "\\u003c"))
 
@@ -173,7 +232,9 @@ class Pages:
 
     async def _look(self, show: Show, request: Request, pause: float) -> Look:
         """Return what a page shows, as of a moment ago if somebody else has just looked."""
-        return await self._looks.at(f"{request.scope['path']}?{request.query_params}", lambda: show(request), pause)
+        return await self._looks.at(
+            f"{request.scope['path']}?{request.query_params}", lambda: show(request), pause
+        )
 
     def _act(self, action: Action) -> Callable[[Request], Awaitable[Response]]:
         async def answer(request: Request) -> Response:
@@ -203,45 +264,80 @@ class Pages:
                 return []
 
         shown = {
-            "runs": tried(self._all_runs), "sweeps": tried(self._all_sweeps),
-            "models": tried(self._house.registry.rows), "jobs": tried(self._all_jobs),
-        }  # fmt: skip
-        count = sum(row["state"].lower() == "running" for kind in ("runs", "sweeps", "jobs") for row in shown[kind])
-        return View(template="overview.html.jinja", title="What runs", shown={
-            **{kind: rows[:SHORT] for kind, rows in shown.items()}, "count": count, "troubles": troubles,
-            "where": [str(podium.runs().directory), self._house.spec.url, self._house.registry.registry.url],
-        })  # fmt: skip
+            "runs": tried(self._all_runs),
+            "sweeps": tried(self._all_sweeps),
+            "models": tried(self._house.registry.rows),
+            "jobs": tried(self._all_jobs),
+        }
+        count = sum(
+            row["state"].lower() == "running"
+            for kind in ("runs", "sweeps", "jobs")
+            for row in shown[kind]
+        )
+        return View(
+            template="overview.html.jinja",
+            title="What runs",
+            shown={
+                **{kind: rows[:SHORT] for kind, rows in shown.items()},
+                "count": count,
+                "troubles": troubles,
+                "where": [
+                    str(podium.runs().directory),
+                    self._house.spec.url,
+                    self._house.registry.registry.url,
+                ],
+            },
+        )
 
     def _all_runs(self) -> list[dict[str, Any]]:
         known = runs.rows_of()
         if server := self._house.server:
             known += [
-                {"id": run.name, "path": f"/server/{run.id}", "pipeline": run.pipeline, "state": run.state,
-                 "began": run.began, "seconds": run.seconds, "result": run.result,
-                 "steps": [{"title": name, "state": state} for name, state in run.tasks.items()]}
+                {
+                    "id": run.name,
+                    "path": f"/server/{run.id}",
+                    "pipeline": run.pipeline,
+                    "state": run.state,
+                    "began": run.began,
+                    "seconds": run.seconds,
+                    "result": run.result,
+                    "steps": [{"title": name, "state": state} for name, state in run.tasks.items()],
+                }
                 for run in newest_runs(server, 30)
-            ]  # fmt: skip
+            ]
         return sorted(known, key=lambda row: row["began"], reverse=True)
 
     def _all_sweeps(self) -> list[dict[str, Any]]:
         return [vars(sweep) for sweep in reversed(sweeps_on(self._house.cluster()))]
 
     def _all_jobs(self) -> list[dict[str, Any]]:
-        """Return what a list says of each job but those of trials, which are on the page of their sweep."""
+        """Return what a list says of each job but those of trials, which are on the page of their
+        sweep."""
         session = Session(self._house.spec, self._house.cluster())
         own = [job for job in all_jobs(session) if EXPERIMENT not in job.workload.labels]
         return [{**job.summary, "progress": job.progress()} for job in own][::-1]
 
     def _runs(self, request: Request) -> View:
-        return _list("runs", self._all_runs(), str(podium.runs().directory), "podium run makes one.")
+        return _list(
+            "runs", self._all_runs(), str(podium.runs().directory), "podium run makes one."
+        )
 
     def _sweeps(self, request: Request) -> View:
-        return _list("sweeps", self._all_sweeps(), self._house.spec.url,
-                     "podium tune and podium experiment run make one; those of runs are on their pages.")  # fmt: skip
+        return _list(
+            "sweeps",
+            self._all_sweeps(),
+            self._house.spec.url,
+            "podium tune and podium experiment run make one; those of runs are on their pages.",
+        )
 
     def _models(self, request: Request) -> View:
         registry = self._house.registry
-        return _list("models", registry.rows(), registry.registry.url, "podium run and podium models upload make one.")
+        return _list(
+            "models",
+            registry.rows(),
+            registry.registry.url,
+            "podium run and podium models upload make one.",
+        )
 
     def _jobs(self, request: Request) -> View:
         return _list("jobs", self._all_jobs(), self._house.spec.url, "podium job run makes one.")
@@ -269,10 +365,14 @@ class Pages:
         return self._house.sweep(request.path_params["name"], request.path_params.get("run", ""))
 
     def _sweep(self, request: Request) -> View:
-        return self._followed(request).view(request.scope["path"], every="every" in request.query_params)
+        return self._followed(request).view(
+            request.scope["path"], every="every" in request.query_params
+        )
 
     def _trial(self, request: Request) -> View:
-        return self._followed(request).trial_view(request.path_params["trial"], request.scope["path"])
+        return self._followed(request).trial_view(
+            request.path_params["trial"], request.scope["path"]
+        )
 
     def _trial_log(self, request: Request) -> Response:
         cluster = self._followed(request).cluster
@@ -288,18 +388,24 @@ class Pages:
     def _model(self, request: Request) -> View:
         model = models.require_model(self._house.registry.registry, request.path_params["name"])
         asked = request.query_params
-        return models.view(model, request.scope["path"], asked.get("first", ""), asked.get("second", ""))
+        return models.view(
+            model, request.scope["path"], asked.get("first", ""), asked.get("second", "")
+        )
 
     def _version(self, request: Request) -> View:
         model = models.require_model(self._house.registry.registry, request.path_params["name"])
-        return models.version_view(model.version(request.path_params["version"]), request.scope["path"])
+        return models.version_view(
+            model.version(request.path_params["version"]), request.scope["path"]
+        )
 
     def _job(self, request: Request) -> View:
         session = Session(self._house.spec, self._house.cluster())
         job = find_job(session, request.path_params["name"], [request.path_params["kind"]])
         lines = [harmless(line) for line in job.cluster.logs(job.kind, job.name)]
         shown = {"summary": job.summary, "lines": lines[-LINES:], "cut": max(0, len(lines) - LINES)}
-        return View(template="job.html.jinja", title=job.name, over=job.workload.state.finished, shown=shown)
+        return View(
+            template="job.html.jinja", title=job.name, over=job.workload.state.finished, shown=shown
+        )
 
 
 async def _changes(look: Callable[[], Awaitable[Look]], pause: float) -> AsyncIterator[str]:
@@ -315,9 +421,15 @@ async def _changes(look: Callable[[], Awaitable[Look]], pause: float) -> AsyncIt
         except PodiumError:  # it was removed, or is away: the browser asks again
             return
         view, now = seen.view, seen.html
-        changed = {name: figure for name, figure in view.figures.items() if figures.get(name) != figure}
+        changed = {
+            name: figure for name, figure in view.figures.items() if figures.get(name) != figure
+        }
         news = ([f'"html":{json.dumps(now)}'] if now != html else []) + (
-            ['"figures":{' + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in changed.items()) + "}"]
+            [
+                '"figures":{'
+                + ",".join(f"{json.dumps(name)}:{figure}" for name, figure in changed.items())
+                + "}"
+            ]
         )
         if now != html or changed:
             html, figures, said = now, dict(view.figures), time.monotonic()
@@ -332,8 +444,11 @@ async def _changes(look: Callable[[], Awaitable[Look]], pause: float) -> AsyncIt
 
 
 def _list(kind: str, rows: list[dict[str, Any]], where: str, hint: str) -> View:
-    return View(template="list.html.jinja", title=kind.capitalize(),
-                shown={"kind": kind, "rows": rows, "where": where, "hint": hint})  # fmt: skip
+    return View(
+        template="list.html.jinja",
+        title=kind.capitalize(),
+        shown={"kind": kind, "rows": rows, "where": where, "hint": hint},
+    )
 
 
 def _in_thread(
@@ -360,7 +475,9 @@ async def _body(request: Request) -> bytes:
 
 
 def _nowhere(request: Request) -> Response:
-    raise NotFound(f"there is no page {request.scope['path']}", "the first page, /, leads to all others")
+    raise NotFound(
+        f"there is no page {request.scope['path']}", "the first page, /, leads to all others"
+    )
 
 
 def _text(lines: Any) -> Response:
@@ -368,14 +485,19 @@ def _text(lines: Any) -> Response:
 
 
 def _report(path: Path) -> Response:
-    return FileResponse(path, media_type="text/html", headers={"Content-Security-Policy": REPORT_POLICY})
+    return FileResponse(
+        path, media_type="text/html", headers={"Content-Security-Policy": REPORT_POLICY}
+    )
 
 
 def _static(request: Request) -> Response:
     file = request.path_params["file"]
     if file == "plotly.js":
-        return Response(_plotly(), media_type="text/javascript",
-                        headers={"Content-Encoding": "gzip", "Cache-Control": "max-age=3600"})  # fmt: skip
+        return Response(
+            _plotly(),
+            media_type="text/javascript",
+            headers={"Content-Encoding": "gzip", "Cache-Control": "max-age=3600"},
+        )
     if file not in STATIC:
         raise NotFound(f"there is no file {file}")
     content = (resources.files(f"podium.{STATIC[file]}") / file).read_bytes()
@@ -384,4 +506,6 @@ def _static(request: Request) -> Response:
 
 @cache
 def _plotly() -> bytes:
-    return gzip.compress((resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes(), 6, mtime=0)
+    return gzip.compress(
+        (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes(), 6, mtime=0
+    )

@@ -1,4 +1,5 @@
-"""optuna-dashboard over copies of studies: it writes into what it opens, and asks nobody for a token."""
+"""optuna-dashboard over copies of studies: it writes into what it opens, and asks nobody for a
+token."""
 
 import shutil
 import socket
@@ -25,12 +26,15 @@ class Dashboards:
         """Return the address of one over a copy of the study in an Experiment's directory.
 
         Raises:
-            InvalidInput: There is no study, as where Katib ran the sweep, or optuna-dashboard is not installed.
+            InvalidInput: There is no study, as where Katib ran the sweep, or optuna-dashboard is
+                not installed.
             Failed: It does not start.
         """
         study, program = directory / JOURNAL, Path(sys.executable).with_name("optuna-dashboard")
         if not study.is_file():
-            raise InvalidInput(f"there is no study in {directory}", "a sweep of this machine has one")
+            raise InvalidInput(
+                f"there is no study in {directory}", "a sweep of this machine has one"
+            )
         if not program.is_file():
             raise InvalidInput(f"there is no {program}", "pip install 'podium-ml[ui]'")
         folder = Path(tempfile.mkdtemp(prefix="podium-study-"))
@@ -38,7 +42,15 @@ class Dashboards:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        words = ["--host", "127.0.0.1", "--port", str(port), "--server", "wsgiref", "--storage-class"]
+        words = [
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(port),
+            "--server",
+            "wsgiref",
+            "--storage-class",
+        ]
         command = [str(program), *words, "JournalFileStorage", str(copy)]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -1,4 +1,5 @@
-"""What the pages look at: the runs of this machine, a cluster, a registry, and a server of Kubeflow Pipelines."""
+"""What the pages look at: the runs of this machine, a cluster, a registry, and a server of Kubeflow
+Pipelines."""
 
 import threading
 from collections.abc import Callable
@@ -22,22 +23,28 @@ class House:
     """What there is to see. Safe to use from several threads.
 
     Args:
-        spec: The cluster whose Experiments and jobs are shown; each run on this machine has its own besides.
+        spec: The cluster whose Experiments and jobs are shown; each run on this machine has its own
+            besides.
         storage: URL of the registry; that of PODIUM_HOME if None.
         server: Opens the server whose runs are shown too; None shows none.
     """
 
-    def __init__(self, spec: ClusterSpec, storage: str | None, server: Callable[[], Server] | None) -> None:
+    def __init__(
+        self, spec: ClusterSpec, storage: str | None, server: Callable[[], Server] | None
+    ) -> None:
         self.spec = spec
         self.registry = FollowedRegistry(open_registry(storage))
         self.dashboards = Dashboards()
         self._server, self._lock = server, threading.RLock()
         self._cluster_at = lru_cache(MOST_OPEN)(lambda url: ClusterSpec.of(url).open())
-        self._sweep_at = lru_cache(MOST_OPEN)(lambda url, name: FollowedSweep(self._cluster_at(url), name))
+        self._sweep_at = lru_cache(MOST_OPEN)(
+            lambda url, name: FollowedSweep(self._cluster_at(url), name)
+        )
 
     @property
     def is_here(self) -> bool:
-        """Whether all that is shown is read from files of this machine, which cost nobody else anything."""
+        """Whether all that is shown is read from files of this machine, which cost nobody else
+        anything."""
         return traits_of(self.spec.url).shares_files and self._server is None
 
     @property

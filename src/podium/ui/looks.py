@@ -1,4 +1,5 @@
-"""What open pages show: who looks at the same thing shares one look, and looks wait in a queue of their own."""
+"""What open pages show: who looks at the same thing shares one look, and looks wait in a queue of
+their own."""
 
 import asyncio
 import time
@@ -50,7 +51,9 @@ class Looks:
             pause: Seconds for which it is new, at least.
         """
         known = self._last.get(page)
-        if known is None or (known.done() and (known.exception() or time.monotonic() > known.result().until)):
+        if known is None or (
+            known.done() and (known.exception() or time.monotonic() > known.result().until)
+        ):
             known = self._last[page] = asyncio.ensure_future(self.run(_look, show, pause))
             for old in list(self._last)[:-MOST_KEPT]:
                 del self._last[old]

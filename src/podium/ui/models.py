@@ -14,7 +14,8 @@ MOST_RECORDS = 50
 """Events of the history that a page shows, the newest."""
 
 KNOWN_SECONDS = 2.0
-"""Seconds for which what a registry said is shown: it may be far away, and asked by several pages."""
+"""Seconds for which what a registry said is shown: it may be far away, and asked by several
+pages."""
 
 
 class FollowedRegistry:
@@ -34,7 +35,9 @@ class FollowedRegistry:
         """Return what a list says of each model."""
         if time.monotonic() - self._read > KNOWN_SECONDS:
             overviews = [self.registry[name].overview() for name in self.registry]
-            self._rows = [vars(overview) | {"path": f"/models/{overview.name}"} for overview in overviews]
+            self._rows = [
+                vars(overview) | {"path": f"/models/{overview.name}"} for overview in overviews
+            ]
             self._read = time.monotonic()
         return self._rows
 
@@ -70,12 +73,23 @@ def view(model: Model, path: str, first: str, second: str) -> View:
     first = first or (champion.version if champion else "")
     other = next((version.version for version in versions if version != champion), "")
     return View(
-        template="model.html.jinja", title=model.name,
-        shown={"model": model, "path": path, "champion": champion, "held": held, "form": _form(champion),
-               "versions": versions, "waiting": model.waiting, "records": model.records()[::-1][:MOST_RECORDS],
-               "aliases": {alias: record.version for alias, record in aliases.items()},
-               "first": first, "second": second or other, **_compared(model, first, second)},
-    )  # fmt: skip
+        template="model.html.jinja",
+        title=model.name,
+        shown={
+            "model": model,
+            "path": path,
+            "champion": champion,
+            "held": held,
+            "form": _form(champion),
+            "versions": versions,
+            "waiting": model.waiting,
+            "records": model.records()[::-1][:MOST_RECORDS],
+            "aliases": {alias: record.version for alias, record in aliases.items()},
+            "first": first,
+            "second": second or other,
+            **_compared(model, first, second),
+        },
+    )
 
 
 def _form(version: Version | None) -> Form | None:
@@ -93,7 +107,10 @@ def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
     versions = model.version(first), model.version(second)
     try:
         seen = predictions(versions, None)
-        return {"difference": difference(seen, chosen_metric("", versions[1], seen.kind)), "trouble": ""}
+        return {
+            "difference": difference(seen, chosen_metric("", versions[1], seen.kind)),
+            "trouble": "",
+        }
     except PodiumError as error:
         return {"difference": None, "trouble": str(error)}
 
@@ -102,11 +119,18 @@ def version_view(version: Version, path: str) -> View:
     """Return the page of a version."""
     metadata = version.metadata
     return View(
-        template="version.html.jinja", title=version.title,
-        shown={"version": version, "path": path, "metadata": metadata,
-               "facts": {name: metadata.get(name)
-                         for name in ("run_id", "origin", "trial", "dataset", "environment", "code")}},
-    )  # fmt: skip
+        template="version.html.jinja",
+        title=version.title,
+        shown={
+            "version": version,
+            "path": path,
+            "metadata": metadata,
+            "facts": {
+                name: metadata.get(name)
+                for name in ("run_id", "origin", "trial", "dataset", "environment", "code")
+            },
+        },
+    )
 
 
 def require_model(registry: Registry, name: str) -> Model:

@@ -26,9 +26,16 @@ def rows_of(most: int | None = None) -> list[dict[str, Any]]:
 
 
 def _row(run: Run) -> dict[str, Any]:
-    return {"id": run.id, "pipeline": run.pipeline, "state": run.state, "began": run.began, "seconds": run.seconds,
-            "path": f"/runs/{run.id}", "result": _result(str(run.directory), run.state),
-            "steps": [{"title": step.title, "state": step.state} for step in run.record.steps.values()]}  # fmt: skip
+    return {
+        "id": run.id,
+        "pipeline": run.pipeline,
+        "state": run.state,
+        "began": run.began,
+        "seconds": run.seconds,
+        "path": f"/runs/{run.id}",
+        "result": _result(str(run.directory), run.state),
+        "steps": [{"title": step.title, "state": step.state} for step in run.record.steps.values()],
+    }
 
 
 @lru_cache(maxsize=4096)
@@ -60,11 +67,22 @@ def view(run: Run, path: str, step: str) -> View:
     with suppress(PodiumError, OSError):
         sweep = run.sweep.name if record.cluster.is_dir() else ""
     return View(
-        template="run.html.jinja", title=f"{run.id}", over=run.state != "running",
-        shown={"run": run, "steps": record.steps, "path": path, "step": shown, "lines": lines, "sweep": sweep,
-               "decision": outcome.get("decision"), "metric": (outcome.get("metric") or {}).get("name", ""),
-               "outputs": run.outputs, "has_report": bool(outcome.get("report"))},
-    )  # fmt: skip
+        template="run.html.jinja",
+        title=f"{run.id}",
+        over=run.state != "running",
+        shown={
+            "run": run,
+            "steps": record.steps,
+            "path": path,
+            "step": shown,
+            "lines": lines,
+            "sweep": sweep,
+            "decision": outcome.get("decision"),
+            "metric": (outcome.get("metric") or {}).get("name", ""),
+            "outputs": run.outputs,
+            "has_report": bool(outcome.get("report")),
+        },
+    )
 
 
 def _interesting(run: Run) -> str:
@@ -104,10 +122,20 @@ def server_view(run: "ServerRun", path: str, storage: str, log: str) -> View:
     if log and not trouble and log not in names:
         raise NotFound(f"no log {log!r} is kept with run {run.id}")
     return View(
-        template="server_run.html.jinja", title=run.id, over=run.state.upper() in OVER,
-        shown={"run": run, "path": path, "logs": names, "log": shown, "lines": lines[-LINES:],
-               "cut": max(0, len(lines) - LINES), "storage": storage, "trouble": trouble},
-    )  # fmt: skip
+        template="server_run.html.jinja",
+        title=run.id,
+        over=run.state.upper() in OVER,
+        shown={
+            "run": run,
+            "path": path,
+            "logs": names,
+            "log": shown,
+            "lines": lines[-LINES:],
+            "cut": max(0, len(lines) - LINES),
+            "storage": storage,
+            "trouble": trouble,
+        },
+    )
 
 
 def _telling(names: Sequence[str], run: "ServerRun") -> str:

@@ -86,35 +86,57 @@ class FollowedSweep:
         shown = ranked if every else _shown(ranked)
         board = Leaderboard(
             rows=[row_of(trial, experiment, on, numbers[trial.name]) for trial in shown],
-            parameters=[parameter.name for parameter in experiment.space], metrics=experiment.objective.metrics,
+            parameters=[parameter.name for parameter in experiment.space],
+            metrics=experiment.objective.metrics,
             best=best.name if best else "",
-        )  # fmt: skip
+        )
         state = "Stopped" if is_stopped(experiment) else experiment.state.phase
         counts = {phase: len(names) for phase, names in experiment.trials.items()}
         return View(
-            template="sweep.html.jinja", title=self.name, over=experiment.state.finished,
+            template="sweep.html.jinja",
+            title=self.name,
+            over=experiment.state.finished,
             figures=self._drawn(experiment, trials, ranked, best),
-            shown={"experiment": experiment, "state": state, "counts": counts, "board": board, "best": best,
-                   "path": path, "count": len(trials), "hidden": len(ranked) - len(shown), "every": every,
-                   "asked": describe(experiment),
-                   "front_note": plots.FRONT_NOTE,
-                   "metrics": {} if best is None else measured(best, experiment),
-                   "command": command_of(best, experiment.template.primary_container) if best else "",
-                   "rank": {trial.name: at for at, trial in enumerate(ranked, 1)
-                            if trial.value is not None and not trial.infeasible}},
-        )  # fmt: skip
+            shown={
+                "experiment": experiment,
+                "state": state,
+                "counts": counts,
+                "board": board,
+                "best": best,
+                "path": path,
+                "count": len(trials),
+                "hidden": len(ranked) - len(shown),
+                "every": every,
+                "asked": describe(experiment),
+                "front_note": plots.FRONT_NOTE,
+                "metrics": {} if best is None else measured(best, experiment),
+                "command": command_of(best, experiment.template.primary_container) if best else "",
+                "rank": {
+                    trial.name: at
+                    for at, trial in enumerate(ranked, 1)
+                    if trial.value is not None and not trial.infeasible
+                },
+            },
+        )
 
     def _drawn(
-        self, experiment: Experiment, trials: Sequence[Trial], ranked: Sequence[Trial], best: Trial | None
+        self,
+        experiment: Experiment,
+        trials: Sequence[Trial],
+        ranked: Sequence[Trial],
+        best: Trial | None,
     ) -> dict[str, str]:
         """Return the figures; those of all trials only when there are other results than last time.
 
-        Importance takes seconds to load: it is not in the first view, and follows by tenths of the trials.
+        Importance takes seconds to load: it is not in the first view, and follows by tenths of the
+        trials.
         """
         results = [trial for trial in trials if trial.value is not None and has_ended(trial)]
         before, figures = self._figures
         if before != len(results) or len(results) > GROWTH * self._importance[0]:
-            table = asdict(TrialTable.of(experiment, results, lambda _: "", best.name if best else ""))
+            table = asdict(
+                TrialTable.of(experiment, results, lambda _: "", best.name if best else "")
+            )
             figures = plots.of_trials(table) if len(results) > 1 else {}
             if before >= 0 and len(results) > GROWTH * self._importance[0]:
                 self._importance = len(results), plots.of_importance(table)
@@ -126,17 +148,19 @@ class FollowedSweep:
         rows = [{"name": trial.name, "epochs": self._curve(trial, experiment)} for trial in drawn]
         named = [*([best.name] if best else []), *(trial.name for trial in running)]
         curves = plots.learning_curves(
-            [row for row in rows if row["epochs"]], {experiment.objective.metric: experiment.objective.maximize}, named,
+            [row for row in rows if row["epochs"]],
+            {experiment.objective.metric: experiment.objective.maximize},
+            named,
             best.name if best else "",
-        )  # fmt: skip
+        )
         return {**figures, **self._importance[1], **curves}
 
     def _curve(self, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
         """Return what a trial printed; of one whose pod is gone, what was seen while it ran."""
         if trial.name not in self._whole:
-            self._curves[trial.name] = epochs_printed(self.cluster, trial, experiment) or self._curves.get(
-                trial.name, []
-            )
+            self._curves[trial.name] = epochs_printed(
+                self.cluster, trial, experiment
+            ) or self._curves.get(trial.name, [])
             if has_ended(trial):
                 self._whole.add(trial.name)
         return self._curves[trial.name]
@@ -154,15 +178,26 @@ class FollowedSweep:
         trial = with_printed(self.cluster, trial, experiment)
         curves = plots.learning_curves(
             [{"name": name, "epochs": epochs_printed(self.cluster, trial, experiment, lines)}],
-            {experiment.objective.metric: experiment.objective.maximize}, [name], name,
-        )  # fmt: skip
+            {experiment.objective.metric: experiment.objective.maximize},
+            [name],
+            name,
+        )
         return View(
-            template="trial.html.jinja", title=name, figures=curves, over=has_ended(trial),
-            shown={"trial": trial, "by_hand": BY_HAND in trial.labels, "experiment": experiment, "path": path,
-                   "metrics": measured(trial, experiment),
-                   "lines": lines[-LINES:], "cut": max(0, len(lines) - LINES),
-                   "command": command_of(trial, experiment.template.primary_container)},
-        )  # fmt: skip
+            template="trial.html.jinja",
+            title=name,
+            figures=curves,
+            over=has_ended(trial),
+            shown={
+                "trial": trial,
+                "by_hand": BY_HAND in trial.labels,
+                "experiment": experiment,
+                "path": path,
+                "metrics": measured(trial, experiment),
+                "lines": lines[-LINES:],
+                "cut": max(0, len(lines) - LINES),
+                "command": command_of(trial, experiment.template.primary_container),
+            },
+        )
 
 
 def load_figures() -> None:

@@ -36,9 +36,14 @@ class View:
         return (
             _environment()
             .get_template(self.template)
-            .render(**self.shown, title=self.title, drawn=self.figures.keys(), podium=__version__,
-                    frame=frame or None)
-        )  # fmt: skip
+            .render(
+                **self.shown,
+                title=self.title,
+                drawn=self.figures.keys(),
+                podium=__version__,
+                frame=frame or None,
+            )
+        )
 
 
 @cache
@@ -47,9 +52,18 @@ def _environment() -> "Environment":
 
     rooms = ChoiceLoader([PackageLoader(f"podium.{room}", ".") for room in ("ui", "serving")])
     environment = Environment(
-        loader=rooms, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+        loader=rooms,
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
     environment.filters |= {
-        "figure": figure, "number": brief, "chance": chance, "duration": duration, "size": size, "when": when,
-    }  # fmt: skip
+        "figure": figure,
+        "number": brief,
+        "chance": chance,
+        "duration": duration,
+        "size": size,
+        "when": when,
+    }
     return environment

@@ -1,1 +1,2 @@
-"""The cluster of a ``kubernetes://namespace`` URL: a Kubernetes API server and Kubeflow's operators."""
+"""The cluster of a ``kubernetes://namespace`` URL: a Kubernetes API server and Kubeflow's
+operators."""

@@ -1,4 +1,5 @@
-"""The Kubernetes API for the kinds podium knows: plain dicts in and out, the server's own reason in every error."""
+"""The Kubernetes API for the kinds podium knows: plain dicts in and out, the server's own reason in
+every error."""
 
 import re
 import time
@@ -10,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from podium.cluster.base import KINDS
 from podium.documents import load_json
-from podium.errors import Conflict, Denied, InvalidInput, NotFound, PodiumError, Unavailable, UnknownKind
+from podium.errors import (
+    Conflict,
+    Denied,
+    InvalidInput,
+    NotFound,
+    PodiumError,
+    Unavailable,
+    UnknownKind,
+)
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import TRAINER_API
@@ -29,7 +38,8 @@ _LACKS = (
 _UNKNOWN = "the server does not know who asks: renew the token or certificate of the kubeconfig (kubectl auth whoami)"
 
 CREATION = "podium/creation"
-"""Annotation with a random id: tells our own object from somebody else's of the same name when an answer was lost."""
+"""Annotation with a random id: tells our own object from somebody else's of the same name when an
+answer was lost."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,10 +50,12 @@ class Waits:
     """A request is repeated while the server restarts, asks to slow down or fails by itself."""
 
     outage: float = 900.0
-    """A watch goes on while no request is answered: an upgrade of the control plane takes minutes."""
+    """A watch goes on while no request is answered: an upgrade of the control plane takes
+    minutes."""
 
     window: int = 5
-    """Of quiet, after which the pods are looked at: an image that cannot be pulled changes no job's status."""
+    """Of quiet, after which the pods are looked at: an image that cannot be pulled changes no job's
+    status."""
 
     pause: float = 1.0
     """Between looks for a pod that has not started, or is being replaced."""
@@ -55,10 +67,12 @@ class Waits:
     """For an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
 
     taken_up_grace: float = 30.0
-    """For an engine to take an Experiment up: another one leads fifteen seconds after the last was killed."""
+    """For an engine to take an Experiment up: another one leads fifteen seconds after the last was
+    killed."""
 
     refused_grace: float = 15.0
-    """While a quota or policy refuses a pod: another pod may be about to end, a new namespace is still set up."""
+    """While a quota or policy refuses a pod: another pod may be about to end, a new namespace is
+    still set up."""
 
 
 USUAL_WAITS = Waits()
@@ -76,18 +90,26 @@ class ApiResource:
 
 
 _KATIB = (
-    "let podium run Experiments here: kubectl apply -k deploy/engine; or install Katib 0.19, or run it on one machine"
+    "let podium run Experiments here: kubectl apply -k deploy/engine; or install Katib 0.19, "
+    "or run it on one machine"
 )
 _OPERATOR = "install the Kubeflow training operator 1.9 in this cluster"
 _KSERVE = "install KServe in this cluster, or use --to kubernetes"
 _TRAINER = "install Kubeflow Trainer 2.2 or later in this cluster, or run a PyTorchJob"
 RESOURCES = {
-    **{kind: ApiResource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR) for kind in OPERATOR_KINDS},
+    **{
+        kind: ApiResource("kubeflow.org", "v1", f"{kind.lower()}s", _OPERATOR)
+        for kind in OPERATOR_KINDS
+    },
     TRAINJOB: ApiResource(TRAINER_API, "v1alpha1", "trainjobs", _TRAINER),
     "Experiment": ApiResource("kubeflow.org", "v1beta1", "experiments", _KATIB),
     "Trial": ApiResource("kubeflow.org", "v1beta1", "trials", _KATIB),
-    "Job": ApiResource("batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"),
-    "Deployment": ApiResource("apps", "v1", "deployments", "check that the address is that of a Kubernetes API server"),
+    "Job": ApiResource(
+        "batch", "v1", "jobs", "check that the address is that of a Kubernetes API server"
+    ),
+    "Deployment": ApiResource(
+        "apps", "v1", "deployments", "check that the address is that of a Kubernetes API server"
+    ),
     "InferenceService": ApiResource("serving.kserve.io", "v1beta1", "inferenceservices", _KSERVE),
 }
 
@@ -99,17 +121,24 @@ def api_resource(kind: str) -> ApiResource:
         InvalidInput: podium does not launch this kind.
     """
     if kind not in RESOURCES:
-        raise InvalidInput(f"podium does not launch a {kind or 'manifest without kind'}", f"one of {', '.join(KINDS)}")
+        raise InvalidInput(
+            f"podium does not launch a {kind or 'manifest without kind'}",
+            f"one of {', '.join(KINDS)}",
+        )
     return RESOURCES[kind]
 
 
 def reason_of(error: Any) -> tuple[str, bool]:
-    """Return the server's message, and whether it is a Kubernetes Status rather than a bare HTTP page.
+    """Return the server's message, and whether it is a Kubernetes Status rather than a bare HTTP
+    page.
 
     Args:
-        error: A kubernetes.client.ApiException. The webhook's and the quota's words are in its body only.
+        error: A kubernetes.client.ApiException. The webhook's and the quota's words are in its body
+            only.
     """
-    body = error.body.decode(errors="replace") if isinstance(error.body, bytes) else (error.body or "")
+    body = (
+        error.body.decode(errors="replace") if isinstance(error.body, bytes) else (error.body or "")
+    )
     try:
         return str(load_json(body, "the answer")["message"]), True
     except (InvalidInput, KeyError, TypeError):
@@ -125,8 +154,8 @@ def event_time(event: Any) -> datetime:
 def is_passing(error: Any) -> bool:
     """Tell whether the same request may work in a moment: no answer, 429, or any 5xx.
 
-    A webhook that restarts is a 500 like any other (``failed calling webhook … connection refused``). A connection that
-    breaks off in TLS is an ApiException of status 0.
+    A webhook that restarts is a 500 like any other (``failed calling webhook … connection
+    refused``). A connection that breaks off in TLS is an ApiException of status 0.
 
     Args:
         error: A kubernetes.client.ApiException or urllib3.exceptions.HTTPError.
@@ -140,13 +169,17 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
     message, is_status = reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
-        return UnknownKind(f"cannot {doing}: this cluster does not know the kind {kind}", api_resource(kind).hint)
+        return UnknownKind(
+            f"cannot {doing}: this cluster does not know the kind {kind}", api_resource(kind).hint
+        )
     if error.status == 404:
         return NotFound(text)
     if error.status == 409:
         return Conflict(text)
     if error.status == 403 and "exceeded quota" in message:
-        return PodiumError(text, "ask for less (replicas, cpu, memory, gpu), or have the quota raised")
+        return PodiumError(
+            text, "ask for less (replicas, cpu, memory, gpu), or have the quota raised"
+        )
     if error.status == 401:
         return Denied(text, _UNKNOWN)
     if error.status == 403 and "admission webhook" not in message:
@@ -160,8 +193,11 @@ def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
 
 
 def webhook_hint(message: str) -> str | None:
-    """Return how to look at the webhook that the API server could not ask; None if it says no such thing."""
-    called = re.search(r'failed calling webhook "([^"]+)".*?https://([\w-]+)\.([\w-]+)\.svc', message, re.DOTALL)
+    """Return how to look at the webhook that the API server could not ask; None if it says no such
+    thing."""
+    called = re.search(
+        r'failed calling webhook "([^"]+)".*?https://([\w-]+)\.([\w-]+)\.svc', message, re.DOTALL
+    )
     if not called:
         return None
     webhook, service, namespace = called.groups()
@@ -176,7 +212,8 @@ class Unreachable(Unavailable):
 class Api:
     """One namespace of one API server.
 
-    One class, because every request shares its patience, its budget and what is known of the server's silence.
+    One class, because every request shares its patience, its budget and what is known of the
+    server's silence.
 
     Args:
         configuration: Address and credentials.
@@ -195,10 +232,14 @@ class Api:
         self.coordination = client.CoordinationV1Api(self.client)
         self.answered = pod_namespace() is not None  # a pod was given the right address
         self.waits = USUAL_WAITS
-        self.patience: float | None = None  # seconds that call() repeats a request; that of waits if None
+        self.patience: float | None = (
+            None  # seconds that call() repeats a request; that of waits if None
+        )
         self.budget = float("inf")  # seconds that all calls together may spend on repeating
         self.asking = ""  # what the last call tries
-        self.silent_since: float | None = None  # time.monotonic() of the first failure since the last answer
+        self.silent_since: float | None = (
+            None  # time.monotonic() of the first failure since the last answer
+        )
 
     def call(
         self,
@@ -211,12 +252,14 @@ class Api:
     ) -> Any:
         """Call the API; repeat what may pass (is_passing) for a while.
 
-        A server that never answered gets a few seconds only: that is a wrong address, not a restart.
+        A server that never answered gets a few seconds only: that is a wrong address, not a
+        restart.
 
         Args:
             doing: What is tried, for the error.
             function: Method of a kubernetes client.
-            patience: Seconds to repeat, or what tells how many are left; that of this object if None.
+            patience: Seconds to repeat, or what tells how many are left; that of this object if
+                None.
 
         Raises:
             PodiumError: As by error; Unavailable if it did not pass.
@@ -244,7 +287,9 @@ class Api:
 
     def _limit(self, patience: float | None) -> float:
         """Return for how many seconds a request is repeated."""
-        limits = (limit for limit in (patience, self.patience, self.waits.patience) if limit is not None)
+        limits = (
+            limit for limit in (patience, self.patience, self.waits.patience) if limit is not None
+        )
         return min(next(limits) if self.answered else 3.0, self.budget)
 
     def note(self, error: Any) -> None:
@@ -271,7 +316,8 @@ class Api:
     def create(self, kind: str, manifest: Manifest, **how: Any) -> Manifest:
         """Create an object; unknown fields are refused, not dropped.
 
-        The answer to a request that did create it may be lost: the repetition then meets the object of the first.
+        The answer to a request that did create it may be lost: the repetition then meets the object
+        of the first.
 
         Args:
             how: Options of call.
@@ -284,7 +330,11 @@ class Api:
         create = self.custom.create_namespaced_custom_object
         try:
             where = self._where(kind)
-            return dict(self.call(doing, create, *where, stamped, field_validation="Strict", kind=kind, **how))
+            return dict(
+                self.call(
+                    doing, create, *where, stamped, field_validation="Strict", kind=kind, **how
+                )
+            )
         except Conflict:
             present = self.get(kind, str(name))
             if (present["metadata"].get("annotations") or {}).get(CREATION) != creation:
@@ -292,25 +342,46 @@ class Api:
             return present
 
     def apply(self, manifest: Manifest) -> None:
-        """Create an object, or make it what its manifest says; fields that others wrote stay (server-side apply)."""
+        """Create an object, or make it what its manifest says; fields that others wrote stay
+        (server-side apply)."""
         version, kind, name = manifest["apiVersion"], manifest["kind"], manifest["metadata"]["name"]
         path = f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{self.namespace}/{kind.lower()}s/{name}"
         self.call(
-            f"apply {kind} {name} in namespace {self.namespace}", self.client.call_api, path, "PATCH", body=manifest,
-            kind=kind if kind in RESOURCES else None, response_type="object", auth_settings=["BearerToken"],
-            query_params=[("fieldManager", "podium"), ("force", "true"), ("fieldValidation", "Strict")],
-            header_params={"Content-Type": "application/apply-patch+yaml", "Accept": "application/json"},
-        )  # fmt: skip
+            f"apply {kind} {name} in namespace {self.namespace}",
+            self.client.call_api,
+            path,
+            "PATCH",
+            body=manifest,
+            kind=kind if kind in RESOURCES else None,
+            response_type="object",
+            auth_settings=["BearerToken"],
+            query_params=[
+                ("fieldManager", "podium"),
+                ("force", "true"),
+                ("fieldValidation", "Strict"),
+            ],
+            header_params={
+                "Content-Type": "application/apply-patch+yaml",
+                "Accept": "application/json",
+            },
+        )
 
     def serves(self, kind: str) -> bool:
         """Return whether the server knows a kind; every account may ask (role system:discovery)."""
         return api_resource(kind).plural in self.plurals(kind)
 
     def plurals(self, kind: str) -> set[str]:
-        """Return the plurals of all kinds that the server knows in the group and version of a kind."""
+        """Return the plurals of all kinds that the server knows in the group and version of a
+        kind."""
         known = api_resource(kind)
         try:
-            answer = self.call(f"look for {kind}", self.custom.get_api_resources, known.group, known.version, kind=kind)
+            answer = self.call(
+                f"look for {kind}",
+                self.custom.get_api_resources,
+                known.group,
+                known.version,
+                kind=kind,
+            )
         except (UnknownKind, NotFound):
             return set()
         return {listed.name for listed in answer.resources}
@@ -318,7 +389,11 @@ class Api:
     def get(self, kind: str, name: str) -> Manifest:
         """Read an object."""
         doing = f"get {kind} {name} in namespace {self.namespace}"
-        return dict(self.call(doing, self.custom.get_namespaced_custom_object, *self._where(kind), name, kind=kind))
+        return dict(
+            self.call(
+                doing, self.custom.get_namespaced_custom_object, *self._where(kind), name, kind=kind
+            )
+        )
 
     def _list(self, kind: str, **options: Any) -> tuple[list[Manifest], str]:
         """Return the objects a selector matches, and the resourceVersion of the list."""
@@ -333,17 +408,22 @@ class Api:
     def objects(self, kind: str, selector: str = "") -> list[Manifest]:
         """Read all objects that match a label selector, oldest first."""
         items, _ = self._list(kind, label_selector=selector)
-        return sorted(items, key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]))
+        return sorted(
+            items,
+            key=lambda item: (item["metadata"]["creationTimestamp"], item["metadata"]["name"]),
+        )
 
     def all_of(self, kind: str) -> tuple[list[Manifest], str]:
-        """Read all objects of a kind, and the resourceVersion from which to watch them; nothing is repeated."""
+        """Read all objects of a kind, and the resourceVersion from which to watch them; nothing is
+        repeated."""
         return self._list(kind, patience=0)
 
     def snapshot(self, kind: str, name: str) -> tuple[Manifest | None, str]:
-        """Read an object, None if there is none, and the resourceVersion from which to watch it; nothing is repeated.
+        """Read an object, None if there is none, and the resourceVersion from which to watch it;
+        nothing is repeated.
 
-        An object's own resourceVersion is no start for a watch: a server that was restarted knows only versions since,
-        and a quiet object's is older for good.
+        An object's own resourceVersion is no start for a watch: a server that was restarted knows
+        only versions since, and a quiet object's is older for good.
         """
         items, version = self._list(kind, field_selector=f"metadata.name={name}", patience=0)
         return (items[0] if items else None), version
@@ -355,7 +435,8 @@ class Api:
         return dict(self.call(doing, patch, *self._where(kind), name, change, kind=kind, **how))
 
     def patch_status(self, kind: str, name: str, change: Manifest, **how: Any) -> Manifest:
-        """Merge fields into an object's status; None removes a field. The options are those of call."""
+        """Merge fields into an object's status; None removes a field. The options are those of
+        call."""
         doing = f"write the status of {kind} {name} in namespace {self.namespace}"
         patch = self.custom.patch_namespaced_custom_object_status
         body = {"status": change}
@@ -366,24 +447,30 @@ class Api:
         doing = f"delete {kind} {name} in namespace {self.namespace}"
         try:
             delete = self.custom.delete_namespaced_custom_object
-            self.call(doing, delete, *self._where(kind), name, propagation_policy="Background", kind=kind)
+            self.call(
+                doing, delete, *self._where(kind), name, propagation_policy="Background", kind=kind
+            )
         except NotFound:
             return
 
     def delete_now(self, kind: str, name: str) -> None:
-        """Send one request to remove an object: no retry, two seconds at most, no error if it is not there."""
+        """Send one request to remove an object: no retry, two seconds at most, no error if it is
+        not there."""
         from kubernetes.client import ApiException
         from urllib3.exceptions import HTTPError
 
         delete = self.custom.delete_namespaced_custom_object
         try:
-            delete(*self._where(kind), name, propagation_policy="Background", _request_timeout=(1, 1))
+            delete(
+                *self._where(kind), name, propagation_policy="Background", _request_timeout=(1, 1)
+            )
         except (ApiException, HTTPError) as error:
             if getattr(error, "status", None) != 404:
                 raise self.error(error, f"delete {kind} {name}", kind) from error
 
     def events(self, kind: str, name: str, version: str, seconds: int) -> Iterator[dict[str, Any]]:
-        """Yield watch events of one object, or of all of a kind, for some seconds, after a resourceVersion.
+        """Yield watch events of one object, or of all of a kind, for some seconds, after a
+        resourceVersion.
 
         Args:
             name: Empty for all.
@@ -407,29 +494,53 @@ class Api:
     def pods(self, selector: str) -> list[Any]:
         """Return the pods (V1Pod) that match a label selector, oldest first."""
         doing = f"list pods in namespace {self.namespace}"
-        answer = self.call(doing, self.core.list_namespaced_pod, self.namespace, label_selector=selector)
-        return sorted(answer.items, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name))
+        answer = self.call(
+            doing, self.core.list_namespaced_pod, self.namespace, label_selector=selector
+        )
+        return sorted(
+            answer.items, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.name)
+        )
 
     def warnings(self, name: str = "", kind: str = "") -> list[Any]:
         """Return the warnings (CoreV1Event) about objects of a name, or of a kind, oldest first."""
         doing = f"list events in namespace {self.namespace}"
         about = f"involvedObject.name={name}" if name else f"involvedObject.kind={kind}"
         selector = f"{about},type=Warning"
-        answer = self.call(doing, self.core.list_namespaced_event, self.namespace, field_selector=selector)
+        answer = self.call(
+            doing, self.core.list_namespaced_event, self.namespace, field_selector=selector
+        )
         return sorted(answer.items, key=event_time)
 
     def tell(self, kind: str, name: str, uid: str, reason: str, message: str) -> None:
-        """Write an Event about an object, which `kubectl describe` and `kubectl get events` show for an hour."""
+        """Write an Event about an object, which `kubectl describe` and `kubectl get events` show
+        for an hour."""
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         resource = api_resource(kind)
         version = f"{resource.group}/{resource.version}"
-        about = {"kind": kind, "name": name, "namespace": self.namespace, "uid": uid, "apiVersion": version}
+        about = {
+            "kind": kind,
+            "name": name,
+            "namespace": self.namespace,
+            "uid": uid,
+            "apiVersion": version,
+        }
         body = {
             "metadata": {"generateName": f"{name}.", "namespace": self.namespace},
-            "involvedObject": about, "reason": reason, "message": message, "type": "Normal",
-            "source": {"component": "podium"}, "firstTimestamp": now, "lastTimestamp": now, "count": 1,
-        }  # fmt: skip
-        self.call(f"write an event about {kind} {name}", self.core.create_namespaced_event, self.namespace, body)
+            "involvedObject": about,
+            "reason": reason,
+            "message": message,
+            "type": "Normal",
+            "source": {"component": "podium"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        self.call(
+            f"write an event about {kind} {name}",
+            self.core.create_namespaced_event,
+            self.namespace,
+            body,
+        )
 
     def close(self) -> None:
         """Close the connections."""

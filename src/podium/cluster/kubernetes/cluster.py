@@ -30,7 +30,8 @@ _log = logging.getLogger("podium")
 DELETE_WAIT = 30.0
 
 ENGINES = ("auto", "cluster", "here")
-"""Who runs Experiments: the cluster, this process, or the cluster if it serves them and this process if not."""
+"""Who runs Experiments: the cluster, this process, or the cluster if it serves them and this
+process if not."""
 
 _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
     **dict.fromkeys(OPERATOR_KINDS, lambda value: {"spec": {"runPolicy": {"suspend": value}}}),
@@ -40,15 +41,16 @@ _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
 
 
 class KubernetesCluster(Cluster):
-    """A namespace of a Kubernetes cluster with the training operator or Trainer and, for experiments, Katib.
+    """A namespace of a Kubernetes cluster with the training operator or Trainer and, for
+    experiments, Katib.
 
     One class, because it is a Cluster; what takes more than some lines is in the modules beside it.
 
     Args:
-        url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or of the pod this
-            runs in. ``?grace=600``: seconds a pod may stay unschedulable before its job is given up. ``?engine=``:
-            who runs Experiments, ``cluster`` or ``here`` (podium.sweeps.here). ``?state=URL``: where those that run
-            here are kept.
+        url: ``kubernetes://namespace``; without a namespace the one of the kubeconfig's context, or
+            of the pod this runs in. ``?grace=600``: seconds a pod may stay unschedulable before its
+            job is given up. ``?engine=``: who runs Experiments, ``cluster`` or ``here``
+            (podium.sweeps.here). ``?state=URL``: where those that run here are kept.
 
     Raises:
         InvalidInput: The URL has parts that mean nothing here.
@@ -67,7 +69,8 @@ class KubernetesCluster(Cluster):
         self.engine = query.get("engine", ["auto"])[-1]
         if self.engine not in ENGINES:
             raise InvalidInput(
-                f"engine must be {or_list(ENGINES)}, but got {self.engine!r}", suggestion(self.engine, ENGINES)
+                f"engine must be {or_list(ENGINES)}, but got {self.engine!r}",
+                suggestion(self.engine, ENGINES),
             )
         self.state = query.get("state", [""])[-1]
         configuration, namespace = load_configuration()
@@ -84,24 +87,31 @@ class KubernetesCluster(Cluster):
             raise InvalidInput("a Trial is not created by itself", "create its Experiment")
         named = resource.metadata.get("namespace") or namespace
         if named != namespace:
-            raise InvalidInput(f"{kind} {resource.name} is of namespace {named}, but the cluster is {self.url}",
-                               f"use kubernetes://{named}, or leave the namespace out")  # fmt: skip
+            raise InvalidInput(
+                f"{kind} {resource.name} is of namespace {named}, but the cluster is {self.url}",
+                f"use kubernetes://{named}, or leave the namespace out",
+            )
         if kind == "Experiment" and self.has_katib:
             self._check_injection()
         here = resource.with_metadata({**resource.metadata, "namespace": namespace})
-        stored = replace(here, manifest=self.api.create(kind, with_pod_deadlines(with_pod_defaults(here)).manifest))
+        stored = replace(
+            here,
+            manifest=self.api.create(kind, with_pod_deadlines(with_pod_defaults(here)).manifest),
+        )
         if isinstance(stored, Workload):
             _warn_of_free_start(stored)
         return stored
 
     def _check_injection(self) -> None:
-        """Refuse an Experiment where Katib would never see a metric; a namespace that may not be read passes."""
+        """Refuse an Experiment where Katib would never see a metric; a namespace that may not be
+        read passes."""
         namespace, labels = self.api.namespace, self._labels()
         if labels is not None and labels.get(METRICS_INJECTION) != "enabled":
             hint = f"kubectl label namespace {namespace} {METRICS_INJECTION}=enabled; not where Katib itself runs: "
             hint += "let trials run in another namespace, cluster=kubernetes://NAME"
             raise InvalidInput(
-                f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled", hint
+                f"Katib collects no metrics in namespace {namespace}: it lacks {METRICS_INJECTION}=enabled",
+                hint,
             )
 
     @property
@@ -113,7 +123,8 @@ class KubernetesCluster(Cluster):
     def runs_experiments(self) -> bool:
         """Whether Katib, or an engine that leads in this namespace, takes Experiments up now.
 
-        That the server knows the kind says nothing. Where Leases may not be read, an engine counts as there.
+        That the server knows the kind says nothing. Where Leases may not be read, an engine counts
+        as there.
         """
         kinds = self.api.plurals("Experiment")
         try:
@@ -124,18 +135,24 @@ class KubernetesCluster(Cluster):
             return True
 
     def admits(self, kind: str, workers: int = 0) -> bool:
-        """As the interface says; in a namespace that may not be read, pods of any level count as admitted.
+        """As the interface says; in a namespace that may not be read, pods of any level count as
+        admitted.
 
-        The training operator adds a container to a PyTorchJob's Workers that "restricted" refuses (INIT_CONTAINER).
+        The training operator adds a container to a PyTorchJob's Workers that "restricted" refuses
+        (INIT_CONTAINER).
         """
-        refused = kind == "PyTorchJob" and workers and (self._labels() or {}).get(ENFORCE) == RESTRICTED
+        refused = (
+            kind == "PyTorchJob" and workers and (self._labels() or {}).get(ENFORCE) == RESTRICTED
+        )
         return not refused and self.api.serves(kind)
 
     def _labels(self) -> Mapping[str, str] | None:
         """Return the labels of the namespace; None where it may not be read."""
         namespace = self.api.namespace
         try:
-            answer = self.api.call(f"read namespace {namespace}", self.api.core.read_namespace, namespace)
+            answer = self.api.call(
+                f"read namespace {namespace}", self.api.core.read_namespace, namespace
+            )
         except InvalidInput:
             raise
         except PodiumError:
@@ -147,25 +164,32 @@ class KubernetesCluster(Cluster):
 
     def list(self, kind: str, labels: dict[str, str] | None = None) -> Sequence[Resource]:
         selector = ",".join(f"{key}={value}" for key, value in (labels or {}).items())
-        return self.queues.explain_all([self._reader.read(manifest) for manifest in self.api.objects(kind, selector)])
+        return self.queues.explain_all(
+            [self._reader.read(manifest) for manifest in self.api.objects(kind, selector)]
+        )
 
     def watch(self, kind: str, name: str, timeout: float | None = None) -> Iterator[Resource]:
         """As the interface says; a pod that can never start, or is refused, ends it early.
 
-        While a queue of Kueue holds the job, or all trials that are left, back, the timeout does not run.
+        While a queue of Kueue holds the job, or all trials that are left, back, the timeout does
+        not run.
 
         Raises:
             NotFound: There is none at the start.
-            Failed: The timeout passed; or an image cannot be pulled, a Secret is missing, no node fits, a quota or a
-                policy refuses its pods.
+            Failed: The timeout passed; or an image cannot be pulled, a Secret is missing, no node
+                fits, a quota or a policy refuses its pods.
         """
         watchman = kubernetes_pods.Watchman(self.api)
         read, explain = self._reader.read, self.queues.explain
         return kubernetes_watch.watch(self.api, kind, name, timeout, watchman.look, read, explain)
 
-    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, kind: str, name: str, replica: str | None = None, follow: bool = False
+    ) -> Iterator[str]:
         self.api.get(kind, name)
-        return kubernetes_logs.logs(self.api, kind, name, replica, follow, lambda: self._is_over(kind, name))
+        return kubernetes_logs.logs(
+            self.api, kind, name, replica, follow, lambda: self._is_over(kind, name)
+        )
 
     def _is_over(self, kind: str, name: str) -> bool:
         try:
@@ -182,7 +206,9 @@ class KubernetesCluster(Cluster):
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
         self.api.get(kind, name)
-        return kubernetes_pods.replica_statuses(self.api.pods(kubernetes_pods.selector_of(self.api, kind, name)))
+        return kubernetes_pods.replica_statuses(
+            self.api.pods(kubernetes_pods.selector_of(self.api, kind, name))
+        )
 
     def waits_for(self, job: Workload) -> str:
         if job.state.finished or job.state.phase in (WAITING, "Suspended"):
@@ -196,7 +222,8 @@ class KubernetesCluster(Cluster):
         return 0.0 if since is None else time.monotonic() - since
 
     def stop(self, kind: str, name: str) -> None:
-        """As the interface says, by ``suspend: true``: the operator deletes the pods, and resume makes new ones.
+        """As the interface says, by ``suspend: true``: the operator deletes the pods, and resume
+        makes new ones.
 
         A job in a queue of Kueue is taken out of the queue instead, and resume puts it back.
 
@@ -206,9 +233,14 @@ class KubernetesCluster(Cluster):
         """
         state = self.get(kind, name).state
         if state.finished:
-            raise InvalidInput(f"{kind} {name} does not run: it has {state.phase.lower()}", "there is nothing to stop")
+            raise InvalidInput(
+                f"{kind} {name} does not run: it has {state.phase.lower()}",
+                "there is nothing to stop",
+            )
         if kind not in _SUSPEND:
-            raise InvalidInput(f"Katib cannot stop {kind} {name} and keep it", "delete it; its trials' models stay")
+            raise InvalidInput(
+                f"Katib cannot stop {kind} {name} and keep it", "delete it; its trials' models stay"
+            )
         if not self.queues.set_active(self.workload(kind, name), False):
             self.api.patch(kind, name, _SUSPEND[kind](True))
 
@@ -224,7 +256,9 @@ class KubernetesCluster(Cluster):
             return
         self.experiment(name)
         if not changes:
-            raise InvalidInput(f"Katib goes on with Experiment {name} by itself", "give it a higher --max-trials")
+            raise InvalidInput(
+                f"Katib goes on with Experiment {name} by itself", "give it a higher --max-trials"
+            )
         if notes := [change for change in changes if "/" in change]:
             problem = f"Experiment {name} is run by its cluster, which may be Katib: it knows no {', '.join(notes)}"
             raise InvalidInput(problem, "give it a higher --max-trials")
@@ -233,14 +267,20 @@ class KubernetesCluster(Cluster):
     def _resume_job(self, job: Workload) -> None:
         kind, name = job.kind, job.name
         if job.state.phase == WAITING:
-            raise InvalidInput(f"{kind} {name} waits in queue {job.queue}: {job.state.message}", "Kueue starts it")
+            raise InvalidInput(
+                f"{kind} {name} waits in queue {job.queue}: {job.state.message}", "Kueue starts it"
+            )
         if not job.suspended:
-            raise InvalidInput(f"{kind} {name} is not suspended", "only a job that was stopped goes on")
+            raise InvalidInput(
+                f"{kind} {name} is not suspended", "only a job that was stopped goes on"
+            )
         if not self.queues.set_active(job, True):
             self.api.patch(kind, name, _SUSPEND[kind](False))
 
     def delete(self, kind: str, name: str) -> None:
-        selector = kubernetes_pods.selector_of(self.api, kind, name) if kind == "Experiment" else None
+        selector = (
+            kubernetes_pods.selector_of(self.api, kind, name) if kind == "Experiment" else None
+        )
         self.api.delete(kind, name)
         selector = selector or kubernetes_pods.selector_of(self.api, kind, name)
         end = time.monotonic() + DELETE_WAIT
@@ -255,10 +295,13 @@ class KubernetesCluster(Cluster):
 
 
 def _warn_of_free_start(job: Workload) -> None:
-    """Say that a job names a queue but starts at once: Kueue suspends those it takes as they are created."""
+    """Say that a job names a queue but starts at once: Kueue suspends those it takes as they are
+    created."""
     if job.queue and not job.suspended:
         _log.warning(
             "nothing holds %s %s back for queue %s: Kueue is not installed, does not take this namespace, or leaves "
             "out the kind (Kueue 0.19 and later leave out PyTorchJob unless integrations.frameworks names it)",
-            job.kind, job.name, job.queue,
-        )  # fmt: skip
+            job.kind,
+            job.name,
+            job.queue,
+        )

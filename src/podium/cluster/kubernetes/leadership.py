@@ -1,8 +1,9 @@
 """Leadership by a Lease (coordination.k8s.io/v1): one process at a time runs what only one may run.
 
-The rules are those of Kubernetes' own controllers (client-go, tools/leaderelection): a Lease that has not changed for
-its duration, by the observer's own clock, is free; it is taken with the resourceVersion that was read, so that of two
-who try only one succeeds; who cannot renew it in time stops before anybody else may begin.
+The rules are those of Kubernetes' own controllers (client-go, tools/leaderelection): a Lease that
+has not changed for its duration, by the observer's own clock, is free; it is taken with the
+resourceVersion that was read, so that of two who try only one succeeds; who cannot renew it in time
+stops before anybody else may begin.
 """
 
 import math
@@ -40,7 +41,8 @@ class Leadership:
     Args:
         api: The namespace of the Lease.
         holder: Name of this process, different from every other's.
-        seconds: After how long without renewal others may take it; renewals and giving up scale with it.
+        seconds: After how long without renewal others may take it; renewals and giving up scale
+            with it.
         owners: Owner references of the Lease, which goes with them.
     """
 
@@ -69,16 +71,21 @@ class Leadership:
         """
         end = time.monotonic() + timeout
         while not self._take():
-            if time.monotonic() >= end or self._closed.wait(min(self._pause, max(0.0, end - time.monotonic()))):
+            if time.monotonic() >= end or self._closed.wait(
+                min(self._pause, max(0.0, end - time.monotonic()))
+            ):
                 return False
-        self._thread = threading.Thread(target=self._keep, name=f"podium-lease-{self._name}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._keep, name=f"podium-lease-{self._name}", daemon=True
+        )
         self._thread.start()
         return True
 
     def left(self) -> float:
         """Return for how many seconds this process leads, for certain.
 
-        What has run out does not come back with a renewal that was late: somebody was told meanwhile that it was lost.
+        What has run out does not come back with a renewal that was late: somebody was told
+        meanwhile that it was lost.
         """
         left = self._renewed + self._seconds * STOP_SECONDS / DURATION_SECONDS - time.monotonic()
         if self._renewed and left <= 0:
@@ -116,7 +123,13 @@ class Leadership:
         if held:
             delete = self._api.coordination.delete_namespaced_lease
             with suppress(PodiumError):
-                self._api.call(f"delete Lease {self._name}", delete, self._name, self._api.namespace, patience=0)
+                self._api.call(
+                    f"delete Lease {self._name}",
+                    delete,
+                    self._name,
+                    self._api.namespace,
+                    patience=0,
+                )
 
     @property
     def _pause(self) -> float:
@@ -153,12 +166,23 @@ class Leadership:
 
     def _create(self, started: float) -> bool:
         now = _micro_time(datetime.now(UTC))
-        spec = {"holderIdentity": self.holder, "leaseDurationSeconds": self._whole_seconds, "acquireTime": now,
-                "renewTime": now, "leaseTransitions": 0}  # fmt: skip
+        spec = {
+            "holderIdentity": self.holder,
+            "leaseDurationSeconds": self._whole_seconds,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": 0,
+        }
         body = {"metadata": {"name": self._name, "ownerReferences": self._owners}, "spec": spec}
         create = self._api.coordination.create_namespaced_lease
         try:
-            self._api.call(f"create Lease {self._name}", create, self._api.namespace, body, patience=self._seconds)
+            self._api.call(
+                f"create Lease {self._name}",
+                create,
+                self._api.namespace,
+                body,
+                patience=self._seconds,
+            )
         except Conflict:
             return False
         self._renewed = started
@@ -173,7 +197,9 @@ class Leadership:
 
     def _read(self) -> Any:
         read = self._api.coordination.read_namespaced_lease
-        return self._api.call(f"read Lease {self._name}", read, self._name, self._api.namespace, patience=self._pause)
+        return self._api.call(
+            f"read Lease {self._name}", read, self._name, self._api.namespace, patience=self._pause
+        )
 
     def _write(self, lease: Any, holder: str) -> None:
         spec, now = lease.spec, _micro_time(datetime.now(UTC))
@@ -181,7 +207,11 @@ class Leadership:
             spec.acquire_time, spec.lease_transitions = now, (spec.lease_transitions or 0) + 1
         elif spec.acquire_time:
             spec.acquire_time = _micro_time(spec.acquire_time)
-        spec.holder_identity, spec.renew_time, spec.lease_duration_seconds = holder, now, self._whole_seconds
+        spec.holder_identity, spec.renew_time, spec.lease_duration_seconds = (
+            holder,
+            now,
+            self._whole_seconds,
+        )
         write = self._api.coordination.replace_namespaced_lease
         doing = f"write Lease {self._name}"
         self._api.call(doing, write, self._name, self._api.namespace, lease, patience=self._pause)
@@ -192,13 +222,17 @@ class Leadership:
 
 
 def is_led(api: Api, name: str, wait: float = 0.0) -> bool:
-    """Return whether somebody holds a Lease, as far as clocks that differ by less than MOST_SKEW_SECONDS tell.
+    """Return whether somebody holds a Lease, as far as clocks that differ by less than
+    MOST_SKEW_SECONDS tell.
 
     Args:
-        wait: Seconds after which a Lease that looks old is read again: who leads has renewed it, whatever clocks say.
+        wait: Seconds after which a Lease that looks old is read again: who leads has renewed it,
+            whatever clocks say.
     """
     try:
-        lease = api.call(f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace)
+        lease = api.call(
+            f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace
+        )
     except NotFound:
         return False
     spec = lease.spec
@@ -213,7 +247,9 @@ def is_led(api: Api, name: str, wait: float = 0.0) -> bool:
 
 def _renewed_since(api: Api, name: str, moment: datetime) -> bool:
     try:
-        lease = api.call(f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace)
+        lease = api.call(
+            f"read Lease {name}", api.coordination.read_namespaced_lease, name, api.namespace
+        )
     except NotFound:
         return False
     return bool(lease.spec.holder_identity) and lease.spec.renew_time != moment

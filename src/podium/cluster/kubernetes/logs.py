@@ -12,15 +12,19 @@ from podium.errors import Denied, NotFound, Unavailable
 from podium.manifests.conditions import SteadyTime
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
-"""Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it wrote."""
+"""Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it
+wrote."""
 
 TRIES = 5
 """Reads of an ended replica's log before giving up."""
 
 
 def reporting(pods: list[Any]) -> list[Any]:
-    """Return the pods of the replica that reports metrics: the master's, the collected one's, else all."""
-    if collected := [pod for pod in pods if any(name in COLLECTORS for name in _container_names(pod))]:
+    """Return the pods of the replica that reports metrics: the master's, the collected one's, else
+    all."""
+    if collected := [
+        pod for pod in pods if any(name in COLLECTORS for name in _container_names(pod))
+    ]:
         return collected
     for leader in ("master-0", "worker-0", "node-0"):
         if chosen := [pod for name, pod in by_replica(pods) if name == leader]:
@@ -35,21 +39,30 @@ def container_of(pod: Any) -> str:
 
 
 def _container_names(pod: Any) -> list[str]:
-    """Return the names of a pod's containers; the engine's collector is an init container that goes on (a sidecar)."""
-    return [container.name for container in (*pod.spec.containers, *(pod.spec.init_containers or []))]
+    """Return the names of a pod's containers; the engine's collector is an init container that goes
+    on (a sidecar)."""
+    return [
+        container.name for container in (*pod.spec.containers, *(pod.spec.init_containers or []))
+    ]
 
 
 def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
     """Return the newest pod of a replica, or None if it has none now."""
     pods = api.pods(selector_of(api, kind, name))
-    chosen = reporting(pods) if replica is None else [pod for name, pod in by_replica(pods) if name == replica]
+    chosen = (
+        reporting(pods)
+        if replica is None
+        else [pod for name, pod in by_replica(pods) if name == replica]
+    )
     return chosen[-1] if chosen else None
 
 
 def has_started(pod: Any, container: str) -> bool:
     """Tell whether a container has, or had, a process."""
     status = _status_of(pod, container)
-    return bool(status and (status.state.running or status.state.terminated or status.restart_count))
+    return bool(
+        status and (status.state.running or status.state.terminated or status.restart_count)
+    )
 
 
 def _status_of(pod: Any, container: str) -> Any | None:
@@ -59,18 +72,21 @@ def _status_of(pod: Any, container: str) -> Any | None:
 
 
 def _start_of(pod: Any, container: str) -> tuple[str, int]:
-    """Return what tells one start of a container from the next: its pod, and how often it was restarted."""
+    """Return what tells one start of a container from the next: its pod, and how often it was
+    restarted."""
     status = _status_of(pod, container)
     return str(pod.metadata.uid), int(status.restart_count or 0) if status else 0
 
 
 def is_coming(pod: Any | None) -> bool:
-    """Tell whether a pod will have a log: a job is over with its master, when a worker may not even have begun."""
+    """Tell whether a pod will have a log: a job is over with its master, when a worker may not even
+    have begun."""
     return pod is not None and pod.status.phase == "Pending" and cannot_start(pod) is None
 
 
 def split(chunks: Iterator[bytes]) -> Iterator[str]:
-    """Join chunks and cut them into lines, of which the beginning is kept; the last one needs no line end."""
+    """Join chunks and cut them into lines, of which the beginning is kept; the last one needs no
+    line end."""
     rest = b""
     for chunk in chunks:
         *lines, rest = (rest + chunk).split(b"\n")
@@ -91,7 +107,8 @@ class Tail:
         """Yield the lines after the newest one given out.
 
         Raises:
-            urllib3.exceptions.HTTPError: The connection was lost, or a minute was quiet; read again.
+            urllib3.exceptions.HTTPError: The connection was lost, or a minute was quiet; read
+                again.
             kubernetes.client.ApiException: The server refused.
         """
         known = self.last
@@ -120,9 +137,14 @@ class Tail:
 
 
 def logs(
-    api: Api, kind: str, name: str, replica: str | None, follow: bool, is_over: Callable[[], bool],
+    api: Api,
+    kind: str,
+    name: str,
+    replica: str | None,
+    follow: bool,
+    is_over: Callable[[], bool],
     restarted: Callable[[], None] = lambda: None,
-) -> Iterator[str]:  # fmt: skip
+) -> Iterator[str]:
     """Yield a replica's log lines.
 
     Args:
@@ -130,7 +152,8 @@ def logs(
         replica: ``master-0`` …, or None for the one that reports metrics.
         follow: Go on until the replica has ended for good.
         is_over: Tells whether the object has reached its last state or is gone.
-        restarted: Called before the first line of a container that was started again, or of a pod in place of another.
+        restarted: Called before the first line of a container that was started again, or of a pod
+            in place of another.
 
     Raises:
         NotFound: There is no such replica (when following: and the object is over).
@@ -154,7 +177,10 @@ def logs(
             time.sleep(api.waits.pause)
             continue
         if pod is None and over and not read:
-            raise NotFound(f"{kind} {name} has no pod of replica {replica or 'master-0'}", "its pods may be gone")
+            raise NotFound(
+                f"{kind} {name} has no pod of replica {replica or 'master-0'}",
+                "its pods may be gone",
+            )
         complete = True
         if pod is not None and has_started(pod, container_of(pod)):
             read, latest = True, _start_of(pod, container_of(pod))
@@ -169,6 +195,8 @@ def logs(
                 again = is_passing(error) or getattr(error, "status", None) in (400, 404)
                 if not again or (over and tries > TRIES):
                     raise api.error(error, f"read the log of pod {pod.metadata.name}") from error
-        if complete and ((over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")):
+        if complete and (
+            (over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")
+        ):
             return
         time.sleep(api.waits.pause)

@@ -1,4 +1,5 @@
-"""The pods of a job: which there are, which can never start or be created, which one failed and why."""
+"""The pods of a job: which there are, which can never start or be created, which one failed and
+why."""
 
 import logging
 import re
@@ -11,7 +12,13 @@ from typing import Any
 
 from podium.cluster.base import ReplicaStatus
 from podium.cluster.kubernetes.api import USUAL_WAITS, Api, Waits, event_time
-from podium.cluster.kubernetes.refusals import PATCHES_LOST, REFUSED, Trouble, refusal_of, service_events
+from podium.cluster.kubernetes.refusals import (
+    PATCHES_LOST,
+    REFUSED,
+    Trouble,
+    refusal_of,
+    service_events,
+)
 from podium.errors import Failed, PodiumError, Unavailable
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
@@ -44,7 +51,9 @@ JOB_SELECTOR = {
     "Trial": TRIAL,
 }
 
-_IMAGE = "check the image's name and tag, that the nodes can reach its registry, and imagePullSecrets"
+_IMAGE = (
+    "check the image's name and tag, that the nodes can reach its registry, and imagePullSecrets"
+)
 CONFIG_MISSING = "a Secret, ConfigMap or key that the pod names does not exist in this namespace"
 _ROOT = (
     'the image runs as root: give the pods another user, pods={"run_as_user": 1000} or securityContext.runAsUser; '
@@ -63,9 +72,9 @@ NEVER_STARTS = {
 """Waiting reasons of a container that do not go away by themselves, with what to do."""
 
 NON_ROOT = re.compile(r"non-?root", re.IGNORECASE)
-"""What the kubelet says of an image whose user is root, or may be: ``container has runAsNonRoot and image will run as
-root``, ``… image has non-numeric user``, ``container's runAsUser breaks non-root policy`` (kubernetes v1.34,
-pkg/kubelet/kuberuntime/security_context.go)."""
+"""What the kubelet says of an image whose user is root, or may be: ``container has runAsNonRoot and
+image will run as root``, ``… image has non-numeric user``, ``container's runAsUser breaks non-root
+policy`` (kubernetes v1.34, pkg/kubelet/kuberuntime/security_context.go)."""
 
 ENDED = {
     "OOMKilled": "raise the memory limit, or use a smaller batch size or fewer processes a node",
@@ -79,12 +88,15 @@ ENDED = {
 
 
 def by_replica(pods: list[Any]) -> list[tuple[str, Any]]:
-    """Return each pod with its replica: ``master-0``, ``node-1`` …; a Job's are ``pod-0``, ``pod-1`` … by their age.
+    """Return each pod with its replica: ``master-0``, ``node-1`` …; a Job's are ``pod-0``,
+    ``pod-1`` … by their age.
 
     Args:
         pods: All pods of one job, oldest first.
     """
-    return [(_replica_of(pod.metadata.labels or {}, number), pod) for number, pod in enumerate(pods)]
+    return [
+        (_replica_of(pod.metadata.labels or {}, number), pod) for number, pod in enumerate(pods)
+    ]
 
 
 def _replica_of(labels: dict[str, str], number: int) -> str:
@@ -101,7 +113,10 @@ def replica_statuses(pods: list[Any]) -> list[ReplicaStatus]:
     Args:
         pods: All pods of one job, oldest first.
     """
-    return [_replica_status(name, pod) for name, pod in sorted(dict(by_replica(pods)).items(), key=_order)]
+    return [
+        _replica_status(name, pod)
+        for name, pod in sorted(dict(by_replica(pods)).items(), key=_order)
+    ]
 
 
 def _order(named: tuple[str, Any]) -> tuple[str, int]:
@@ -113,7 +128,11 @@ def _replica_status(name: str, pod: Any) -> ReplicaStatus:
     statuses = pod.status.container_statuses or []
     states = [status.state for status in statuses if status.state]
     ends = [state.terminated for state in states if state.terminated]
-    ends += [status.last_state.terminated for status in statuses if status.last_state and status.last_state.terminated]
+    ends += [
+        status.last_state.terminated
+        for status in statuses
+        if status.last_state and status.last_state.terminated
+    ]
     starts = [begun.started_at for state in states if (begun := state.running or state.terminated)]
     trouble = bad_end(pod) or cannot_start(pod)
     return ReplicaStatus(
@@ -122,7 +141,9 @@ def _replica_status(name: str, pod: Any) -> ReplicaStatus:
         restarts=sum(status.restart_count or 0 for status in statuses),
         exit_code=max((end.exit_code for end in ends), default=None),
         reason=trouble.reason if trouble else "",
-        started=max((start.strftime("%Y-%m-%dT%H:%M:%SZ") for start in starts if start), default=""),
+        started=max(
+            (start.strftime("%Y-%m-%dT%H:%M:%SZ") for start in starts if start), default=""
+        ),
         node=pod.spec.node_name or "",
     )
 
@@ -146,15 +167,36 @@ def cannot_start(pod: Any, waits: Waits = USUAL_WAITS) -> Trouble | None:
     for status in statuses_of(pod):
         waiting = status.state and status.state.waiting
         if waiting and waiting.reason in NEVER_STARTS:
-            reason, message = waiting.reason, (waiting.message or "").strip() or f"image {status.image}"
+            reason, message = (
+                waiting.reason,
+                (waiting.message or "").strip() or f"image {status.image}",
+            )
             hint = _ROOT if NON_ROOT.search(message) else NEVER_STARTS[reason]
-            return Trouble(pod=name, container=status.name, reason=reason, message=message, hint=hint,
-                           grace=waits.image_grace)  # fmt: skip
+            return Trouble(
+                pod=name,
+                container=status.name,
+                reason=reason,
+                message=message,
+                hint=hint,
+                grace=waits.image_grace,
+            )
     for condition in pod.status.conditions or []:
-        if condition.type == "PodScheduled" and condition.status == "False" and condition.reason == "Unschedulable":
-            hint = "ask for less (cpu, memory, gpu), change node selector or tolerations, or add nodes"
+        if (
+            condition.type == "PodScheduled"
+            and condition.status == "False"
+            and condition.reason == "Unschedulable"
+        ):
+            hint = (
+                "ask for less (cpu, memory, gpu), change node selector or tolerations, or add nodes"
+            )
             message = condition.message or ""
-            return Trouble(pod=name, reason="Unschedulable", message=message, hint=hint, grace=waits.schedule_grace)
+            return Trouble(
+                pod=name,
+                reason="Unschedulable",
+                message=message,
+                hint=hint,
+                grace=waits.schedule_grace,
+            )
     return None
 
 
@@ -162,19 +204,30 @@ def bad_end(pod: Any) -> Trouble | None:
     """Say how a pod, or its container before the last restart, ended badly, or None."""
     name, reason = pod.metadata.name, pod.status.reason
     if pod.status.phase == "Failed" and reason:
-        return Trouble(pod=name, reason=reason, message=pod.status.message or "", hint=ENDED.get(reason))
+        return Trouble(
+            pod=name, reason=reason, message=pod.status.message or "", hint=ENDED.get(reason)
+        )
     for status in statuses_of(pod):
         states = (status.state, status.last_state)
         for ended in (state.terminated for state in states if state and state.terminated):
             if ended.exit_code != 0:
-                reason, message = ended.reason or "Error", f"container {status.name}, exit code {ended.exit_code}"
-                hint = ENDED.get(reason) or ("it was killed from outside" if ended.exit_code == 137 else None)
-                return Trouble(pod=name, container=status.name, reason=reason, message=message, hint=hint)
+                reason, message = (
+                    ended.reason or "Error",
+                    f"container {status.name}, exit code {ended.exit_code}",
+                )
+                hint = ENDED.get(reason) or (
+                    "it was killed from outside" if ended.exit_code == 137 else None
+                )
+                return Trouble(
+                    pod=name, container=status.name, reason=reason, message=message, hint=hint
+                )
     return None
 
 
 def _ended_at(pod: Any) -> str:
-    times = [s.state.terminated.finished_at for s in statuses_of(pod) if s.state and s.state.terminated]
+    times = [
+        s.state.terminated.finished_at for s in statuses_of(pod) if s.state and s.state.terminated
+    ]
     return min((time.isoformat() for time in times if time), default="9999")
 
 
@@ -185,7 +238,9 @@ class Watchman:
         self.api = copy(api)
         self.api.patience = 0.0  # a look that fails is made again at the next: it must not outlast a watch's timeout
         self.since: dict[tuple[str, str], float] = {}
-        self.complete: dict[str, datetime] = {}  # by job: creation of its newest pod when it had all of them
+        self.complete: dict[
+            str, datetime
+        ] = {}  # by job: creation of its newest pod when it had all of them
         self.warned = False
 
     def look(self, resource: Resource) -> None:
@@ -195,7 +250,10 @@ class Watchman:
             Failed: One has been hopeless for longer than its grace.
         """
         kind, name = resource.kind, resource.name
-        if resource.state.phase in ("Waiting", "Suspended"):  # it has no pods; refusals of earlier ones are over
+        if resource.state.phase in (
+            "Waiting",
+            "Suspended",
+        ):  # it has no pods; refusals of earlier ones are over
             self.since = {}
             return
         now, seen = time.monotonic(), {}
@@ -217,9 +275,14 @@ class Watchman:
         for pod in pods:
             if trouble := cannot_start(pod, self.api.waits):
                 # ErrImagePull and ImagePullBackOff take turns: one clock for a pod.
-                yield trouble, (pod.metadata.uid, "schedule" if trouble.container is None else "start")
+                yield (
+                    trouble,
+                    (pod.metadata.uid, "schedule" if trouble.container is None else "start"),
+                )
 
-    def _refused(self, resource: Resource, pods: list[Any]) -> Iterator[tuple[Trouble, tuple[str, str]]]:
+    def _refused(
+        self, resource: Resource, pods: list[Any]
+    ) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         """Yield the refusals of pods that are missing: they are in no status, only in events."""
         for job, have, want in jobs_of(self.api, resource, pods):
             if len(have) >= want:
@@ -229,27 +292,40 @@ class Watchman:
             # The pods of a TrainJob are made by a Job of its JobSet, which has a name and uid of its own.
             made_by = f"{job}-{NODE}-0" if job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
-                yield (replace(trouble, hint=PATCHES_LOST) if lost_patches(resource) else trouble), (job, "refused")
+                yield (
+                    (replace(trouble, hint=PATCHES_LOST) if lost_patches(resource) else trouble),
+                    (job, "refused"),
+                )
 
     def _not_taken_up(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         if resource.kind == "Experiment" and not resource.conditions:
             what, hint = not_run(self.api.namespace)
-            trouble = Trouble(reason=what, message="", hint=hint, grace=self.api.waits.taken_up_grace)
+            trouble = Trouble(
+                reason=what, message="", hint=hint, grace=self.api.waits.taken_up_grace
+            )
             yield trouble, (resource.name, "run")
 
     def _without_trials(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         """Yield what keeps Katib from proposing an Experiment's first trial."""
         name = resource.name
-        if resource.kind != "Experiment" or not resource.created or self.api.objects("Trial", f"{EXPERIMENT}={name}"):
+        if (
+            resource.kind != "Experiment"
+            or not resource.created
+            or self.api.objects("Trial", f"{EXPERIMENT}={name}")
+        ):
             return
         services = self.api.pods(f"{SUGGESTION}={name}")
         yield from self._starting(services)
         if not services and (events := self._refusals(lambda: service_events(self.api, resource))):
             yield refusal_of(events[-1], self.api.waits), (name, "service")
 
-    def _refusal(self, job: str, uid: str | None, made_by: str, created: datetime | None) -> Trouble | None:
+    def _refusal(
+        self, job: str, uid: str | None, made_by: str, created: datetime | None
+    ) -> Trouble | None:
         names = [job, made_by] if made_by else [job]
-        events = self._refusals(lambda: [event for name in names for event in self.api.warnings(name)])
+        events = self._refusals(
+            lambda: [event for name in names for event in self.api.warnings(name)]
+        )
         since = self.complete.get(job)
         # Refusals before all pods were there are over; an object of the same name before this one is another's.
         news = [
@@ -257,19 +333,27 @@ class Watchman:
             for event in sorted(events, key=event_time)
             if (uid in (None, event.involved_object.uid) or event.involved_object.name == made_by)
             and (since is None or event_time(event) > since)
-            and (event.involved_object.name != made_by or created is None or event_time(event) >= created)
+            and (
+                event.involved_object.name != made_by
+                or created is None
+                or event_time(event) >= created
+            )
         ]
         return refusal_of(news[-1], self.api.waits) if news else None
 
     def _refusals(self, ask: Callable[[], list[Any]]) -> list[Any]:
-        """Return the events that tell of refused pods; none where events may not be listed, which is said once."""
+        """Return the events that tell of refused pods; none where events may not be listed, which
+        is said once."""
         try:
             return [event for event in ask() if event.reason in REFUSED]
         except Unavailable:
             raise
         except PodiumError as error:
             if not self.warned:
-                _log.warning("pods that a quota or policy refuses go unnoticed: %s (apply deploy/)", error.message)
+                _log.warning(
+                    "pods that a quota or policy refuses go unnoticed: %s (apply deploy/)",
+                    error.message,
+                )
             self.warned = True
             return []
 
@@ -325,7 +409,9 @@ def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed
         resource: The object as last seen; its own condition is quoted.
     """
     state = resource.state if resource else None
-    text = f"{kind} {name} failed" + (f": {state.message.strip()}" if state and state.finished else "")
+    text = f"{kind} {name} failed" + (
+        f": {state.message.strip()}" if state and state.finished else ""
+    )
     try:
         pods = sorted(api.pods(selector_of(api, kind, name)), key=_ended_at)
     except PodiumError as error:
@@ -337,19 +423,27 @@ def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed
 
 
 def last_words(api: Api, kind: str, name: str) -> tuple[str, list[str]]:
-    """Return how the replica of a job that failed first ended, and its last lines; empty where its pod is gone."""
+    """Return how the replica of a job that failed first ended, and its last lines; empty where its
+    pod is gone."""
     pods = sorted(api.pods(selector_of(api, kind, name)), key=_ended_at)
     trouble = next((trouble for trouble in map(bad_end, pods) if trouble), None)
     return (str(trouble), last_lines(api, trouble, mark="")) if trouble else ("", [])
 
 
 def last_lines(api: Api, trouble: Trouble, mark: str = "  | ") -> list[str]:
-    """Return the last lines of the container in trouble, each behind a mark; none if they are gone."""
+    """Return the last lines of the container in trouble, each behind a mark; none if they are
+    gone."""
     if trouble.container is None:
         return []
-    doing, read, where = f"read the log of pod {trouble.pod}", api.core.read_namespaced_pod_log, api.namespace
+    doing, read, where = (
+        f"read the log of pod {trouble.pod}",
+        api.core.read_namespaced_pod_log,
+        api.namespace,
+    )
     try:
-        text = api.call(doing, read, trouble.pod, where, container=trouble.container, tail_lines=TAIL)
+        text = api.call(
+            doing, read, trouble.pod, where, container=trouble.container, tail_lines=TAIL
+        )
     except PodiumError:
         return []
     return [f"{mark}{line}" for line in str(text).splitlines()]

@@ -1,4 +1,5 @@
-"""Kueue's queues: which suspended jobs wait, and why; jobs and trials are shown with the reason in their status."""
+"""Kueue's queues: which suspended jobs wait, and why; jobs and trials are shown with the reason in
+their status."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -7,7 +8,14 @@ from podium.cluster.kubernetes.api import Api
 from podium.errors import Denied, NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
-from podium.manifests.kueue import WAITING, QueueEntry, is_held, unexplained, with_reason, with_waiting_trials
+from podium.manifests.kueue import (
+    WAITING,
+    QueueEntry,
+    is_held,
+    unexplained,
+    with_reason,
+    with_waiting_trials,
+)
 from podium.manifests.labels import JOB_UID, QUEUE
 from podium.manifests.resource import Condition, Resource
 from podium.manifests.workload import Workload
@@ -21,7 +29,8 @@ PATIENCE_SECONDS = 5.0
 
 
 class Queues:
-    """What Kueue says about the jobs of one namespace. Nothing is asked about jobs that no queue holds back."""
+    """What Kueue says about the jobs of one namespace. Nothing is asked about jobs that no queue
+    holds back."""
 
     def __init__(self, api: Api) -> None:
         self.api = api
@@ -37,15 +46,17 @@ class Queues:
             return self._trials(trials)
         reasons = self._reasons([job for job in given if isinstance(job, Workload)])
         return [
-            self._experiment(resource) if isinstance(resource, Experiment) else _explained(resource, reasons)
+            self._experiment(resource)
+            if isinstance(resource, Experiment)
+            else _explained(resource, reasons)
             for resource in given
         ]
 
     def set_active(self, job: Workload, active: bool) -> bool:
         """Take a job out of its queue, or put it back; False where Kueue does not know it.
 
-        Kueue starts an admitted job again whose ``suspend`` was set by somebody else, and suspends one that was
-        started past it.
+        Kueue starts an admitted job again whose ``suspend`` was set by somebody else, and suspends
+        one that was started past it.
         """
         entry = self._entries([job.uid]).get(job.uid) if job.queue else None
         if entry is None:
@@ -66,7 +77,9 @@ class Queues:
         open_ones = [trial for trial in trials if trial.workload.queue and not trial.state.finished]
         if not open_ones:
             return list(trials)
-        templates = {(trial.workload.kind, trial.workload.queue): trial.workload for trial in open_ones}
+        templates = {
+            (trial.workload.kind, trial.workload.queue): trial.workload for trial in open_ones
+        }
         reasons: dict[str, tuple[str, Condition]] = {}
         for template in templates.values():
             reasons |= self._reasons(self._jobs(template))
@@ -74,8 +87,12 @@ class Queues:
         return [_explained(trial, reasons) if trial.name in names else trial for trial in trials]
 
     def _jobs(self, like: Workload) -> list[Workload]:
-        """Return the jobs of a kind in a queue: a trial's job has its name, but no label of it (Katib 0.19)."""
-        return [Workload.parse(manifest) for manifest in self.api.objects(like.kind, f"{QUEUE}={like.queue}")]
+        """Return the jobs of a kind in a queue: a trial's job has its name, but no label of it
+        (Katib 0.19)."""
+        return [
+            Workload.parse(manifest)
+            for manifest in self.api.objects(like.kind, f"{QUEUE}={like.queue}")
+        ]
 
     def _reasons(self, jobs: Iterable[Workload]) -> dict[str, tuple[str, Condition]]:
         """Return queue and reason of each job that a queue holds back, by its name."""
@@ -90,7 +107,9 @@ class Queues:
         except PodiumError as error:
             entries, hint = {}, f"Kueue's reason cannot be read: {error.message}"
         reasons = {uid: entry.why for uid, entry in entries.items()}
-        return {job.name: (job.queue, reasons.get(job.uid) or unexplained(job, hint)) for job in held}
+        return {
+            job.name: (job.queue, reasons.get(job.uid) or unexplained(job, hint)) for job in held
+        }
 
     def _entries(self, uids: Sequence[str]) -> dict[str, QueueEntry]:
         """Return Kueue's entries by the uid of their job; none where Kueue is not installed."""
@@ -101,11 +120,14 @@ class Queues:
         return {entry.job_uid: entry for entry in sorted(entries, key=lambda entry: entry.created)}
 
     def _call(self, doing: str, function: Any, *args: Any, **options: Any) -> Any:
-        """Call a function of the API in the version that the server knows; None if it knows none."""
+        """Call a function of the API in the version that the server knows; None if it knows
+        none."""
         for version in self.versions:
             try:
                 where = (GROUP, version, self.api.namespace, "workloads")
-                answer = self.api.call(doing, function, *where, *args, patience=PATIENCE_SECONDS, **options)
+                answer = self.api.call(
+                    doing, function, *where, *args, patience=PATIENCE_SECONDS, **options
+                )
             except NotFound:
                 continue
             self.versions = (version,)

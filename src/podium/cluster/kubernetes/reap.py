@@ -1,8 +1,9 @@
-"""Jobs that outlived their run: find them by label and delete them, once or as soon as there are any.
+"""Jobs that outlived their run: find them by label and delete them, once or as soon as there are
+any.
 
-A canceled step has well under a second to delete its job, and no owner reference acts at a cancel (both observed on
-KFP 2.0.5 and 2.16.1), so one may stay. Whether a run is over is asked of its Workflow, not of the KFP API: there a run
-whose Workflow was deleted stays RUNNING forever.
+A canceled step has well under a second to delete its job, and no owner reference acts at a cancel
+(both observed on KFP 2.0.5 and 2.16.1), so one may stay. Whether a run is over is asked of its
+Workflow, not of the KFP API: there a run whose Workflow was deleted stays RUNNING forever.
 """
 
 import time
@@ -79,17 +80,26 @@ def look(cluster: KubernetesCluster) -> Look:
                 found.errors[f"{kind} {launched.name}"] = error
                 continue
             if why := over[run_id, home]:
-                found.orphans.append(Orphan(
-                    kind=kind, name=launched.name, created=launched.created, run_id=run_id, phase=state.phase, why=why,
-                    uid=launched.uid,
-                ))  # fmt: skip
+                found.orphans.append(
+                    Orphan(
+                        kind=kind,
+                        name=launched.name,
+                        created=launched.created,
+                        run_id=run_id,
+                        phase=state.phase,
+                        why=why,
+                        uid=launched.uid,
+                    )
+                )
     return found
 
 
 def reap(cluster: KubernetesCluster, orphaned: Sequence[Orphan]) -> None:
     """Delete orphans; returns when their pods are gone."""
     for orphan in orphaned:
-        cluster.api.delete(orphan.kind, orphan.name)  # all at once, before the pods of the first are waited for
+        cluster.api.delete(
+            orphan.kind, orphan.name
+        )  # all at once, before the pods of the first are waited for
     for orphan in orphaned:
         cluster.delete(orphan.kind, orphan.name)
 
@@ -97,8 +107,8 @@ def reap(cluster: KubernetesCluster, orphaned: Sequence[Orphan]) -> None:
 class Reaper:
     """Looks for orphans every few seconds and deletes them at once, for good.
 
-    A round costs a list of each kind, and one of Workflows for every run that has something unfinished; once a minute
-    the runs are counted, for /metrics.
+    A round costs a list of each kind, and one of Workflows for every run that has something
+    unfinished; once a minute the runs are counted, for /metrics.
 
     Args:
         cluster: The namespace.
@@ -106,7 +116,9 @@ class Reaper:
         report: Called with a line at the start, for each deletion, and for each error that is new.
     """
 
-    def __init__(self, cluster: KubernetesCluster, every: float, report: Callable[[str], None]) -> None:
+    def __init__(
+        self, cluster: KubernetesCluster, every: float, report: Callable[[str], None]
+    ) -> None:
         self.cluster, self.every, self.report = cluster, every, report
         cluster.api.patience = 5.0  # seconds: the next round asks again
         self.seen = self.deleted = self.errors = 0
@@ -123,7 +135,9 @@ class Reaper:
     def run(self) -> NoReturn:
         """Go on until the process ends."""
         where, every = self.cluster.api.namespace, self.every
-        self.report(f"namespace {where}: looking every {every:g} s for jobs whose pipeline run is over")
+        self.report(
+            f"namespace {where}: looking every {every:g} s for jobs whose pipeline run is over"
+        )
         while True:
             self._round()
             time.sleep(every)
@@ -162,7 +176,9 @@ class Reaper:
         self.deleted += 1
         why = f"run {orphan.run_id} is over: {orphan.why}"
         self.report(f"deleted {orphan.kind} {orphan.name}: {why}")
-        self.cluster.api.tell(orphan.kind, orphan.name, orphan.uid, "Reaped", f"deleted by podium-reaper: {why}")
+        self.cluster.api.tell(
+            orphan.kind, orphan.name, orphan.uid, "Reaped", f"deleted by podium-reaper: {why}"
+        )
 
     @property
     def alive(self) -> bool:
@@ -175,10 +191,18 @@ class Reaper:
         known = {
             "seen": (self.seen, "Unfinished objects that a step launched."),
             "deleted_total": (self.deleted, "Objects deleted since the start."),
-            "errors_total": (self.errors, "What could not be read or deleted, counted in every round."),
-            "last_success_timestamp_seconds": (self.success, "End of the last round without an error."),
+            "errors_total": (
+                self.errors,
+                "What could not be read or deleted, counted in every round.",
+            ),
+            "last_success_timestamp_seconds": (
+                self.success,
+                "End of the last round without an error.",
+            ),
         }
-        pages = [metric(f"podium_reaper_{name}", text, value) for name, (value, text) in known.items()]
+        pages = [
+            metric(f"podium_reaper_{name}", text, value) for name, (value, text) in known.items()
+        ]
         if self.runs:
             text = "Pipeline runs of the namespace that began within a day, by the phase of their Workflow."
             pages.append(metric("podium_runs", text, self.runs, "phase"))
@@ -194,17 +218,25 @@ class Reaper:
 
 
 def count_runs(cluster: KubernetesCluster) -> dict[str, int]:
-    """Count the pipeline runs of the namespace that began within a day, by the phase of their Workflow.
+    """Count the pipeline runs of the namespace that began within a day, by the phase of their
+    Workflow.
 
-    Only metadata are asked for, and the phase is read from Argo's label: a Workflow with its steps may be a megabyte.
-    Kubeflow Pipelines keeps the Workflow of a run that is over for a day, unless it was told otherwise.
+    Only metadata are asked for, and the phase is read from Argo's label: a Workflow with its steps
+    may be a megabyte. Kubeflow Pipelines keeps the Workflow of a run that is over for a day, unless
+    it was told otherwise.
     """
     path = f"/apis/argoproj.io/v1alpha1/namespaces/{cluster.api.namespace}/workflows"
     answer = cluster.api.call(
-        f"count the runs of namespace {cluster.api.namespace}", cluster.api.client.call_api, path, "GET",
-        query_params=[("labelSelector", KFP_RUN)], header_params={"Accept": METADATA_ONLY}, response_type="object",
-        auth_settings=["BearerToken"], _return_http_data_only=True,
-    )  # fmt: skip
+        f"count the runs of namespace {cluster.api.namespace}",
+        cluster.api.client.call_api,
+        path,
+        "GET",
+        query_params=[("labelSelector", KFP_RUN)],
+        header_params={"Accept": METADATA_ONLY},
+        response_type="object",
+        auth_settings=["BearerToken"],
+        _return_http_data_only=True,
+    )
     since = (datetime.now(UTC) - timedelta(days=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
     counted = dict.fromkeys(("Pending", "Running", "Succeeded", "Failed", "Error"), 0)
     for run in map(Resource.parse, answer["items"] or ()):  # null, not [], where there is none

@@ -18,7 +18,8 @@ from podium.manifests.pod_security import (
 from podium.manifests.resource import Resource
 
 REFUSED = ("FailedCreatePod", "FailedCreate", "TrainJobResourcesCreationFailed")
-"""Reasons of the events about pods that could not be created: of the training operator, the job controller, Trainer."""
+"""Reasons of the events about pods that could not be created: of the training operator, the job
+controller, Trainer."""
 
 ADDED_HINTS = {
     INIT_CONTAINER: INIT_HINT,
@@ -26,10 +27,12 @@ ADDED_HINTS = {
     EARLY_STOPPING_CONTAINER: EARLY_STOPPING_HINT,
     SUGGESTION_CONTAINER: SUGGESTION_HINT,
 }
-"""What to do about the containers that controllers add, by name; the first that a refusal names counts."""
+"""What to do about the containers that controllers add, by name; the first that a refusal names
+counts."""
 
 INTERNAL = "Internal error occurred"
-"""How the message of every error 500 of the API server begins, a webhook that does not answer among them."""
+"""How the message of every error 500 of the API server begins, a webhook that does not answer among
+them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +54,18 @@ class Trouble:
     """Seconds it may go on before it counts as hopeless."""
 
     def __str__(self) -> str:
-        return (f"pod {self.pod}: " if self.pod else "") + self.reason + (f" ({self.message})" if self.message else "")
+        return (
+            (f"pod {self.pod}: " if self.pod else "")
+            + self.reason
+            + (f" ({self.message})" if self.message else "")
+        )
 
 
 def refusal_of(event: Any, waits: Waits) -> Trouble:
     """Describe a pod that could not be created.
 
-    An event has no field for the status code of the refusal: the text the API server puts before every error 500 tells
-    a webhook that is away for a moment from a rule that holds.
+    An event has no field for the status code of the refusal: the text the API server puts before
+    every error 500 tells a webhook that is away for a moment from a rule that holds.
     """
     message = str(event.message or "").strip()
     head, refused, _ = message.partition(JOBSET_AS_JSON)
@@ -71,14 +78,17 @@ def refusal_hint(message: str) -> str:
     """Say what to do about a pod that could not be created.
 
     Args:
-        message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity "restricted:latest": …``.
+        message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity
+            "restricted:latest": …``.
     """
     if away := webhook_hint(message):
         return away
     if "violates PodSecurity" not in message:
         return "a quota, a limit range or another policy of the namespace: change what the pods ask for, or it"
     other = "Pod Security of the namespace: change what the pods ask for, or it"
-    return next((hint for container, hint in ADDED_HINTS.items() if f'"{container}"' in message), other)
+    return next(
+        (hint for container, hint in ADDED_HINTS.items() if f'"{container}"' in message), other
+    )
 
 
 JOBSET_AS_JSON = "spec.replicatedJobs: Invalid value"
@@ -92,13 +102,16 @@ PATCHES_LOST = (
 
 
 def service_events(api: Api, experiment: Resource) -> list[Any]:
-    """Return the warnings about the pod in which Katib asks an Experiment's algorithm, oldest first.
+    """Return the warnings about the pod in which Katib asks an Experiment's algorithm, oldest
+    first.
 
-    They are about a ReplicaSet, ``<experiment>-<algorithm>-<hash>``. Those from before the Experiment are another's.
+    They are about a ReplicaSet, ``<experiment>-<algorithm>-<hash>``. Those from before the
+    Experiment are another's.
     """
     made = datetime.fromisoformat(experiment.created)
     return [
         event
         for event in api.warnings(kind="ReplicaSet")
-        if event.involved_object.name.startswith(f"{experiment.name}-") and event_time(event) >= made
+        if event.involved_object.name.startswith(f"{experiment.name}-")
+        and event_time(event) >= made
     ]

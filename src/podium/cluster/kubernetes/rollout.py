@@ -5,7 +5,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from podium.cluster.kubernetes.api import Api, event_time
-from podium.cluster.kubernetes.pods import CONFIG_MISSING, bad_end, cannot_start, last_lines, statuses_of
+from podium.cluster.kubernetes.pods import (
+    CONFIG_MISSING,
+    bad_end,
+    cannot_start,
+    last_lines,
+    statuses_of,
+)
 from podium.cluster.kubernetes.refusals import Trouble, refusal_hint
 from podium.errors import Failed, NotFound
 from podium.manifests.conditions import Manifest
@@ -18,11 +24,16 @@ TRIES = 2
 
 
 class Rollout:
-    """Objects on their way into a namespace: a Deployment or an InferenceService, and what goes with it."""
+    """Objects on their way into a namespace: a Deployment or an InferenceService, and what goes
+    with it."""
 
     def __init__(self, api: Api, manifests: Sequence[Manifest]) -> None:
         self._api, self._manifests = api, manifests
-        (served,) = (one for one in map(Resource.parse, manifests) if one.kind in ("Deployment", "InferenceService"))
+        (served,) = (
+            one
+            for one in map(Resource.parse, manifests)
+            if one.kind in ("Deployment", "InferenceService")
+        )
         self._kind, self._name, own = served.kind, served.name, served.kind == "Deployment"
         self._deployment = self._name if own else self._name + PREDICTOR
         self._selector = f"{INSTANCE if own else INFERENCE_SERVICE}={self._name}"
@@ -42,14 +53,21 @@ class Rollout:
         while not self._is_ready():
             if trouble := self._hopeless():
                 lines = last_lines(self._api, trouble)
-                raise Failed("\n".join([f"{self._kind} {self._name} is not ready: {trouble}", *lines]), trouble.hint)
+                raise Failed(
+                    "\n".join([f"{self._kind} {self._name} is not ready: {trouble}", *lines]),
+                    trouble.hint,
+                )
             if time.monotonic() > end:
                 states = [
-                    one for one in self._read(self._kind, self._name).conditions if not one.status and one.message
+                    one
+                    for one in self._read(self._kind, self._name).conditions
+                    if not one.status and one.message
                 ]
                 why = "".join(f"; {state.type}: {state.message}" for state in states)
                 hint = f"kubectl -n {self._api.namespace} describe pods -l {self._selector}"
-                raise Failed(f"{self._kind} {self._name} is not ready after {seconds:g} s{why}", hint)
+                raise Failed(
+                    f"{self._kind} {self._name} is not ready after {seconds:g} s{why}", hint
+                )
             time.sleep(1)
 
     def _read(self, kind: str, name: str) -> Resource:
@@ -78,20 +96,37 @@ class Rollout:
         waits = self._api.waits
         for pod in self._api.pods(self._selector):
             statuses = statuses_of(pod)
-            if pod.metadata.deletion_timestamp or (statuses and all(status.ready for status in statuses)):
+            if pod.metadata.deletion_timestamp or (
+                statuses and all(status.ready for status in statuses)
+            ):
                 continue
-            ended = bad_end(pod) if any((status.restart_count or 0) >= TRIES for status in statuses) else None
+            ended = (
+                bad_end(pod)
+                if any((status.restart_count or 0) >= TRIES for status in statuses)
+                else None
+            )
             if trouble := ended or cannot_start(pod, waits) or self._unmounted(pod):
                 yield trouble
         if refused := self._read("Deployment", self._deployment).condition("ReplicaFailure"):
             hint = refusal_hint(refused.message)
-            yield Trouble(reason=refused.reason, message=refused.message, hint=hint, grace=waits.refused_grace)
+            yield Trouble(
+                reason=refused.reason, message=refused.message, hint=hint, grace=waits.refused_grace
+            )
 
     def _unmounted(self, pod: Any) -> Trouble | None:
         """Say which Secret or ConfigMap of a volume is not there; that is in an event alone."""
-        events = [event for event in self._api.warnings(pod.metadata.name) if event.reason == "FailedMount"]
+        events = [
+            event
+            for event in self._api.warnings(pod.metadata.name)
+            if event.reason == "FailedMount"
+        ]
         if pod.status.phase != "Pending" or not events:
             return None
         said = max(events, key=event_time).message
-        return Trouble(pod=pod.metadata.name, reason="FailedMount", message=said, hint=CONFIG_MISSING,
-                       grace=self._api.waits.image_grace)  # fmt: skip
+        return Trouble(
+            pod=pod.metadata.name,
+            reason="FailedMount",
+            message=said,
+            hint=CONFIG_MISSING,
+            grace=self._api.waits.image_grace,
+        )

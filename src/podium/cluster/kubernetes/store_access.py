@@ -1,8 +1,9 @@
 """How steps and the pods they launch reach the object store of a cluster: by reference only.
 
-The ConfigMap ``podium-storage`` (deploy/base/storage.yaml) names endpoint and Secret. A step reads the Secret through
-the API with its service account, so that the compiled pipeline needs no platform settings, which KFP 2.0.5 refuses
-(observed). A launched pod gets references; the kubelet fills them in.
+The ConfigMap ``podium-storage`` (deploy/base/storage.yaml) names endpoint and Secret. A step reads
+the Secret through the API with its service account, so that the compiled pipeline needs no platform
+settings, which KFP 2.0.5 refuses (observed). A launched pod gets references; the kubelet fills them
+in.
 """
 
 import os
@@ -21,10 +22,16 @@ from podium.storage.s3.config import ENDPOINTS
 
 CONFIG_MAP = "podium-storage"
 SECRET = "mlpipeline-minio-artifact"
-"""Secret of the store that Kubeflow Pipelines brings; the keys in it are accesskey and secretkey."""
+"""Secret of the store that Kubeflow Pipelines brings; the keys in it are accesskey and
+secretkey."""
 
 ENDPOINT = "AWS_ENDPOINT_URL"
-OWN_CREDENTIALS = ("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "PODIUM_S3_SECRET", "PODIUM_S3_CREDENTIALS_DIR")
+OWN_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID",
+    "MINIO_ACCESS_KEY",
+    "PODIUM_S3_SECRET",
+    "PODIUM_S3_CREDENTIALS_DIR",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,16 +57,20 @@ class Access:
     """Key in the Secret."""
 
     storage: str = ""
-    """URL under which models are kept where a pipeline names none; empty for the bucket of the run's artifacts."""
+    """URL under which models are kept where a pipeline names none; empty for the bucket of the
+    run's artifacts."""
 
     def take(self, environ: MutableMapping[str, str], namespace: str | None = None) -> None:
-        """Let this process use the store: the storage reads the Secret by its name when it is opened.
+        """Let this process use the store: the storage reads the Secret by its name when it is
+        opened.
 
         Args:
             namespace: The Secret's; None for this pod's own.
         """
         secret = f"{namespace}/{self.secret}" if namespace else self.secret
-        environ.update({ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": secret})
+        environ.update(
+            {ENDPOINT: self.endpoint, "AWS_REGION": self.region, "PODIUM_S3_SECRET": secret}
+        )
 
     def env(self) -> list[dict[str, Any]]:
         """Return the environment of a launched container."""
@@ -72,7 +83,8 @@ class Access:
 
 @dataclass(frozen=True, kw_only=True)
 class AccessByReference:
-    """The store of whatever namespace a manifest is applied to: the kubelet reads the ConfigMap there."""
+    """The store of whatever namespace a manifest is applied to: the kubelet reads the ConfigMap
+    there."""
 
     secret: str = SECRET
     """Name of the Secret; empty for pods that have a workload identity."""
@@ -81,23 +93,31 @@ class AccessByReference:
         """Return the environment of a launched container."""
         region = {"name": CONFIG_MAP, "key": "region", "optional": True}
         return [
-            {"name": ENDPOINT, "valueFrom": {"configMapKeyRef": {"name": CONFIG_MAP, "key": "endpoint"}}},
+            {
+                "name": ENDPOINT,
+                "valueFrom": {"configMapKeyRef": {"name": CONFIG_MAP, "key": "endpoint"}},
+            },
             {"name": "AWS_REGION", "valueFrom": {"configMapKeyRef": region}},
             *(_keys(self.secret) if self.secret else ()),
         ]
 
 
-def _keys(secret: str, access_key: str = "accesskey", secret_key: str = "secretkey") -> list[dict[str, Any]]:
+def _keys(
+    secret: str, access_key: str = "accesskey", secret_key: str = "secretkey"
+) -> list[dict[str, Any]]:
     keys = {"AWS_ACCESS_KEY_ID": access_key, "AWS_SECRET_ACCESS_KEY": secret_key}
-    return [{"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}} for name, key in keys.items()]
+    return [
+        {"name": name, "valueFrom": {"secretKeyRef": {"name": secret, "key": key}}}
+        for name, key in keys.items()
+    ]
 
 
 def find_access(cluster: str = "") -> Access | None:
     """Read the ConfigMap of a namespace; None where there is none.
 
     Args:
-        cluster: URL of the cluster; empty for the namespace of this pod's team, else the one it runs in, and for
-            nothing outside of pods.
+        cluster: URL of the cluster; empty for the namespace of this pod's team, else the one it
+            runs in, and for nothing outside of pods.
 
     Raises:
         PodiumError: It cannot be read.
@@ -113,19 +133,28 @@ def find_access(cluster: str = "") -> Access | None:
         api = here.api
         try:
             doing = f"read ConfigMap {CONFIG_MAP}"
-            config_map = api.call(doing, api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace)
+            config_map = api.call(
+                doing, api.core.read_namespaced_config_map, CONFIG_MAP, api.namespace
+            )
         except NotFound:
             return None
     names = ("endpoint", "region", "secret", "jobs-secret", "access-key", "secret-key", "storage")
-    return Access(**{name.replace("-", "_"): config_map.data[name] for name in names if config_map.data.get(name)})
+    return Access(
+        **{
+            name.replace("-", "_"): config_map.data[name]
+            for name in names
+            if config_map.data.get(name)
+        }
+    )
 
 
 def take_access(environ: MutableMapping[str, str] | None = None) -> None:
     """Let this process use the cluster's store, unless its environment says where and who already.
 
-    Under a team's service account that is the team's store and storage, and the cluster is the team's namespace.
-    Credentials alone, as `podium compile --platform secret=` gives them, are used with the cluster's own address. An
-    address alone does not count: the cluster's Secret is for the cluster's store.
+    Under a team's service account that is the team's store and storage, and the cluster is the
+    team's namespace. Credentials alone, as `podium compile --platform secret=` gives them, are used
+    with the cluster's own address. An address alone does not count: the cluster's Secret is for the
+    cluster's store.
 
     Raises:
         PodiumError: The ConfigMap cannot be read.
@@ -160,7 +189,8 @@ def opens_store(resource: Workload | Experiment) -> bool:
 
 
 def grant_access(resource: T, access: Access | AccessByReference | None) -> T:
-    """Return a job or Experiment with the store's environment in every container that has none of its own.
+    """Return a job or Experiment with the store's environment in every container that has none of
+    its own.
 
     Args:
         access: The store; None changes nothing.

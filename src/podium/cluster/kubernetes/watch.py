@@ -1,4 +1,5 @@
-"""Watch one object: changes arrive at once, and lost connections, expired versions and restarts are survived."""
+"""Watch one object: changes arrive at once, and lost connections, expired versions and restarts are
+survived."""
 
 import random
 import time
@@ -13,10 +14,14 @@ from podium.manifests.kueue import only_waits
 from podium.manifests.resource import Resource
 
 
-def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> Iterator[Manifest | None]:
-    """Yield the object, then each version of it; None after every quiet window; end when it is gone.
+def changes(
+    api: Api, kind: str, name: str, remaining: Callable[[], float]
+) -> Iterator[Manifest | None]:
+    """Yield the object, then each version of it; None after every quiet window; end when it is
+    gone.
 
-    Where lists are answered but watches are not, the lists alone show the changes, a few seconds late.
+    Where lists are answered but watches are not, the lists alone show the changes, a few seconds
+    late.
 
     Args:
         remaining: Seconds left to the caller; a window is never longer.
@@ -36,7 +41,9 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                 return
             yield current
             while True:
-                for event in api.events(kind, name, version, max(1, min(api.waits.window, int(remaining())))):
+                for event in api.events(
+                    kind, name, version, max(1, min(api.waits.window, int(remaining())))
+                ):
                     version = Resource.parse(event["object"]).version
                     if event["type"] == "DELETED":
                         return
@@ -54,7 +61,9 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
                 raise lost from error
         lost_at = lost_at or time.monotonic()
         # A server that has just started knows neither roles (observed: 403 for 0.3 s) nor, perhaps, its CRDs.
-        if time.monotonic() - lost_at > (api.waits.outage if isinstance(lost, Unavailable) else api.waits.patience):
+        if time.monotonic() - lost_at > (
+            api.waits.outage if isinstance(lost, Unavailable) else api.waits.patience
+        ):
             raise lost
         if remaining() <= 0:
             yield None
@@ -63,9 +72,14 @@ def changes(api: Api, kind: str, name: str, remaining: Callable[[], float]) -> I
 
 
 def watch(
-    api: Api, kind: str, name: str, timeout: float | None, look: Callable[[Resource], None],
-    read: Callable[[Manifest], Resource], explain: Callable[[Resource], Resource],
-) -> Iterator[Resource]:  # fmt: skip
+    api: Api,
+    kind: str,
+    name: str,
+    timeout: float | None,
+    look: Callable[[Resource], None],
+    read: Callable[[Manifest], Resource],
+    explain: Callable[[Resource], Resource],
+) -> Iterator[Resource]:
     """Yield an object now and on every change of its status, until its last state or its end.
 
     Args:
@@ -86,7 +100,9 @@ def watch(
     for change in changes(api, kind, name, lambda: min(clock.left(), api.waits.window)):
         stored = change or stored
         current = read(stored)
-        with suppress(Unavailable, Denied):  # how long to wait is decided in one place: the next change, or none, tells
+        with suppress(
+            Unavailable, Denied
+        ):  # how long to wait is decided in one place: the next change, or none, tells
             current = explain(current)
         if uid not in (None, current.uid):
             return  # deleted and made again by somebody else: not ours
@@ -97,7 +113,10 @@ def watch(
         if current.state.finished:
             return
         if clock.left() <= 0:
-            raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout, or look at its pods")
+            raise Failed(
+                f"{kind} {name} did not end within {timeout:g} s",
+                "raise the timeout, or look at its pods",
+            )
         with suppress(Unavailable, Denied):
             look(current)
 

@@ -1,4 +1,5 @@
-"""A batch/v1 Job as processes, reconciled as Kubernetes does (pkg/controller/job/job_controller.go)."""
+"""A batch/v1 Job as processes, reconciled as Kubernetes does
+(pkg/controller/job/job_controller.go)."""
 
 import time
 from collections.abc import Mapping
@@ -51,11 +52,21 @@ class JobController(Controller):
         """
         fields = {name for name, value in job.spec.items() if value is not None}
         for name in sorted(fields - _KNOWN):
-            raise InvalidInput(f"spec.{name}: this machine cannot honor it", "remove it, or run the Job on a cluster")
-        for number, rule in enumerate(objects(mapping(job.spec.get("podFailurePolicy")).get("rules"))):
-            if "onPodConditions" not in rule:  # nothing evicts a process, so a rule about that changes nothing here
+            raise InvalidInput(
+                f"spec.{name}: this machine cannot honor it",
+                "remove it, or run the Job on a cluster",
+            )
+        for number, rule in enumerate(
+            objects(mapping(job.spec.get("podFailurePolicy")).get("rules"))
+        ):
+            if (
+                "onPodConditions" not in rule
+            ):  # nothing evicts a process, so a rule about that changes nothing here
                 where = f"spec.podFailurePolicy.rules[{number}]"
-                raise InvalidInput(f"{where}: this machine cannot honor it", "remove it, or run the Job on a cluster")
+                raise InvalidInput(
+                    f"{where}: this machine cannot honor it",
+                    "remove it, or run the Job on a cluster",
+                )
 
     def reconcile(self, now: float) -> None:
         """Go once through the Job controller's loop."""
@@ -117,7 +128,9 @@ class JobController(Controller):
         self.status.pop("active", None)
         self.status |= {"ready": 0, "completionTime": timestamp()}
         for kind in ("SuccessCriteriaMet", "Complete"):
-            self.conditions.add(kind, "CompletionsReached", "Reached expected number of succeeded pods")
+            self.conditions.add(
+                kind, "CompletionsReached", "Reached expected number of succeeded pods"
+            )
 
     def _create_pods(self, now: float) -> None:
         active, succeeded = self.status.get("active", 0), self.status.get("succeeded", 0)
@@ -133,11 +146,16 @@ class JobController(Controller):
 
     def _create_pod(self) -> None:
         taken = {
-            index for pod, index in zip(self.pods, self._indexes, strict=True) if pod.active or pod.phase == "Succeeded"
+            index
+            for pod, index in zip(self.pods, self._indexes, strict=True)
+            if pod.active or pod.phase == "Succeeded"
         }
         index = next(number for number in range(len(taken) + 1) if number not in taken)
         template = self.replica.pod
-        labels = template.labels | {"batch.kubernetes.io/job-name": self.name, "job-name": self.name}
+        labels = template.labels | {
+            "batch.kubernetes.io/job-name": self.name,
+            "job-name": self.name,
+        }
         numbers = {COMPLETION_INDEX: str(index)} if self.job.is_indexed else {}
         pod = self.start_pod(
             self.replica,

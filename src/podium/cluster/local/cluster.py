@@ -11,7 +11,12 @@ from typing import Any
 from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.local.batch_job import JobController
 from podium.cluster.local.controller import Controller, Runtime
-from podium.cluster.local.environment import PodIdentity, container_environment, expand, threads_per_process
+from podium.cluster.local.environment import (
+    PodIdentity,
+    container_environment,
+    expand,
+    threads_per_process,
+)
 from podium.cluster.local.images import check_images
 from podium.cluster.local.jsonfile import read_json
 from podium.cluster.local.logs import read_log
@@ -66,7 +71,9 @@ class LocalCluster(Cluster):
         self.url = f"local://{directory}"
         self.store = Store(directory)
         self._runtime = Runtime(
-            store=self.store, launchers=LauncherPool(fork_server), images=check_images(images or {}, entrypoints or {})
+            store=self.store,
+            launchers=LauncherPool(fork_server),
+            images=check_images(images or {}, entrypoints or {}),
         )
         self._lock = threading.Lock()
         self._supervisors: dict[tuple[str, str], Supervisor] = {}
@@ -74,7 +81,8 @@ class LocalCluster(Cluster):
         self._reader = Reader()
 
     def create(self, resource: R) -> R:
-        """Start an object; fields that mean nothing here are named in the annotation podium.dev/ignored-fields."""
+        """Start an object; fields that mean nothing here are named in the annotation
+        podium.dev/ignored-fields."""
         if (kind := resource.kind) not in self.creates:
             problem = f"kind must be {or_list(self.creates)}, but got {kind or 'none'}"
             raise InvalidInput(problem, INSTEAD.get(kind, "write kind: and one of these"))
@@ -120,14 +128,19 @@ class LocalCluster(Cluster):
             if resource.state.finished:
                 return
 
-    def logs(self, kind: str, name: str, replica: str | None = None, follow: bool = False) -> Iterator[str]:
+    def logs(
+        self, kind: str, name: str, replica: str | None = None, follow: bool = False
+    ) -> Iterator[str]:
         """Yield the log lines of one replica; a restart appends to the same log."""
         return read_log(self.store, kind, name, replica, follow)
 
     def replicas(self, kind: str, name: str) -> Sequence[ReplicaStatus]:
-        """Return the replicas as their supervisor recorded them; where it is dead, all that ran ended with it."""
+        """Return the replicas as their supervisor recorded them; where it is dead, all that ran
+        ended with it."""
         self.store.read(kind, name)
-        alive = self.store.is_supervised(kind, name)  # asked first: its last records are written before it gives up
+        alive = self.store.is_supervised(
+            kind, name
+        )  # asked first: its last records are written before it gives up
         try:
             records = read_json(self.store.path(kind, name) / "pods.json", list)
         except FileNotFoundError:
@@ -139,14 +152,19 @@ class LocalCluster(Cluster):
         return self.store.path(kind, name)
 
     def stop(self, kind: str, name: str) -> None:
-        """Ask the process that supervises an object, whichever it is, to stop it; a job becomes Failed."""
+        """Ask the process that supervises an object, whichever it is, to stop it; a job becomes
+        Failed."""
         state = self.get(kind, name).state
         if state.finished:
-            raise InvalidInput(f"{kind} {name} does not run: it has {state.phase.lower()}", "there is nothing to stop")
+            raise InvalidInput(
+                f"{kind} {name} does not run: it has {state.phase.lower()}",
+                "there is nothing to stop",
+            )
         self.store.ask_to_stop(kind, name)
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
-        """Refuse: the processes of a job that was stopped are gone, and with them what they knew."""
+        """Refuse: the processes of a job that was stopped are gone, and with them what they
+        knew."""
         self.get(kind, name)
         raise InvalidInput(f"{kind} {name} cannot be resumed on this machine", "run its YAML again")
 
@@ -170,7 +188,8 @@ class LocalCluster(Cluster):
         self.store.remove(kind, name)
 
     def abandon(self, kind: str, name: str) -> None:
-        """Ask for the end of its processes; the object stays, as Failed or as an Experiment that can be resumed."""
+        """Ask for the end of its processes; the object stays, as Failed or as an Experiment that
+        can be resumed."""
         with self._lock:
             supervisor = self._supervisors.get((kind, name))
         if supervisor:
@@ -180,7 +199,9 @@ class LocalCluster(Cluster):
         """Stop everything that this process supervises; returns when no process is left."""
         with self._lock:
             supervisors, self._supervisors = self._supervisors, {}
-            for supervisor in supervisors.values():  # an Experiment before its trials: it would count them as failed
+            for supervisor in (
+                supervisors.values()
+            ):  # an Experiment before its trials: it would count them as failed
                 supervisor.stop()
             self._closed = True
         self._runtime.launchers.give_up()
@@ -197,17 +218,23 @@ class LocalCluster(Cluster):
         """
         job = self.with_entrypoints(admit(given.manifest))
         _controller_of(job).check(job)
-        plans = {replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas}
+        plans = {
+            replica.role: plan_pod(replica.pod, self._runtime.images) for replica in job.replicas
+        }
         threads_per_process(job)
         _check_environment(plans)
         return job, plans
 
     def with_entrypoints(self, job: Workload) -> Workload:
-        """Return a job whose containers without a command have the entrypoint of their image, where it is known."""
-        return job.changed_job(lambda editor: editor.default_commands(self._runtime.images.entrypoint))
+        """Return a job whose containers without a command have the entrypoint of their image, where
+        it is known."""
+        return job.changed_job(
+            lambda editor: editor.default_commands(self._runtime.images.entrypoint)
+        )
 
     def warm(self, given: Workload) -> None:
-        """Let the fork servers for the processes of a job like this one begin with their imports, without waiting.
+        """Let the fork servers for the processes of a job like this one begin with their imports,
+        without waiting.
 
         Raises:
             InvalidInput: As for plan.
@@ -217,8 +244,13 @@ class LocalCluster(Cluster):
         for container in (plan.main for plan in plans.values()):
             env = container_environment(container, _NOBODY, {}, threads, str)
             argv = tuple(container.image.resolve(expand(word, env)) for word in container.argv)
-            folder, own = container.working_dir or container.image.workdir, container.image.root is None
-            self._runtime.launchers.warm(Command(argv=argv, env=env, cwd=folder, log=Path(os.devnull), own_python=own))
+            folder, own = (
+                container.working_dir or container.image.workdir,
+                container.image.root is None,
+            )
+            self._runtime.launchers.warm(
+                Command(argv=argv, env=env, cwd=folder, log=Path(os.devnull), own_python=own)
+            )
 
     def _store(self, resource: R) -> tuple[R, Supervisor]:
         """Store a new object and return it with what will run it."""
@@ -238,7 +270,8 @@ def directory_of(url: str) -> Path:
     directory = Path(url.removeprefix("local://"))
     if not directory.is_absolute():
         raise InvalidInput(
-            f"a local cluster's URL is local:///absolute/dir, not {url!r}", f"say local://{directory.absolute()}"
+            f"a local cluster's URL is local:///absolute/dir, not {url!r}",
+            f"say local://{directory.absolute()}",
         )
     if directory.exists() and not directory.is_dir():
         raise InvalidInput(f"a local cluster's URL names a directory, but {directory} is a file")
@@ -286,5 +319,7 @@ def _with_status(job: Workload, ignored: list[str]) -> Workload:
     if ignored:
         job = job.changed_job(lambda editor: editor.annotate({IGNORED_FIELDS: ", ".join(ignored)}))
     if job.operator:
-        return job.with_condition("Created", f"{job.kind}Created", f"{job.kind} {job.name} is created.")
+        return job.with_condition(
+            "Created", f"{job.kind}Created", f"{job.kind} {job.name} is created."
+        )
     return job

@@ -147,9 +147,13 @@ class Controller(ABC):
             directory=self.directory,
             forced=environment,
             threads=threads_per_process(job),
-            restart="Never" if policy == "ExitCode" else policy,  # after an exit code the operator makes a new pod
+            restart="Never"
+            if policy == "ExitCode"
+            else policy,  # after an exit code the operator makes a new pod
         )
-        pod = RunningPod(self.plans[replica.role], setting, self.runtime.launchers, self.wake, delay)
+        pod = RunningPod(
+            self.plans[replica.role], setting, self.runtime.launchers, self.wake, delay
+        )
         # The first pods start one after the other in this thread: together they would only wait for each other.
         pod.advance(time.monotonic())
         self.wake()
@@ -160,7 +164,9 @@ class Controller(ABC):
         if self.status != self._written:
             self._written = deepcopy(self.status)
             written = self._written
-            self.runtime.store.update(self.kind, self.name, lambda manifest: manifest.update(status=written))
+            self.runtime.store.update(
+                self.kind, self.name, lambda manifest: manifest.update(status=written)
+            )
 
     def _write_at_last(self) -> None:
         with suppress(NotFound, OSError):  # a full disk
@@ -175,7 +181,9 @@ class Controller(ABC):
         except NotFound:
             pass  # Somebody removed the files: there is nobody to report to.
         except Exception as error:
-            message = str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+            message = (
+                str(error) if isinstance(error, PodiumError) else f"{type(error).__name__}: {error}"
+            )
             self.fail("ControllerError", message)
             self._end_pods()
             self._write_at_last()

@@ -1,4 +1,5 @@
-"""The environment of a replica: what the operator sets, what the manifest says, what this machine needs."""
+"""The environment of a replica: what the operator sets, what the manifest says, what this machine
+needs."""
 
 import os
 import re
@@ -48,7 +49,8 @@ MOST_PROCESSES = 1000
 
 
 def threads_per_process(job: Workload) -> int:
-    """Return the threads of each process: the processes of a job together fill the cores it may use, and no more.
+    """Return the threads of each process: the processes of a job together fill the cores it may
+    use, and no more.
 
     Args:
         job: Admitted; an annotation may limit its cores.
@@ -58,7 +60,9 @@ def threads_per_process(job: Workload) -> int:
     """
     processes, share = job.processes_at_once, job.cpu_share
     if processes > MOST_PROCESSES:
-        problem = f"a job runs at most {MOST_PROCESSES} processes at once on one machine, not {processes}"
+        problem = (
+            f"a job runs at most {MOST_PROCESSES} processes at once on one machine, not {processes}"
+        )
         raise InvalidInput(problem, "fewer replicas, or a cluster")
     try:
         available = cores() if share is None else float(share)
@@ -66,17 +70,23 @@ def threads_per_process(job: Workload) -> int:
             raise ValueError
     except ValueError:
         path = f"metadata.annotations['{CPU_SHARE}']"
-        raise InvalidInput(f"{path}: a number of cores above 0, not {share!r}", 'for example "1.5"') from None
+        raise InvalidInput(
+            f"{path}: a number of cores above 0, not {share!r}", 'for example "1.5"'
+        ) from None
     return max(1, int(available // processes))
 
 
 def container_environment(
-    plan: ContainerPlan, pod: PodIdentity, forced: Mapping[str, str], threads: int, translate: Callable[[str], str]
+    plan: ContainerPlan,
+    pod: PodIdentity,
+    forced: Mapping[str, str],
+    threads: int,
+    translate: Callable[[str], str],
 ) -> dict[str, str]:
     """Return the whole environment of a container.
 
-    From weak to strong: this process's own (without what belongs to a rank), what one machine needs, the manifest's
-    in its order with $(VAR) expanded, the controller's.
+    From weak to strong: this process's own (without what belongs to a rank), what one machine
+    needs, the manifest's in its order with $(VAR) expanded, the controller's.
 
     Args:
         forced: Set by the controller; wins.
@@ -112,9 +122,13 @@ def expand(text: str, known: Mapping[str, str]) -> str:
 
 
 def translator(mounts: Iterable[tuple[str, Path]]) -> Callable[[str], str]:
-    """Return a function that replaces mount paths in a text by the local directories, longest first."""
+    """Return a function that replaces mount paths in a text by the local directories, longest
+    first."""
     pairs = sorted(mounts, key=lambda pair: -len(pair[0]))
-    patterns = [(re.compile(rf"(?<![\w.\-/]){re.escape(where)}(?![\w.\-])"), str(here)) for where, here in pairs]
+    patterns = [
+        (re.compile(rf"(?<![\w.\-/]){re.escape(where)}(?![\w.\-])"), str(here))
+        for where, here in pairs
+    ]
 
     def translate(text: str) -> str:
         for pattern, here in patterns:
@@ -127,7 +141,9 @@ def translator(mounts: Iterable[tuple[str, Path]]) -> Callable[[str], str]:
 def _from_source(variable: Variable, path: str, pod: PodIdentity) -> str | None:
     name, source = variable.name, variable.source
     if "fieldRef" in source:
-        return _from_field(source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath", pod)
+        return _from_field(
+            source["fieldRef"].get("fieldPath") or "", f"{path}.fieldRef.fieldPath", pod
+        )
     reference: dict[str, Any] = next(iter(source.values()))
     if name in os.environ:
         return os.environ[name]
@@ -135,7 +151,8 @@ def _from_source(variable: Variable, path: str, pod: PodIdentity) -> str | None:
         return None
     what = f"{reference.get('name')}/{reference.get('key')}"
     raise InvalidInput(
-        f"{path}: {what} is taken from this process's environment here, but {name} is not set", f"export {name}=…"
+        f"{path}: {what} is taken from this process's environment here, but {name} is not set",
+        f"export {name}=…",
     )
 
 
@@ -153,4 +170,6 @@ def _from_field(field_path: str, path: str, pod: PodIdentity) -> str:
         return plain[field_path]
     if keyed := re.fullmatch(r"metadata\.(labels|annotations)\['([^']+)'\]", field_path):
         return str((pod.labels if keyed[1] == "labels" else pod.annotations).get(keyed[2], ""))
-    raise InvalidInput(f"{path}: one of {', '.join(plain)}, labels or annotations, not {field_path!r}")
+    raise InvalidInput(
+        f"{path}: one of {', '.join(plain)}, labels or annotations, not {field_path!r}"
+    )

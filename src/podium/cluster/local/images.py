@@ -26,13 +26,19 @@ class Image:
     """What stands for the image's working directory: the root, else where the caller is."""
 
     def search_path(self, inherited: str) -> str:
-        """Return the PATH: the root's programs first, then this Python's, then what the caller has."""
+        """Return the PATH: the root's programs first, then this Python's, then what the caller
+        has."""
         folders = ["bin", "usr/local/bin", "usr/bin"] if self.root else []
-        own = [str(self.root / folder) for folder in folders if self.root and (self.root / folder).is_dir()]
+        own = [
+            str(self.root / folder)
+            for folder in folders
+            if self.root and (self.root / folder).is_dir()
+        ]
         return os.pathsep.join([*own, str(Path(sys.executable).parent), inherited or os.defpath])
 
     def resolve(self, argument: str) -> str:
-        """Return an absolute path of the image as it is called here, and anything else unchanged."""
+        """Return an absolute path of the image as it is called here, and anything else
+        unchanged."""
         if self.root and argument.startswith("/"):
             here = self.root / argument.lstrip("/")
             if here.exists():
@@ -40,17 +46,25 @@ class Image:
         return argument
 
     def is_named(self, argv: Sequence[str]) -> bool:
-        """Return whether a command needs what lies in the working directory: the root, or a file or module there."""
+        """Return whether a command needs what lies in the working directory: the root, or a file or
+        module there."""
         words = [word for argument in argv for word in re.split(r"[\s='\"]+", argument)]
         parts = {word.removeprefix("./").partition("/")[0] for word in words} - {"", ".", ".."}
-        modules = {f"{following.partition('.')[0]}.py" for word, following in pairwise(words) if word == "-m"}
-        return self.root is not None or any((self.workdir / part).exists() for part in parts | modules)
+        modules = {
+            f"{following.partition('.')[0]}.py"
+            for word, following in pairwise(words)
+            if word == "-m"
+        }
+        return self.root is not None or any(
+            (self.workdir / part).exists() for part in parts | modules
+        )
 
     def furnish(self, directory: Path, argv: Sequence[str]) -> None:
         """Make a directory to work in.
 
-        Files that the command needs of the working directory appear there as links, all of them, as they would in the
-        image; new files stay apart. Without need it is empty: no file of the caller's gets in the way of an import.
+        Files that the command needs of the working directory appear there as links, all of them, as
+        they would in the image; new files stay apart. Without need it is empty: no file of the
+        caller's gets in the way of an import.
         """
         directory.mkdir(parents=True, exist_ok=True)
         for file in self.workdir.iterdir() if self.is_named(argv) else ():
@@ -77,12 +91,14 @@ class Images:
     """Working directory of any other image."""
 
     def entrypoint(self, name: str) -> tuple[str, ...]:
-        """Return what runs in a container of an image without a command; empty if it is not known."""
+        """Return what runs in a container of an image without a command; empty if it is not
+        known."""
         return self.entrypoints.get(name, self.entrypoints.get(_untagged(name), ()))
 
 
 def find_image(name: str, images: Images) -> Image:
-    """Return the environment for an image: mapped by its full name, else by its name without tag and digest."""
+    """Return the environment for an image: mapped by its full name, else by its name without tag
+    and digest."""
     root = images.roots.get(name, images.roots.get(_untagged(name)))
     return Image(name=name, root=root, workdir=root or images.workdir)
 
@@ -92,7 +108,9 @@ def _untagged(name: str) -> str:
     return name.rpartition(":")[0] if ":" in name.rpartition("/")[2] else name
 
 
-def check_images(images: Mapping[str, str | Path], entrypoints: Mapping[str, Sequence[str]]) -> Images:
+def check_images(
+    images: Mapping[str, str | Path], entrypoints: Mapping[str, Sequence[str]]
+) -> Images:
     """Return the mapping with absolute directories; any other image works where this process is.
 
     Raises:

@@ -26,7 +26,8 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a file that holds an object as Kubernetes would show it, with all that whoever lists objects looks at.
+    """Read a file that holds an object as Kubernetes would show it, with all that whoever lists
+    objects looks at.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is none.
@@ -36,23 +37,36 @@ def read_object(path: Path) -> dict[str, Any]:
     return value if _is_object(value) else _refuse(path)
 
 
-_NEEDED = {"objective": {"type", "objectiveMetricName"}, "algorithm": {"algorithmName"}, "trialTemplate": set[str]()}
+_NEEDED = {
+    "objective": {"type", "objectiveMetricName"},
+    "algorithm": {"algorithmName"},
+    "trialTemplate": set[str](),
+}
 
 
 def _is_object(value: dict[str, Any]) -> bool:
     metadata, spec, status = value.get("metadata"), value.get("spec"), value.get("status", {})
-    if not all(isinstance(part, dict) for part in (metadata, spec, status)) or value.get("kind") not in KINDS:
+    if (
+        not all(isinstance(part, dict) for part in (metadata, spec, status))
+        or value.get("kind") not in KINDS
+    ):
         return False
     assert isinstance(metadata, dict)
     assert isinstance(spec, dict)
-    named = all(isinstance(metadata.get(name), str) for name in ("name", "uid", "creationTimestamp"))
+    named = all(
+        isinstance(metadata.get(name), str) for name in ("name", "uid", "creationTimestamp")
+    )
     conditions = status.get("conditions", [])
     whole = isinstance(conditions, list) and all(
         isinstance(part, dict) and {"type", "status"} <= part.keys() for part in conditions
     )
     needed = _NEEDED if value["kind"] == "Experiment" else {}
     parts = [(spec.get(part), names) for part, names in needed.items()]
-    return named and whole and all(isinstance(part, dict) and names <= part.keys() for part, names in parts)
+    return (
+        named
+        and whole
+        and all(isinstance(part, dict) and names <= part.keys() for part, names in parts)
+    )
 
 
 def _refuse(path: Path) -> NoReturn:
@@ -70,6 +84,7 @@ def _indented(value: object, levels: int, separator: str) -> str:
     if not levels or not isinstance(value, dict) or not value:
         return json.dumps(value)
     members = (
-        f"{json.dumps(str(name))}: {_indented(member, levels - 1, separator + ' ')}" for name, member in value.items()
+        f"{json.dumps(str(name))}: {_indented(member, levels - 1, separator + ' ')}"
+        for name, member in value.items()
     )
     return f"{{{separator}{f',{separator}'.join(members)}{separator[:-1]}}}"

@@ -37,7 +37,8 @@ def is_held(path: Path) -> bool:
 
 
 def drop_dead(directory: Path) -> None:
-    """Remove the leases that killed processes left; to be called alone: a new one is not held for a moment."""
+    """Remove the leases that killed processes left; to be called alone: a new one is not held for a
+    moment."""
     for path in directory.glob("*"):
         if not is_held(path):
             path.unlink(missing_ok=True)

@@ -20,7 +20,9 @@ _CHUNK = 1 << 20
 _TAIL = 4096
 
 
-def read_log(store: Store, kind: str, name: str, replica: str | None, follow: bool) -> Iterator[str]:
+def read_log(
+    store: Store, kind: str, name: str, replica: str | None, follow: bool
+) -> Iterator[str]:
     """Yield the lines of a replica's log, without line ends.
 
     Args:
@@ -63,7 +65,8 @@ def read_last_run(
 
 
 def last_line(store: Store, kind: str, name: str) -> str:
-    """Return what a job printed last: its replica that reports metrics, else another; empty if nothing."""
+    """Return what a job printed last: its replica that reports metrics, else another; empty if
+    nothing."""
     directory = store.path(kind, name)
     for chosen in replica_names(Workload.parse(store.read(kind, name)), directory):
         path = directory / "logs" / f"{chosen}.log"
@@ -81,7 +84,11 @@ def replica_names(job: Workload, directory: Path) -> list[str]:
     """Return the replicas of a job; the one that reports metrics is first."""
     if job.has_roles:
         replicas = sorted(job.replicas, key=lambda replica: not replica.leads)
-        return [f"{replica.role.lower()}-{index}" for replica in replicas for index in range(replica.count)]
+        return [
+            f"{replica.role.lower()}-{index}"
+            for replica in replicas
+            for index in range(replica.count)
+        ]
     names = [path.stem for path in (directory / "logs").glob("*.log") if "." not in path.stem]
     return sorted(names, key=lambda name: (-int(name.rpartition("-")[2]), name)) or ["pod-0"]
 

@@ -1,7 +1,7 @@
 """A PyTorchJob, TFJob, XGBoostJob or JAXJob as processes, reconciled as the training operator does.
 
-Source of the rules: kubeflow/trainer release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core, and the
-controller of each kind under pkg/controller.v1; of restarts in place: the kubelet.
+Source of the rules: kubeflow/trainer release-1.9, pkg/controller.v1/common/{job,pod}.go, pkg/core,
+and the controller of each kind under pkg/controller.v1; of restarts in place: the kubelet.
 """
 
 from collections.abc import Mapping
@@ -52,9 +52,14 @@ class OperatorJobController(Controller):
             if self.state.phase != "Suspended":
                 self._set("Suspended", f"{self.kind} {self.name} is suspended.")
         elif self._past_backoff_limit():
-            self.fail("Failed", f"Job {self.name} has failed because it has reached the specified backoff limit")
+            self.fail(
+                "Failed",
+                f"Job {self.name} has failed because it has reached the specified backoff limit",
+            )
         elif "startTime" in self.status and self.past_deadline:
-            text = f"Job {self.name} has failed because it was active longer than specified deadline"
+            text = (
+                f"Job {self.name} has failed because it was active longer than specified deadline"
+            )
             self.fail("Failed", text)
         else:
             for replica in self.job.replicas:
@@ -74,10 +79,16 @@ class OperatorJobController(Controller):
         if limit is None:
             return False
         failed = sum(pod.phase == "Failed" for pod in self._pods.values())
-        known = sum(counts.get("failed", 0) for counts in self.status.get("replicaStatuses", {}).values())
+        known = sum(
+            counts.get("failed", 0) for counts in self.status.get("replicaStatuses", {}).values()
+        )
         if limit == 0 and failed > known:
             return True
-        restarts = sum(pod.restarts for pod in self.pods if pod.setting.restart != "Never" and pod.phase == "Running")
+        restarts = sum(
+            pod.restarts
+            for pod in self.pods
+            if pod.setting.restart != "Never" and pod.phase == "Running"
+        )
         return restarts > 0 and restarts >= limit
 
     def _reconcile_pods(self, replica: Replica) -> None:
@@ -89,13 +100,17 @@ class OperatorJobController(Controller):
                 self._create_pod(replica, index)
                 continue
             if pod.phase == "Failed" and policy == "ExitCode" and (pod.exit_code or 0) >= 128:
-                self._set("Restarting", f"job {self.name} is restarting because {kind} replica(s) failed.")
+                self._set(
+                    "Restarting", f"job {self.name} is restarting because {kind} replica(s) failed."
+                )
                 del self._pods[kind, index]
                 self.wake()
             elif pod.phase == "Failed" and policy == "ExitCode":
                 message = f'job "{self.name}" is failing because "{kind}" replica(s) failed.'
                 self.fail("Failed", message)
-            count = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}.get(pod.phase)
+            count = {"Running": "active", "Succeeded": "succeeded", "Failed": "failed"}.get(
+                pod.phase
+            )
             if count:
                 counts[count] = counts.get(count, 0) + 1
         selector = ",".join(f"{key}={value}" for key, value in self._labels(replica).items())
@@ -107,7 +122,10 @@ class OperatorJobController(Controller):
         return operator | {REPLICA_TYPE: replica.role.lower()}
 
     def _create_pod(self, replica: Replica, index: int) -> None:
-        key, member = (replica.role, index), Member(job=self.job, replica=replica, index=index, ports=self._ports)
+        key, member = (
+            (replica.role, index),
+            Member(job=self.job, replica=replica, index=index, ports=self._ports),
+        )
         again = self._recreated.get(key, -1) + 1
         self._recreated[key] = again
         self._pods[key] = self.start_pod(
@@ -123,15 +141,23 @@ class OperatorJobController(Controller):
         self.status.setdefault("startTime", timestamp())
         for replica in self.job.replicas:
             counts = self.status["replicaStatuses"][replica.role]
-            active, succeeded, failed = (counts.get(name, 0) for name in ("active", "succeeded", "failed"))
+            active, succeeded, failed = (
+                counts.get(name, 0) for name in ("active", "succeeded", "failed")
+            )
             if replica.leads:
                 # The operator's own words, which name the namespace in some of these messages.
                 full = self.operator.full_names or replica.role == "Worker"
-                subject = f"{self.kind} {self.job.namespace}/{self.name}" if full else f"{self.kind} {self.name}"
+                subject = (
+                    f"{self.kind} {self.job.namespace}/{self.name}"
+                    if full
+                    else f"{self.kind} {self.name}"
+                )
                 if active:
                     self._set("Running", f"{subject} is running.")
                 if self._has_succeeded(replica, succeeded):
-                    self._set("Succeeded", f"{subject} {'' if full else 'is '}successfully completed.")
+                    self._set(
+                        "Succeeded", f"{subject} {'' if full else 'is '}successfully completed."
+                    )
                     self.status.setdefault("completionTime", timestamp())
                     return
             if failed and replica.count > succeeded + active:
@@ -147,7 +173,9 @@ class OperatorJobController(Controller):
     def _note_failed(self, replica: Replica, failed: int) -> None:
         kind = replica.role
         if replica.restart_policy != "Never":
-            text = f"{self.kind} {self.name} is restarting because {failed} {kind} replica(s) failed."
+            text = (
+                f"{self.kind} {self.name} is restarting because {failed} {kind} replica(s) failed."
+            )
             self._set("Restarting", text)
         else:
             text = f"{self.kind} {self.name} is failed because {failed} {kind} replica(s) failed."

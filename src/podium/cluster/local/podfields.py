@@ -1,6 +1,12 @@
 """Fields of a pod template: honored here, or without meaning here. Any other field is refused."""
 
-HONORED_POD = {"containers", "initContainers", "volumes", "terminationGracePeriodSeconds", "restartPolicy"}
+HONORED_POD = {
+    "containers",
+    "initContainers",
+    "volumes",
+    "terminationGracePeriodSeconds",
+    "restartPolicy",
+}
 
 NO_MEANING_POD = {
     "nodeSelector",

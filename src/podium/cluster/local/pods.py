@@ -1,11 +1,17 @@
-"""How a pod template runs on this machine: each field is honored, named in a notice or refused, never dropped."""
+"""How a pod template runs on this machine: each field is honored, named in a notice or refused,
+never dropped."""
 
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
 from podium.cluster.local.images import Image, Images, find_image
-from podium.cluster.local.podfields import HONORED_CONTAINER, HONORED_POD, NO_MEANING_CONTAINER, NO_MEANING_POD
+from podium.cluster.local.podfields import (
+    HONORED_CONTAINER,
+    HONORED_POD,
+    NO_MEANING_CONTAINER,
+    NO_MEANING_POD,
+)
 from podium.cluster.local.scripts import script_of
 from podium.errors import InvalidInput
 from podium.manifests.workload import Container, Mount, Pod, Variable, Volume
@@ -67,9 +73,14 @@ def plan_pod(pod: Pod, images: Images) -> PodPlan:
     ignored = _sort_fields(pod.fields, HONORED_POD, NO_MEANING_POD, path)
     if len(pod.containers) > 1:
         names = ", ".join(container.name for container in pod.containers[1:])
-        raise _refuse(f"{path}.containers[1]", f"one container a pod, but there is also {names}", "remove the sidecar")
+        raise _refuse(
+            f"{path}.containers[1]",
+            f"one container a pod, but there is also {names}",
+            "remove the sidecar",
+        )
     volumes = {
-        volume.name: _volume_path(volume, f"{path}.volumes[{number}]") for number, volume in enumerate(pod.volumes)
+        volume.name: _volume_path(volume, f"{path}.volumes[{number}]")
+        for number, volume in enumerate(pod.volumes)
     }
     init = tuple(_plan(container, volumes, images, ignored) for container in pod.init_containers)
     main = _plan(pod.containers[0], volumes, images, ignored)
@@ -82,14 +93,18 @@ def plan_pod(pod: Pod, images: Images) -> PodPlan:
     )
 
 
-def _plan(container: Container, volumes: dict[str, Path | None], images: Images, ignored: list[str]) -> ContainerPlan:
+def _plan(
+    container: Container, volumes: dict[str, Path | None], images: Images, ignored: list[str]
+) -> ContainerPlan:
     path = container.path
     fields = _sort_fields(container.fields, HONORED_CONTAINER, NO_MEANING_CONTAINER, path)
     ignored += [f"containers.{field}" for field in fields]
     image = find_image(container.image, images)
     if not container.command:
         hint = f"there is no image here to ask; give its ENTRYPOINT: --entrypoint {container.image}='COMMAND'"
-        raise _refuse(f"{path}.command", f"a command, or the entrypoint of image {container.image}", hint)
+        raise _refuse(
+            f"{path}.command", f"a command, or the entrypoint of image {container.image}", hint
+        )
     for number, variable in enumerate(container.variables):
         if variable.source:
             _check_source(variable, f"{path}.env[{number}].valueFrom")
@@ -101,11 +116,16 @@ def _plan(container: Container, volumes: dict[str, Path | None], images: Images,
         argv=container.words,
         env=container.variables,
         working_dir=_working_dir(container.working_dir, f"{path}.workingDir", image),
-        mounts=tuple(_plan_mount(mount, f"{path}.volumeMounts[{at}]", volumes, container) for at, mount in mounts),
+        mounts=tuple(
+            _plan_mount(mount, f"{path}.volumeMounts[{at}]", volumes, container)
+            for at, mount in mounts
+        ),
     )
 
 
-def _sort_fields(fields: frozenset[str], honored: set[str], no_meaning: set[str], path: str) -> list[str]:
+def _sort_fields(
+    fields: frozenset[str], honored: set[str], no_meaning: set[str], path: str
+) -> list[str]:
     for name in sorted(fields - honored - no_meaning):
         hint = "remove it, or run the job on a cluster"
         raise _refuse(f"{path}.{name}", f"a field that this machine can honor, not {name}", hint)
@@ -119,7 +139,11 @@ def _volume_path(volume: Volume, path: str) -> Path | None:
     if volume.host_path:
         host = Path(volume.host_path)
         if not host.exists():
-            raise _refuse(f"{path}.hostPath.path", f"a path that exists, not {host}", "create it, or correct the path")
+            raise _refuse(
+                f"{path}.hostPath.path",
+                f"a path that exists, not {host}",
+                "create it, or correct the path",
+            )
         return host
     rule = f"a volume that is an emptyDir or a hostPath, not {', '.join(volume.sources) or 'no source'}"
     raise _refuse(path, rule, "pass data by URI, credentials by environment")
@@ -136,11 +160,19 @@ def _plan_mount(
     host = volumes[mount.volume]
     host = host and host / mount.sub_path
     # Nothing can be mounted without root: a path is honored by writing the local one where the manifest names it.
-    words = [*container.words, container.working_dir, *(variable.value for variable in container.variables)]
-    same = (host is not None and str(host) == where) or (host is None and where in ("/dev/shm", "/tmp"))
+    words = [
+        *container.words,
+        container.working_dir,
+        *(variable.value for variable in container.variables),
+    ]
+    same = (host is not None and str(host) == where) or (
+        host is None and where in ("/dev/shm", "/tmp")
+    )
     if not same and not any(where in word for word in words):
         hint = f"pass {where} to the program as an argument: nothing can be mounted here, but arguments are translated"
-        raise _refuse(f"{path}.mountPath", f"a path that command, args or env name, not {where}", hint)
+        raise _refuse(
+            f"{path}.mountPath", f"a path that command, args or env name, not {where}", hint
+        )
     key = f"{mount.volume}/{mount.sub_path}" if mount.sub_path else mount.volume
     return where, key, Path(where) if same else host
 
@@ -157,14 +189,22 @@ def _working_dir(path_in_image: str, path: str, image: Image) -> Path | None:
 
 def _check_source(variable: Variable, path: str) -> None:
     kind, reference = next(iter(variable.source.items()))
-    if kind not in ("fieldRef", "secretKeyRef", "configMapKeyRef") or not isinstance(reference, dict):
-        raise _refuse(path, f"a fieldRef, secretKeyRef or configMapKeyRef, not {kind}", "give the value itself")
+    if kind not in ("fieldRef", "secretKeyRef", "configMapKeyRef") or not isinstance(
+        reference, dict
+    ):
+        raise _refuse(
+            path,
+            f"a fieldRef, secretKeyRef or configMapKeyRef, not {kind}",
+            "give the value itself",
+        )
 
 
 def _check_program(plan: ContainerPlan) -> None:
-    """Refuse what would only fail with "not found": the program, or the script given to Python or torchrun.
+    """Refuse what would only fail with "not found": the program, or the script given to Python or
+    torchrun.
 
-    torchrun would wait for its other replicas first and be restarted after each failure, forever without a limit.
+    torchrun would wait for its other replicas first and be restarted after each failure, forever
+    without a limit.
     """
     program, script = plan.argv[0], script_of(plan.argv)
     here, path = plan.working_dir or plan.image.workdir, f"{plan.path}.command"
@@ -187,7 +227,9 @@ def _may_appear(word: str, plan: ContainerPlan) -> bool:
     """Return whether a file may be in a volume, or its name is known only when the pod starts."""
     if not word.startswith("/"):
         return "$(" in word or bool(plan.mounts)
-    return "$(" in word or any(word == where or word.startswith(f"{where}/") for where, _, _ in plan.mounts)
+    return "$(" in word or any(
+        word == where or word.startswith(f"{where}/") for where, _, _ in plan.mounts
+    )
 
 
 def _refuse(path: str, rule: str, hint: str | None) -> InvalidInput:

@@ -1,8 +1,11 @@
-"""What the training operator, or Trainer, sets in the replicas of each kind of job, so that they find each other.
+"""What the training operator, or Trainer, sets in the replicas of each kind of job, so that they
+find each other.
 
-Source: kubeflow/trainer release-1.9, pkg/controller.v1/{pytorch/{envvar,master,elastic},tensorflow/tensorflow,
-xgboost/xgboost,jax/envvar}.go; kubeflow/trainer v2.3.0, pkg/runtime/framework/plugins/torch/torch.go. Two values differ
-from a cluster's: all replicas share this machine, so every address is 127.0.0.1 and every port a free one.
+Source: kubeflow/trainer release-1.9,
+pkg/controller.v1/{pytorch/{envvar,master,elastic},tensorflow/tensorflow,
+xgboost/xgboost,jax/envvar}.go; kubeflow/trainer v2.3.0,
+pkg/runtime/framework/plugins/torch/torch.go. Two values differ from a cluster's: all replicas share
+this machine, so every address is 127.0.0.1 and every port a free one.
 """
 
 import json
@@ -37,7 +40,9 @@ class Member:
     @property
     def rank(self) -> int:
         """Number among all replicas: the Master is 0."""
-        return self.index + (self.replica.role == "Worker" and self.job.replica("Master") is not None)
+        return self.index + (
+            self.replica.role == "Worker" and self.job.replica("Master") is not None
+        )
 
     @property
     def port(self) -> int:
@@ -47,7 +52,11 @@ class Member:
 
 def free_ports(job: Workload) -> dict[tuple[str, int], int]:
     """Return a free port for each replica."""
-    return {(replica.role, index): free_port() for replica in job.replicas for index in range(replica.count)}
+    return {
+        (replica.role, index): free_port()
+        for replica in job.replicas
+        for index in range(replica.count)
+    }
 
 
 def operator_environment(member: Member) -> dict[str, str]:
@@ -55,15 +64,32 @@ def operator_environment(member: Member) -> dict[str, str]:
     job, port, operator = member.job, member.port, member.job.operator
     if operator is None:
         return _trainer(member)
-    values: dict[str, object] = {"address": _HERE, "port": port, "index": member.index, "pods": job.pod_count}
-    master = {"master": _HERE, "master_port": port, "processes": job.processes_at_once, "rank": member.rank}
+    values: dict[str, object] = {
+        "address": _HERE,
+        "port": port,
+        "index": member.index,
+        "pods": job.pod_count,
+    }
+    master = {
+        "master": _HERE,
+        "master_port": port,
+        "processes": job.processes_at_once,
+        "rank": member.rank,
+    }
     values |= master if job.replica("Master") else dict.fromkeys(master, "")
     # For LightGBM, which wants one port of all machines: on one machine only its first process gets it.
-    values |= {"worker_port": port if job.pod_count > 1 else "", "workers": ",".join([_HERE] * (job.pod_count - 1))}
+    values |= {
+        "worker_port": port if job.pod_count > 1 else "",
+        "workers": ",".join([_HERE] * (job.pod_count - 1)),
+    }
     values |= {"processes_per_pod": job.processes}
     values |= {"tf_config": _tensorflow(member) if "TF_CONFIG" in operator.environment else ""}
     env = {name: value.format_map(values) for name, value in operator.environment.items()}
-    elastic = _elastic_environment(job.elastic, job.workers, port) if job.elastic and "PET_NNODES" in env else {}
+    elastic = (
+        _elastic_environment(job.elastic, job.workers, port)
+        if job.elastic and "PET_NNODES" in env
+        else {}
+    )
     return {name: value for name, value in env.items() if value} | elastic
 
 
@@ -92,7 +118,9 @@ def _tensorflow(member: Member) -> str:
     if job.pod_count == 1:
         return ""
     cluster: dict[str, Any] = {
-        replica.role.lower(): [f"{_HERE}:{member.ports[replica.role, index]}" for index in range(replica.count)]
+        replica.role.lower(): [
+            f"{_HERE}:{member.ports[replica.role, index]}" for index in range(replica.count)
+        ]
         for replica in job.replicas
     }
     if not job.dynamic_workers:
@@ -104,16 +132,27 @@ def _tensorflow(member: Member) -> str:
 
 
 def _trainer(member: Member) -> dict[str, str]:
-    """Return what Trainer's torch plugin sets, and the Job controller's index: neither RANK nor WORLD_SIZE."""
-    env = {"PET_NNODES": str(member.job.nodes), "PET_NPROC_PER_NODE": _processes_per_node(member.job)}
-    env |= {"PET_NODE_RANK": str(member.index), "PET_MASTER_ADDR": _HERE, "PET_MASTER_PORT": str(member.port)}
+    """Return what Trainer's torch plugin sets, and the Job controller's index: neither RANK nor
+    WORLD_SIZE."""
+    env = {
+        "PET_NNODES": str(member.job.nodes),
+        "PET_NPROC_PER_NODE": _processes_per_node(member.job),
+    }
+    env |= {
+        "PET_NODE_RANK": str(member.index),
+        "PET_MASTER_ADDR": _HERE,
+        "PET_MASTER_PORT": str(member.port),
+    }
     return env | {"JOB_COMPLETION_INDEX": str(member.index)}
 
 
 def _processes_per_node(job: Workload) -> str:
-    """Return numProcPerNode; without it ``auto`` where a node has GPUs, else the CPUs it asks for, rounded up."""
+    """Return numProcPerNode; without it ``auto`` where a node has GPUs, else the CPUs it asks for,
+    rounded up."""
     node = next(container for _, container in job.containers() if container.name == NODE)
-    if job.processes_per_replica or any("gpu" in name.lower() for name in (*node.requests, *node.limits)):
+    if job.processes_per_replica or any(
+        "gpu" in name.lower() for name in (*node.requests, *node.limits)
+    ):
         return job.processes
     cpu = node.requests.get("cpu") or node.limits.get("cpu")
     if not cpu:

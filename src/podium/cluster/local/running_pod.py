@@ -1,4 +1,5 @@
-"""One pod as processes: init containers, the container, restarts in place as a kubelet does them."""
+"""One pod as processes: init containers, the container, restarts in place as a kubelet does
+them."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -14,7 +15,8 @@ from podium.errors import PodiumError
 from podium.manifests.conditions import timestamp
 
 BACKOFF = 0.5
-"""Seconds before the second restart; doubled each time. A kubelet begins at 10: a cluster has to be protected."""
+"""Seconds before the second restart; doubled each time. A kubelet begins at 10: a cluster has to be
+protected."""
 
 LONGEST_BACKOFF = 30.0
 """Seconds between restarts at most; a kubelet goes up to 300."""
@@ -68,7 +70,12 @@ class RunningPod:
     """
 
     def __init__(
-        self, plan: PodPlan, setting: PodSetting, launchers: LauncherPool, wake: Callable[[], None], delay: float = 0.0
+        self,
+        plan: PodPlan,
+        setting: PodSetting,
+        launchers: LauncherPool,
+        wake: Callable[[], None],
+        delay: float = 0.0,
     ) -> None:
         self.plan, self.setting = plan, setting
         self.phase = "Pending"
@@ -126,7 +133,8 @@ class RunningPod:
             self._wake()
 
     def record(self) -> dict[str, Any]:
-        """Return its state for pods.json: Stopped is a pod that the operator or a deletion would have removed."""
+        """Return its state for pods.json: Stopped is a pod that the operator or a deletion would
+        have removed."""
         return {
             "replica": self.setting.replica,
             "phase": "Stopped" if self._stopping and self.phase == "Failed" else self.phase,
@@ -141,7 +149,10 @@ class RunningPod:
         stage, main = self._stages[0], len(self._stages) == 1
         if self._stopping:
             # What made it restart says more about a stopped pod than the signal that ended it.
-            self.phase, self.exit_code = "Failed", code if self.exit_code is None else self.exit_code
+            self.phase, self.exit_code = (
+                "Failed",
+                code if self.exit_code is None else self.exit_code,
+            )
         elif code == 0 and not main:
             self._stages.pop(0)
             self._start_at = now
@@ -179,13 +190,19 @@ class RunningPod:
             here.mkdir(parents=True, exist_ok=True) if host is None else None
             mounts.append((where, here))
         translate = translator((where, here) for where, here in mounts if str(here) != where)
-        env = container_environment(container, setting.identity, setting.forced, setting.threads, translate)
+        env = container_environment(
+            container, setting.identity, setting.forced, setting.threads, translate
+        )
         self._log(container).parent.mkdir(parents=True, exist_ok=True)
-        argv = tuple(container.image.resolve(translate(expand(word, env))) for word in container.argv)
+        argv = tuple(
+            container.image.resolve(translate(expand(word, env))) for word in container.argv
+        )
         container.image.furnish(setting.work, argv)
         output = env.get("PODIUM_OUTPUT", "")
         if output.startswith("/") and any(f"{output}/" in word for word in argv):
-            Path(output).mkdir(parents=True, exist_ok=True)  # who names a file in it thinks that it is there
+            Path(output).mkdir(
+                parents=True, exist_ok=True
+            )  # who names a file in it thinks that it is there
         return Command(
             argv=argv,
             env=env,

@@ -1,4 +1,5 @@
-"""Which file a command line lets Python run: directly, behind a launcher, or in a shell's script."""
+"""Which file a command line lets Python run: directly, behind a launcher, or in a shell's
+script."""
 
 import re
 import shlex
@@ -7,20 +8,42 @@ from pathlib import PurePath
 
 _LAUNCHERS = ("torch.distributed.run", "torch.distributed.launch")
 _ACCELERATE = ("accelerate.commands.launch",)
-_SWITCHES = {"--standalone", "--run-path", "--virtual-local-rank", "--print-completion", "--use-env", "--help", "-h"}
+_SWITCHES = {
+    "--standalone",
+    "--run-path",
+    "--virtual-local-rank",
+    "--print-completion",
+    "--use-env",
+    "--help",
+    "-h",
+}
 """Options of torchrun that take no value."""
 
 _NO_SCRIPT = {"--module", "-m", "--no-python"}
 """With these torchrun and accelerate run a module or any program."""
 
-_HARMLESS = {"echo", "export", "set", "ulimit", "umask", "sleep", "date", "true", "mkdir", "pip", "pip3", "nvidia-smi"}
+_HARMLESS = {
+    "echo",
+    "export",
+    "set",
+    "ulimit",
+    "umask",
+    "sleep",
+    "date",
+    "true",
+    "mkdir",
+    "pip",
+    "pip3",
+    "nvidia-smi",
+}
 """Commands that neither write programs nor change the directory."""
 
 _PLAIN = re.compile(r"[\w./@:=+-]+")
 
 
 def script_of(argv: Sequence[str]) -> str | None:
-    """Return the script that Python is to run; None where a command runs something else, or nobody can tell."""
+    """Return the script that Python is to run; None where a command runs something else, or nobody
+    can tell."""
     program, *words = argv
     name = PurePath(program).name
     if name == "torchrun":
@@ -62,7 +85,8 @@ def _behind_torchrun(words: Sequence[str]) -> str | None:
 
 
 def _behind_accelerate(words: Sequence[str]) -> str | None:
-    """Return the first word that is a Python file: accelerate has too many options to know which take a value."""
+    """Return the first word that is a Python file: accelerate has too many options to know which
+    take a value."""
     for word in words:
         if word.replace("_", "-") in _NO_SCRIPT:
             return None
@@ -72,7 +96,8 @@ def _behind_accelerate(words: Sequence[str]) -> str | None:
 
 
 def _in_shell(script: str) -> str | None:
-    """Return the script of the first command that does something, unless a shell would change its words."""
+    """Return the script of the first command that does something, unless a shell would change its
+    words."""
     lexer = shlex.shlex(script.replace("\n", ";"), posix=True, punctuation_chars=True)
     lexer.whitespace_split = True
     try:

@@ -1,7 +1,8 @@
 """Objects of the embedded cluster as readable files, with Kubernetes-shaped metadata.
 
-``<dir>/<plural>/<name>/object.json`` is replaced atomically, so any process may read it at any time. Only the process
-that supervises an object writes it; another process asks for a deletion by leaving a file beside it.
+``<dir>/<plural>/<name>/object.json`` is replaced atomically, so any process may read it at any
+time. Only the process that supervises an object writes it; another process asks for a deletion by
+leaving a file beside it.
 """
 
 import contextlib
@@ -30,7 +31,8 @@ PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
 """Folder of each kind, which is also its name in the Kubernetes API."""
 
 LOST = "SupervisorLost"
-"""End of the reason of an object whose process died; what is written to its file stays as it was."""
+"""End of the reason of an object whose process died; what is written to its file stays as it
+was."""
 
 POLL_SECONDS = 0.2
 """Seconds between looks at a file that another process may change."""
@@ -39,10 +41,11 @@ Token = tuple[int, int] | None
 
 
 class Store:
-    """The objects under one directory; safe to use from several threads, readable from several processes.
+    """The objects under one directory; safe to use from several threads, readable from several
+    processes.
 
-    One class, because whoever reads or writes a file of an object has to know who supervises it, and what was asked
-    of it.
+    One class, because whoever reads or writes a file of an object has to know who supervises it,
+    and what was asked of it.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -51,7 +54,9 @@ class Store:
         self.runs_elsewhere: Callable[[str], bool] = lambda name: (
             False
         )  # an Experiment, by a process without this store
-        self.trials_go_on = False  # without the process that began them, where their jobs are a namespace's
+        self.trials_go_on = (
+            False  # without the process that began them, where their jobs are a namespace's
+        )
         self._changed = threading.Condition(threading.RLock())
         self._lease: Lease | None = None
 
@@ -62,11 +67,14 @@ class Store:
             InvalidInput: The cluster knows no such kind.
         """
         if kind not in PLURALS:
-            raise InvalidInput(f"a cluster on this machine has no {kind!r}", f"one of {', '.join(PLURALS)}")
+            raise InvalidInput(
+                f"a cluster on this machine has no {kind!r}", f"one of {', '.join(PLURALS)}"
+            )
         return self.directory / PLURALS[kind] / name
 
     def create(self, manifest: Manifest) -> Manifest:
-        """Store a new object, supervised by this process from now on; metadata is filled in as an API server would.
+        """Store a new object, supervised by this process from now on; metadata is filled in as an
+        API server would.
 
         Raises:
             Conflict: An object of this kind and name exists.
@@ -77,7 +85,8 @@ class Store:
         with self.alone(), self._changed:
             if (directory / "object.json").exists():
                 raise Conflict(
-                    f"{kind} {metadata['name']} exists in {self.directory}", "choose another name, or delete it first"
+                    f"{kind} {metadata['name']} exists in {self.directory}",
+                    "choose another name, or delete it first",
                 )
             # For the owner alone: a manifest and its logs may hold passwords as plain environment values.
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -91,24 +100,33 @@ class Store:
         with self._changed:
             if self._lease is None:
                 drop_dead(self.directory / "supervisors")
-                for grave in self.directory.glob("*/.*.????????/"):  # of a removal whose process was killed
+                for grave in self.directory.glob(
+                    "*/.*.????????/"
+                ):  # of a removal whose process was killed
                     shutil.rmtree(grave, ignore_errors=True)
                 self._lease = Lease(self.directory / "supervisors")
-            write_json(self.path(kind, name) / "supervisor.json", {"lease": self._lease.name, "pid": os.getpid()})
+            write_json(
+                self.path(kind, name) / "supervisor.json",
+                {"lease": self._lease.name, "pid": os.getpid()},
+            )
 
     def disown(self, kind: str, name: str) -> None:
-        """Take that record back: any process may delete the object now; if it has not ended, it reads as lost.
+        """Take that record back: any process may delete the object now; if it has not ended, it
+        reads as lost.
 
         Possible even on a full disk. A record that another process has written meanwhile stays.
         """
-        if not self.path(kind, name).exists():  # to be alone would make the directory of a cluster that was removed
+        if not self.path(
+            kind, name
+        ).exists():  # to be alone would make the directory of a cluster that was removed
             return
         with self.alone():
             if self._lease and self._lease_of(kind, name) == self._lease.name:
                 (self.path(kind, name) / "supervisor.json").unlink(missing_ok=True)
 
     def alone(self) -> AbstractContextManager[None]:
-        """Keep other processes and threads from taking an object over meanwhile; not to be entered twice."""
+        """Keep other processes and threads from taking an object over meanwhile; not to be entered
+        twice."""
         return alone(self.directory)
 
     def is_supervised(self, kind: str, name: str) -> bool:
@@ -147,16 +165,24 @@ class Store:
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if not self._is_lost(manifest):
             return manifest
-        manifest = self._load(kind, name)  # its end is written before its supervisor gives it up: maybe just now
+        manifest = self._load(
+            kind, name
+        )  # its end is written before its supervisor gives it up: maybe just now
         if self._is_lost(manifest):
             message = f"{kind} {name} was stopped: the process that ran it ended."
             if kind == "Experiment":
                 message += f" Resume it with: {self.resume_command(name)}"
-            Conditions(manifest.setdefault("status", {}), "operator").add("Failed", f"{kind}{LOST}", message)
+            Conditions(manifest.setdefault("status", {}), "operator").add(
+                "Failed", f"{kind}{LOST}", message
+            )
         return manifest
 
     def _is_lost(self, manifest: Manifest) -> bool:
-        if self.trials_go_on and manifest["kind"] == "Trial" and not self._was_stopped_with_its_experiment(manifest):
+        if (
+            self.trials_go_on
+            and manifest["kind"] == "Trial"
+            and not self._was_stopped_with_its_experiment(manifest)
+        ):
             return False
         kind, name = manifest["kind"], manifest["metadata"]["name"]
         if status_of(manifest).finished or self.is_supervised(kind, name):
@@ -183,7 +209,9 @@ class Store:
         try:
             return read_object(self.path(kind, name) / "object.json")
         except (FileNotFoundError, NotADirectoryError):
-            raise NotFound(f"no {kind} {name} in {self.directory}", _names_hint(self, kind)) from None
+            raise NotFound(
+                f"no {kind} {name} in {self.directory}", _names_hint(self, kind)
+            ) from None
 
     def update(self, kind: str, name: str, change: Callable[[Manifest], None]) -> Manifest:
         """Apply a change to an object, write it and wake everyone who watches.
@@ -214,7 +242,11 @@ class Store:
                 if wanted <= (manifest["metadata"].get("labels") or {}).items():
                     manifests.append(self._settle(manifest))
         return sorted(
-            manifests, key=lambda manifest: (manifest["metadata"]["creationTimestamp"], manifest["metadata"]["uid"])
+            manifests,
+            key=lambda manifest: (
+                manifest["metadata"]["creationTimestamp"],
+                manifest["metadata"]["uid"],
+            ),
         )
 
     def remove(self, kind: str, name: str) -> None:
@@ -258,7 +290,9 @@ class Store:
         """
         deadline = time.monotonic() + timeout
         with self._changed:
-            while (token := self._token(kind, name)) == seen and (left := deadline - time.monotonic()) > 0:
+            while (token := self._token(kind, name)) == seen and (
+                left := deadline - time.monotonic()
+            ) > 0:
                 self._changed.wait(min(left, POLL_SECONDS))
         return token
 
@@ -281,7 +315,10 @@ class Store:
                     return
                 yield manifest
             if deadline is not None and time.monotonic() >= deadline:
-                raise Failed(f"{kind} {name} did not end within {timeout:g} s", "raise the timeout or look at its logs")
+                raise Failed(
+                    f"{kind} {name} did not end within {timeout:g} s",
+                    "raise the timeout or look at its logs",
+                )
             left = POLL_SECONDS * 5 if deadline is None else max(0.0, deadline - time.monotonic())
             self.wait_for_change(kind, name, token, min(POLL_SECONDS * 5, left))
 

@@ -1,9 +1,11 @@
-"""A TrainJob's nodes as processes, as Trainer, JobSet and the Job controller run those of ``torch-distributed``.
+"""A TrainJob's nodes as processes, as Trainer, JobSet and the Job controller run those of
+``torch-distributed``.
 
-That runtime makes a JobSet of one Indexed Job called ``node``: its pods restart in place, six times in all, and the
-first Job that fails fails the JobSet. Source: kubeflow/trainer v2.3.0, pkg/controller/trainjob_controller.go and
-manifests/base/runtimes/torch_distributed.yaml; jobset v0.12.0, pkg/webhooks/jobset_webhook.go and
-pkg/controllers/{jobset_controller,failure_policy}.go; kubernetes, pkg/controller/job/job_controller.go.
+That runtime makes a JobSet of one Indexed Job called ``node``: its pods restart in place, six times
+in all, and the first Job that fails fails the JobSet. Source: kubeflow/trainer v2.3.0,
+pkg/controller/trainjob_controller.go and manifests/base/runtimes/torch_distributed.yaml; jobset
+v0.12.0, pkg/webhooks/jobset_webhook.go and pkg/controllers/{jobset_controller,failure_policy}.go;
+kubernetes, pkg/controller/job/job_controller.go.
 """
 
 from collections.abc import Mapping
@@ -30,10 +32,14 @@ class TrainJobController(Controller):
         """Refuse what this machine cannot honor.
 
         Raises:
-            InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or it has initializers.
+            InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or
+                it has initializers.
         """
         if job.managed_by not in ("", TRAINJOB_MANAGERS[0]):
-            raise InvalidInput(f"spec.managedBy is {job.managed_by}, but this cluster stands for Trainer", "remove it")
+            raise InvalidInput(
+                f"spec.managedBy is {job.managed_by}, but this cluster stands for Trainer",
+                "remove it",
+            )
         if job.runtime in OTHER_RUNTIMES:
             hint = "run it on a cluster, or use torch-distributed, which sets PET_NNODES, PET_NODE_RANK and so on"
             raise InvalidInput(f"spec.runtimeRef: this machine has no runtime {job.runtime}", hint)
@@ -53,14 +59,19 @@ class TrainJobController(Controller):
             self._create_pod(index)
         if self._past_backoff_limit():
             first = f"{self.name}-{NODE}-0"
-            self.fail("FailedJobs", f"jobset failed due to one or more job failures (first failed job: {first})")
+            self.fail(
+                "FailedJobs",
+                f"jobset failed due to one or more job failures (first failed job: {first})",
+            )
         elif self.past_deadline:
             self.fail("DeadlineExceeded", "TrainJob exceeded its active deadline")
         elif all(pod.phase == "Succeeded" for pod in self.pods):
             self._count(succeeded=1)
             self.conditions.add("Complete", "AllJobsCompleted", "jobset completed successfully")
         else:
-            self._count(active=1, ready=int(all(pod.phase in ("Running", "Succeeded") for pod in self.pods)))
+            self._count(
+                active=1, ready=int(all(pod.phase in ("Running", "Succeeded") for pod in self.pods))
+            )
 
     def fail(self, reason: str, message: str) -> None:
         """End all nodes and write the failure."""
@@ -82,4 +93,8 @@ class TrainJobController(Controller):
         member = Member(job=self.job, replica=self.nodes, index=index, ports=self._ports)
         labels = self.nodes.labels_of(index) | {JOBSET_NAME: self.name}
         name = f"{ROLE.lower()}-{index}"
-        self.pods.append(self.start_pod(self.nodes, name, labels=labels, environment=operator_environment(member)))
+        self.pods.append(
+            self.start_pod(
+                self.nodes, name, labels=labels, environment=operator_environment(member)
+            )
+        )

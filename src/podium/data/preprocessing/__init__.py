@@ -1,4 +1,5 @@
-"""How raw pictures, rows or sentences become the inputs of a model: fitted at preparation, applied ever after.
+"""How raw pictures, rows or sentences become the inputs of a model: fitted at preparation, applied
+ever after.
 
 Preparing a dataset and predicting go through the same ``apply``, so they cannot differ.
 """
@@ -12,7 +13,14 @@ from podium.data.preprocessing.text import TextPreprocessing
 from podium.documents import parse
 from podium.errors import InvalidInput
 
-__all__ = ["Applied", "ImagePreprocessing", "Preprocessing", "TablePreprocessing", "TextPreprocessing", "read"]
+__all__ = [
+    "Applied",
+    "ImagePreprocessing",
+    "Preprocessing",
+    "TablePreprocessing",
+    "TextPreprocessing",
+    "read",
+]
 
 Preprocessing = ImagePreprocessing | TablePreprocessing | TextPreprocessing
 
@@ -39,5 +47,7 @@ def read(value: Any, name: str) -> Preprocessing | None:
         return None
     kind = value.get("kind") if isinstance(value, dict) else None
     if kind not in KINDS:
-        raise InvalidInput(f"{name}: preprocessing of kind {kind!r} is not known", f"one of {', '.join(KINDS)}")
+        raise InvalidInput(
+            f"{name}: preprocessing of kind {kind!r} is not known", f"one of {', '.join(KINDS)}"
+        )
     return parse(KINDS[kind], value, name)

@@ -25,10 +25,11 @@ PICTURE, FOLDER = "picture", "folder"
 
 @dataclass(frozen=True, kw_only=True)
 class ImagePreprocessing(Fitted):
-    """How pictures become the input ``images``: uint8 [n, height, width], or [n, height, width, 3] in color.
+    """How pictures become the input ``images``: uint8 [n, height, width], or [n, height, width, 3]
+    in color.
 
-    ``resize`` scales a picture to the size, whatever its proportions; ``digit`` and ``garment`` are the recipes of
-    MNIST and Fashion-MNIST.
+    ``resize`` scales a picture to the size, whatever its proportions; ``digit`` and ``garment`` are
+    the recipes of MNIST and Fashion-MNIST.
     """
 
     size: tuple[int, ...]
@@ -52,11 +53,17 @@ class ImagePreprocessing(Fitted):
         require(self.channels in (1, 3), "channels in (1, 3)", channels=self.channels)
         require(8 <= self.bits <= 16, "8 <= bits <= 16", bits=self.bits)
         if len(self.size) != 2 or not all(1 <= side <= 8192 for side in self.size):
-            raise InvalidInput(f"not a size of pictures: {list(self.size)}", "[height, width], each 1 to 8192")
+            raise InvalidInput(
+                f"not a size of pictures: {list(self.size)}", "[height, width], each 1 to 8192"
+            )
         if self.recipe not in ("resize", *RECIPES):
-            raise InvalidInput(f"there is no recipe {self.recipe!r}", suggestion(self.recipe, ("resize", *RECIPES)))
+            raise InvalidInput(
+                f"there is no recipe {self.recipe!r}", suggestion(self.recipe, ("resize", *RECIPES))
+            )
         if self.recipe != "resize" and (tuple(self.size), self.channels) != ((SIDE, SIDE), 1):
-            raise InvalidInput(f"recipe {self.recipe} makes [{SIDE}, {SIDE}] in gray, not {list(self.size)}")
+            raise InvalidInput(
+                f"recipe {self.recipe} makes [{SIDE}, {SIDE}] in gray, not {list(self.size)}"
+            )
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,12 +80,16 @@ class ImagePreprocessing(Fitted):
         with ThreadPoolExecutor(cores()) as pool:
             for at, result in enumerate(pool.map(self._try, pictures)):
                 if isinstance(result, str):
-                    problems.append(Problem(row=at + 1, where=str((names or pictures)[at]), reason=result))
+                    problems.append(
+                        Problem(row=at + 1, where=str((names or pictures)[at]), reason=result)
+                    )
                 else:
                     kept.append(at)
                     images.append(result)
         stacked = np.stack(images) if images else np.empty((0, *self.shape), np.uint8)
-        return Applied(kept=np.array(kept, np.int64), inputs={self.input: stacked}, problems=tuple(problems))
+        return Applied(
+            kept=np.array(kept, np.int64), inputs={self.input: stacked}, problems=tuple(problems)
+        )
 
     def image(self, picture: Path | Image.Image) -> NDArray[np.uint8]:
         """Turn one picture, a file or an opened one, into an image of ``shape``.

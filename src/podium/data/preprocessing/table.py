@@ -15,11 +15,19 @@ from podium.data.contract import DATES, NUMBERS
 from podium.data.options import changed, written
 from podium.data.preprocessing.applied import Applied, Fitted
 from podium.data.rows import Problem, Rows
-from podium.data.values import MISSING_VALUES, to_days, to_flags, to_numbers, to_text, without_exponents
+from podium.data.values import (
+    MISSING_VALUES,
+    to_days,
+    to_flags,
+    to_numbers,
+    to_text,
+    without_exponents,
+)
 from podium.errors import InvalidInput
 
 MISSING, UNKNOWN = "(missing)", "(unknown)"
-"""The last two categories of every column: no value, and a value that the training part does not have."""
+"""The last two categories of every column: no value, and a value that the training part does not
+have."""
 
 OFFSET = 16
 """A number that lies farther from zero than so many times its spread loses digits as a float32."""
@@ -42,18 +50,29 @@ class Field:
     """``number`` or ``category``."""
 
     type: str
-    """What the file holds: ``integer``, ``number``, ``boolean``, ``text``, or one of podium.data.contract.DATES."""
+    """What the file holds: ``integer``, ``number``, ``boolean``, ``text``, or one of
+    podium.data.contract.DATES."""
 
     loose: bool = False
-    """Whether values that are not numbers are missing, since the training data had a few of them."""
+    """Whether values that are not numbers are missing, since the training data had a few of
+    them."""
 
-    def read(self, values: pa.Array, missing: Sequence[str]) -> tuple[NDArray[np.float64] | pa.Array, pa.Array]:
-        """Return numbers (NaN where missing) or texts (null where missing), and the texts that are neither."""
+    def read(
+        self, values: pa.Array, missing: Sequence[str]
+    ) -> tuple[NDArray[np.float64] | pa.Array, pa.Array]:
+        """Return numbers (NaN where missing) or texts (null where missing), and the texts that are
+        neither."""
         if self.kind == "number":
-            numbers, bad = to_days(values, missing, self.type) if self.type in DATES else to_numbers(values, missing)
+            numbers, bad = (
+                to_days(values, missing, self.type)
+                if self.type in DATES
+                else to_numbers(values, missing)
+            )
             beyond = np.abs(numbers) > np.finfo(np.float32).max
             if beyond.any():
-                bad = pc.if_else(pa.array(beyond), pa.array([str(number) for number in numbers]), bad)
+                bad = pc.if_else(
+                    pa.array(beyond), pa.array([str(number) for number in numbers]), bad
+                )
                 numbers[beyond] = np.nan
             return numbers, pa.nulls(len(bad), pa.string()) if self.loose else bad
         text = to_flags(values, missing) if self.type == "boolean" else to_text(values, missing)
@@ -75,7 +94,8 @@ class TableColumn(Field):
     """What is subtracted of a number before it becomes a float32; 0 unless digits would be lost."""
 
     clock: bool = False
-    """Whether a column follows with the seconds of the day, since dates in the training part have a time."""
+    """Whether a column follows with the seconds of the day, since dates in the training part have a
+    time."""
 
     indicator: bool = False
     """Whether a column follows that is 1 where the value is missing."""
@@ -94,16 +114,18 @@ class TableColumn(Field):
 class TablePreprocessing(Fitted):
     """How rows become the input ``table``: float32 [n, columns].
 
-    A missing number becomes the median of the training part, a missing category the category ``(missing)``, and a
-    category that the training part does not have ``(unknown)``. Dates are days since 1970-01-01 UTC; if they have a
-    time, its seconds follow. A number of which float32 would lose digits is the difference from its center.
+    A missing number becomes the median of the training part, a missing category the category
+    ``(missing)``, and a category that the training part does not have ``(unknown)``. Dates are days
+    since 1970-01-01 UTC; if they have a time, its seconds follow. A number of which float32 would
+    lose digits is the difference from its center.
     """
 
     columns: tuple[TableColumn, ...]
     """In the order of the input."""
 
     missing: str = "fill"
-    """``fill``; ``indicator`` also marks filled numbers in a column of their own; ``refuse`` takes no missing value."""
+    """``fill``; ``indicator`` also marks filled numbers in a column of their own; ``refuse`` takes
+    no missing value."""
 
     missing_values: tuple[str, ...] = MISSING_VALUES
     """Texts that mean that a value is missing."""
@@ -121,7 +143,9 @@ class TablePreprocessing(Fitted):
 
     def __post_init__(self) -> None:
         if self.missing not in ("fill", "indicator", "refuse"):
-            raise InvalidInput(f"missing cannot be {self.missing!r}", "one of fill, indicator, refuse")
+            raise InvalidInput(
+                f"missing cannot be {self.missing!r}", "one of fill, indicator, refuse"
+            )
         if not self.columns:
             raise InvalidInput("the table has no column besides its target")
 
@@ -147,36 +171,51 @@ class TablePreprocessing(Fitted):
             thousands: The file's, if it was said.
 
         Raises:
-            InvalidInput: A value is not what its column holds, a column has too many categories or no value.
+            InvalidInput: A value is not what its column holds, a column has too many categories or
+                no value.
         """
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            fits = [_Fit(field, Path(scratch, str(at)), max_categories) for at, field in enumerate(fields)]
+            fits = [
+                _Fit(field, Path(scratch, str(at)), max_categories)
+                for at, field in enumerate(fields)
+            ]
             for batch in rows:
                 for fit in fits:
                     fit.add(batch, missing_values)
             indicator = missing == "indicator"
             columns = tuple(fit.column(indicator) for fit in fits)
-        fitted = cls(columns=columns, missing=missing, missing_values=tuple(missing_values), decimal=decimal,
-                     thousands=thousands)  # fmt: skip
+        fitted = cls(
+            columns=columns,
+            missing=missing,
+            missing_values=tuple(missing_values),
+            decimal=decimal,
+            thousands=thousands,
+        )
         names = [name for column in columns for name in column.names]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise InvalidInput(f"two columns of the input would be called {twice[0]}", "rename the column")
+            raise InvalidInput(
+                f"two columns of the input would be called {twice[0]}", "rename the column"
+            )
         return fitted
 
     @property
     def notation(self) -> dict[str, str]:
-        """How a new CSV file is read: arguments of podium.data.row_files.open_rows. A point that was said stays one; a
-        comma is what is usual, since the same columns may come from another program."""
+        """How a new CSV file is read: arguments of podium.data.row_files.open_rows. A point that
+        was said stays one; a comma is what is usual, since the same columns may come from another
+        program."""
         usual = {"usual": ","} if self.decimal == "," else {"decimal": self.decimal}
         return {**usual, "thousands": self.thousands}
 
     def apply(self, rows: Rows) -> Applied:
-        """Turn rows into the input; a row with a value that cannot be read is left out and reported."""
+        """Turn rows into the input; a row with a value that cannot be read is left out and
+        reported."""
         absent = [column.name for column in self.columns if column.name not in rows.columns]
         if absent:
-            raise InvalidInput(f"{rows.file} has no column {absent[0]!r}, which the model needs",
-                               f"columns needed: {', '.join(column.name for column in self.columns)}")  # fmt: skip
+            raise InvalidInput(
+                f"{rows.file} has no column {absent[0]!r}, which the model needs",
+                f"columns needed: {', '.join(column.name for column in self.columns)}",
+            )
         width = sum(len(column.names) for column in self.columns)
         table = np.empty((len(rows), width), np.float32)
         problems: list[Problem] = []
@@ -188,7 +227,9 @@ class TablePreprocessing(Fitted):
             unread = pc.is_valid(bad).to_numpy(zero_copy_only=False)
             if self.missing == "refuse":
                 lacking = np.flatnonzero(absent_here & ~unread)
-                problems += [rows.problem(int(row), column.name, "the value is missing") for row in lacking]
+                problems += [
+                    rows.problem(int(row), column.name, "the value is missing") for row in lacking
+                ]
             table[:, at] = np.floor(codes) if column.clock else codes
             if column.clock:
                 table[:, at + 1] = (codes - np.floor(codes)) * DAY
@@ -201,7 +242,9 @@ class TablePreprocessing(Fitted):
         return Applied(kept=kept, inputs={self.input: chosen}, problems=tuple(problems))
 
 
-def _encode(column: TableColumn, values: NDArray[np.float64] | pa.Array) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _encode(
+    column: TableColumn, values: NDArray[np.float64] | pa.Array
+) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Return what a column is in the input, and where its value is missing."""
     if column.kind == "number":
         numbers = cast(NDArray[np.float64], values)
@@ -216,9 +259,14 @@ def _encode(column: TableColumn, values: NDArray[np.float64] | pa.Array) -> tupl
 def _bad_values(rows: Rows, field: Field, bad: pa.Array) -> list[Problem]:
     if bad.null_count == len(bad):
         return []
-    wanted = f"a date ({DATES[field.type]})" if field.type in DATES else "a number that float32 can hold"
+    wanted = (
+        f"a date ({DATES[field.type]})" if field.type in DATES else "a number that float32 can hold"
+    )
     valid = np.flatnonzero(pc.is_valid(bad).to_numpy(zero_copy_only=False))
-    return [rows.problem(int(row), field.name, f"{bad[int(row)].as_py()[:60]!r} is not {wanted}") for row in valid]
+    return [
+        rows.problem(int(row), field.name, f"{bad[int(row)].as_py()[:60]!r} is not {wanted}")
+        for row in valid
+    ]
 
 
 class _Fit:
@@ -232,8 +280,11 @@ class _Fit:
     def add(self, rows: Rows, missing_values: Sequence[str]) -> None:
         values, bad = self.field.read(rows.columns[self.field.name], missing_values)
         if problems := _bad_values(rows, self.field, bad):
-            raise InvalidInput(str(problems[0]), f"as categories: {written('categories', self.field.name)}; without "
-                               f"it: {written('drop', self.field.name)}")  # fmt: skip
+            raise InvalidInput(
+                str(problems[0]),
+                f"as categories: {written('categories', self.field.name)}; without "
+                f"it: {written('drop', self.field.name)}",
+            )
         self.count += len(rows)
         if self.field.kind == "number":
             numbers = cast(NDArray[np.float64], values)
@@ -259,8 +310,11 @@ class _Fit:
             categories = (*sorted(self.categories - {MISSING, UNKNOWN}), MISSING, UNKNOWN)
             return TableColumn(**common, categories=categories, missing=self.missing)
         if self.missing == self.count:
-            raise InvalidInput(f"column {name} has no value in the training part ({self.count:,} rows)",
-                               f"leave it out: {written('drop', name)}", changed("drop", name))  # fmt: skip
+            raise InvalidInput(
+                f"column {name} has no value in the training part ({self.count:,} rows)",
+                f"leave it out: {written('drop', name)}",
+                changed("drop", name),
+            )
         numbers = np.fromfile(self.scratch, np.float64)
         return TableColumn(
             **common,
@@ -273,7 +327,8 @@ class _Fit:
 
 
 def _center(numbers: NDArray[np.float64]) -> float:
-    """Return what is subtracted of numbers before they become float32: the median, or 0 if that holds their digits."""
+    """Return what is subtracted of numbers before they become float32: the median, or 0 if that
+    holds their digits."""
     if (numbers.astype(np.float32) == numbers).all():
         return 0.0
     low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75), method="lower").tolist()

@@ -25,20 +25,23 @@ MAX_WORDS, MAX_LENGTH = 20_000, 128
 
 # Thai, Lao, Burmese, Khmer, Japanese and Chinese are written without blanks: there a character is a word.
 _UNSPACED = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+    "\U00020000-\U0003134f"
 )
 _LETTERS = rf"(?:(?![{_UNSPACED}])\w)+"
 _WORD = re.compile(rf"[{_UNSPACED}]|{_LETTERS}(?:'{_LETTERS})*|[^\w\s]")
 
 
 def words(text: str) -> list[str]:
-    """Split a sentence into words and punctuation, without regard to case; where none has blanks, into characters."""
+    """Split a sentence into words and punctuation, without regard to case; where none has blanks,
+    into characters."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextPreprocessing(Fitted):
-    """How sentences become ``tokens`` int64 [n, length] and ``mask`` float32 [n, length]; longer ones are cut."""
+    """How sentences become ``tokens`` int64 [n, length] and ``mask`` float32 [n, length]; longer
+    ones are cut."""
 
     vocabulary: tuple[str, ...]
     """Words by index; 0 is padding, 1 any word that the training part does not have."""
@@ -60,11 +63,18 @@ class TextPreprocessing(Fitted):
     def __post_init__(self) -> None:
         require(self.length >= 1, "length >= 1", length=self.length)
         if self.vocabulary[:2] != (PADDING, UNKNOWN_WORD):
-            raise InvalidInput(f"a vocabulary begins with {PADDING} and {UNKNOWN_WORD}, not {self.vocabulary[:2]}")
+            raise InvalidInput(
+                f"a vocabulary begins with {PADDING} and {UNKNOWN_WORD}, not {self.vocabulary[:2]}"
+            )
 
     @classmethod
     def fit(
-        cls, texts: Iterable[str], *, column: str = "text", length: int = 0, max_words: int = MAX_WORDS
+        cls,
+        texts: Iterable[str],
+        *,
+        column: str = "text",
+        length: int = 0,
+        max_words: int = MAX_WORDS,
     ) -> "TextPreprocessing":
         """Find the vocabulary: the most frequent words.
 
@@ -90,16 +100,25 @@ class TextPreprocessing(Fitted):
         length = length or min(longest, MAX_LENGTH)
         cut = sum(count for taken, count in lengths.items() if taken > length)
         if cut:
-            log.warning("%s of the %s training sentences are cut, the longest from %d words to %d: length=%d takes all",
-                        f"{cut:,}", f"{lengths.total():,}", longest, length, longest)  # fmt: skip
+            log.warning(
+                "%s of the %s training sentences are cut, the longest from %d words to %d: length=%d takes all",
+                f"{cut:,}",
+                f"{lengths.total():,}",
+                longest,
+                length,
+                longest,
+            )
         frequent = sorted(counts, key=lambda word: (-counts[word], word))[:max_words]
         return cls(vocabulary=(PADDING, UNKNOWN_WORD, *frequent), length=length, column=column)
 
     def apply(self, rows: Rows) -> Applied:
-        """Turn the sentences of a table into the inputs; a row without a word is left out and reported."""
+        """Turn the sentences of a table into the inputs; a row without a word is left out and
+        reported."""
         if self.column not in rows.columns:
-            raise InvalidInput(f"{rows.file} has no column {self.column!r}, where the model reads sentences",
-                               f"its columns: {', '.join(rows.columns)}")  # fmt: skip
+            raise InvalidInput(
+                f"{rows.file} has no column {self.column!r}, where the model reads sentences",
+                f"its columns: {', '.join(rows.columns)}",
+            )
         texts = to_text(rows.columns[self.column], ("",)).to_pylist()
         tokens = np.zeros((len(texts), self.length), np.int64)
         problems = []

@@ -7,7 +7,8 @@ from podium.storage import connect, local_path, transfer
 
 
 def is_small(path: Path, most: int) -> bool:
-    """Return whether a file, or all files below a folder, have at most so many bytes; a large folder is not walked."""
+    """Return whether a file, or all files below a folder, have at most so many bytes; a large
+    folder is not walked."""
     total = 0
     for file in [path] if path.is_file() else path.rglob("*"):
         total += file.stat().st_size
@@ -51,7 +52,9 @@ def fetch_folder(location: str, scratch: Path) -> Path:
         if not path.exists():
             raise NotFound(f"there is no folder {location}")
         if not path.is_dir():
-            raise InvalidInput(f"{location} is a file, not a folder", "a single table is table:FILE")
+            raise InvalidInput(
+                f"{location} is a file, not a folder", "a single table is table:FILE"
+            )
         return path
     transfer.get(connect(location), scratch / "source")
     return scratch / "source"

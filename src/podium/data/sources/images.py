@@ -1,4 +1,5 @@
-"""Pictures in a folder for each class: one input ``images``, uint8 [n, height, width] or [n, height, width, 3]."""
+"""Pictures in a folder for each class: one input ``images``, uint8 [n, height, width] or [n,
+height, width, 3]."""
 
 import logging
 import re
@@ -61,13 +62,13 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     """Decode all pictures of a folder into arrays below scratch.
 
     Args:
-        location: Path or URI of a folder with a folder of pictures for each class; or with folders ``train``, ``test``
-            and perhaps ``validation``, each with one for each class.
+        location: Path or URI of a folder with a folder of pictures for each class; or with folders
+            ``train``, ``test`` and perhaps ``validation``, each with one for each class.
         options: ``resize`` and ``channels``.
 
     Raises:
-        InvalidInput: There are no classes, a picture cannot be read, or sizes differ and ``resize`` is not given. The
-            message names the files.
+        InvalidInput: There are no classes, a picture cannot be read, or sizes differ and ``resize``
+            is not given. The message names the files.
     """
     root = fetch_folder(location, scratch)
     parts = find_parts(root, location)
@@ -76,13 +77,24 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     everything = [file for pictures in parts.values() for file in pictures.files]
     preprocessing = fit(everything, root, options.resize, options.channels)
     classes = tuple(sorted(set(parts["train"].labels)))
-    log.info("%s: %s pictures in %d classes, read as %s", location, f"{len(everything):,}", len(classes),
-             "x".join(map(str, preprocessing.shape)))  # fmt: skip
+    log.info(
+        "%s: %s pictures in %d classes, read as %s",
+        location,
+        f"{len(everything):,}",
+        len(classes),
+        "x".join(map(str, preprocessing.shape)),
+    )
     arrays = {
-        part: Split(inputs={preprocessing.input: decode(pictures.files, root, preprocessing, scratch / f"{part}.npy")},
-                   target=np.array([classes.index(label) for label in pictures.labels], np.int64))
+        part: Split(
+            inputs={
+                preprocessing.input: decode(
+                    pictures.files, root, preprocessing, scratch / f"{part}.npy"
+                )
+            },
+            target=np.array([classes.index(label) for label in pictures.labels], np.int64),
+        )
         for part, pictures in parts.items()
-    }  # fmt: skip
+    }
     return Raw(
         items=arrays["train"],
         validation=arrays.get("validation"),
@@ -106,18 +118,23 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
 
 
 def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
-    """Return the group of each picture, [n], wherever the whole folder lies: its folder below that of its class (a
-    picture without one is a group), or what the parentheses of a pattern find in its path from the class on.
+    """Return the group of each picture, [n], wherever the whole folder lies: its folder below that
+    of its class (a picture without one is a group), or what the parentheses of a pattern find in
+    its path from the class on.
 
     Raises:
-        InvalidInput: The pattern is none or finds nothing in a path, or no picture has such a folder.
+        InvalidInput: The pattern is none or finds nothing in a path, or no picture has such a
+            folder.
     """
     places = pictures.places()
     if group == "folder":
         if all(len(place) == 2 for place in places):
             hint = f"take a group from the names: {written('group', GROUP)}"
-            raise InvalidInput(f"no picture lies in a folder below that of its class, but {places[0][-1]} in "
-                               f"{places[0][0]}", hint)  # fmt: skip
+            raise InvalidInput(
+                f"no picture lies in a folder below that of its class, but {places[0][-1]} in "
+                f"{places[0][0]}",
+                hint,
+            )
         return np.array(["/".join(place[1:-1]) or "/".join(place) for place in places])
     try:
         pattern = re.compile(group)
@@ -128,13 +145,19 @@ def _groups(pictures: Pictures, group: str) -> NDArray[np.str_]:
     found = [pattern.search("/".join(place)) for place in places]
     for place, match in zip(places, found, strict=True):
         if pattern.groups != 1 or match is None or not match[1]:
-            raise InvalidInput(f"group {group!r} finds no group in {'/'.join(place)}",
-                               f"put what names it into parentheses, as in {written('group', GROUP)}")  # fmt: skip
+            raise InvalidInput(
+                f"group {group!r} finds no group in {'/'.join(place)}",
+                f"put what names it into parentheses, as in {written('group', GROUP)}",
+            )
     return np.array([match[1] for match in found if match])
 
 
 def _keys(
-    pictures: Pictures, items: Split, preprocessing: ImagePreprocessing, resized: bool, scratch: Path
+    pictures: Pictures,
+    items: Split,
+    preprocessing: ImagePreprocessing,
+    resized: bool,
+    scratch: Path,
 ) -> NDArray[np.uint64]:
     """Return a key of each picture, [n], that its size as an input does not change."""
     if resized:
@@ -146,27 +169,43 @@ def _keys(
 
 def _hash_files(files: Sequence[Path]) -> NDArray[np.uint64]:
     """Return a hash of the bytes of each file, [n]."""
-    return np.array([int.from_bytes(blake2b(file.read_bytes(), digest_size=8).digest(), "little") for file in files],
-                    np.uint64)  # fmt: skip
+    return np.array(
+        [
+            int.from_bytes(blake2b(file.read_bytes(), digest_size=8).digest(), "little")
+            for file in files
+        ],
+        np.uint64,
+    )
 
 
-def _originals(parts: Mapping[str, Pictures], positions: NDArray[np.int64] | None) -> Iterator[pa.RecordBatch]:
-    """Yield the bytes of pictures of the training folder at some positions, or of all of the test folder."""
+def _originals(
+    parts: Mapping[str, Pictures], positions: NDArray[np.int64] | None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the bytes of pictures of the training folder at some positions, or of all of the test
+    folder."""
     pictures = parts["test" if positions is None else "train"]
     places = pictures.places()
     chosen = range(len(places)) if positions is None else positions.tolist()
     for start in range(0, len(chosen), BATCH):
         batch = chosen[start : start + BATCH]
-        yield pa.record_batch({
-            "name": [pictures.files[at].name for at in batch],
-            FOLDER: pa.array([places[at][1] if len(places[at]) > 2 else None for at in batch], pa.string()),
-            PICTURE: [pictures.files[at].read_bytes() for at in batch],
-        })  # fmt: skip
+        yield pa.record_batch(
+            {
+                "name": [pictures.files[at].name for at in batch],
+                FOLDER: pa.array(
+                    [places[at][1] if len(places[at]) > 2 else None for at in batch], pa.string()
+                ),
+                PICTURE: [pictures.files[at].read_bytes() for at in batch],
+            }
+        )
 
 
-def _with_test(parts: dict[str, Pictures], test: str, location: str, scratch: Path) -> dict[str, Pictures]:
+def _with_test(
+    parts: dict[str, Pictures], test: str, location: str, scratch: Path
+) -> dict[str, Pictures]:
     if "test" in parts:
-        raise InvalidInput(f"{location} has a test part, but {test} is given too", "leave out the option test")
+        raise InvalidInput(
+            f"{location} has a test part, but {test} is given too", "leave out the option test"
+        )
     parts = {**parts, "test": _find_classes(fetch_folder(test, scratch / "test"), test)}
     _check_classes(parts, test)
     return parts
@@ -191,10 +230,13 @@ def find_parts(root: Path, location: str) -> dict[str, Pictures]:
         )
     if "train" not in parts:
         raise InvalidInput(
-            f"{location} has the parts {', '.join(folders)}, but none to train with", "add a folder train"
+            f"{location} has the parts {', '.join(folders)}, but none to train with",
+            "add a folder train",
         )
     log.info("%s: folders are parts: %s", location, ", ".join(parts.values()))
-    divided = {part: _find_classes(root / name, f"{location}/{name}") for part, name in parts.items()}
+    divided = {
+        part: _find_classes(root / name, f"{location}/{name}") for part, name in parts.items()
+    }
     _check_classes(divided, location)
     return divided
 
@@ -203,8 +245,10 @@ def _check_classes(parts: Mapping[str, Pictures], location: str) -> None:
     known = set(parts["train"].labels)
     for part, pictures in parts.items():
         if strange := sorted(set(pictures.labels) - known):
-            raise InvalidInput(f"{location} has the class {strange[0]!r} in {part}, but not in train",
-                               f"classes of train: {', '.join(sorted(known))}")  # fmt: skip
+            raise InvalidInput(
+                f"{location} has the class {strange[0]!r} in {part}, but not in train",
+                f"classes of train: {', '.join(sorted(known))}",
+            )
 
 
 def _find_classes(folder: Path, location: str) -> Pictures:
@@ -212,28 +256,47 @@ def _find_classes(folder: Path, location: str) -> Pictures:
     labels: list[str] = []
     others: Counter[str] = Counter()
     for inner in _folders(folder):
-        within = sorted(path for path in inner.rglob("*") if not is_hidden(path.relative_to(folder)) and path.is_file())
+        within = sorted(
+            path
+            for path in inner.rglob("*")
+            if not is_hidden(path.relative_to(folder)) and path.is_file()
+        )
         pictures = [path for path in within if is_picture(path)]
         others.update(path.suffix.lower() or path.name for path in within if not is_picture(path))
         if not pictures:
-            raise InvalidInput(f"{location}/{inner.name} has no picture", f"pictures end in {', '.join(ENDINGS)}")
+            raise InvalidInput(
+                f"{location}/{inner.name} has no picture", f"pictures end in {', '.join(ENDINGS)}"
+            )
         files += pictures
         labels += [inner.name] * len(pictures)
     if others:
-        counts = ", ".join(f"{count:,} {ending}" for ending, count in others.most_common(MOST_NAMED))
-        log.warning("%s: %s left out, since pictures end in %s: %s", location,
-                    plural(others.total(), "file"), ", ".join(ENDINGS), counts)  # fmt: skip
+        counts = ", ".join(
+            f"{count:,} {ending}" for ending, count in others.most_common(MOST_NAMED)
+        )
+        log.warning(
+            "%s: %s left out, since pictures end in %s: %s",
+            location,
+            plural(others.total(), "file"),
+            ", ".join(ENDINGS),
+            counts,
+        )
     if len(set(labels)) < 2:
-        raise InvalidInput(f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
-                           "put the pictures of each class into a folder with its name")  # fmt: skip
+        raise InvalidInput(
+            f"{location} has {len(set(labels))} folders of pictures, but a class is a folder",
+            "put the pictures of each class into a folder with its name",
+        )
     return Pictures(files=tuple(files), labels=tuple(labels), root=folder)
 
 
 def _folders(root: Path) -> list[Path]:
-    return sorted(path for path in root.iterdir() if path.is_dir() and not is_hidden(path.relative_to(root)))
+    return sorted(
+        path for path in root.iterdir() if path.is_dir() and not is_hidden(path.relative_to(root))
+    )
 
 
-def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int) -> ImagePreprocessing:
+def fit(
+    files: Sequence[Path], root: Path, resize: Sequence[int], channels: int
+) -> ImagePreprocessing:
     """Choose size and channels from the headers of all pictures.
 
     Args:
@@ -246,7 +309,11 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
     """
     with ThreadPoolExecutor(cores()) as pool:
         looks = list(pool.map(_look, files))
-    problems = [(file, look) for file, look in zip(files, looks, strict=True) if isinstance(look, PodiumError)]
+    problems = [
+        (file, look)
+        for file, look in zip(files, looks, strict=True)
+        if isinstance(look, PodiumError)
+    ]
     _refuse(
         [f"{_shown(file, root)}: {problem.message}" for file, problem in problems],
         next((problem.hint for _, problem in problems if problem.hint == INSTALL_HEIF), None),
@@ -270,7 +337,9 @@ def fit(files: Sequence[Path], root: Path, resize: Sequence[int], channels: int)
     return ImagePreprocessing(size=(common[1], common[0]), channels=channels, bits=bits)
 
 
-def decode(files: Sequence[Path], root: Path, preprocessing: ImagePreprocessing, target: Path) -> NDArray[np.uint8]:
+def decode(
+    files: Sequence[Path], root: Path, preprocessing: ImagePreprocessing, target: Path
+) -> NDArray[np.uint8]:
     """Decode pictures into an array mapped from a file, some at a time.
 
     Raises:
@@ -302,7 +371,14 @@ def _look(file: Path) -> tuple[tuple[int, int], int, int] | PodiumError:
 def _refuse(bad: Sequence[str], hint: str | None = None) -> None:
     if bad:
         more = f"\n… and {len(bad) - MOST_NAMED:,} more" if len(bad) > MOST_NAMED else ""
-        raise InvalidInput("\n".join(bad[:MOST_NAMED]) + more, hint or "remove these files, or save them again")
+        raise InvalidInput(
+            "\n".join(bad[:MOST_NAMED]) + more, hint or "remove these files, or save them again"
+        )
 
 
-IMAGES = Source(name="images", options=("resize", "channels", "group", *COMMON), read=read, kind="classification")
+IMAGES = Source(
+    name="images",
+    options=("resize", "channels", "group", *COMMON),
+    read=read,
+    kind="classification",
+)

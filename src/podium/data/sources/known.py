@@ -1,10 +1,16 @@
-"""The datasets podium can fetch: their classes and the sha256 of their four idx files, uncompressed."""
+"""The datasets podium can fetch: their classes and the sha256 of their four idx files,
+uncompressed."""
 
 from dataclasses import dataclass
 
 from podium.errors import InvalidInput
 
-FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
+FILES = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,7 +36,10 @@ class Known:
 DATASETS = {
     "mnist": Known(
         name="mnist",
-        mirrors=("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/"),
+        mirrors=(
+            "https://ossci-datasets.s3.amazonaws.com/mnist/",
+            "http://yann.lecun.com/exdb/mnist/",
+        ),
         classes=tuple("0123456789"),
         sha256={
             "train-images-idx3-ubyte": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
@@ -44,7 +53,16 @@ DATASETS = {
         recipe="garment",
         mirrors=("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",),
         classes=(
-            "T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot",
+            "T-shirt/top",
+            "Trouser",
+            "Pullover",
+            "Dress",
+            "Coat",
+            "Sandal",
+            "Shirt",
+            "Sneaker",
+            "Bag",
+            "Ankle boot",
         ),
         sha256={
             "train-images-idx3-ubyte": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
@@ -53,7 +71,7 @@ DATASETS = {
             "t10k-labels-idx1-ubyte": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
         },
     ),
-}  # fmt: skip
+}
 
 
 def known_dataset(name: str) -> Known:
@@ -67,6 +85,10 @@ def known_dataset(name: str) -> Known:
     from difflib import get_close_matches
 
     near = get_close_matches(name.lower(), DATASETS, 1)
-    hint = f"did you mean {near[0]}?" if near else f"./{name} for a directory, table:{name} for a file"
+    hint = (
+        f"did you mean {near[0]}?" if near else f"./{name} for a directory, table:{name} for a file"
+    )
     names = ", ".join(DATASETS)
-    raise InvalidInput(f"the dataset must be one of {names}, a KIND:LOCATION or a path, but got {name!r}", hint)
+    raise InvalidInput(
+        f"the dataset must be one of {names}, a KIND:LOCATION or a path, but got {name!r}", hint
+    )

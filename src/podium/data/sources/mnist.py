@@ -1,7 +1,7 @@
 """MNIST and Fashion-MNIST: four idx files from the first source that has them all, byte for byte.
 
-The idx format of the MNIST authors is read strictly: four bytes of magic, big-endian sizes, then the values. Source of
-the layout: yann.lecun.com/exdb/mnist, "file formats for the MNIST database".
+The idx format of the MNIST authors is read strictly: four bytes of magic, big-endian sizes, then
+the values. Source of the layout: yann.lecun.com/exdb/mnist, "file formats for the MNIST database".
 """
 
 import gzip
@@ -45,11 +45,18 @@ class Fetched:
 
 
 def known_source(known: Known) -> Source:
-    """Return the source of a known dataset: its location is that of its files if it is not empty."""
+    """Return the source of a known dataset: its location is that of its files if it is not
+    empty."""
     return Source(
         name=known.name,
-        options=("validation", "split", "split_seed"),  # images, classes and the test part are given
-        read=lambda location, options, cache: _read(known, fetch(known, cache=cache, source=location or None)),
+        options=(
+            "validation",
+            "split",
+            "split_seed",
+        ),  # images, classes and the test part are given
+        read=lambda location, options, cache: _read(
+            known, fetch(known, cache=cache, source=location or None)
+        ),
         kind="classification",
         cached=True,
     )
@@ -69,7 +76,13 @@ def _read(known: Known, fetched: Fetched) -> Raw:
         classes=known.classes,
         descriptions={"images": InputDescription(meaning="image")},
         target_name="label",
-        preprocessing={"kind": "image", "input": "images", "recipe": known.recipe, "size": [28, 28], "channels": 1},
+        preprocessing={
+            "kind": "image",
+            "input": "images",
+            "recipe": known.recipe,
+            "size": [28, 28],
+            "channels": 1,
+        },
         source=fetched.source,
         published=True,
     )
@@ -79,9 +92,10 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
     """Get the files of a dataset from the first source that has them.
 
     Args:
-        cache: Directory for verified files; filled on the way. A damaged file in it is fetched again.
-        source: A directory, ``http(s)://``, ``file://``, ``s3://`` or ``minio://`` that holds the idx files, gzipped or
-            not. If given, no other source is tried.
+        cache: Directory for verified files; filled on the way. A damaged file in it is fetched
+            again.
+        source: A directory, ``http(s)://``, ``file://``, ``s3://`` or ``minio://`` that holds the
+            idx files, gzipped or not. If given, no other source is tried.
 
     Raises:
         NotFound: The named source lacks a file.
@@ -92,7 +106,9 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
         try:
             return _try(known, origins.named(source))
         except PodiumError as error:
-            raise type(error)(f"{source}: {error.message}", error.hint or _supply_hint(known)) from error
+            raise type(error)(
+                f"{source}: {error.message}", error.hint or _supply_hint(known)
+            ) from error
     reasons = []
     directory = cache / "datasets" / known.name
     for candidate in origins.chain(known, directory):
@@ -100,19 +116,28 @@ def fetch(known: Known, *, cache: Path, source: str | None = None) -> Fetched:
             fetched = _try(known, candidate)
         except PodiumError as error:
             reasons.append(f"  {candidate.name}: {error.message}")
-            log.log(logging.WARNING if isinstance(error, Damaged) else logging.INFO, "%s", reasons[-1].strip())
+            log.log(
+                logging.WARNING if isinstance(error, Damaged) else logging.INFO,
+                "%s",
+                reasons[-1].strip(),
+            )
         else:
             if fetched.source != origins.CACHE:
                 _fill(directory, fetched)
             return fetched
-    raise Failed("\n".join([f"no source has the files of {known.name}; tried", *reasons]), _supply_hint(known))
+    raise Failed(
+        "\n".join([f"no source has the files of {known.name}; tried", *reasons]),
+        _supply_hint(known),
+    )
 
 
 def _try(known: Known, candidate: origins.Origin) -> Fetched:
     log.info("reading %s from %s", known.name, candidate.name)
     try:
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-            files = {name: _verified(known, name, candidate.fetch(name, Path(scratch))) for name in FILES}
+            files = {
+                name: _verified(known, name, candidate.fetch(name, Path(scratch))) for name in FILES
+            }
     except OSError as error:
         raise Failed(str(error)) from error
     return Fetched(files=files, source=candidate.name)
@@ -120,10 +145,14 @@ def _try(known: Known, candidate: origins.Origin) -> Fetched:
 
 def _verified(known: Known, name: str, data: bytes) -> bytes:
     data = decompress(data, name)
-    read_idx(data, name, 3 if "images" in name else 1)  # first: a bad header is a clearer reason than a checksum
+    read_idx(
+        data, name, 3 if "images" in name else 1
+    )  # first: a bad header is a clearer reason than a checksum
     digest = sha256(data).hexdigest()
     if digest != known.sha256[name]:
-        raise Damaged(f"{name} has the wrong checksum: must be sha256 {known.sha256[name]}, but has {digest}")
+        raise Damaged(
+            f"{name} has the wrong checksum: must be sha256 {known.sha256[name]}, but has {digest}"
+        )
     return data
 
 
@@ -151,7 +180,9 @@ def decompress(data: bytes, name: str) -> bytes:
     try:
         return gzip.decompress(data)
     except EOFError as error:
-        raise Damaged(f"{name} is truncated: its gzip stream ends after {len(data)} bytes") from error
+        raise Damaged(
+            f"{name} is truncated: its gzip stream ends after {len(data)} bytes"
+        ) from error
     except (gzip.BadGzipFile, zlib.error) as error:
         raise Damaged(f"{name} is corrupt: {error}") from error
 
@@ -169,12 +200,16 @@ def read_idx(data: bytes, name: str, dimensions: int) -> NDArray[np.uint8]:
     expected = bytes([0, 0, UNSIGNED_BYTE, dimensions])
     if data[:4] != expected:
         begin = f"0x{data[:4].hex()}" if data else "no bytes at all"
-        raise Damaged(f"{name} has a bad idx header: must begin with 0x{expected.hex()}, but has {begin}")
+        raise Damaged(
+            f"{name} has a bad idx header: must begin with 0x{expected.hex()}, but has {begin}"
+        )
     if len(data) < start:
         raise Damaged(f"{name} is truncated inside its idx header: {len(data)} of {start} bytes")
     sizes = struct.unpack(f">{dimensions}I", data[4:start])
     if len(data) != start + math.prod(sizes):
         kind = "truncated" if len(data) < start + math.prod(sizes) else "too long"
         sides = "x".join(map(str, sizes))
-        raise Damaged(f"{name} is {kind}: {sides} needs {start + math.prod(sizes)} bytes, but has {len(data)}")
+        raise Damaged(
+            f"{name} is {kind}: {sides} needs {start + math.prod(sizes)} bytes, but has {len(data)}"
+        )
     return np.frombuffer(data, np.uint8, offset=start).reshape(sizes)

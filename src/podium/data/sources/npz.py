@@ -1,4 +1,5 @@
-"""Arrays of one's own: an ``.npz``, or a folder of ``.npy`` files, which may be larger than memory."""
+"""Arrays of one's own: an ``.npz``, or a folder of ``.npy`` files, which may be larger than
+memory."""
 
 import zipfile
 import zlib
@@ -23,11 +24,13 @@ Arrays = dict[str, Array]
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
-    """Map arrays into memory; each is an input, but for the target, groups, times and the name of the part.
+    """Map arrays into memory; each is an input, but for the target, groups, times and the name of
+    the part.
 
     Args:
-        location: Path or URI of an ``.npz`` file, or of a folder of ``.npy`` files. Arrays ``classes`` [k] of text name
-            the classes; arrays called ``x_train``, ``x_test`` and so on are the parts of an input ``x``.
+        location: Path or URI of an ``.npz`` file, or of a folder of ``.npy`` files. Arrays
+            ``classes`` [k] of text name the classes; arrays called ``x_train``, ``x_test`` and so
+            on are the parts of an input ``x``.
         options: ``target``, ``group``, ``time`` and ``part`` name arrays.
         scratch: Directory for what is unpacked.
 
@@ -42,21 +45,33 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     if isinstance(options.test, str):
         if "test" in parts:
             raise InvalidInput(
-                f"{location} has a test part, but {options.test} is given too", "leave out the option test"
+                f"{location} has a test part, but {options.test} is given too",
+                "leave out the option test",
             )
-        parts["test"] = {name: array for name, array in _open(options.test, scratch / "test").items()
-                         if name != "classes"}  # fmt: skip
+        parts["test"] = {
+            name: array
+            for name, array in _open(options.test, scratch / "test").items()
+            if name != "classes"
+        }
         _check_same(parts, location)
     first = parts["train"]
     target = options.target or next((name for name in TARGETS if name in first), "")
-    roles = {role: getattr(options, role) for role in ("group", "time", "part") if getattr(options, role)}
+    roles = {
+        role: getattr(options, role) for role in ("group", "time", "part") if getattr(options, role)
+    }
     for array in (target or "target", *roles.values()):
         if array not in first:
             raise InvalidInput(f"{location} has no array {array!r}", suggestion(array, first))
-    kind, classes, values = _read_target({part: arrays[target] for part, arrays in parts.items()}, names, options.kind)
+    kind, classes, values = _read_target(
+        {part: arrays[target] for part, arrays in parts.items()}, names, options.kind
+    )
     made = {
         part: Split(
-            inputs={name: _flat(array) for name, array in arrays.items() if name not in (target, *roles.values())},
+            inputs={
+                name: _flat(array)
+                for name, array in arrays.items()
+                if name not in (target, *roles.values())
+            },
             target=values[part],
         )
         for part, arrays in parts.items()
@@ -69,7 +84,10 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         name=options.name or Path(location.rstrip("/")).name.partition(".")[0],
         kind=kind,
         classes=classes,
-        descriptions={name: InputDescription(meaning=_meaning(array)) for name, array in made["train"].inputs.items()},
+        descriptions={
+            name: InputDescription(meaning=_meaning(array))
+            for name, array in made["train"].inputs.items()
+        },
         target_name=target,
         source=location,
         groups=columns.get("group"),
@@ -95,7 +113,9 @@ def _open(location: str, scratch: Path) -> Arrays:
         try:
             arrays[file.stem] = np.asarray(np.lib.format.open_memmap(file, mode="r"))
         except (ValueError, OSError) as error:
-            raise InvalidInput(f"{location}: {file.name} is not an array of numbers or text: {error}") from error
+            raise InvalidInput(
+                f"{location}: {file.name} is not an array of numbers or text: {error}"
+            ) from error
     return arrays
 
 
@@ -103,10 +123,14 @@ def _unpack(archive: Path, location: str, target: Path) -> list[Path]:
     """Unpack the arrays of an .npz, checking its checksums: what is packed cannot be mapped."""
     try:
         with zipfile.ZipFile(archive) as packed:
-            names = [name for name in packed.namelist() if name.endswith(".npy") and "/" not in name]
+            names = [
+                name for name in packed.namelist() if name.endswith(".npy") and "/" not in name
+            ]
             return [Path(packed.extract(name, target)) for name in names]
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-        raise Damaged(f"{location} is not an .npz file, or damaged: {error}", "write it again: numpy.savez") from error
+        raise Damaged(
+            f"{location} is not an .npz file, or damaged: {error}", "write it again: numpy.savez"
+        ) from error
 
 
 def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
@@ -120,8 +144,10 @@ def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
         return {"train": arrays}
     inside = sum(map(len, parts.values()))
     if inside < len(arrays):
-        raise InvalidInput(f"{location} has divided arrays beside others: {', '.join(sorted(arrays))}",
-                           "end all names in _train, _validation or _test, or none")  # fmt: skip
+        raise InvalidInput(
+            f"{location} has divided arrays beside others: {', '.join(sorted(arrays))}",
+            "end all names in _train, _validation or _test, or none",
+        )
     _check_same(parts, location)
     return parts
 
@@ -129,42 +155,67 @@ def _divide(arrays: Arrays, location: str) -> dict[str, Arrays]:
 def _check_same(parts: Mapping[str, Arrays], location: str) -> None:
     for part, members in parts.items():
         if members.keys() != parts["train"].keys():
-            raise InvalidInput(f"{location}: the {part} part has other arrays than train: {', '.join(sorted(members))}")
+            raise InvalidInput(
+                f"{location}: the {part} part has other arrays than train: {', '.join(sorted(members))}"
+            )
 
 
 def _read_target(
     parts: Mapping[str, Array], names: Array | None, kind: str
 ) -> tuple[str, tuple[str, ...], dict[str, Array]]:
     """Return the kind, the classes, and the target of each part."""
-    flat = {part: array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array for part, array in parts.items()}
+    flat = {
+        part: array[:, 0] if array.ndim == 2 and array.shape[1] == 1 else array
+        for part, array in parts.items()
+    }
     floats = flat["train"].dtype.kind == "f"
     if kind == "regression" or (not kind and floats):
         if flat["train"].dtype.kind not in "biuf":
-            raise InvalidInput(f"the target of a regression must be numbers, but is {flat['train'].dtype}")
+            raise InvalidInput(
+                f"the target of a regression must be numbers, but is {flat['train'].dtype}"
+            )
         exact = flat["train"].dtype.name in ("float32", "float64")
-        return "regression", (), {part: array if exact else array.astype(np.float64) for part, array in flat.items()}
+        return (
+            "regression",
+            (),
+            {part: array if exact else array.astype(np.float64) for part, array in flat.items()},
+        )
     for part, array in flat.items():
         if array.ndim != 1:
-            raise InvalidInput(f"the target of a classification must be [n], but in {part} it is {list(array.shape)}")
+            raise InvalidInput(
+                f"the target of a classification must be [n], but in {part} it is {list(array.shape)}"
+            )
     values = np.unique(np.concatenate([np.unique(array) for array in flat.values()]))
     if len(values) > MOST_CLASSES:
-        raise InvalidInput(f"the target has {len(values):,} classes, but at most {MOST_CLASSES:,} are possible",
-                           f"is it a number to predict? {written('kind', 'regression')}")  # fmt: skip
+        raise InvalidInput(
+            f"the target has {len(values):,} classes, but at most {MOST_CLASSES:,} are possible",
+            f"is it a number to predict? {written('kind', 'regression')}",
+        )
     if names is not None:
         if not (values.dtype.kind in "iu" and values.min() >= 0 and values.max() < len(names)):
-            raise InvalidInput(f"targets must be indices into the {len(names)} classes, but one is {values.max()}")
+            raise InvalidInput(
+                f"targets must be indices into the {len(names)} classes, but one is {values.max()}"
+            )
         classes = tuple(map(str, names.tolist()))
         indices = flat
     else:
         classes = tuple(map(str, values.tolist()))
         indices = {part: np.searchsorted(values, array) for part, array in flat.items()}
     smallest = np.min_scalar_type(max(1, len(classes) - 1))
-    return "classification", classes, {part: array.astype(smallest) for part, array in indices.items()}
+    return (
+        "classification",
+        classes,
+        {part: array.astype(smallest) for part, array in indices.items()},
+    )
 
 
 def _flat(array: Array) -> Array:
     """Return gray pictures [n, h, w, 1] without their channel."""
-    return array[..., 0] if array.ndim == 4 and array.shape[3] == 1 and array.dtype == np.uint8 else array
+    return (
+        array[..., 0]
+        if array.ndim == 4 and array.shape[3] == 1 and array.dtype == np.uint8
+        else array
+    )
 
 
 def _meaning(array: Array) -> str:

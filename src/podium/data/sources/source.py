@@ -1,4 +1,5 @@
-"""Data sources: what reads ``dataset=NAME:LOCATION``. A new one is a file with its Source, and a line in SOURCES."""
+"""Data sources: what reads ``dataset=NAME:LOCATION``. A new one is a file with its Source, and a
+line in SOURCES."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
@@ -20,9 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Raw:
-    """The items of a source: all of them to be divided, or with parts that the source has divided itself.
+    """The items of a source: all of them to be divided, or with parts that the source has divided
+    itself.
 
-    Arrays may be mapped from files, for example below the folder that a source is given, and larger than memory.
+    Arrays may be mapped from files, for example below the folder that a source is given, and larger
+    than memory.
     """
 
     items: Split
@@ -70,15 +73,15 @@ class Raw:
     """Groups of the items of the parts that the source has divided itself, by part."""
 
     originals: "Callable[[NDArray[np.int64] | None], Iterator[RecordBatch]] | None" = None
-    """Given positions, yields these items as they came: rows, or pictures; given None, those of the source's own test
-    part. None if the inputs are all there is."""
+    """Given positions, yields these items as they came: rows, or pictures; given None, those of the
+    source's own test part. None if the inputs are all there is."""
 
     given: NDArray[np.str_] | None = None
     """The part of each item [n]: ``train``, ``validation`` or ``test``."""
 
     fit: "Callable[[NDArray[np.int64]], Raw] | None" = None
-    """Given the positions of the training items, returns the same items with inputs fitted on those alone: medians,
-    categories, a vocabulary. None if nothing is fitted."""
+    """Given the positions of the training items, returns the same items with inputs fitted on those
+    alone: medians, categories, a vocabulary. None if nothing is fitted."""
 
     published: bool = False
     """Whether this is a known dataset, taken with the duplicates it was published with."""
@@ -88,13 +91,18 @@ class Raw:
         for name in ("groups", "times", "given", "keys"):
             column = getattr(self, name)
             if column is not None:
-                require(column.shape == (len(self.items),), f"{name}.shape == (items,)", items=len(self.items),
-                        shape=column.shape)  # fmt: skip
+                require(
+                    column.shape == (len(self.items),),
+                    f"{name}.shape == (items,)",
+                    items=len(self.items),
+                    shape=column.shape,
+                )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A data source. Its functions take a location, the options, and a folder for what they fetch or unpack."""
+    """A data source. Its functions take a location, the options, and a folder for what they fetch
+    or unpack."""
 
     name: str
     """What stands before the colon of a dataset, or the name of a known one."""
@@ -106,13 +114,15 @@ class Source:
     """Reads the data."""
 
     open: Callable[[str, DataOptions, Path], Any] = lambda location, options, folder: None
-    """Refuses a large file whose columns are not those that the options name, without reading it."""
+    """Refuses a large file whose columns are not those that the options name, without reading
+    it."""
 
     kind: str = ""
     """``classification`` or ``regression``, if the data are always of one kind."""
 
     cached: bool = False
-    """Whether its folder is the cache of this machine, not one that is removed once the artifact is written."""
+    """Whether its folder is the cache of this machine, not one that is removed once the artifact is
+    written."""
 
     def check(self, options: DataOptions) -> None:
         """Refuse options that it does not have.
@@ -122,7 +132,10 @@ class Source:
         """
         for option in fields(options):
             if option.name not in self.options and getattr(options, option.name) != option.default:
-                raise InvalidInput(f"{self.name} has no option {option.name}", suggestion(option.name, self.options))
+                raise InvalidInput(
+                    f"{self.name} has no option {option.name}",
+                    suggestion(option.name, self.options),
+                )
 
 
 SOURCES = {

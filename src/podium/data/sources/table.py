@@ -67,15 +67,21 @@ def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
     for option in ("drop", "categories", "numbers", "split_by"):
         for name in getattr(options, option):
             if name not in file.columns:
-                raise InvalidInput(f"{option}: {file.name} has no column {name!r}", suggestion(name, file.columns))
+                raise InvalidInput(
+                    f"{option}: {file.name} has no column {name!r}", suggestion(name, file.columns)
+                )
     both = sorted(set(options.categories) & set(options.numbers))
     if both:
-        raise InvalidInput(f"column {both[0]} cannot be both a number and a category", "name it in one of the options")
+        raise InvalidInput(
+            f"column {both[0]} cannot be both a number and a category",
+            "name it in one of the options",
+        )
     return file
 
 
 def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
-    """Return the columns of the input: all but those with a role, those dropped, and those without a value.
+    """Return the columns of the input: all but those with a role, those dropped, and those without
+    a value.
 
     Raises:
         InvalidInput: None is left.
@@ -89,8 +95,10 @@ def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
         if guess.count:
             fields.append(_field(guess, options))
     if not fields:
-        raise InvalidInput(f"{seen.file.name} has no column to learn from: {', '.join(seen.file.columns)}",
-                           "a table has a column besides those with a role, dropped and empty ones")  # fmt: skip
+        raise InvalidInput(
+            f"{seen.file.name} has no column to learn from: {', '.join(seen.file.columns)}",
+            "a table has a column besides those with a role, dropped and empty ones",
+        )
     return tuple(fields)
 
 
@@ -101,7 +109,9 @@ def _field(guess: Guess, options: DataOptions) -> Field:
         kind = "category" if guess.name in options.categories else "number"
     elif expected and expected.is_number:
         holds = expected.type if expected.type in DATES else "number"
-        return Field(name=guess.name, kind="number", type=expected.type, loose=guess.others.get(holds) != 0)
+        return Field(
+            name=guess.name, kind="number", type=expected.type, loose=guess.others.get(holds) != 0
+        )
     elif expected:
         holds = guess.type if expected.type == "category" else expected.type
         return Field(name=guess.name, kind="category", type=holds)
@@ -118,7 +128,10 @@ def hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: Dat
     said = violations(contract, seen.file, seen.guesses, left_out, seen.missing_values)
     if said and contract.on_violation == "refuse":
         lines = [f"{seen.file.name} breaks the data contract:", *said]
-        raise InvalidInput("\n  ".join(lines), "mend the data, or change the contract; on_violation: warn takes them")
+        raise InvalidInput(
+            "\n  ".join(lines),
+            "mend the data, or change the contract; on_violation: warn takes them",
+        )
     for sentence in said:
         log.warning("the data contract is broken: %s", sentence)
 
@@ -126,7 +139,13 @@ def hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: Dat
 def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> None:
     """Say how columns were understood, and which of them look like a mistake."""
     chosen = {field.name: field for field in fields}
-    index = set(seen.file.index) - {options.target, options.group, options.time, options.part, *options.drop}
+    index = set(seen.file.index) - {
+        options.target,
+        options.group,
+        options.time,
+        options.part,
+        *options.drop,
+    }
     log.info("%s: %s rows, read as %s", seen.file.name, f"{seen.count:,}", seen.file.note)
     for name, guess in seen.guesses.items():
         missing = f", {guess.missing:,} missing" if guess.missing else ""
@@ -137,22 +156,43 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
         elif name in index and name not in chosen:
             log.warning("column %s is the index of a DataFrame and is left out", name)
         elif name in chosen and chosen[name].loose and guess.type != guess.exact:
-            log.warning("column %s holds %s, but for %s such as %s, which count as missing; as categories: %s", name,
-                        "dates" if guess.type in DATES else "numbers", plural(guess.others[guess.type], "value"),
-                        " and ".join(map(repr, guess.examples[guess.type])), written("categories", name))  # fmt: skip
+            log.warning(
+                "column %s holds %s, but for %s such as %s, which count as missing; as categories: %s",
+                name,
+                "dates" if guess.type in DATES else "numbers",
+                plural(guess.others[guess.type], "value"),
+                " and ".join(map(repr, guess.examples[guess.type])),
+                written("categories", name),
+            )
         elif name in chosen and guess.huge:
-            log.warning("column %s holds whole numbers beyond 2^53, which no float64 holds: they are categories", name)
+            log.warning(
+                "column %s holds whole numbers beyond 2^53, which no float64 holds: they are categories",
+                name,
+            )
         elif name in chosen and guess.slashed and guess.type == "text":
-            log.warning("column %s looks like dates, but is read as categories, since the day or the month may be "
-                        "first in %s: write it as 2026-01-31", name, guess.first)  # fmt: skip
+            log.warning(
+                "column %s looks like dates, but is read as categories, since the day or the month may be "
+                "first in %s: write it as 2026-01-31",
+                name,
+                guess.first,
+            )
         elif name in chosen and guess.constant:
-            log.warning("column %s is always %r; leave it out: %s", name, guess.first, written("drop", name))
+            log.warning(
+                "column %s is always %r; leave it out: %s", name, guess.first, written("drop", name)
+            )
         elif name in chosen and guess.counting:
-            log.warning("column %s counts the rows, as an id does; leave it out: %s", name, written("drop", name))
+            log.warning(
+                "column %s counts the rows, as an id does; leave it out: %s",
+                name,
+                written("drop", name),
+            )
     dates = [field.name for field in fields if field.type in DATES]
     if dates and not (options.time or options.group or options.part):
-        log.warning("column %s holds dates: if rows are to be predicted in the order of time, divide them so: %s",
-                    dates[0], written("time", dates[0]))  # fmt: skip
+        log.warning(
+            "column %s holds dates: if rows are to be predicted in the order of time, divide them so: %s",
+            dates[0],
+            written("time", dates[0]),
+        )
 
 
 def summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> None:
@@ -170,12 +210,22 @@ def summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> No
     for column in categories:
         different, present = len(column.categories) - 2, train - column.missing
         if different > 20 and different >= UNIQUE * present:
-            log.warning("column %s has %s different values in %s rows, as an id does; leave it out: %s",
-                        column.name, f"{different:,}", f"{present:,}", written("drop", column.name))  # fmt: skip
+            log.warning(
+                "column %s has %s different values in %s rows, as an id does; leave it out: %s",
+                column.name,
+                f"{different:,}",
+                f"{present:,}",
+                written("drop", column.name),
+            )
 
 
 def _fit(
-    raw: Raw, seen: Survey, fields: tuple[Field, ...], options: DataOptions, train: NDArray[np.int64], scratch: Path
+    raw: Raw,
+    seen: Survey,
+    fields: tuple[Field, ...],
+    options: DataOptions,
+    train: NDArray[np.int64],
+    scratch: Path,
 ) -> Raw:
     """Find medians and categories in the training rows, and turn all rows into the input."""
     preprocessing = TablePreprocessing.fit(
@@ -189,18 +239,35 @@ def _fit(
     )
     summarize(seen, preprocessing, len(train))
     columns = tuple(
-        Column(name=name, kind=column.kind if name == column.name else "number",
-               categories=column.categories if name == column.name else (), missing=column.missing,
-               center=column.center if name == column.name else 0.0)
-        for column in preprocessing.columns for name in column.names
-    )  # fmt: skip
+        Column(
+            name=name,
+            kind=column.kind if name == column.name else "number",
+            categories=column.categories if name == column.name else (),
+            missing=column.missing,
+            center=column.center if name == column.name else 0.0,
+        )
+        for column in preprocessing.columns
+        for name in column.names
+    )
     described = {"table": InputDescription(meaning="table", columns=columns)}
-    return seen.fitted(raw, preprocessing, described, scratch, "correct the value, or leave it empty")
+    return seen.fitted(
+        raw, preprocessing, described, scratch, "correct the value, or leave it empty"
+    )
 
 
 TABLE = Source(
     name="table",
-    options=(*ROWS, "split_by", "drop", "categories", "numbers", "missing", "max_categories", "contract", *COMMON),
+    options=(
+        *ROWS,
+        "split_by",
+        "drop",
+        "categories",
+        "numbers",
+        "missing",
+        "max_categories",
+        "contract",
+        *COMMON,
+    ),
     read=read,
     open=open_file,
 )

@@ -1,4 +1,5 @@
-"""What sources of rows share: the file, the types of its columns, and the columns with a role of their own."""
+"""What sources of rows share: the file, the types of its columns, and the columns with a role of
+their own."""
 
 import logging
 import re
@@ -24,7 +25,18 @@ from podium.errors import InvalidInput
 
 log = logging.getLogger(__name__)
 
-ROWS = ("target", "group", "time", "gap", "part", "delimiter", "encoding", "missing_values", "decimal", "thousands")
+ROWS = (
+    "target",
+    "group",
+    "time",
+    "gap",
+    "part",
+    "delimiter",
+    "encoding",
+    "missing_values",
+    "decimal",
+    "thousands",
+)
 """The options of all sources of rows."""
 
 MANY_NUMBERS = 100
@@ -73,7 +85,8 @@ class Survey:
     """How many of the last rows are from a file of their own, the test part."""
 
     def unfitted(self, location: str, options: DataOptions, keys: NDArray[np.uint64]) -> Raw:
-        """Return the rows by number with their target and what divides them; their inputs are fitted later.
+        """Return the rows by number with their target and what divides them; their inputs are
+        fitted later.
 
         Args:
             location: What the user called the file.
@@ -141,11 +154,18 @@ class Survey:
             for name, values in preprocessing.apply(rows).check(hint).inputs.items():
                 if name not in arrays:
                     arrays[name] = np.lib.format.open_memmap(
-                        scratch / f"{name}.npy", mode="w+", dtype=values.dtype, shape=(self.count, *values.shape[1:])
+                        scratch / f"{name}.npy",
+                        mode="w+",
+                        dtype=values.dtype,
+                        shape=(self.count, *values.shape[1:]),
                     )
                 arrays[name][start : start + len(rows)] = values
-        return replace(raw, items=Split(inputs=arrays, target=raw.items.target), descriptions=descriptions,
-                       preprocessing=preprocessing.to_json())  # fmt: skip
+        return replace(
+            raw,
+            items=Split(inputs=arrays, target=raw.items.target),
+            descriptions=descriptions,
+            preprocessing=preprocessing.to_json(),
+        )
 
     def target(self, name: str, kind: str) -> Target:
         """Read the target.
@@ -154,26 +174,36 @@ class Survey:
             kind: ``classification``, ``regression``, or empty to follow from the values.
 
         Raises:
-            InvalidInput: A value is missing or not a number where one is needed, or there is one class only.
+            InvalidInput: A value is missing or not a number where one is needed, or there is one
+                class only.
         """
         guess = self.guesses[name]
         self._require_all(name, "the target")
         if guess.exact in DATES:
-            raise InvalidInput(f"{self.file.name}: the target {name} holds dates", "make it a number, or a class")
-        if (kind or ("regression" if self._is_quantity(name) else "classification")) == "regression":
+            raise InvalidInput(
+                f"{self.file.name}: the target {name} holds dates", "make it a number, or a class"
+            )
+        if (
+            kind or ("regression" if self._is_quantity(name) else "classification")
+        ) == "regression":
             return Target(values=self._numbers(name, "the target"), kind="regression", classes=())
         return self._classes(name, certain=kind == "classification")
 
     def _is_quantity(self, name: str) -> bool:
-        """Return whether a target is a number to predict: 0.0 and 1.0 are classes, which pandas wrote with a point."""
+        """Return whether a target is a number to predict: 0.0 and 1.0 are classes, which pandas
+        wrote with a point."""
         if self.guesses[name].exact != "number":
             return False
         values = np.unique(self._numbers(name, "the target"))
         if len(values) > FEW_NUMBERS or not np.array_equal(values, np.trunc(values)):
             return True
         named = ", ".join(f"{value:g}" for value in values)
-        log.warning("the target %s has the values %s alone, so these are classes; if it is a quantity: %s", name, named,
-                    written("kind", "regression"))  # fmt: skip
+        log.warning(
+            "the target %s has the values %s alone, so these are classes; if it is a quantity: %s",
+            name,
+            named,
+            written("kind", "regression"),
+        )
         return False
 
     def groups(self, name: str) -> NDArray[np.str_]:
@@ -184,11 +214,12 @@ class Survey:
         return np.asarray(text.to_numpy(zero_copy_only=False), np.str_)
 
     def times(self, name: str) -> Array:
-        """Return the time of each row, [n]: datetime64 if they are dates, also written as 20260131 or 31012026.
+        """Return the time of each row, [n]: datetime64 if they are dates, also written as 20260131
+        or 31012026.
 
         Raises:
-            InvalidInput: A value is missing, neither a date nor a number, or a date of which nobody knows whether the
-                day or the month is first.
+            InvalidInput: A value is missing, neither a date nor a number, or a date of which nobody
+                knows whether the day or the month is first.
         """
         self._require_all(name, "the time")
         guess = self.guesses[name]
@@ -197,12 +228,16 @@ class Survey:
             return (days * 86_400_000_000).astype("datetime64[us]")
         dates = [] if guess.slashed else _dates_in(self._numbers(name, "the time"))
         if guess.slashed or len(dates) > 1:
-            raise InvalidInput(f"{self.file.name}: the time {name} may have the day or the month first, as in "
-                               f"{guess.first!r}", "write dates as 2026-01-31")  # fmt: skip
+            raise InvalidInput(
+                f"{self.file.name}: the time {name} may have the day or the month first, as in "
+                f"{guess.first!r}",
+                "write dates as 2026-01-31",
+            )
         return dates[0] if dates else self._numbers(name, "the time")
 
     def given(self, name: str) -> NDArray[np.str_]:
-        """Return what the file calls the part of each row, [n]; without such a column, that of its file.
+        """Return what the file calls the part of each row, [n]; without such a column, that of its
+        file.
 
         Raises:
             InvalidInput: A value is missing.
@@ -215,13 +250,20 @@ class Survey:
 
     def _require_all(self, name: str, role: str) -> None:
         if self.guesses[name].missing:
-            absent = pc.is_null(to_text(self.kept[name], self.missing_values)).to_numpy(zero_copy_only=False)
+            absent = pc.is_null(to_text(self.kept[name], self.missing_values)).to_numpy(
+                zero_copy_only=False
+            )
             rows = np.flatnonzero(absent)
             more = f" (and in {len(rows) - 1:,} more)" if len(rows) > 1 else ""
             value = self.kept[name][int(rows[0])].as_py()
             is_text = isinstance(value, str) and bool(value.strip())
-            name_it = f"; if {value!r} is a name: {written('missing_values', '')}" if is_text else ""
-            raise InvalidInput(f"{self._where(rows[0], name)}: {role} is missing{more}", f"remove these rows{name_it}")
+            name_it = (
+                f"; if {value!r} is a name: {written('missing_values', '')}" if is_text else ""
+            )
+            raise InvalidInput(
+                f"{self._where(rows[0], name)}: {role} is missing{more}",
+                f"remove these rows{name_it}",
+            )
 
     def _where(self, position: int, name: str) -> str:
         return f"{self.file.name}, row {position + 1}, column {name}"
@@ -231,37 +273,56 @@ class Survey:
         wrong = np.flatnonzero(np.isnan(numbers))
         if len(wrong):
             value = str(self.kept[name][int(wrong[0])].as_py())
-            raise InvalidInput(f"{self._where(wrong[0], name)}: {role} must be a finite number, but is {value[:60]!r}")
+            raise InvalidInput(
+                f"{self._where(wrong[0], name)}: {role} must be a finite number, but is {value[:60]!r}"
+            )
         return numbers
 
     def _classes(self, name: str, *, certain: bool) -> Target:
         kind = self.guesses[name].exact
         text = to_text(self.kept[name], self.missing_values)
-        encoded = (_first_written(text, self.missing_values) if kind == "boolean" else text).dictionary_encode()
+        encoded = (
+            _first_written(text, self.missing_values) if kind == "boolean" else text
+        ).dictionary_encode()
         seen = encoded.dictionary.to_pylist()
         where = f"{self.file.name}: the target {name}"
         if not certain and kind == "integer" and len(seen) > MANY_NUMBERS:
-            hint = (f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
-                    f"{written('kind', 'classification')}")  # fmt: skip
+            hint = (
+                f"if it is a quantity: {written('kind', 'regression')}; if they are classes: "
+                f"{written('kind', 'classification')}"
+            )
             raise InvalidInput(f"{where} has {len(seen):,} different whole numbers", hint)
         if not certain and len(seen) > MANY_CLASSES:
-            hint = f"is it the right column? if these are classes: {written('kind', 'classification')}"
-            raise InvalidInput(f"{where} has {len(seen):,} different values, for example {seen[0]!r}", hint)
+            hint = (
+                f"is it the right column? if these are classes: {written('kind', 'classification')}"
+            )
+            raise InvalidInput(
+                f"{where} has {len(seen):,} different values, for example {seen[0]!r}", hint
+            )
         if len(seen) < 2:
-            raise InvalidInput(f"{where} is always {seen[0]!r}", "a classification needs two classes or more")
+            raise InvalidInput(
+                f"{where} is always {seen[0]!r}", "a classification needs two classes or more"
+            )
         ranks = [_rank(value, kind) for value in seen]
         order = sorted(range(len(seen)), key=ranks.__getitem__)
         rank = np.empty(len(seen), np.int64)
         rank[order] = np.arange(len(seen))
         indices = rank[encoded.indices.to_numpy()]
-        return Target(values=indices, kind="classification", classes=tuple(seen[at] for at in order))
+        return Target(
+            values=indices, kind="classification", classes=tuple(seen[at] for at in order)
+        )
 
 
 def _rank(name: str, kind: str) -> tuple[float, str]:
-    """Return where a class stands: numbers by value, truth values with false first, others by name."""
+    """Return where a class stands: numbers by value, truth values with false first, others by
+    name."""
     if kind == "integer":
         return int(name), ""
-    return (float(name), "") if kind == "number" else (0, FLAGS[name.lower()] if kind == "boolean" else name)
+    return (
+        (float(name), "")
+        if kind == "number"
+        else (0, FLAGS[name.lower()] if kind == "boolean" else name)
+    )
 
 
 def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
@@ -272,16 +333,28 @@ def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
 
 
 def _dates_in(numbers: NDArray[np.float64]) -> list[Array]:
-    """Return whole numbers as the dates that all of them can be: with the year, the day or the month first."""
+    """Return whole numbers as the dates that all of them can be: with the year, the day or the
+    month first."""
     with np.errstate(invalid="ignore"):  # larger ones are no dates
         whole = numbers.astype(np.int64)
     if not ((whole == numbers) & (whole >= 1_01_1900) & (whole <= 31_12_2100)).all():
         return []
     first, second, last = whole // 1_000_000, whole // 10_000 % 100, whole % 10_000
-    readings = [(whole // 10_000, whole // 100 % 100, whole % 100), (last, second, first), (last, first, second)]
+    readings = [
+        (whole // 10_000, whole // 100 % 100, whole % 100),
+        (last, second, first),
+        (last, first, second),
+    ]
     found: list[Array] = []
     for year, month, day in readings:
-        if ((year >= 1900) & (year <= 2100) & (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)).all():
+        if (
+            (year >= 1900)
+            & (year <= 2100)
+            & (month >= 1)
+            & (month <= 12)
+            & (day >= 1)
+            & (day <= 31)
+        ).all():
             start = (year - 1970).astype("datetime64[Y]").astype("datetime64[M]") + (month - 1)
             dates = start + (day - 1).astype("timedelta64[D]")
             found += [] if any((dates == other).all() for other in found) else [dates]
@@ -296,12 +369,17 @@ def _warn_of_twins(column: str, names: list[str]) -> None:
         alike.setdefault(re.sub(r"(^|[^\d.])0+(?=\d)", r"\1", bare), []).append(name)
     twins = [group for group in alike.values() if len(group) > 1]
     if twins:
-        log.warning("%d groups of %s may be one under two names, for example %r and %r: they count as two", len(twins),
-                    column, *twins[0][:2])  # fmt: skip
+        log.warning(
+            "%d groups of %s may be one under two names, for example %r and %r: they count as two",
+            len(twins),
+            column,
+            *twins[0][:2],
+        )
 
 
 def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
-    """Open a file, followed by that of the test part if there is one, that has the columns with a role.
+    """Open a file, followed by that of the test part if there is one, that has the columns with a
+    role.
 
     Args:
         location: Path or URI.
@@ -314,8 +392,10 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
     file = _open(location, options, scratch)
     if isinstance(options.test, str):
         if options.part:
-            raise InvalidInput(f"the column {options.part} names the test part, but {options.test} is given too",
-                               "leave out test or part")  # fmt: skip
+            raise InvalidInput(
+                f"the column {options.part} names the test part, but {options.test} is given too",
+                "leave out test or part",
+            )
         file = file.followed_by(_open(options.test, options, scratch / "test", usual=file.decimal))
     if not options.target:
         raise InvalidInput(f"no target of {location} is named", "name its column: target=NAME")
@@ -325,7 +405,11 @@ def open_table(location: str, options: DataOptions, scratch: Path) -> RowFile:
 
 
 def _roles(options: DataOptions) -> dict[str, str]:
-    return {role: getattr(options, role) for role in ("target", "group", "time", "part") if getattr(options, role)}
+    return {
+        role: getattr(options, role)
+        for role in ("target", "group", "time", "part")
+        if getattr(options, role)
+    }
 
 
 def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
@@ -341,7 +425,9 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
     """
     missing_values = MISSING_VALUES if options.missing_values is None else options.missing_values
     chunks: dict[str, list[pa.Array]] = {name: [] for name in _roles(options).values()}
-    left_out = set(options.drop) - chunks.keys() - set(options.split_by)  # may hold what no table can
+    left_out = (
+        set(options.drop) - chunks.keys() - set(options.split_by)
+    )  # may hold what no table can
     guesses = {name: Guess(name, missing_values) for name in file.columns if name not in left_out}
     count = held_out = 0
     for rows in file:
@@ -353,16 +439,32 @@ def survey(file: RowFile, location: str, options: DataOptions) -> Survey:
                 guesses[name].add(values)
             except InvalidInput as error:
                 hint = f"leave the column out: {written('drop', name)}"
-                raise InvalidInput(f"{location}, column {name}: {error.message}", hint, changed("drop", name)) from None
+                raise InvalidInput(
+                    f"{location}, column {name}: {error.message}", hint, changed("drop", name)
+                ) from None
             if name in chunks:
                 chunks[name].append(values)
     if not count:
         raise InvalidInput(f"{location} has no row below its header")
     kept = {name: pa.chunked_array(values).combine_chunks() for name, values in chunks.items()}
-    return Survey(file=file, count=count, guesses=guesses, missing_values=missing_values, kept=kept, held_out=held_out)
+    return Survey(
+        file=file,
+        count=count,
+        guesses=guesses,
+        missing_values=missing_values,
+        kept=kept,
+        held_out=held_out,
+    )
 
 
 def _open(location: str, options: DataOptions, scratch: Path, usual: str = "") -> RowFile:
     path = fetch_file(location, scratch)
-    return open_rows(path, name=location, delimiter=options.delimiter, encoding=options.encoding,
-                     decimal=options.decimal, thousands=options.thousands, usual=usual)  # fmt: skip
+    return open_rows(
+        path,
+        name=location,
+        delimiter=options.delimiter,
+        encoding=options.encoding,
+        decimal=options.decimal,
+        thousands=options.thousands,
+        usual=usual,
+    )

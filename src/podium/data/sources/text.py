@@ -1,4 +1,5 @@
-"""Sentences in a column of a CSV or Parquet file: inputs ``tokens`` int64 and ``mask`` float32, [n, length]."""
+"""Sentences in a column of a CSV or Parquet file: inputs ``tokens`` int64 and ``mask`` float32, [n,
+length]."""
 
 from dataclasses import replace
 from itertools import chain
@@ -18,11 +19,13 @@ from podium.data.values import to_text
 
 
 def read(location: str, options: DataOptions, scratch: Path) -> Raw:
-    """Read the target of a table of sentences; its vocabulary is that of the training part, once it is known.
+    """Read the target of a table of sentences; its vocabulary is that of the training part, once it
+    is known.
 
     Args:
         location: Path or URI of a CSV file (also gzipped) or a Parquet file.
-        options: ``target`` is needed; ``text`` names the column of the sentences, if it is not called text.
+        options: ``target`` is needed; ``text`` names the column of the sentences, if it is not
+            called text.
         scratch: Directory for what does not fit into memory.
 
     Raises:
@@ -46,27 +49,44 @@ def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
 
 
 def _column(file: RowFile, options: DataOptions) -> str:
-    """Return the column of the sentences: the one that is named, the only one without a role, or ``text``."""
+    """Return the column of the sentences: the one that is named, the only one without a role, or
+    ``text``."""
     roles = (options.target, options.group, options.time, options.part)
     others = [name for name in file.columns if name not in roles]
     return options.text or (others[0] if len(others) == 1 else "text")
 
 
 def _hash_sentences(rows: Rows, column: str) -> NDArray[np.uint64]:
-    """Return a hash of the words of each sentence, [n]: case, spaces and punctuation do not count, unless there is
-    nothing else."""
+    """Return a hash of the words of each sentence, [n]: case, spaces and punctuation do not count,
+    unless there is nothing else."""
     texts = [words(text or "") for text in to_text(rows.columns[column], ("",)).to_pylist()]
-    return hash_texts([" ".join([word for word in text if word[0].isalnum()] or text) for text in texts])
+    return hash_texts(
+        [" ".join([word for word in text if word[0].isalnum()] or text) for text in texts]
+    )
 
 
-def _fit(raw: Raw, seen: Survey, column: str, options: DataOptions, train: NDArray[np.int64], scratch: Path) -> Raw:
+def _fit(
+    raw: Raw,
+    seen: Survey,
+    column: str,
+    options: DataOptions,
+    train: NDArray[np.int64],
+    scratch: Path,
+) -> Raw:
     """Find the vocabulary in the training rows, and turn all rows into the inputs."""
-    batches = (to_text(rows.columns[column], ("",)).drop_null().to_pylist() for rows in seen.chosen(train))
+    batches = (
+        to_text(rows.columns[column], ("",)).drop_null().to_pylist() for rows in seen.chosen(train)
+    )
     preprocessing = TextPreprocessing.fit(
-        chain.from_iterable(batches), column=column, length=options.length, max_words=options.max_words or MAX_WORDS
+        chain.from_iterable(batches),
+        column=column,
+        length=options.length,
+        max_words=options.max_words or MAX_WORDS,
     )
     described = {"tokens": InputDescription(meaning="tokens"), "mask": InputDescription()}
     return seen.fitted(raw, preprocessing, described, scratch, "remove the row")
 
 
-TEXT = Source(name="text", options=(*ROWS, "text", "length", "max_words", *COMMON), read=read, open=open_file)
+TEXT = Source(
+    name="text", options=(*ROWS, "text", "length", "max_words", *COMMON), read=read, open=open_file
+)

@@ -4,7 +4,15 @@ from podium.manifests.experiment.build import Changes, customize
 from podium.manifests.experiment.experiment import Experiment, Objective
 from podium.manifests.experiment.rules import check, examine
 from podium.manifests.experiment.source import bundled, load, parse
-from podium.manifests.experiment.trial import Trial, best_trial, fronts_of, leaderboard, news, no_best, pareto_front
+from podium.manifests.experiment.trial import (
+    Trial,
+    best_trial,
+    fronts_of,
+    leaderboard,
+    news,
+    no_best,
+    pareto_front,
+)
 
 __all__ = [
     "Changes",

@@ -7,7 +7,16 @@ from podium.errors import Failed
 from podium.manifests.experiment.build import Changes, customize, own_name, with_primary_containers
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.template import meta_key
-from podium.manifests.experiment.trainer import DATA, FLAGS, NAME, OUTPUT, connect_trainer, fill, flag_name, read_flags
+from podium.manifests.experiment.trainer import (
+    DATA,
+    FLAGS,
+    NAME,
+    OUTPUT,
+    connect_trainer,
+    fill,
+    flag_name,
+    read_flags,
+)
 from podium.manifests.fields import items, mapping
 from podium.manifests.job_editor import JobEditor, merge
 
@@ -17,13 +26,15 @@ OURS = ("data", "output")
 
 
 def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any]:
-    """Return the flags of podium's trainer that a run decides: 0 and empty text leave one to whoever else has a say."""
+    """Return the flags of podium's trainer that a run decides: 0 and empty text leave one to
+    whoever else has a say."""
     flags = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus else ""}
     return {name: value for name, value in flags.items() if value}
 
 
 def tuned_for_numbers(experiment: Experiment) -> Experiment:
-    """Return an Experiment of podium's trainer for a target of numbers, which have an error and no accuracy."""
+    """Return an Experiment of podium's trainer for a target of numbers, which have an error and no
+    accuracy."""
     if experiment.objective.metric != "accuracy":
         return experiment
     best = {"rmse": "min", "loss": "min", "r2": "max"}
@@ -45,11 +56,13 @@ def adapt(
     gpus: int = 0,
     **changes: Unpack[Changes],
 ) -> Experiment:
-    """Make an Experiment part of a run, with placeholders for data and output that ``locate`` replaces.
+    """Make an Experiment part of a run, with placeholders for data and output that ``locate``
+    replaces.
 
     Args:
-        fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment searches under such
-            a name is no longer searched. Empty text and 0 leave a flag alone. Another trainer gets none of them.
+        fixed: Flags of podium's trainer, without dashes, that the run decides; what the Experiment
+            searches under such a name is no longer searched. Empty text and 0 leave a flag alone.
+            Another trainer gets none of them.
         image_for: Returns the image that takes the place of one in the Experiment.
         gpus: GPUs of every replica, requests and limits alike; 0 leaves them to the Experiment.
         **changes: As customize takes them.
@@ -67,28 +80,37 @@ def adapt(
         spec["resumePolicy"] = "Never"
         template = spec["trialTemplate"] = spec.get("trialTemplate") or {}
         searched = map(mapping, items(spec.get("parameters")))
-        fixed_names = {parameter["name"] for parameter in searched if flag_name(parameter["name"]) in flags}
+        fixed_names = {
+            parameter["name"] for parameter in searched if flag_name(parameter["name"]) in flags
+        }
         _drop(spec, "parameters", "name", fixed_names)
         _drop(template, "trialParameters", "reference", fixed_names)
 
     adapted = customize(experiment.changed(prepare), name=name, flags=given, **changes)
-    searched = [name for name, reference in adapted.template.parameters if meta_key(reference) is None]
+    searched = [
+        name for name, reference in adapted.template.parameters if meta_key(reference) is None
+    ]
 
     def connect(container: dict[str, Any], wrapped: bool) -> None:
         container["image"] = image_for(str(container.get("image") or ""))
         connect_trainer(container, searched, quoted=wrapped)
 
     connected = with_primary_containers(adapted, connect)
-    return connected.changed_job(lambda editor: give_gpus(editor, connected.template.primary_container, gpus))
+    return connected.changed_job(
+        lambda editor: give_gpus(editor, connected.template.primary_container, gpus)
+    )
 
 
 def with_pods_retained(experiment: Experiment) -> Experiment:
     """Return an Experiment whose trials' jobs and pods stay when they have ended."""
-    return experiment.changed(lambda manifest: manifest["spec"]["trialTemplate"].update(retain=True))
+    return experiment.changed(
+        lambda manifest: manifest["spec"]["trialTemplate"].update(retain=True)
+    )
 
 
 def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
-    """Let the trials of an adapted Experiment read the data, and let each write its model under its own name.
+    """Let the trials of an adapted Experiment read the data, and let each write its model under its
+    own name.
 
     Args:
         data: URI or path of the dataset artifact.
@@ -102,7 +124,9 @@ def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
 
 def _drop(holder: dict[str, Any], field: str, key: str, names: set[str]) -> None:
     if names:
-        holder[field] = [item for item in items(holder.get(field)) if mapping(item).get(key) not in names]
+        holder[field] = [
+            item for item in items(holder.get(field)) if mapping(item).get(key) not in names
+        ]
 
 
 def give_gpus(editor: JobEditor, container: str, gpus: int) -> None:
@@ -113,11 +137,16 @@ def give_gpus(editor: JobEditor, container: str, gpus: int) -> None:
 
 
 def flags_of(experiment: Experiment, trial: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-    """Return every flag a trial was given but for data and output: what it takes to train the same way again.
+    """Return every flag a trial was given but for data and output: what it takes to train the same
+    way again.
 
     Returns:
         Values by flag, without dashes; True for a flag without a value.
     """
-    for _, container in experiment.template.primary_containers(experiment.render(trial, parameters)):
-        return {name: value for name, value in read_flags(container.words).items() if name not in OURS}
+    for _, container in experiment.template.primary_containers(
+        experiment.render(trial, parameters)
+    ):
+        return {
+            name: value for name, value in read_flags(container.words).items() if name not in OURS
+        }
     raise Failed(f"the trials of Experiment {experiment.name} have no primary container")

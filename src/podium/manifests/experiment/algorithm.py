@@ -13,7 +13,9 @@ class AlgorithmSpec(ManifestView):
     """A search algorithm or an early-stopping rule, with its settings."""
 
     name = Attribute("manifest.algorithmName", text)
-    given = Attribute("manifest.algorithmSettings", lambda value: tuple(map(_name_and_value, objects(value))))
+    given = Attribute(
+        "manifest.algorithmSettings", lambda value: tuple(map(_name_and_value, objects(value)))
+    )
     """Names and values of its settings, as they are written."""
 
     @cached_property
@@ -23,7 +25,8 @@ class AlgorithmSpec(ManifestView):
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Settings that the algorithm knows, as numbers and words; those that break a rule are left out."""
+        """Settings that the algorithm knows, as numbers and words; those that break a rule are left
+        out."""
         known = self.facts.settings
         read = {name: known[name].read(value) for name, value in self.given if name in known}
         return {name: value for name, value in read.items() if value is not None}
@@ -31,7 +34,9 @@ class AlgorithmSpec(ManifestView):
     def instead(self, name: str) -> "AlgorithmSpec":
         """Return another algorithm with those of the settings that it knows."""
         known = find(name).settings
-        kept = [{"name": setting, "value": value} for setting, value in self.given if setting in known]
+        kept = [
+            {"name": setting, "value": value} for setting, value in self.given if setting in known
+        ]
         return AlgorithmSpec(manifest={"algorithmName": name, "algorithmSettings": kept})
 
 

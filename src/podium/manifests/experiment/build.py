@@ -12,7 +12,14 @@ from podium.manifests.experiment.trainer import set_flags
 from podium.manifests.fields import mapping, present, unshared
 from podium.manifests.job_editor import JobEditor, merge, set_env
 from podium.manifests.labels import SWEEP
-from podium.manifests.options import SweepOptions, Values, annotation, prepare, read_settings, settings
+from podium.manifests.options import (
+    SweepOptions,
+    Values,
+    annotation,
+    prepare,
+    read_settings,
+    settings,
+)
 
 OWN_NAME = "${trialSpec.Name}"
 """Reference of a trialParameter to the trial's own name."""
@@ -28,7 +35,8 @@ class Changes(SweepOptions, total=False):
     """Image of the primary container in every replica."""
 
     max_trials: int | None
-    """spec.maxTrialCount; parallelTrialCount and maxFailedTrialCount are lowered to it if they are above."""
+    """spec.maxTrialCount; parallelTrialCount and maxFailedTrialCount are lowered to it if they are
+    above."""
 
     parallel_trials: int | None
     """spec.parallelTrialCount"""
@@ -55,7 +63,8 @@ class Changes(SweepOptions, total=False):
     """``limits`` and ``requests`` of the primary container in every replica."""
 
     env: Sequence[Mapping[str, Any]] | None
-    """Entries as in a pod spec, added to the primary container of every replica; equal names are replaced."""
+    """Entries as in a pod spec, added to the primary container of every replica; equal names are
+    replaced."""
 
     labels: Mapping[str, str] | None
     """Added to the Experiment's and to each trial's job."""
@@ -76,22 +85,27 @@ def customize(
     """Return an Experiment with some things changed; what is None stays.
 
     Args:
-        flags: Flags of the trainer by name (``--data``): replaced where the template has them, else added at the end;
-            a flag whose value is None is removed. What a given flag searched over is searched no more. In a container
-            whose command Katib hands to a shell, a value with blanks or other special characters is quoted.
+        flags: Flags of the trainer by name (``--data``): replaced where the template has them, else
+            added at the end; a flag whose value is None is removed. What a given flag searched over
+            is searched no more. In a container whose command Katib hands to a shell, a value with
+            blanks or other special characters is quoted.
         output: Where each trial leaves its model, below its own name: the trainer's ``--output``.
         annotations: Added to the Experiment's.
         **changes: What else changes, see Changes.
 
     Raises:
-        InvalidInput: A value makes no sense here, or a field of the manifest is of another type than it must be.
+        InvalidInput: A value makes no sense here, or a field of the manifest is of another type
+            than it must be.
     """
     if not experiment.template.workload.manifest:
         given_in_job = ("workers", "env", "image", "resources")
         in_job = {"flags": flags, **{setting: changes.get(setting) for setting in given_in_job}}
         for setting, value in in_job.items():
             if value:
-                raise InvalidInput(f"{setting} go with a trialSpec, but this Experiment has none", "write a trialSpec")
+                raise InvalidInput(
+                    f"{setting} go with a trialSpec, but this Experiment has none",
+                    "write a trialSpec",
+                )
     given = dict(flags or {})
     if output:
         experiment, own = own_name(experiment)
@@ -106,7 +120,9 @@ def customize(
             if values:
                 merge(manifest, ("metadata", field), values)
         merge(manifest, ("spec",), present(resumePolicy=changes.get("resume_policy")))
-        asked = read_settings({name: value for name, value in changes.items() if name in settings()})
+        asked = read_settings(
+            {name: value for name, value in changes.items() if name in settings()}
+        )
         if asked:
             _ask(manifest, prepare(manifest["spec"], experiment.asked, asked))
         _set_search(manifest["spec"], changes.get("goal"), changes.get("seed"))
@@ -127,7 +143,9 @@ def _ask(manifest: dict[str, Any], values: Values) -> None:
         manifest["metadata"].pop("annotations", None)
 
 
-def _with_job(experiment: Experiment, flags: Mapping[str, str | None], changes: Changes) -> Experiment:
+def _with_job(
+    experiment: Experiment, flags: Mapping[str, str | None], changes: Changes
+) -> Experiment:
     for flag in flags:
         if not flag.startswith("--"):
             raise InvalidInput(f"not a flag: {flag!r}", f"did you mean --{flag.lstrip('-')}?")
@@ -139,7 +157,9 @@ def _with_job(experiment: Experiment, flags: Mapping[str, str | None], changes: 
             editor.set_workers(workers)
 
     def change_container(container: dict[str, Any], wrapped: bool) -> None:
-        container |= unshared(present(image=changes.get("image"), resources=changes.get("resources")))
+        container |= unshared(
+            present(image=changes.get("image"), resources=changes.get("resources"))
+        )
         set_env(container, changes.get("env") or ())
         set_flags(container, flags, quoted=wrapped)
 
@@ -147,7 +167,8 @@ def _with_job(experiment: Experiment, flags: Mapping[str, str | None], changes: 
 
 
 def own_name(experiment: Experiment) -> tuple[Experiment, str]:
-    """Return an Experiment whose trials know their own name, and the placeholder that stands for it."""
+    """Return an Experiment whose trials know their own name, and the placeholder that stands for
+    it."""
     names = [name for name, reference in experiment.template.parameters if reference == OWN_NAME]
     if names:
         return experiment, f"${{trialParameters.{names[0]}}}"
@@ -162,7 +183,9 @@ def own_name(experiment: Experiment) -> tuple[Experiment, str]:
     return named, "${trialParameters.ownName}"
 
 
-def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, Any], bool], None]) -> Experiment:
+def with_primary_containers(
+    experiment: Experiment, change: Callable[[dict[str, Any], bool], None]
+) -> Experiment:
     """Return an Experiment in which a function has altered each replica's primary container.
 
     Args:
@@ -179,9 +202,13 @@ def with_primary_containers(experiment: Experiment, change: Callable[[dict[str, 
 
 def _set_counts(spec: dict[str, Any], changes: Changes) -> None:
     most, parallel = changes.get("max_trials"), changes.get("parallel_trials")
-    require(most is None or most >= 1, "max_trials >= 1", max_trials=most)  # the others are lowered to it
+    require(
+        most is None or most >= 1, "max_trials >= 1", max_trials=most
+    )  # the others are lowered to it
     given = present(
-        maxTrialCount=most, parallelTrialCount=parallel, maxFailedTrialCount=changes.get("max_failed_trials")
+        maxTrialCount=most,
+        parallelTrialCount=parallel,
+        maxFailedTrialCount=changes.get("max_failed_trials"),
     )
     spec |= given
     if most is not None:
@@ -201,16 +228,25 @@ def _set_search(spec: dict[str, Any], goal: float | None, seed: int | None) -> N
 
 
 def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:
-    others = [setting for setting in algorithm.get("algorithmSettings") or [] if setting.get("name") != name]
+    others = [
+        setting
+        for setting in algorithm.get("algorithmSettings") or []
+        if setting.get("name") != name
+    ]
     algorithm["algorithmSettings"] = [*others, {"name": name, "value": value}]
 
 
 def _drop_unused(experiment: dict[str, Any]) -> None:
-    """Remove trialParameters that the trials' job does not use, and the search parameters that they stand for."""
+    """Remove trialParameters that the trials' job does not use, and the search parameters that they
+    stand for."""
     spec = experiment["spec"]
     template = spec.get("trialTemplate") or {}
     used = set(PLACEHOLDER.findall(json.dumps(template.get("trialSpec"), default=str)))
     before = template.get("trialParameters") or []
     gone = {parameter.get("reference") for parameter in before if parameter.get("name") not in used}
-    template["trialParameters"] = [parameter for parameter in before if parameter.get("name") in used]
-    spec["parameters"] = [parameter for parameter in spec.get("parameters") or [] if parameter.get("name") not in gone]
+    template["trialParameters"] = [
+        parameter for parameter in before if parameter.get("name") in used
+    ]
+    spec["parameters"] = [
+        parameter for parameter in spec.get("parameters") or [] if parameter.get("name") not in gone
+    ]

@@ -16,19 +16,22 @@ def is_config_map(manifest: Any) -> bool:
     return isinstance(manifest, Mapping) and manifest.get("kind") == "ConfigMap"
 
 
-def with_template(experiment: Manifest, config_maps: Sequence[Manifest], origin: str) -> dict[str, Any]:
-    """Return an Experiment whose trialSpec is what its ConfigMap holds; unchanged if there is no such ConfigMap.
+def with_template(
+    experiment: Manifest, config_maps: Sequence[Manifest], origin: str
+) -> dict[str, Any]:
+    """Return an Experiment whose trialSpec is what its ConfigMap holds; unchanged if there is no
+    such ConfigMap.
 
-    Katib replaces placeholders in the text of the template, here it is read first: a value stays a text where Katib
-    would let YAML make a number of it.
+    Katib replaces placeholders in the text of the template, here it is read first: a value stays a
+    text where Katib would let YAML make a number of it.
 
     Args:
         config_maps: Those at hand; one without a namespace fits any.
         origin: Where the Experiment comes from, for messages.
 
     Raises:
-        InvalidInput: The ConfigMap has no such template, the template is not one object, or the Experiment lacks the
-            conditions for which Katib has no defaults then.
+        InvalidInput: The ConfigMap has no such template, the template is not one object, or the
+            Experiment lacks the conditions for which Katib has no defaults then.
     """
     template = mapping(mapping(experiment.get("spec")).get("trialTemplate"))
     reference = mapping(template.get("configMap"))
@@ -39,7 +42,10 @@ def with_template(experiment: Manifest, config_maps: Sequence[Manifest], origin:
         message = f"{origin}: spec.trialTemplate must have successCondition and failureCondition beside a configMap"
         raise InvalidInput(message, "Katib has no defaults for them then")
     rest = {name: value for name, value in template.items() if name != "configMap"}
-    spec = {**experiment["spec"], "trialTemplate": {**rest, "trialSpec": _read(config_map, reference)}}
+    spec = {
+        **experiment["spec"],
+        "trialTemplate": {**rest, "trialSpec": _read(config_map, reference)},
+    }
     return {**experiment, "spec": spec}
 
 
@@ -56,8 +62,13 @@ def _read(config_map: Manifest, reference: Manifest) -> dict[str, Any]:
     name, data = Resource.parse(config_map).name, mapping(config_map.get("data"))
     key = text(reference.get("templatePath"))
     if key not in data:
-        raise InvalidInput(f"ConfigMap {name} has no template {key!r}", f"it has {', '.join(map(str, data)) or 'none'}")
+        raise InvalidInput(
+            f"ConfigMap {name} has no template {key!r}",
+            f"it has {', '.join(map(str, data)) or 'none'}",
+        )
     documents = load_yaml(text(data[key]), f"{key} of ConfigMap {name}")
     if len(documents) != 1 or not isinstance(documents[0], dict):
-        raise InvalidInput(f"{key} of ConfigMap {name} must hold one object", "write a Job, for example")
+        raise InvalidInput(
+            f"{key} of ConfigMap {name} must hold one object", "write a Job, for example"
+        )
     return dict(documents[0])

@@ -1,4 +1,5 @@
-"""Defaults that Katib fills in (katib 0.19: pkg/apis/controller/experiments/v1beta1/experiment_defaults.go)."""
+"""Defaults that Katib fills in (katib 0.19:
+pkg/apis/controller/experiments/v1beta1/experiment_defaults.go)."""
 
 from typing import Any
 
@@ -31,7 +32,10 @@ def _default_strategies(objective: dict[str, Any]) -> None:
     default = {"minimize": "min", "maximize": "max"}.get(objective.get("type") or "", "latest")
     strategies = objective["metricStrategies"] = objective.get("metricStrategies") or []
     known = {strategy.get("name") for strategy in strategies}
-    for name in [objective.get("objectiveMetricName"), *(objective.get("additionalMetricNames") or [])]:
+    for name in [
+        objective.get("objectiveMetricName"),
+        *(objective.get("additionalMetricNames") or []),
+    ]:
         if name not in known:
             strategies.append({"name": name, "value": default})
 
@@ -45,5 +49,7 @@ def _default_collector(spec: dict[str, Any]) -> None:
     }.get(collecting["collector"].get("kind") or "")
     if defaults:
         source = collecting["source"] = collecting.get("source") or {}
-        given = {name: value for name, value in (source.get("fileSystemPath") or {}).items() if value}
+        given = {
+            name: value for name, value in (source.get("fileSystemPath") or {}).items() if value
+        }
         source["fileSystemPath"] = {**defaults, **given}

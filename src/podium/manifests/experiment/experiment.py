@@ -66,7 +66,8 @@ TRIAL_LISTS = {
     "Waiting": ("waitingTrialList", "trialsWaiting"),
     "Created": ("pendingTrialList", "trialsPending"),
 }
-"""Where an Experiment's status names and counts its trials in each phase; those that ended first. Waiting is ours."""
+"""Where an Experiment's status names and counts its trials in each phase; those that ended first.
+Waiting is ours."""
 
 
 Metrics = dict[str, dict[str, str]]
@@ -74,9 +75,12 @@ Metrics = dict[str, dict[str, str]]
 
 
 def read_metrics(observation: Any) -> Metrics:
-    """Turn an observation into min, max and latest by metric; what Katib left out is an empty text."""
+    """Turn an observation into min, max and latest by metric; what Katib left out is an empty
+    text."""
     return {
-        text(metric.get("name")): {fold: text(metric.get(fold)) for fold in ("min", "max", "latest")}
+        text(metric.get("name")): {
+            fold: text(metric.get(fold)) for fold in ("min", "max", "latest")
+        }
         for metric in objects(mapping(observation).get("metrics"))
     }
 
@@ -197,13 +201,19 @@ class TrialTemplate(ManifestView):
     @cached_property
     def primary_pod_labels(self) -> Mapping[str, str]:
         """Labels of the pods that report metrics; none: every pod does."""
-        return texts(self.manifest.get("primaryPodLabels")) or default_primary_labels(self.workload.kind) or {}
+        return (
+            texts(self.manifest.get("primaryPodLabels"))
+            or default_primary_labels(self.workload.kind)
+            or {}
+        )
 
     @cached_property
     def parameters(self) -> tuple[tuple[str, str], ...]:
         """Name and reference of the trialParameters."""
         given = objects(self.manifest.get("trialParameters"))
-        return tuple((text(parameter.get("name")), text(parameter.get("reference"))) for parameter in given)
+        return tuple(
+            (text(parameter.get("name")), text(parameter.get("reference"))) for parameter in given
+        )
 
     success_condition = Attribute("manifest.successCondition", text)
     failure_condition = Attribute("manifest.failureCondition", text)
@@ -221,14 +231,17 @@ class TrialTemplate(ManifestView):
     @property
     def placeholders(self) -> tuple[str, ...]:
         """Names of the trialParameters that the job uses."""
-        return tuple(PLACEHOLDER.findall(json.dumps(self.workload.manifest, ensure_ascii=False, default=str)))
+        return tuple(
+            PLACEHOLDER.findall(json.dumps(self.workload.manifest, ensure_ascii=False, default=str))
+        )
 
     def is_primary(self, replica: Replica) -> bool:
         """Tell whether Katib collects from the pods of a replica, or from its first one alone."""
         return self._is_primary(replica.labels_of(0))
 
     def primary_pods(self, workload: Workload) -> tuple[str, ...]:
-        """Return the pods of an operator's job from which Katib collects: ``worker-0``, ``worker-1`` …"""
+        """Return the pods of an operator's job from which Katib collects: ``worker-0``,
+        ``worker-1`` …"""
         return tuple(
             f"{replica.role.lower()}-{index}"
             for replica in workload.replicas
@@ -250,10 +263,11 @@ class TrialTemplate(ManifestView):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Experiment(Resource):
-    """A Katib Experiment: its manifest as written, and all else with Katib's defaults. ``check`` applies the rules.
+    """A Katib Experiment: its manifest as written, and all else with Katib's defaults. ``check``
+    applies the rules.
 
-    One class, because they are fields of one manifest, read once; what changes and checks it is in the modules
-    beside it.
+    One class, because they are fields of one manifest, read once; what changes and checks it is in
+    the modules beside it.
     """
 
     defaulted: Mapping[str, Any] = field(repr=False)
@@ -277,7 +291,8 @@ class Experiment(Resource):
 
         Args:
             name_or_text: As ``load`` takes it.
-            network: The trainer's ``--model``, by which one that comes with podium chooses its learning rates.
+            network: The trainer's ``--model``, by which one that comes with podium chooses its
+                learning rates.
 
         Raises:
             InvalidInput: No such file or name, or it holds something else than one Experiment.
@@ -285,7 +300,9 @@ class Experiment(Resource):
         manifest = load(name_or_text, network)
         if (kind := manifest.get("kind")) != "Experiment":
             hint = f"podium job run runs a {kind}" if kind in JOB_KINDS else None
-            raise InvalidInput(f"{name_or_text:.80} must hold an Experiment, but holds a {kind}", hint)
+            raise InvalidInput(
+                f"{name_or_text:.80} must hold an Experiment, but holds a {kind}", hint
+            )
         return cls.parse(manifest)
 
     @property
@@ -295,7 +312,8 @@ class Experiment(Resource):
 
     @cached_property
     def asked(self) -> Values:
-        """What the sweep is asked beyond Katib's fields, by setting; nothing where the annotation breaks a rule."""
+        """What the sweep is asked beyond Katib's fields, by setting; nothing where the annotation
+        breaks a rule."""
         return asked(self.annotations)
 
     objective = Attribute("spec.objective", Objective.parse)
@@ -305,7 +323,8 @@ class Experiment(Resource):
 
     @cached_property
     def space(self) -> tuple[Parameter, ...]:
-        """What is searched, each parameter with its conditions; parameters that break a rule are left out."""
+        """What is searched, each parameter with its conditions; parameters that break a rule are
+        left out."""
         return conditional(read_space(self.spec.get("parameters")), self.asked)
 
     algorithm = Attribute("spec.algorithm", AlgorithmSpec.parse)
@@ -313,7 +332,8 @@ class Experiment(Resource):
 
     @property
     def choice(self) -> Choice | None:
-        """What podium chose in place of Katib's algorithm, or would choose; None unless it is asked to."""
+        """What podium chose in place of Katib's algorithm, or would choose; None unless it is asked
+        to."""
         with suppress(InvalidInput):  # a rule says so
             option = ChosenAlgorithm.of(self.asked)
             return option.choice(self) if option else None
@@ -350,12 +370,18 @@ class Experiment(Resource):
     @property
     def uses_builtin_trainer(self) -> bool:
         """Whether the trials run podium's trainer."""
-        return any(container.uses_builtin_trainer for _, container in self.template.primary_containers())
+        return any(
+            container.uses_builtin_trainer for _, container in self.template.primary_containers()
+        )
 
     def wrapped_containers(self) -> list[tuple[Replica, Container]]:
         """Return the primary containers whose command Katib hands to a shell."""
         containers = self.template.primary_containers()
-        return [(replica, container) for replica, container in containers if replica.role in self.wrapped_roles()]
+        return [
+            (replica, container)
+            for replica, container in containers
+            if replica.role in self.wrapped_roles()
+        ]
 
     def wrapped_roles(self, job: Workload | None = None) -> set[str]:
         """Return the roles whose primary container's command Katib hands to a shell.
@@ -369,8 +395,9 @@ class Experiment(Resource):
     def render(self, trial: str, assignments: Mapping[str, str]) -> Workload:
         """Fill in a trial's job.
 
-        Placeholders are replaced in the JSON text of the template, as Katib does it: a value with ``\\n`` becomes a
-        line break, one with a double quote breaks the template. Values are not searched for placeholders again.
+        Placeholders are replaced in the JSON text of the template, as Katib does it: a value with
+        ``\\n`` becomes a line break, one with a double quote breaks the template. Values are not
+        searched for placeholders again.
 
         Args:
             trial: Name of the trial, and of its job.
@@ -381,7 +408,9 @@ class Experiment(Resource):
         spec, values = self.template.workload.manifest, {}
         for name, reference in self.template.parameters:
             key = meta_key(reference)
-            value = meta_value(key, spec, trial, self.namespace) if key else assignments.get(reference)
+            value = (
+                meta_value(key, spec, trial, self.namespace) if key else assignments.get(reference)
+            )
             if value is None:
                 raise InvalidInput(f"{reference!r} of trialParameter {name!r} has no value")
             values[name] = value
@@ -390,11 +419,18 @@ class Experiment(Resource):
         return Workload(manifest={**job, "metadata": metadata})
 
     def with_workload(self, workload: Workload) -> Self:
-        """Return an Experiment whose trial template holds another job; its kind alone decides further defaults."""
+        """Return an Experiment whose trial template holds another job; its kind alone decides
+        further defaults."""
         if workload.kind != self.template.workload.kind:
-            return self.changed(lambda manifest: manifest.update(spec=_with_job(manifest["spec"], workload)))
+            return self.changed(
+                lambda manifest: manifest.update(spec=_with_job(manifest["spec"], workload))
+            )
         spec = _with_job(unshared(self.manifest["spec"]), workload)
-        return replace(self, manifest={**self.manifest, "spec": spec}, defaulted=_with_job(self.defaulted, workload))
+        return replace(
+            self,
+            manifest={**self.manifest, "spec": spec},
+            defaulted=_with_job(self.defaulted, workload),
+        )
 
     def changed_job(self, change: Callable[[JobEditor], None]) -> Self:
         """Return a copy whose trials' job a function has altered."""
@@ -403,7 +439,8 @@ class Experiment(Resource):
         return self.with_workload(self.template.workload.changed_job(change))
 
     def with_counts(self, counts: Mapping[str, int]) -> Self:
-        """Return a copy with other values of maxTrialCount, parallelTrialCount and maxFailedTrialCount."""
+        """Return a copy with other values of maxTrialCount, parallelTrialCount and
+        maxFailedTrialCount."""
         return self.changed(lambda manifest: manifest["spec"].update(counts))
 
     def with_asked(self, values: Values) -> Self:
@@ -432,7 +469,9 @@ class Experiment(Resource):
     @property
     def trials(self) -> dict[str, tuple[str, ...]]:
         """Names of the trials by phase, those that ended first."""
-        listed = {phase: strings(self.status.get(names)) for phase, (names, _) in TRIAL_LISTS.items()}
+        listed = {
+            phase: strings(self.status.get(names)) for phase, (names, _) in TRIAL_LISTS.items()
+        }
         return {phase: names for phase, names in listed.items() if names}
 
     optimal_trial = Attribute("status.currentOptimalTrial.bestTrialName", text)
@@ -441,7 +480,9 @@ class Experiment(Resource):
     @property
     def optimal_value(self) -> float | None:
         """The objective of that trial; None if there is none yet."""
-        return self.objective.value(read_metrics(mapping(self.status.get("currentOptimalTrial")).get("observation")))
+        return self.objective.value(
+            read_metrics(mapping(self.status.get("currentOptimalTrial")).get("observation"))
+        )
 
     @property
     def trial_count(self) -> int:
@@ -465,7 +506,8 @@ def _with_job(spec: Mapping[str, Any], job: Workload) -> dict[str, Any]:
 
 
 def job_of(manifest: Mapping[str, Any]) -> Workload:
-    """Return the job that a manifest is, or that an Experiment's trials are, whatever else is wrong with it."""
+    """Return the job that a manifest is, or that an Experiment's trials are, whatever else is wrong
+    with it."""
     if manifest.get("kind") != "Experiment":
         return Workload.parse(manifest)
     return TrialTemplate.parse(mapping(manifest.get("spec")).get("trialTemplate")).workload

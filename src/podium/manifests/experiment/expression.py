@@ -1,7 +1,8 @@
 """The part of GJSON that success and failure conditions are written in.
 
-``status.conditions.#(type=="Complete")#|#(status=="True")#`` means: of all conditions whose type is Complete, those
-whose status is True. Paths, ``#(field=="text")`` (the first), ``#(…)#`` (all), ``!=`` and ``|`` are understood.
+``status.conditions.#(type=="Complete")#|#(status=="True")#`` means: of all conditions whose type is
+Complete, those whose status is True. Paths, ``#(field=="text")`` (the first), ``#(…)#`` (all),
+``!=`` and ``|`` are understood.
 """
 
 import re
@@ -42,7 +43,8 @@ def parse_condition(text: str) -> list[Any]:
 
 
 def matches(text: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an expression finds in a job, as Katib asks it: an object, or the first of a list; None if nothing.
+    """Return what an expression finds in a job, as Katib asks it: an object, or the first of a
+    list; None if nothing.
 
     Raises:
         InvalidInput: The expression is not understood.
@@ -77,6 +79,8 @@ def _query(value: Any, step: re.Match[str]) -> Any:
     matches = [
         item
         for item in items
-        if isinstance(item, Mapping) and field in item and (item[field] == wanted) == (operator == "==")
+        if isinstance(item, Mapping)
+        and field in item
+        and (item[field] == wanted) == (operator == "==")
     ]
     return matches if every else (matches[0] if matches else None)

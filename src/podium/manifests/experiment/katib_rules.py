@@ -1,4 +1,5 @@
-"""Rules about an Experiment: what Katib accepts and does otherwise than meant, and what Katib alone never ends."""
+"""Rules about an Experiment: what Katib accepts and does otherwise than meant, and what Katib alone
+never ends."""
 
 import re
 from collections.abc import Iterator
@@ -25,26 +26,38 @@ trap = rule("warn", "Katib accepts it.", TRAP)
 _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
 
 
-@refused("fail", "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).")
+@refused(
+    "fail",
+    "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).",
+)
 def early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]:
     if experiment.early_stopping and not experiment.template.retain:
         where = "spec.trialTemplate.retain"
         yield Violation("early stopping without retain: true", where, "set retain: true")
 
 
-@rule("warn", "Katib stores an empty text for `loss=nan`; the trial succeeds and can be named the best (katib#2723).")
+@rule(
+    "warn",
+    "Katib stores an empty text for `loss=nan`; the trial succeeds and can be named the best (katib#2723).",
+)
 def bad_values_count(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.collector.reads_text:
         return
     for name in experiment.objective.metrics[:1]:
         try:
-            readings = parse_line(f"{name}=nan {name}=tensor(1)", [name], experiment.collector.filters or None)
+            readings = parse_line(
+                f"{name}=nan {name}=tensor(1)", [name], experiment.collector.filters or None
+            )
         except (PodiumError, UnicodeError):
             return  # the pattern itself is reported by admission; half a character is in no line
         if any(number(reading.value) is None for reading in readings):
             goal = experiment.objective.goal
             ends = not experiment.objective.maximize and goal is not None and goal >= 0
-            more = "; the next number after it then ends the Experiment as goal reached" if ends else ""
+            more = (
+                "; the next number after it then ends the Experiment as goal reached"
+                if ends
+                else ""
+            )
             where = "spec.metricsCollectorSpec.source.filter.metricsFormat"
             hint = r"let it ask for a digit: ([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
             yield Violation(f"a line `{name}=nan` is taken as a value{more}", where, hint)
@@ -56,13 +69,20 @@ def metric_cannot_be_found(experiment: Experiment) -> Iterator[Violation]:
         return
     for index, name in enumerate(experiment.objective.metrics):
         if not re.fullmatch(r"[\w|-]+", name, re.ASCII):
-            where = "spec.objective." + ("additionalMetricNames" if index else "objectiveMetricName")
-            hint = "choose a name of letters, digits, _ and -, or write a metricsFormat that finds it"
+            where = "spec.objective." + (
+                "additionalMetricNames" if index else "objectiveMetricName"
+            )
+            hint = (
+                "choose a name of letters, digits, _ and -, or write a metricsFormat that finds it"
+            )
             level = "warn" if index else None
             yield Violation(f"no line can report {name!r}", where, hint, level=level)
 
 
-@rule("warn", "With the default strategy min, a loss printed for each batch makes the luckiest batch the objective.")
+@rule(
+    "warn",
+    "With the default strategy min, a loss printed for each batch makes the luckiest batch the objective.",
+)
 def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.objective.metric
     explicit = name in experiment.written_objective.strategies
@@ -73,7 +93,10 @@ def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violatio
         yield Violation(f"{name} is minimized over everything printed", where, hint)
 
 
-@rule("warn", "A trial's value is the strategy's: with the opposite one, trials are judged by their worst epoch.")
+@rule(
+    "warn",
+    "A trial's value is the strategy's: with the opposite one, trials are judged by their worst epoch.",
+)
 def strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.objective.metric
     against = "min" if experiment.objective.maximize else "max"
@@ -83,15 +106,22 @@ def strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation
         yield Violation(what, "spec.objective.metricStrategies", hint)
 
 
-@rule("warn", "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95.")
+@rule(
+    "warn", "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95."
+)
 def goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
     name, goal = experiment.objective.metric, experiment.objective.goal
     if goal is not None and goal > 1 and is_share(name):
         what = f"the goal {goal:g} is above 1 for {name}"
-        yield Violation(what, "spec.objective.goal", "print and compare fractions, or percent, not both")
+        yield Violation(
+            what, "spec.objective.goal", "print and compare fractions, or percent, not both"
+        )
 
 
-@rule("warn", "Without maxTrialCount trials are made until the goal is reached or the algorithm has no more.")
+@rule(
+    "warn",
+    "Without maxTrialCount trials are made until the goal is reached or the algorithm has no more.",
+)
 def trials_without_end(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_trials is None and not experiment.algorithm.facts.is_finite:
         yield Violation("no maxTrialCount", "spec.maxTrialCount", "set it")
@@ -100,7 +130,9 @@ def trials_without_end(experiment: Experiment) -> Iterator[Violation]:
 @rule("warn", "Without maxFailedTrialCount an Experiment all of whose trials failed is Succeeded.")
 def failures_without_limit(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed is None:
-        yield Violation("no maxFailedTrialCount", "spec.maxFailedTrialCount", "set it, for example to 3")
+        yield Violation(
+            "no maxFailedTrialCount", "spec.maxFailedTrialCount", "set it, for example to 3"
+        )
 
 
 @rule("note", "maxFailedTrialCount 0 acts as 1: the first failure ends the Experiment.")
@@ -114,17 +146,30 @@ def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         shape = parameter.distribution
         known = DISTRIBUTIONS[1:]  # all algorithms draw uniformly
-        if not parameter.numeric or shape not in known or shape in experiment.algorithm.facts.distributions:
+        if (
+            not parameter.numeric
+            or shape not in known
+            or shape in experiment.algorithm.facts.distributions
+        ):
             continue
         where = f"spec.parameters[{index}].feasibleSpace.distribution"
         hint = "use random or tpe (any distribution) or multivariate-tpe (logUniform); or search the exponent"
-        yield Violation(f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where, hint)
+        yield Violation(
+            f"{experiment.algorithm.name} ignores {shape} of {parameter.name}", where, hint
+        )
 
 
-@refused("fail", "bayesianoptimization samples every double on a log scale, whatever the distribution says.")
+@refused(
+    "fail",
+    "bayesianoptimization samples every double on a log scale, whatever the distribution says.",
+)
 def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
-        if experiment.algorithm.facts.always_log and parameter.kind == "double" and parameter.low <= 0:
+        if (
+            experiment.algorithm.facts.always_log
+            and parameter.kind == "double"
+            and parameter.low <= 0
+        ):
             where = f"spec.parameters[{index}].feasibleSpace.min"
             yield Violation(f"{parameter.name} begins at {parameter.low:g}", where, "begin above 0")
 
@@ -133,19 +178,28 @@ def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
 def nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
     parallel, most = experiment.limits.parallel, experiment.limits.max_trials
     if experiment.algorithm.facts.warm_trials and most is not None and 1 < most <= parallel:
-        what = f"all {most} trials run at once: {experiment.algorithm.name} is no better than random"
+        what = (
+            f"all {most} trials run at once: {experiment.algorithm.name} is no better than random"
+        )
         yield Violation(what, "spec.parallelTrialCount", "run fewer in parallel")
 
 
 @refused(
-    "fail", "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends."
+    "fail",
+    "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends.",
 )
 def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]:
-    parallel, most, algorithm = experiment.limits.parallel, experiment.limits.max_trials, experiment.algorithm.facts
+    parallel, most, algorithm = (
+        experiment.limits.parallel,
+        experiment.limits.max_trials,
+        experiment.algorithm.facts,
+    )
     if not algorithm.at_once or (most is not None and most <= parallel):
         return
     count = f"maxTrialCount is {most}" if most else "there is no maxTrialCount"
-    what = f"{count}, but Katib's {algorithm.name} stops answering after the first {parallel} trials"
+    what = (
+        f"{count}, but Katib's {algorithm.name} stops answering after the first {parallel} trials"
+    )
     hint = f"set maxTrialCount to parallelTrialCount, {parallel}; podium experiment run continues with the other rungs"
     yield Violation(what, "spec.maxTrialCount", hint)
 
@@ -178,25 +232,37 @@ for _option in OPTIONS:
     _without_podium(_option)
 
 
-@refused("fail", "Katib gives the search service the Experiment's name; a Service's name has no dot.")
+@refused(
+    "fail", "Katib gives the search service the Experiment's name; a Service's name has no dot."
+)
 def name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
-    if "." in experiment.name and not experiment.template.workload.has_roles:  # of those the checks of manifests speak
+    if (
+        "." in experiment.name and not experiment.template.workload.has_roles
+    ):  # of those the checks of manifests speak
         yield Violation(f"the name {experiment.name} has a dot", "metadata.name", "use a dash")
 
 
-@rule("note", "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.")
+@rule(
+    "note",
+    "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.",
+)
 def search_service_stays(experiment: Experiment) -> Iterator[Violation]:
     if experiment.resume_policy == "LongRunning":
         what = "a pod of the search service stays after the end"
         yield Violation(what, "spec.resumePolicy", "set Never unless you will raise maxTrialCount")
 
 
-@rule("note", "The JSON format wants one object a line whose values are texts; numbers are passed over without a word.")
+@rule(
+    "note",
+    "The JSON format wants one object a line whose values are texts; numbers are passed over without a word.",
+)
 def json_values_are_texts(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.reads_json:
         name = experiment.objective.metric or "loss"
         where = "spec.metricsCollectorSpec.source.fileSystemPath.format"
-        yield Violation(f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}', where, "quote the values")
+        yield Violation(
+            f'write {{"{name}": "0.9"}}, not {{"{name}": 0.9}}', where, "quote the values"
+        )
 
 
 @rule("warn", "Katib's default configuration has no collector image for PrometheusMetric.")
@@ -211,7 +277,9 @@ def commands(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if not container.command:
             hint = "without it Katib must read the image's entrypoint from its registry"
-            yield Violation("the wrapped container has no command", f"{container.path}.command", hint)
+            yield Violation(
+                "the wrapped container has no command", f"{container.path}.command", hint
+            )
 
 
 @trap

@@ -1,4 +1,5 @@
-"""Every rule about an Experiment: ``podium experiment run``, ``render``, ``compile`` and ``doctor`` read this table."""
+"""Every rule about an Experiment: ``podium experiment run``, ``render``, ``compile`` and ``doctor``
+read this table."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -13,17 +14,28 @@ from podium.manifests.experiment.trial_rules import TRAINER_RULES, TRIAL_RULES, 
 from podium.manifests.experiment.webhook_rules import KIND, WEBHOOK
 from podium.manifests.job_rules import JOB_RULES, workers_outlive_the_master
 from podium.manifests.names import is_dns_1035
-from podium.manifests.rules import KATIB, PODIUM, BrokenRules, Finding, apply, raise_for, worst_first
+from podium.manifests.rules import (
+    KATIB,
+    PODIUM,
+    BrokenRules,
+    Finding,
+    apply,
+    raise_for,
+    worst_first,
+)
 
 STAGES = (KIND, WEBHOOK, OTHER_SWEEPS, STUCK, SEARCH)
 """Where a stage finds something, the next ones are not applied: their rules build on it."""
 
 
-def check(experiment: Experiment, runners: Collection[str] = (PODIUM,), *, job: bool = True) -> Experiment:
+def check(
+    experiment: Experiment, runners: Collection[str] = (PODIUM,), *, job: bool = True
+) -> Experiment:
     """Return an Experiment that can run to its end.
 
     Args:
-        runners: Who must accept it and end it; what neither podium nor Katib would is refused in any case.
+        runners: Who must accept it and end it; what neither podium nor Katib would is refused in
+            any case.
         job: Whether the job of its trials is examined too.
 
     Raises:
@@ -64,8 +76,14 @@ def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
         # A trial's job is deleted with its Workers unless it is retained.
         kept = experiment.template.retain
         rules = [rule for rule in JOB_RULES if kept or rule is not workers_outlive_the_master]
-        findings += [*apply((*SHELL_RULES, *TRIAL_RULES), experiment), *apply(rules, experiment.template.workload)]
-        findings += [*_refused_trial(experiment), *([] if refused else apply(TRAINER_RULES, experiment))]
+        findings += [
+            *apply((*SHELL_RULES, *TRIAL_RULES), experiment),
+            *apply(rules, experiment.template.workload),
+        ]
+        findings += [
+            *_refused_trial(experiment),
+            *([] if refused else apply(TRAINER_RULES, experiment)),
+        ]
     return worst_first(findings)
 
 
@@ -76,4 +94,6 @@ def _refused_trial(experiment: Experiment) -> list[Finding]:
     if (trial := sample_trial(experiment, name)) is None:
         return []  # other rules say why
     path = experiment.template.workload.path
-    return [replace(finding, where=f"{path}{finding.where}") for finding in refusals(trial.manifest)]
+    return [
+        replace(finding, where=f"{path}{finding.where}") for finding in refusals(trial.manifest)
+    ]

@@ -1,4 +1,5 @@
-"""The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib: pkg/apis/controller)."""
+"""The shape of an Experiment: kubeflow.org/v1beta1, as far as types go (katib:
+pkg/apis/controller)."""
 
 from typing import Any
 
@@ -19,7 +20,13 @@ def _trial(job: Any) -> Schema:
 EXPERIMENT: Schema = {
     "apiVersion": TEXT,
     "kind": TEXT,
-    "metadata": {"name": TEXT, "namespace": TEXT, "labels": OBJECT, "annotations": OBJECT, "ownerReferences": [OBJECT]},
+    "metadata": {
+        "name": TEXT,
+        "namespace": TEXT,
+        "labels": OBJECT,
+        "annotations": OBJECT,
+        "ownerReferences": [OBJECT],
+    },
     "spec": {
         "objective": {
             "type": TEXT,
@@ -38,7 +45,13 @@ EXPERIMENT: Schema = {
             {
                 "name": TEXT,
                 "parameterType": TEXT,
-                "feasibleSpace": {"min": TEXT, "max": TEXT, "step": TEXT, "list": [TEXT], "distribution": TEXT},
+                "feasibleSpace": {
+                    "min": TEXT,
+                    "max": TEXT,
+                    "step": TEXT,
+                    "list": [TEXT],
+                    "distribution": TEXT,
+                },
             }
         ],
         "nasConfig": OBJECT,
@@ -68,7 +81,8 @@ _CONDITION = 'status.conditions.#(type=="{}")#|#(status=="True")#'
 
 
 def default_conditions(kind: str) -> tuple[str, str] | None:
-    """Return Katib's success and failure condition for a kind of job; None for a kind it does not know."""
+    """Return Katib's success and failure condition for a kind of job; None for a kind it does not
+    know."""
     if kind in ("Job", TRAINJOB):
         return _CONDITION.format("Complete"), _CONDITION.format("Failed")
     if kind in _KUBEFLOW_KINDS:

@@ -1,7 +1,8 @@
-"""The shell line that Katib makes of a container's command: its words joined with blanks, unquoted, for ``sh -c``.
+"""The shell line that Katib makes of a container's command: its words joined with blanks, unquoted,
+for ``sh -c``.
 
-Source: katib 0.19, pkg/webhook/v1beta1/pod/utils.go (wrapWorkerContainer); observed on a real server, see
-docs/doctor.md. Nothing is executed here.
+Source: katib 0.19, pkg/webhook/v1beta1/pod/utils.go (wrapWorkerContainer); observed on a real
+server, see docs/doctor.md. Nothing is executed here.
 """
 
 import re
@@ -26,7 +27,8 @@ def takes_script(words: Sequence[str]) -> bool:
 
 
 def join(words: Sequence[str]) -> tuple[tuple[str, str], str]:
-    """Return the shell and the script that Katib makes of command and args: joined with blanks, unquoted."""
+    """Return the shell and the script that Katib makes of command and args: joined with blanks,
+    unquoted."""
     if takes_script(words):
         return (words[0], words[1]), " ".join(words[2:])
     return ("sh", "-c"), " ".join(words)
@@ -38,7 +40,8 @@ def redirected(script: str, file: str) -> str:
 
 
 def named_folder(folder: PurePosixPath, words: Iterable[str]) -> PurePosixPath:
-    """Return the folder by which words name what is in a folder: itself, else the nearest one above that they name.
+    """Return the folder by which words name what is in a folder: itself, else the nearest one above
+    that they name.
 
     A program that is given ``--logs=/logs`` may write to ``/logs/test``, where Katib collects.
     """
@@ -63,7 +66,11 @@ _OPERATORS = {
     "`": "runs a command",
     "\n": "ends the command",
 }
-_GLOBS = {"*": "is a pattern for file names", "?": "is a pattern for file names", "[": "is a pattern for file names"}
+_GLOBS = {
+    "*": "is a pattern for file names",
+    "?": "is a pattern for file names",
+    "[": "is a pattern for file names",
+}
 _VARIABLE = re.compile(r"\$(\w+|\{[^}]*\}|[@*#?$!-])")
 _KUBERNETES = re.compile(r"\$\(([\w.-]+)\)")
 
@@ -78,7 +85,11 @@ class Special(NamedTuple):
 
 
 def wrap(
-    words: Sequence[str], *, file: str = METRICS_FILE, stdout: bool = True, early_stopping: bool = False
+    words: Sequence[str],
+    *,
+    file: str = METRICS_FILE,
+    stdout: bool = True,
+    early_stopping: bool = False,
 ) -> tuple[str, str, str]:
     """Return what Katib runs instead of command and args.
 
@@ -103,7 +114,8 @@ def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
     """Yield what a POSIX shell would do to one word of a command line.
 
     Args:
-        word: As it stands in command or args; quotes around a value do their work, an odd one does not end.
+        word: As it stands in command or args; quotes around a value do their work, an odd one does
+            not end.
         variables: Names that Kubernetes itself replaces as ``$(NAME)`` before the shell sees them.
     """
     if word == "":
@@ -120,7 +132,9 @@ def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
         elif match := _KUBERNETES.match(word, index):
             index += len(match[0]) - 1
             if match[1] not in variables:
-                yield Special(match[0], "runs a command, for no variable of the container has this name")
+                yield Special(
+                    match[0], "runs a command, for no variable of the container has this name"
+                )
         else:
             special = _special(word, index, quote)
             if special:
@@ -152,7 +166,9 @@ def _special(word: str, index: int, quote: str) -> Special | None:
         return Special(here, _GLOBS[here], harmless=True)
     starts = index == 0 or word[index - 1] in " \t\n"
     if here == "#" and starts:
-        return Special(here, "begins a comment: the rest of the line is gone, Katib's redirection too")
+        return Special(
+            here, "begins a comment: the rest of the line is gone, Katib's redirection too"
+        )
     if here == "~" and starts:
         return Special(here, "is replaced by the home directory", harmless=True)
     return None

@@ -1,4 +1,5 @@
-"""Rules about the command line of a trial: what is left of it after Katib has handed it to a shell."""
+"""Rules about the command line of a trial: what is left of it after Katib has handed it to a
+shell."""
 
 import json
 import re
@@ -6,7 +7,13 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.shell import Special, is_shell, specials, split_script, takes_script
+from podium.manifests.experiment.shell import (
+    Special,
+    is_shell,
+    specials,
+    split_script,
+    takes_script,
+)
 from podium.manifests.experiment.template import PLACEHOLDER
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.rules import KATIB, Rules, Violation
@@ -52,9 +59,15 @@ def shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
             if not special.harmless:
                 broken.setdefault(path, (word, []))[1].append(special)
         for path, (word, harmful) in broken.items():
-            effects = dict.fromkeys(f"`{first_of(special.text)}` {special.effect}" for special in harmful)
+            effects = dict.fromkeys(
+                f"`{first_of(special.text)}` {special.effect}" for special in harmful
+            )
             short = len(word) <= 60 and not set(word) & set("\"'\n")
-            hint = f"quote it for the shell: '{word}'" if short else "put the script into a file of the image"
+            hint = (
+                f"quote it for the shell: '{word}'"
+                if short
+                else "put the script into a file of the image"
+            )
             yield Violation(f"`{first_of(word)}`: {'; '.join(effects)}", path, hint)
 
 
@@ -64,17 +77,26 @@ def shell_expands_words(experiment: Experiment) -> Iterator[Violation]:
         for path, word, special in _listed(experiment, container):
             if special.harmless:
                 hint = "fine if it is meant; else put it in single quotes, or use $(NAME), which Kubernetes replaces"
-                yield Violation(f"`{first_of(word)}`: `{special.text}` {special.effect}", path, hint)
+                yield Violation(
+                    f"`{first_of(word)}`: `{special.text}` {special.effect}", path, hint
+                )
 
 
-@rule("fail", "Values are put into the template's JSON and then into a shell's command line as they are.")
+@rule(
+    "fail",
+    "Values are put into the template's JSON and then into a shell's command line as they are.",
+)
 def shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
     values = dict(_values(experiment))
     for _, container in experiment.wrapped_containers():
         for path, word in container.numbered_words:
             for name in dict.fromkeys(PLACEHOLDER.findall(word)):
                 parameter, choices = values.get(name, ("", []))
-                harmed = [value for value in choices if _harms(word, name, value, _variables(experiment, container))]
+                harmed = [
+                    value
+                    for value in choices
+                    if _harms(word, name, value, _variables(experiment, container))
+                ]
                 if harmed:
                     shown = ", ".join(repr(value) for value in harmed[:4])
                     what = f"{shown} of parameter {parameter} would not arrive as written in `{first_of(word)}`"
@@ -84,16 +106,23 @@ def shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _values(experiment: Experiment) -> Iterator[tuple[str, tuple[str, list[str]]]]:
-    """Yield (placeholder, (search parameter, values of its list)); values that break the template are left out."""
+    """Yield (placeholder, (search parameter, values of its list)); values that break the template
+    are left out."""
     lists = {
-        text(parameter.get("name")): list(map(str, items(mapping(parameter.get("feasibleSpace")).get("list"))))
+        text(parameter.get("name")): list(
+            map(str, items(mapping(parameter.get("feasibleSpace")).get("list")))
+        )
         for _, parameter in numbered("", experiment.spec.get("parameters"))
     }
-    yield from ((name, (reference, lists.get(reference, []))) for name, reference in experiment.template.parameters)
+    yield from (
+        (name, (reference, lists.get(reference, [])))
+        for name, reference in experiment.template.parameters
+    )
 
 
 def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
-    """Tell whether a value turns into another one, or gives the shell something that a plain value does not."""
+    """Tell whether a value turns into another one, or gives the shell something that a plain value
+    does not."""
     try:
         if json.loads(f'"{value}"', strict=False) != value:
             return True  # a backslash and n become a line break
@@ -103,7 +132,10 @@ def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
     return len(list(specials(filled, variables))) > len(list(specials(_plain(word), variables)))
 
 
-@rule("fail", "Katib keeps a shell only if the first words are exactly `sh -c` or `bash -c`; others it wraps again.")
+@rule(
+    "fail",
+    "Katib keeps a shell only if the first words are exactly `sh -c` or `bash -c`; others it wraps again.",
+)
 def shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         words = container.words
@@ -113,7 +145,10 @@ def shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
             yield Violation(what, f"{container.path}.command", "begin the command with sh, -c")
 
 
-@rule("warn", "Katib appends its redirection to the script: only the last command's output is collected.")
+@rule(
+    "warn",
+    "Katib appends its redirection to the script: only the last command's output is collected.",
+)
 def last_command_only(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment) if experiment.collector.kind == "StdOut" else ():
         commands = [command for command in split_script(script).commands if command]
@@ -123,7 +158,10 @@ def last_command_only(experiment: Experiment) -> Iterator[Violation]:
             yield Violation(what, path, "put the commands in braces: { a; b; }", level=level)
 
 
-@rule("fail", "Katib appends ` 1>FILE 2>&1 && …` to the script; after a line break, ;, & or a comment it is lost.")
+@rule(
+    "fail",
+    "Katib appends ` 1>FILE 2>&1 && …` to the script; after a line break, ;, & or a comment it is lost.",
+)
 def output_not_collected(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment):
         last = split_script(script).commands[-1]
@@ -140,13 +178,17 @@ def _scripts(experiment: Experiment) -> Iterator[tuple[str, str]]:
             yield list(container.numbered_words)[2][0], container.words[2]
 
 
-@rule("warn", "sh -c takes one script and calls what follows $0, $1 …; Katib joins it to the script.")
+@rule(
+    "warn", "sh -c takes one script and calls what follows $0, $1 …; Katib joins it to the script."
+)
 def words_after_script(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         words = container.words
         if takes_script(words) and len(words) > 3:
             what = f"`{first_of(' '.join(words[3:]))}` is joined to the script"
-            yield Violation(what, list(container.numbered_words)[3][0], "write the whole command in one script")
+            yield Violation(
+                what, list(container.numbered_words)[3][0], "write the whole command in one script"
+            )
 
 
 @rule("fail", "For early stopping the shell must have exactly one child, which gets the signal.")
@@ -154,13 +196,18 @@ def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Vi
     if not experiment.early_stopping:
         return
     for path, script in _scripts(experiment):
-        operators = [operator for operator in split_script(script).operators if operator in ("|", "|&", "&")]
+        operators = [
+            operator for operator in split_script(script).operators if operator in ("|", "|&", "&")
+        ]
         if operators:
             hint = "run one program in the foreground, without a pipe"
             yield Violation(f"the script has `{operators[0]}` in it", path, hint)
 
 
-@rule("warn", "Katib wraps the reporting pod's command only; elsewhere no shell takes the quotes away.")
+@rule(
+    "warn",
+    "Katib wraps the reporting pod's command only; elsewhere no shell takes the quotes away.",
+)
 def quotes_reach_workers(experiment: Experiment) -> Iterator[Violation]:
     wrapped = {container.path for _, container in experiment.wrapped_containers()}
     if not wrapped:

@@ -12,16 +12,19 @@ from podium.errors import InvalidInput
 from podium.manifests.experiment.config_maps import is_config_map, with_template
 
 ADADELTA_NETWORKS = ("", "tutorial")
-"""Networks of the trainer whose recipe uses Adadelta: the bundled Experiments search learning rates of it."""
+"""Networks of the trainer whose recipe uses Adadelta: the bundled Experiments search learning rates
+of it."""
 
 SGD_NETWORKS = ("fast", "best")
 """Networks of the trainer whose recipes use SGD; those of all others use AdamW."""
 
 QUICKEST = "fast"
-"""Network of pipelines that name none, for trials of a bundled Experiment and for podium's own command: of pictures."""
+"""Network of pipelines that name none, for trials of a bundled Experiment and for podium's own
+command: of pictures."""
 
 SGD_SHARE = 0.1
-"""Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2 for 0.05 to 2."""
+"""Learning rates of SGD by those of Adadelta, with the batch sizes that are searched: 0.005 to 0.2
+for 0.05 to 2."""
 
 ADAMW_SHARE = 0.001
 """Learning rates of AdamW by those of Adadelta: 0.00005 to 0.002 for 0.05 to 2."""
@@ -30,7 +33,11 @@ ADAMW_SHARE = 0.001
 def bundled() -> list[str]:
     """Return the names of the Experiments that come with podium."""
     folder = resources.files("podium.experiments")
-    names = sorted(entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    names = sorted(
+        entry.name.removesuffix(".yaml")
+        for entry in folder.iterdir()
+        if entry.name.endswith(".yaml")
+    )
     return [name for name in names if "kind: Experiment" in (folder / f"{name}.yaml").read_text()]
 
 
@@ -44,7 +51,8 @@ def quickest(meaning: str) -> str:
 
 
 def is_bundled(name_or_text: str) -> bool:
-    """Return whether load would take an Experiment that comes with podium: a file of the same name goes first."""
+    """Return whether load would take an Experiment that comes with podium: a file of the same name
+    goes first."""
     return name_or_text in bundled() and not Path(name_or_text).is_file()
 
 
@@ -52,9 +60,10 @@ def load(name_or_text: str, network: str = "", config_maps: Sequence[Path] = ())
     """Read one object: YAML text, a file's path, or the name of a manifest that comes with podium.
 
     Args:
-        name_or_text: Text if it has a line break or a brace; else a path if there is such a file; else a name.
-        network: The trainer's ``--model``; one that comes with podium searches learning rates of its optimizer. Ranges
-            in a user's own text or file are never changed.
+        name_or_text: Text if it has a line break or a brace; else a path if there is such a file;
+            else a name.
+        network: The trainer's ``--model``; one that comes with podium searches learning rates of
+            its optimizer. Ranges in a user's own text or file are never changed.
         config_maps: Files of ConfigMaps that may hold the trial template.
 
     Raises:
@@ -84,24 +93,34 @@ def _scale_learning_rates(experiment: dict[str, Any], share: float) -> None:
     for parameter in experiment["spec"].get("parameters") or []:
         if parameter["name"] == "lr":
             space = parameter["feasibleSpace"]
-            space |= {key: f"{float(space[key]) * share:g}" for key in ("min", "max", "step") if key in space}
+            space |= {
+                key: f"{float(space[key]) * share:g}"
+                for key in ("min", "max", "step")
+                if key in space
+            }
 
 
 def _config_maps(file: Path) -> list[dict[str, Any]]:
     try:
         objects = load_yaml(read_text(file), str(file))
     except OSError as error:
-        raise InvalidInput(f"{file} cannot be read: {error.strerror}", "give the path of a ConfigMap's YAML") from None
+        raise InvalidInput(
+            f"{file} cannot be read: {error.strerror}", "give the path of a ConfigMap's YAML"
+        ) from None
     if not objects or not all(map(is_config_map, objects)):
-        raise InvalidInput(f"{file} must hold ConfigMaps and nothing else", "kubectl get configmap NAME -o yaml")
+        raise InvalidInput(
+            f"{file} must hold ConfigMaps and nothing else", "kubectl get configmap NAME -o yaml"
+        )
     return objects
 
 
 def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ()) -> dict[str, Any]:
-    """Parse one object of YAML or JSON that could be sent to Kubernetes, and the ConfigMaps beside it.
+    """Parse one object of YAML or JSON that could be sent to Kubernetes, and the ConfigMaps beside
+    it.
 
     Args:
-        text: The objects; a trial template that one of its ConfigMaps holds is put into the Experiment.
+        text: The objects; a trial template that one of its ConfigMaps holds is put into the
+            Experiment.
         origin: Where the text comes from, for messages.
 
     Raises:
@@ -112,8 +131,12 @@ def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ())
         documents = [manifest for manifest in documents if not is_config_map(manifest)] or documents
     if len(documents) != 1:
         hint = "split the file" if documents else "write a Kubernetes object"
-        raise InvalidInput(f"a manifest holds one object, but {origin} holds {len(documents)}", hint)
+        raise InvalidInput(
+            f"a manifest holds one object, but {origin} holds {len(documents)}", hint
+        )
     if not isinstance(documents[0], dict):
         kind = type(documents[0]).__name__
-        raise InvalidInput(f"a manifest holds one object, but {origin} holds {kind}", "write a Kubernetes object")
+        raise InvalidInput(
+            f"a manifest holds one object, but {origin} holds {kind}", "write a Kubernetes object"
+        )
     return with_template(documents[0], [*beside, *config_maps], origin)

@@ -20,11 +20,17 @@ def read_space(parameters: Any) -> tuple[Parameter, ...]:
 
 def read_parameter(given: Mapping[str, Any]) -> Parameter | None:
     """Read one of ``spec.parameters``; None if it breaks a rule."""
-    name, kind, feasible = text(given.get("name")), given.get("parameterType"), mapping(given.get("feasibleSpace"))
+    name, kind, feasible = (
+        text(given.get("name")),
+        given.get("parameterType"),
+        mapping(given.get("feasibleSpace")),
+    )
     if not name or any(True for _ in broken_values(given, "")):
         return None
     if kind in LISTED:
-        return Parameter(name=name, kind=kind, choices=tuple(dict.fromkeys(items(feasible.get("list")))))
+        return Parameter(
+            name=name, kind=kind, choices=tuple(dict.fromkeys(items(feasible.get("list"))))
+        )
     low, high, step = (number(feasible.get(field) or "") for field in ("min", "max", "step"))
     if kind not in NUMERIC or low is None or high is None:
         return None
@@ -39,7 +45,11 @@ def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:
     Args:
         given: The parameter, its fields of the right types.
     """
-    kind, feasible, path = given.get("parameterType"), mapping(given.get("feasibleSpace")), f"{path}.feasibleSpace"
+    kind, feasible, path = (
+        given.get("parameterType"),
+        mapping(given.get("feasibleSpace")),
+        f"{path}.feasibleSpace",
+    )
     if kind not in NUMERIC:
         if not feasible.get("list"):
             yield broken(f"{path}.list", "must hold at least one value", [], 'list: ["16", "32"]')
@@ -53,14 +63,19 @@ def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:
             must = "must be an integer" if kind == "int" else "must be a number"
             yield broken(f"{path}.{field}", must, feasible[field], SPACE)
     if {"min", "max"} <= set(numbers):
-        bounds, distribution = f"min={feasible['min']}, max={feasible['max']}", feasible.get("distribution")
+        bounds, distribution = (
+            f"min={feasible['min']}, max={feasible['max']}",
+            feasible.get("distribution"),
+        )
         if numbers["min"] > numbers["max"]:
             yield broken(path, "min <= max", bounds, "exchange them")
         if distribution in LOG and numbers["min"] <= 0:
             hint = "there is no logarithm of 0: begin at a small positive number"
             yield broken(f"{path}.min", f"min > 0 for {distribution}", bounds, hint)
     if numbers.get("step", 1) <= 0:
-        yield broken(f"{path}.step", "step > 0", numbers["step"], "give the distance between two values")
+        yield broken(
+            f"{path}.step", "step > 0", numbers["step"], "give the distance between two values"
+        )
 
 
 def repeated_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:

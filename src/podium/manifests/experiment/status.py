@@ -92,7 +92,9 @@ def new_trial(
     template = experiment.template
     spec: dict[str, Any] = {
         "objective": experiment.spec["objective"],
-        "parameterAssignments": [{"name": key, "value": value} for key, value in assignments.items()],
+        "parameterAssignments": [
+            {"name": key, "value": value} for key, value in assignments.items()
+        ],
         "primaryContainerName": template.primary_container,
         "successCondition": template.success_condition,
         "failureCondition": template.failure_condition,
@@ -105,7 +107,12 @@ def new_trial(
         "earlyStoppingRules": list(rules),
     }
     spec |= {field: value for field, value in optional.items() if value}
-    owner = {"apiVersion": "kubeflow.org/v1beta1", "kind": "Experiment", "name": experiment.name, "controller": True}
+    owner = {
+        "apiVersion": "kubeflow.org/v1beta1",
+        "kind": "Experiment",
+        "name": experiment.name,
+        "controller": True,
+    }
     metadata: dict[str, Any] = {
         **present(annotations=annotation(of_trials(experiment.asked)) or None),
         "name": name,
@@ -114,12 +121,20 @@ def new_trial(
         "ownerReferences": [{**owner, "uid": experiment.uid, "blockOwnerDeletion": True}],
     }
     return created(
-        Trial(manifest={"apiVersion": "kubeflow.org/v1beta1", "kind": "Trial", "metadata": metadata, "spec": spec})
+        Trial(
+            manifest={
+                "apiVersion": "kubeflow.org/v1beta1",
+                "kind": "Trial",
+                "metadata": metadata,
+                "spec": spec,
+            }
+        )
     )
 
 
 def summarize(status: Status, trials: Iterable[TrialSummary]) -> None:
-    """Bring an Experiment's counts, lists and currentOptimalTrial up to date with its trials, oldest first."""
+    """Bring an Experiment's counts, lists and currentOptimalTrial up to date with its trials,
+    oldest first."""
     for names, count in TRIAL_LISTS.values():
         status.pop(names, None)
         status.pop(count, None)
@@ -148,9 +163,9 @@ def completion_condition(
 ) -> tuple[str, str, str] | None:
     """Return the condition (type, reason, message) that ends an Experiment, None if it goes on.
 
-    Katib asks in this order: goal, failed trials, all trials, no more suggestions. An option of podium that has no
-    room for another trial comes before the last, and before all but the goal where it stopped trials: those would count
-    as failed if they had no result yet.
+    Katib asks in this order: goal, failed trials, all trials, no more suggestions. An option of
+    podium that has no room for another trial comes before the last, and before all but the goal
+    where it stopped trials: those would count as failed if they had no result yet.
 
     Args:
         experiment: With its limits and its goal.
@@ -160,7 +175,12 @@ def completion_condition(
     """
     count, limits = status.get, experiment.limits
     failed = count("trialsFailed", 0) + count("trialMetricsUnavailable", 0)
-    done = count("trialsSucceeded", 0) + count("trialsEarlyStopped", 0) + count("trialsKilled", 0) + failed
+    done = (
+        count("trialsSucceeded", 0)
+        + count("trialsEarlyStopped", 0)
+        + count("trialsKilled", 0)
+        + failed
+    )
     why = "Experiment has succeeded because"
     values = (trial.value for trial in trials if trial.value is not None and trial.value.feasible)
     if any(map(experiment.objective.is_reached, values)):
@@ -168,20 +188,29 @@ def completion_condition(
     if full and stopped:
         return "Succeeded", full[0], f"{why} {full[1]}"
     if limits.max_failed is not None and failed and failed >= limits.max_failed:
-        return "Failed", "ExperimentFailed", "Experiment has failed because max failed count has reached"
+        return (
+            "Failed",
+            "ExperimentFailed",
+            "Experiment has failed because max failed count has reached",
+        )
     if limits.max_trials is not None and done >= limits.max_trials:
         return "Succeeded", "ExperimentMaxTrialsReached", f"{why} max trial count has reached"
     if exhausted and full:
         return "Succeeded", full[0], f"{why} {full[1]}"
     if exhausted:
-        return "Succeeded", "ExperimentSuggestionEndReached", f"{why} suggestion service has reached the end"
+        return (
+            "Succeeded",
+            "ExperimentSuggestionEndReached",
+            f"{why} suggestion service has reached the end",
+        )
     return None
 
 
 def trials_to_start(limits: Limits, status: Status) -> int:
     """Return how many trials should run now.
 
-    Katib leaves the trials without metrics out here, so that it may begin one more than maxTrialCount.
+    Katib leaves the trials without metrics out here, so that it may begin one more than
+    maxTrialCount.
     """
     ended = ("trialsSucceeded", "trialsFailed", "trialsKilled", "trialsEarlyStopped")
     if limits.max_trials is None:

@@ -1,7 +1,8 @@
 """What Katib admits and then never ends, and what podium does not run: each with a hint.
 
-Observed on a real Katib 0.19: an unused search parameter, a quote in a value, a grid smaller than maxTrialCount, words
-for numbers and more leave an Experiment in Created or Running for good (docs/katib-differences.md).
+Observed on a real Katib 0.19: an unused search parameter, a quote in a value, a grid smaller than
+maxTrialCount, words for numbers and more leave an Experiment in Created or Running for good
+(docs/katib-differences.md).
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,17 @@ from podium.manifests.fields import mapping, numbered, text
 from podium.manifests.kinds import INSTEAD, JOB_KINDS, or_list
 from podium.manifests.labels import SWEEP
 from podium.manifests.options import OPTIONS, read_annotation
-from podium.manifests.rules import PODIUM, Look, Rule, Rules, Violation, broken, one_of, shorten, unsupported
+from podium.manifests.rules import (
+    PODIUM,
+    Look,
+    Rule,
+    Rules,
+    Violation,
+    broken,
+    one_of,
+    shorten,
+    unsupported,
+)
 from podium.manifests.trainjob import NODE
 from podium.search.algorithm import Algorithm, Setting
 from podium.search.algorithms import ALGORITHMS
@@ -59,7 +70,9 @@ def template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
         config_map = mapping(template.get("configMap"))
         runs = "podium reads the trial's job from the Experiment's own file or a ConfigMap that it is given"
         given = f"from ConfigMap {text(config_map.get('configMapName'))} in a cluster"
-        hint = "kubectl get configmap NAME -o yaml > templates.yaml, and --config-map templates.yaml"
+        hint = (
+            "kubectl get configmap NAME -o yaml > templates.yaml, and --config-map templates.yaml"
+        )
         yield unsupported("spec.trialTemplate.configMap", runs, given, hint)
 
 
@@ -92,8 +105,12 @@ def strategies(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _settings(experiment: Experiment) -> Iterator[tuple[Algorithm, str, str, str, Setting | None]]:
-    """Yield of each setting of a known algorithm: the algorithm, the setting's path, name and value, what it may be."""
-    for path, spec in (("algorithm", experiment.algorithm), ("earlyStopping", experiment.early_stopping)):
+    """Yield of each setting of a known algorithm: the algorithm, the setting's path, name and
+    value, what it may be."""
+    for path, spec in (
+        ("algorithm", experiment.algorithm),
+        ("earlyStopping", experiment.early_stopping),
+    ):
         if spec and spec.facts.settings:
             for index, (name, value) in enumerate(spec.given):
                 where = f"spec.{path}.algorithmSettings[{index}]"
@@ -121,9 +138,13 @@ def algorithms(experiment: Experiment) -> Iterator[Violation]:
     for algorithm, where, given, value, setting in _settings(experiment):
         runs = f"podium runs {algorithm.name} with"
         if setting is None and algorithm.drops_unknown_settings:
-            yield unsupported(f"{where}.name", f"{runs} settings {', '.join(algorithm.settings)}", given)
+            yield unsupported(
+                f"{where}.name", f"{runs} settings {', '.join(algorithm.settings)}", given
+            )
         elif setting and value in setting.katib:
-            yield unsupported(f"{where}.value", f"{runs} {given} {setting.kind.removeprefix('one of ')}", value)
+            yield unsupported(
+                f"{where}.value", f"{runs} {given} {setting.kind.removeprefix('one of ')}", value
+            )
 
 
 @not_run
@@ -135,7 +156,10 @@ def other_jobs(experiment: Experiment) -> Iterator[Violation]:
         given = f"{job.kind} ({job.api_version})"
         yield unsupported(path, f"podium runs trials of kind {kinds}", given, INSTEAD.get(job.kind))
         return
-    conditions = {"successCondition": template.success_condition, "failureCondition": template.failure_condition}
+    conditions = {
+        "successCondition": template.success_condition,
+        "failureCondition": template.failure_condition,
+    }
     for field, condition in conditions.items():
         try:
             parse_condition(condition)
@@ -146,12 +170,23 @@ def other_jobs(experiment: Experiment) -> Iterator[Violation]:
 
 @stuck
 def pods(experiment: Experiment) -> Iterator[Violation]:
-    template, job, name = experiment.template, experiment.template.workload, experiment.template.primary_container
+    template, job, name = (
+        experiment.template,
+        experiment.template.workload,
+        experiment.template.primary_container,
+    )
     if not template.is_supported:
         return
     path = "spec.trialTemplate.primaryContainerName"
-    if not job.replicas or not all(isinstance(replica.pod.manifest.get("spec"), Mapping) for replica in job.replicas):
-        yield broken("spec.trialTemplate.trialSpec", "must have a pod template for every replica", job.spec, PODS)
+    if not job.replicas or not all(
+        isinstance(replica.pod.manifest.get("spec"), Mapping) for replica in job.replicas
+    ):
+        yield broken(
+            "spec.trialTemplate.trialSpec",
+            "must have a pod template for every replica",
+            job.spec,
+            PODS,
+        )
         return
     for replica in job.replicas:
         if replica.pod.container(name) is None:
@@ -162,10 +197,16 @@ def pods(experiment: Experiment) -> Iterator[Violation]:
     if job.has_roles:
         container = job.operator.container if job.operator else NODE
         if name != container:
-            hint = "set primaryContainerName and the containers' names" if job.operator else "set primaryContainerName"
+            hint = (
+                "set primaryContainerName and the containers' names"
+                if job.operator
+                else "set primaryContainerName"
+            )
             yield broken(path, f"must be {container} for a {job.kind}", name, hint)
         if "." in experiment.name:
-            yield broken("metadata.name", "must have no dot", experiment.name, "pods need DNS labels")
+            yield broken(
+                "metadata.name", "must have no dot", experiment.name, "pods need DNS labels"
+            )
 
 
 @stuck
@@ -174,7 +215,9 @@ def references(experiment: Experiment) -> Iterator[Violation]:
     if not template.is_supported:
         return
     referenced = {reference for _, reference in template.parameters}
-    if unused := [parameter.name for parameter in experiment.space if parameter.name not in referenced]:
+    if unused := [
+        parameter.name for parameter in experiment.space if parameter.name not in referenced
+    ]:
         hint = "refer to it in trialParameters, or remove it"
         yield broken("spec.parameters", "must each have a trialParameter", unused, hint)
     for index, (_, reference) in enumerate(template.parameters):
@@ -227,7 +270,8 @@ def collectors(experiment: Experiment) -> Iterator[Violation]:
     }
     path = experiment.collector.path or "/var/log/metrics"
     file = (
-        f"collect from File, fileSystemPath {{kind: File, path: {path}, format: TEXT}}, and say in filter.metricsFormat"
+        f"collect from File, fileSystemPath {{kind: File, path: {path}, format: TEXT}}, "
+        "and say in filter.metricsFormat"
     )
     hint = instead.get(kind, f"{file} what the collector's container looks for")
     runs = "podium collects metrics from StdOut, File or TensorFlowEvent"
@@ -242,17 +286,38 @@ def patterns(experiment: Experiment) -> Iterator[Violation]:
 @stuck_search
 def steps(experiment: Experiment) -> Iterator[Violation]:
     algorithm, most = experiment.algorithm.facts, experiment.limits.max_trials
-    bare = [parameter.name for parameter in experiment.space if parameter.numeric and parameter.step is None]
+    bare = [
+        parameter.name
+        for parameter in experiment.space
+        if parameter.numeric and parameter.step is None
+    ]
     if algorithm.needs_steps and bare:
-        yield broken("spec.parameters", f"must each have a step for {algorithm.name}", bare, "give feasibleSpace.step")
-    elif algorithm.is_finite and most is not None and most > (points := count_points(experiment.space, beyond=most)):
+        yield broken(
+            "spec.parameters",
+            f"must each have a step for {algorithm.name}",
+            bare,
+            "give feasibleSpace.step",
+        )
+    elif (
+        algorithm.is_finite
+        and most is not None
+        and most > (points := count_points(experiment.space, beyond=most))
+    ):
         what = f"maxTrialCount <= points of the {algorithm.name}"
-        yield broken("spec.maxTrialCount", what, f"{most} > {points}", f"set maxTrialCount to {points} or less")
+        yield broken(
+            "spec.maxTrialCount",
+            what,
+            f"{most} > {points}",
+            f"set maxTrialCount to {points} or less",
+        )
 
 
 @stuck_search
 def dimensions(experiment: Experiment) -> Iterator[Violation]:
-    algorithm, bounded = experiment.algorithm.facts, sum(parameter.numeric for parameter in experiment.space)
+    algorithm, bounded = (
+        experiment.algorithm.facts,
+        sum(parameter.numeric for parameter in experiment.space),
+    )
     if algorithm.needs_two_numbers and bounded < 2:
         must = f"must hold two double or int for {algorithm.name}"
         yield broken("spec.parameters", must, bounded, "use tpe or random")
@@ -263,7 +328,9 @@ def required_settings(experiment: Experiment) -> Iterator[Violation]:
     algorithm, settings = experiment.algorithm.facts, experiment.algorithm.settings
     path = "spec.algorithm.algorithmSettings"
     if missing := [name for name in algorithm.required if name not in settings]:
-        yield Violation(f"{algorithm.name} needs the settings {', '.join(missing)}", path, algorithm.example)
+        yield Violation(
+            f"{algorithm.name} needs the settings {', '.join(missing)}", path, algorithm.example
+        )
     if algorithm.keeps_files and experiment.resume_policy != "FromVolume":
         must = f"must be FromVolume for {algorithm.name}, which keeps its trials' files on a volume"
         yield broken("spec.resumePolicy", must, experiment.resume_policy, "set it to FromVolume")
@@ -271,8 +338,12 @@ def required_settings(experiment: Experiment) -> Iterator[Violation]:
         return
     names = [parameter.name for parameter in experiment.space]
     if algorithm.has_resource and (resource := settings["resource_name"]) not in names:
-        yield broken(path, "must name a parameter as resource_name", resource, suggestion(resource, names))
+        yield broken(
+            path, "must name a parameter as resource_name", resource, suggestion(resource, names)
+        )
     least, given = algorithm.at_once(settings) if algorithm.at_once else (1, "")
     if experiment.limits.parallel < least:
         expression = f"parallelTrialCount >= {least} for {given}"
-        yield broken("spec.parallelTrialCount", expression, experiment.limits.parallel, f"set it to {least}")
+        yield broken(
+            "spec.parallelTrialCount", expression, experiment.limits.parallel, f"set it to {least}"
+        )

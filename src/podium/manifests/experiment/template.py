@@ -14,7 +14,8 @@ _META_KEYS = ("Name", "Namespace", "Kind", "APIVersion", "Annotations", "Labels"
 
 
 def meta_key(reference: str) -> tuple[str, str | None] | None:
-    """Split ``${trialSpec.Labels[app]}`` into ``("Labels", "app")``; None for any other reference."""
+    """Split ``${trialSpec.Labels[app]}`` into ``("Labels", "app")``; None for any other
+    reference."""
     match = _META.search(reference)
     if not match:
         return None
@@ -23,8 +24,11 @@ def meta_key(reference: str) -> tuple[str, str | None] | None:
     return (key, index) if key in _META_KEYS else None
 
 
-def meta_value(key: tuple[str, str | None], spec: Mapping[str, Any], name: str, namespace: str) -> str | None:
-    """Return what a reference to the trial's own metadata stands for; None if there is no such label or annotation."""
+def meta_value(
+    key: tuple[str, str | None], spec: Mapping[str, Any], name: str, namespace: str
+) -> str | None:
+    """Return what a reference to the trial's own metadata stands for; None if there is no such
+    label or annotation."""
     metadata = spec.get("metadata") or {}
     kind, index = key
     if kind in ("Labels", "Annotations"):

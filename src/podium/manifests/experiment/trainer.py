@@ -1,7 +1,9 @@
-"""What a trainer is given: podium's own by flags, any other by placeholders, variables or two flags.
+"""What a trainer is given: podium's own by flags, any other by placeholders, variables or two
+flags.
 
-A command, its arguments and its environment may hold ``${podium.data}``, ``${podium.output}`` and ``${podium.name}``
-anywhere; ``fill`` replaces them. Every container of a trainer also gets PODIUM_DATA and PODIUM_OUTPUT.
+A command, its arguments and its environment may hold ``${podium.data}``, ``${podium.output}`` and
+``${podium.name}`` anywhere; ``fill`` replaces them. Every container of a trainer also gets
+PODIUM_DATA and PODIUM_OUTPUT.
 """
 
 import json
@@ -36,15 +38,17 @@ _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)
 _GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
 
 
-def connect_trainer(container: dict[str, Any], searched: Iterable[str] = (), *, quoted: bool = False) -> None:
+def connect_trainer(
+    container: dict[str, Any], searched: Iterable[str] = (), *, quoted: bool = False
+) -> None:
     """Let a trainer know where its data is and where its model goes; alters the container.
 
-    Every trainer gets the variables. Flags are for a command that mentions neither a placeholder nor a variable; a
-    shell takes none, and podium's trainer gets its own.
+    Every trainer gets the variables. Flags are for a command that mentions neither a placeholder
+    nor a variable; a shell takes none, and podium's trainer gets its own.
 
     Args:
-        searched: Names of trialParameters that stand for hyperparameters: a flag ``--data`` or ``--output`` with one
-            of them is a hyperparameter and stays.
+        searched: Names of trialParameters that stand for hyperparameters: a flag ``--data`` or
+            ``--output`` with one of them is a hyperparameter and stays.
         quoted: Whether Katib hands the command to a shell.
     """
     written = json.dumps([container.get(field) for field in ("command", "args", "env")])
@@ -53,8 +57,12 @@ def connect_trainer(container: dict[str, Any], searched: Iterable[str] = (), *, 
     if any(mark in written for mark in _MARKS) or is_shell(words) or uses_builtin_trainer(words):
         return
     given = read_flags(words)
-    own = {flag for flag in FLAGS if set(PLACEHOLDER.findall(str(given.get(flag[2:])))) & set(searched)}
-    set_flags(container, {flag: value for flag, value in FLAGS.items() if flag not in own}, quoted=quoted)
+    own = {
+        flag for flag in FLAGS if set(PLACEHOLDER.findall(str(given.get(flag[2:])))) & set(searched)
+    }
+    set_flags(
+        container, {flag: value for flag, value in FLAGS.items() if flag not in own}, quoted=quoted
+    )
 
 
 def words_of(container: Mapping[str, Any]) -> list[str]:
@@ -63,7 +71,8 @@ def words_of(container: Mapping[str, Any]) -> list[str]:
 
 
 def read_flags(words: Iterable[str]) -> dict[str, Any]:
-    """Read ``--name=value``, ``--name value`` and ``--name`` from a command line; other words are passed over."""
+    """Read ``--name=value``, ``--name value`` and ``--name`` from a command line; other words are
+    passed over."""
     flags: dict[str, Any] = {}
     waiting: str | None = None
     for word in words:
@@ -82,7 +91,8 @@ def flag_name(name: str) -> str:
 
 
 def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quoted: bool) -> None:
-    """Replace flags of a container's command, or add them at its end; None removes one. Alters the container.
+    """Replace flags of a container's command, or add them at its end; None removes one. Alters the
+    container.
 
     Args:
         flags: Values by flag (``--data``).
@@ -100,7 +110,10 @@ def set_flags(container: dict[str, Any], flags: Mapping[str, str | None], *, quo
         if value is not None:
             text = f"{flag}={value}"
             plain = _PLAIN.fullmatch(_GIVEN.sub("", text))
-            container[field] = [*(container.get(field) or []), text if plain or not quoted else shlex.quote(text)]
+            container[field] = [
+                *(container.get(field) or []),
+                text if plain or not quoted else shlex.quote(text),
+            ]
     if container.get("args") == []:
         del container["args"]
 
@@ -116,7 +129,10 @@ def fill(editor: JobEditor, values: Mapping[str, str], *, wrapped: Iterable[str]
     shells = set(wrapped)
     for role, container in editor.containers():
         if role in shells or is_shell(words_of(container)):
-            quoted = {name: value if _is_plain(value) else shlex.quote(value) for name, value in values.items()}
+            quoted = {
+                name: value if _is_plain(value) else shlex.quote(value)
+                for name, value in values.items()
+            }
             for field in ("command", "args"):
                 if container.get(field):
                     container[field] = [_replaced(word, quoted) for word in container[field]]

@@ -7,7 +7,13 @@ from datetime import datetime
 from functools import cached_property
 from typing import Any
 
-from podium.manifests.experiment.experiment import Collector, Experiment, Metrics, Objective, read_metrics
+from podium.manifests.experiment.experiment import (
+    Collector,
+    Experiment,
+    Metrics,
+    Objective,
+    read_metrics,
+)
 from podium.manifests.fields import Attribute, mapping, objects, text, true
 from podium.manifests.labels import EXPERIMENT, NUMBER, SWEEP
 from podium.manifests.options import annotation, asked, of_trials
@@ -67,8 +73,8 @@ class Trial(Resource):
     def phase(self) -> str:
         """Where it stands.
 
-        ``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``, ``EarlyStopped``,
-        ``MetricsUnavailable`` or ``Killed``.
+        ``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``,
+        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``.
         """
         return "Pending" if self.state.phase == "Created" else self.state.phase
 
@@ -104,11 +110,13 @@ class Trial(Resource):
 
     @property
     def infeasible(self) -> list[str]:
-        """Why it is never the best though it has the objective: the constraints it breaks, the metrics it lacks."""
+        """Why it is never the best though it has the objective: the constraints it breaks, the
+        metrics it lacks."""
         return self.criteria.flaws(self.metrics) if self.is_good else []
 
     def judged_as(self, experiment: Experiment) -> "Trial":
-        """Return it with what its Experiment adds to the objective; Katib leaves that out of trials that it makes."""
+        """Return it with what its Experiment adds to the objective; Katib leaves that out of trials
+        that it makes."""
         added = annotation(of_trials(experiment.asked))
         if not added or self.annotations.get(SWEEP) == added[SWEEP]:
             return self
@@ -152,7 +160,9 @@ class Trial(Resource):
         if not self.started:
             return None
         began = datetime.fromisoformat(self.started)
-        end = datetime.fromisoformat(self.completed) if self.completed else datetime.now(began.tzinfo)
+        end = (
+            datetime.fromisoformat(self.completed) if self.completed else datetime.now(began.tzinfo)
+        )
         return round(max(0.0, (end - began).total_seconds()), 3)
 
     def with_metrics(self, metrics: Metrics) -> "Trial":
@@ -180,7 +190,8 @@ def read_assignments(assignments: Any) -> dict[str, str]:
 
 
 def order_of(trial: Trial) -> float:
-    """Return what is least for the best of equal trials: when it ended, or its number where that must not matter."""
+    """Return what is least for the best of equal trials: when it ended, or its number where that
+    must not matter."""
     number = trial.labels.get(NUMBER, "")
     return float(number) if number.isdigit() else trial.ended
 
@@ -188,8 +199,8 @@ def order_of(trial: Trial) -> float:
 def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
     """Return the trials, best first; of equals that of the least order, then by name.
 
-    Where there are several objectives, one Pareto front comes after the other. Those that break a constraint come
-    after the others, and those without a number last, in the order given.
+    Where there are several objectives, one Pareto front comes after the other. Those that break a
+    constraint come after the others, and those without a number last, in the order given.
     """
     given = list(trials)
     on = fronts_of(given)
@@ -197,14 +208,20 @@ def leaderboard(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def fronts_of(trials: Iterable[Trial]) -> dict[str, int]:
-    """Return of each candidate the number of the Pareto front it is on, 1 the best; nothing for a single objective."""
-    known = [(trial, trial.reached) for trial in trials if trial.criteria.several and trial.is_candidate]
-    costs = [reached.costs(trial.criteria.maximize) for trial, reached in known if reached is not None]
+    """Return of each candidate the number of the Pareto front it is on, 1 the best; nothing for a
+    single objective."""
+    known = [
+        (trial, trial.reached) for trial in trials if trial.criteria.several and trial.is_candidate
+    ]
+    costs = [
+        reached.costs(trial.criteria.maximize) for trial, reached in known if reached is not None
+    ]
     return {trial.name: number for (trial, _), number in zip(known, fronts(costs), strict=True)}
 
 
 def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
-    """Return the trials that no other dominates, best in the first objective first; for a single one the best."""
+    """Return the trials that no other dominates, best in the first objective first; for a single
+    one the best."""
     ranked = leaderboard(trials)
     on, best = fronts_of(ranked), best_trial(ranked)
     return [trial for trial in ranked if on.get(trial.name) == 1 or (not on and trial is best)]
@@ -219,11 +236,17 @@ def no_best(trials: Iterable[Trial]) -> str:
 
 
 def best_trial(trials: Iterable[Trial]) -> Trial | None:
-    """Return the best trial that succeeded or was stopped early and is feasible, of equals the one that ended first.
+    """Return the best trial that succeeded or was stopped early and is feasible, of equals the one
+    that ended first.
 
-    Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no number; this never does.
+    Katib's own currentOptimalTrial may name any of equals, and a trial whose objective was no
+    number; this never does.
     """
-    return min((trial for trial in trials if trial.is_candidate), key=lambda trial: trial.rank, default=None)
+    return min(
+        (trial for trial in trials if trial.is_candidate),
+        key=lambda trial: trial.rank,
+        default=None,
+    )
 
 
 def news(trial: Trial, before: str) -> list[str]:

@@ -1,4 +1,5 @@
-"""Rules about the pod in which Katib collects: whether the collector gets there, sees the output and ever ends."""
+"""Rules about the pod in which Katib collects: whether the collector gets there, sees the output
+and ever ends."""
 
 import re
 import shlex
@@ -19,7 +20,9 @@ _KEPT = re.compile(r"(--[\w-]*(?:output|model|save|checkpoint|export)[\w-]*)[= ]
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 
 
-@rule("fail", "Katib adds its collector to pods that have all of primaryPodLabels, and nowhere else.")
+@rule(
+    "fail", "Katib adds its collector to pods that have all of primaryPodLabels, and nowhere else."
+)
 def no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
     template, replicas = experiment.template, experiment.template.workload.replicas
     wanted = template.primary_pod_labels
@@ -31,27 +34,46 @@ def no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
         yield Violation(what, "spec.trialTemplate.primaryPodLabels", hint)
 
 
-@rule("warn", "Each pod with a collector reports for the trial; values of several pods become one series.")
+@rule(
+    "warn",
+    "Each pod with a collector reports for the trial; values of several pods become one series.",
+)
 def several_pods_report(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     job = template.workload
     primary = template.primary_pods(job)
-    count = len(primary) if job.has_roles else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
+    count = (
+        len(primary)
+        if job.has_roles
+        else sum(job.parallelism for _ in filter(template.is_primary, job.replicas))
+    )
     if count > 1:
         hint = "set primaryPodLabels so that one pod has them"
         yield Violation(f"{count} pods report metrics", "spec.trialTemplate.primaryPodLabels", hint)
 
 
-@rule("note", "Where Istio injects its proxy, the proxy never ends and keeps the trial's pod alive (katib#2527).")
+@rule(
+    "note",
+    "Where Istio injects its proxy, the proxy never ends and keeps the trial's pod alive (katib#2527).",
+)
 def istio_not_switched_off(experiment: Experiment) -> Iterator[Violation]:
     pods = [replica.pod for replica in experiment.template.workload.replicas]
-    missing = [pod for pod in pods if ISTIO_INJECT not in pod.labels and ISTIO_INJECT not in pod.annotations]
+    missing = [
+        pod
+        for pod in pods
+        if ISTIO_INJECT not in pod.labels and ISTIO_INJECT not in pod.annotations
+    ]
     if missing:
         where = f"{missing[0].path}.metadata.labels"
-        yield Violation(f"no label {ISTIO_INJECT}", where, f'set the pod label {ISTIO_INJECT}: "false"')
+        yield Violation(
+            f"no label {ISTIO_INJECT}", where, f'set the pod label {ISTIO_INJECT}: "false"'
+        )
 
 
-@rule("warn", "The collector waits for every process of the pod; a second container that does not end holds the trial.")
+@rule(
+    "warn",
+    "The collector waits for every process of the pod; a second container that does not end holds the trial.",
+)
 def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     for replica in template.workload.replicas:
@@ -62,8 +84,11 @@ def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violatio
             yield Violation(f"the pod has containers {names}", f"{pod.path}.spec.containers", hint)
 
 
-def sample_trial(experiment: Experiment, name: str, given: Mapping[str, str] | None = None) -> Workload | None:
-    """Return a trial's job with the first value of each parameter; None if other rules say why there is none.
+def sample_trial(
+    experiment: Experiment, name: str, given: Mapping[str, str] | None = None
+) -> Workload | None:
+    """Return a trial's job with the first value of each parameter; None if other rules say why
+    there is none.
 
     Args:
         given: Other values; what does not count beside them has its fixed one.
@@ -71,7 +96,9 @@ def sample_trial(experiment: Experiment, name: str, given: Mapping[str, str] | N
     values = {}
     for _, parameter in numbered("", experiment.spec.get("parameters")):
         space = mapping(parameter.get("feasibleSpace"))
-        values[text(parameter.get("name"))] = text(next(iter(items(space.get("list"))), space.get("min")))
+        values[text(parameter.get("name"))] = text(
+            next(iter(items(space.get("list"))), space.get("min"))
+        )
     if given and {parameter.name for parameter in experiment.space} == set(values):
         values = settled(experiment.space, {**values, **given})
     try:
@@ -88,8 +115,16 @@ def sample_trial(experiment: Experiment, name: str, given: Mapping[str, str] | N
 )
 def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
     asked = {premise.name for parameter in experiment.space for premise in parameter.when}
-    branches = [{each.name: value} for each in experiment.space if each.name in asked for value in first_values(each)]
-    for given in [{}, *branches]:  # where a parameter does not count, its flag is there all the same
+    branches = [
+        {each.name: value}
+        for each in experiment.space
+        if each.name in asked
+        for value in first_values(each)
+    ]
+    for given in [
+        {},
+        *branches,
+    ]:  # where a parameter does not count, its flag is there all the same
         if violation := _refused(experiment, given):
             yield violation
             return
@@ -101,9 +136,13 @@ def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | No
     if (job := sample_trial(experiment, "trial", given)) is None:
         return None
     wrapped = [container.path for _, container in experiment.wrapped_containers()]
-    for (_, written), (_, filled) in zip(experiment.template.workload.containers(), job.containers(), strict=True):
+    for (_, written), (_, filled) in zip(
+        experiment.template.workload.containers(), job.containers(), strict=True
+    ):
         words, line, in_shell = list(filled.words), " ".join(filled.words), written.path in wrapped
-        if not uses_builtin_trainer(words) or ("$" if in_shell else "$(") in line:  # what a variable holds is not known
+        if (
+            not uses_builtin_trainer(words) or ("$" if in_shell else "$(") in line
+        ):  # what a variable holds is not known
             continue
         try:
             words = shlex.split(line) if in_shell else words
@@ -113,7 +152,9 @@ def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | No
         except InvalidInput as error:
             where = "".join(f", in trials with {name}={value}" for name, value in given.items())
             what = f"podium's trainer refuses its flags{where}: {error.message}"
-            return Violation(what, f"{written.path}.args", error.hint or "see python -m podium.trainer --help")
+            return Violation(
+                what, f"{written.path}.args", error.hint or "see python -m podium.trainer --help"
+            )
     return None
 
 
@@ -122,15 +163,22 @@ def image_without_shell(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if re.search(r"distroless|/static[:@-]|scratch", container.image):
             hint = "use an image with a shell, or the Push collector"
-            yield Violation(f"{container.image} seems to have no shell", f"{container.path}.image", hint)
+            yield Violation(
+                f"{container.image} seems to have no shell", f"{container.path}.image", hint
+            )
 
 
 @rule(
-    "warn", "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal."
+    "warn",
+    "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal.",
 )
 def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]:
     set_by_operator = experiment.template.workload.operator_variables
-    if not experiment.early_stopping or experiment.collector.kind != "StdOut" or "PYTHONUNBUFFERED" in set_by_operator:
+    if (
+        not experiment.early_stopping
+        or experiment.collector.kind != "StdOut"
+        or "PYTHONUNBUFFERED" in set_by_operator
+    ):
         return
     for _, container in experiment.wrapped_containers():
         words = container.words
@@ -140,7 +188,10 @@ def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]
             yield Violation("the output may come late", f"{container.path}.command", hint)
 
 
-@rule("warn", "A File collector reads the file only; the program must write it, stdout stays in the container's log.")
+@rule(
+    "warn",
+    "A File collector reads the file only; the program must write it, stdout stays in the container's log.",
+)
 def nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
     path = experiment.collector.path
     if experiment.collector.kind not in ("File", "TensorFlowEvent") or not path:
@@ -148,17 +199,25 @@ def nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         values = [variable.value for variable in container.variables]
         folder = path.rstrip("/").rpartition("/")[0]
-        if not any(path.rstrip("/") in text or (folder and folder in text) for text in [*container.words, *values]):
+        if not any(
+            path.rstrip("/") in text or (folder and folder in text)
+            for text in [*container.words, *values]
+        ):
             hint = "pass the path to the program, or make sure that it writes there by itself"
             yield Violation(f"{path} is not named by the command", container.path, hint)
 
 
-@rule("note", "Each trial's job is deleted when it has ended, and with it everything not stored elsewhere.")
+@rule(
+    "note",
+    "Each trial's job is deleted when it has ended, and with it everything not stored elsewhere.",
+)
 def trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
     if any("trialSpec.Name" in reference for _, reference in experiment.template.parameters):
         return
     for replica, container in experiment.wrapped_containers():
-        inherited = str(experiment.algorithm.settings.get("suggestion_trial_dir") or "\0").rstrip("/")
+        inherited = str(experiment.algorithm.settings.get("suggestion_trial_dir") or "\0").rstrip(
+            "/"
+        )
         for flag, value in _KEPT.findall(" ".join(container.words)):
             if "$" in value or "KATIB_TRIAL_NAME" in value or value.startswith(inherited):
                 continue
@@ -174,6 +233,12 @@ def trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
 def _is_shared(path: str, replica: Replica, container: Container) -> bool:
     """Tell whether a path lies in a volume that outlives the pod."""
     lasting = {
-        volume.name for volume in replica.pod.volumes if {"persistentVolumeClaim", "hostPath"} & {*volume.sources}
+        volume.name
+        for volume in replica.pod.volumes
+        if {"persistentVolumeClaim", "hostPath"} & {*volume.sources}
     }
-    return any(f"{path}/".startswith(f"{mount.path}/") for mount in container.mounts if mount.volume in lasting)
+    return any(
+        f"{path}/".startswith(f"{mount.path}/")
+        for mount in container.mounts
+        if mount.volume in lasting
+    )

@@ -1,7 +1,8 @@
-"""What Katib's webhooks refuse of an Experiment; its defaults are filled in by ``Experiment.parse``.
+"""What Katib's webhooks refuse of an Experiment; its defaults are filled in by
+``Experiment.parse``.
 
-Sources: katib 0.19, pkg/webhook/v1beta1/experiment/validator; checked against answers of a real Katib in
-tests/golden/katib.
+Sources: katib 0.19, pkg/webhook/v1beta1/experiment/validator; checked against answers of a real
+Katib in tests/golden/katib.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -14,7 +15,17 @@ from podium.manifests.experiment.space import LISTED, NUMERIC
 from podium.manifests.experiment.template import fill, meta_key
 from podium.manifests.fields import items, mapping, numbered, text
 from podium.manifests.names import is_dns_1123
-from podium.manifests.rules import Finding, Look, Rule, Rules, Violation, apply, broken, one_of, raise_for
+from podium.manifests.rules import (
+    Finding,
+    Look,
+    Rule,
+    Rules,
+    Violation,
+    apply,
+    broken,
+    one_of,
+    raise_for,
+)
 from podium.metrics import compile_format
 from podium.search.algorithms import ALGORITHMS, ARCHITECTURE_SEARCHES, MEDIAN_STOP
 from podium.search.space import DISTRIBUTIONS
@@ -26,7 +37,9 @@ WEBHOOK = Rules[Experiment]()
 
 
 def _refused(table: Rules[Experiment]) -> Callable[[Look[Experiment]], Rule[Experiment]]:
-    return table.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
+    return table.rule(
+        "fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True
+    )
 
 
 another_kind, refused = _refused(KIND), _refused(WEBHOOK)
@@ -62,7 +75,9 @@ def name(experiment: Experiment) -> Iterator[Violation]:
 @refused
 def counts(experiment: Experiment) -> Iterator[Violation]:
     spec = experiment.spec
-    most, failed, parallel = (spec.get(f"{part}TrialCount") for part in ("max", "maxFailed", "parallel"))
+    most, failed, parallel = (
+        spec.get(f"{part}TrialCount") for part in ("max", "maxFailed", "parallel")
+    )
     hint = "give a positive number, or leave it out"
     if failed is not None and failed < 0:
         yield broken("spec.maxFailedTrialCount", "maxFailedTrialCount >= 0", failed, hint)
@@ -96,12 +111,18 @@ def objective(experiment: Experiment) -> Iterator[Violation]:
 def algorithm(experiment: Experiment) -> Iterator[Violation]:
     own = [known.name for known in ALGORITHMS.values() if not known.in_katib]
     names = [name for name in ALGORITHMS if name not in own]
-    yield from one_of("spec.algorithm.algorithmName", experiment.algorithm.name, [*names, *ARCHITECTURE_SEARCHES, *own])
+    yield from one_of(
+        "spec.algorithm.algorithmName",
+        experiment.algorithm.name,
+        [*names, *ARCHITECTURE_SEARCHES, *own],
+    )
     stopping, rule = experiment.spec.get("earlyStopping"), MEDIAN_STOP.name
     if stopping is not None and (given := stopping.get("algorithmName")) != rule:
         hint = f"write {rule}, or remove earlyStopping"
         yield broken("spec.earlyStopping.algorithmName", f"must be {rule}", given, hint)
-    yield from one_of("spec.resumePolicy", experiment.resume_policy, ("Never", "LongRunning", "FromVolume"))
+    yield from one_of(
+        "spec.resumePolicy", experiment.resume_policy, ("Never", "LongRunning", "FromVolume")
+    )
 
 
 @refused
@@ -131,11 +152,19 @@ def template(experiment: Experiment) -> Iterator[Violation]:
 @refused
 def trial_parameters(experiment: Experiment) -> Iterator[Violation]:
     path, given = "spec.trialTemplate.trialParameters", experiment.template.parameters
-    searched = [text(parameter.get("name")) for _, parameter in numbered("", experiment.spec.get("parameters"))]
+    searched = [
+        text(parameter.get("name"))
+        for _, parameter in numbered("", experiment.spec.get("parameters"))
+    ]
     for index, (name, reference) in enumerate(given):
         where = f"{path}[{index}]"
         if not (name and reference) or set(name) & set("{}"):
-            yield broken(where, "must have a name without braces and a reference", (name, reference), TEMPLATE)
+            yield broken(
+                where,
+                "must have a name without braces and a reference",
+                (name, reference),
+                TEMPLATE,
+            )
             continue
         if name in [other for other, _ in given[:index]]:
             yield broken(f"{where}.name", "must be unique", name, "remove one or rename it")
@@ -171,25 +200,44 @@ def placeholders(experiment: Experiment) -> Iterator[Violation]:
 def parameters(experiment: Experiment) -> Iterator[Violation]:
     given, nas = experiment.spec.get("parameters"), experiment.spec.get("nasConfig")
     if bool(given) == (nas is not None):
-        yield broken("spec.parameters", "must be given, or a nasConfig instead", (given, nas), SPACE)
+        yield broken(
+            "spec.parameters", "must be given, or a nasConfig instead", (given, nas), SPACE
+        )
     for path, parameter in numbered("spec.parameters", given):
         kind, space = text(parameter.get("parameterType")), mapping(parameter.get("feasibleSpace"))
         yield from one_of(f"{path}.parameterType", kind, NUMERIC + LISTED)
-        yield from one_of(f"{path}.feasibleSpace.distribution", space.get("distribution"), DISTRIBUTIONS)
+        yield from one_of(
+            f"{path}.feasibleSpace.distribution", space.get("distribution"), DISTRIBUTIONS
+        )
         ends = {end: space.get(end) for end in ("min", "max", "step")}
         if kind in NUMERIC:
             if space.get("list"):
-                yield broken(f"{path}.feasibleSpace.list", f"must be empty for {kind}", space["list"], "remove it")
+                yield broken(
+                    f"{path}.feasibleSpace.list",
+                    f"must be empty for {kind}",
+                    space["list"],
+                    "remove it",
+                )
             if not (ends["min"] and ends["max"]):
-                yield broken(f"{path}.feasibleSpace", "must have min and max", dict(space), 'as text: min: "0.1"')
+                yield broken(
+                    f"{path}.feasibleSpace",
+                    "must have min and max",
+                    dict(space),
+                    'as text: min: "0.1"',
+                )
         elif kind in LISTED and any(ends.values()):
             hint = "remove them, or choose double or int"
-            yield broken(f"{path}.feasibleSpace", f"must have a list only for {kind}", dict(space), hint)
+            yield broken(
+                f"{path}.feasibleSpace", f"must have a list only for {kind}", dict(space), hint
+            )
 
 
 @refused
 def collector(experiment: Experiment) -> Iterator[Violation]:
-    path, collecting = "spec.metricsCollectorSpec", mapping(experiment.spec.get("metricsCollectorSpec"))
+    path, collecting = (
+        "spec.metricsCollectorSpec",
+        mapping(experiment.spec.get("metricsCollectorSpec")),
+    )
     given, source = mapping(collecting.get("collector")), mapping(collecting.get("source"))
     kind, file = text(given.get("kind")), mapping(source.get("fileSystemPath"))
     yield from one_of(f"{path}.collector.kind", kind, COLLECTORS)
@@ -197,16 +245,33 @@ def collector(experiment: Experiment) -> Iterator[Violation]:
         wanted = "File" if kind == "File" else "Directory"
         if file.get("kind") != wanted or not text(file.get("path")).startswith("/"):
             hint = f"fileSystemPath: {{kind: {wanted}, path: /var/log/metrics}}"
-            yield broken(f"{path}.source.fileSystemPath", f"must be the absolute path of a {wanted}", file, hint)
+            yield broken(
+                f"{path}.source.fileSystemPath",
+                f"must be the absolute path of a {wanted}",
+                file,
+                hint,
+            )
     form, where = file.get("format"), f"{path}.source.fileSystemPath.format"
     if kind == "File" and form not in ("TEXT", "JSON"):
-        yield broken(where, "must be TEXT or JSON", form, "TEXT reads name=value, JSON an object a line")
+        yield broken(
+            where, "must be TEXT or JSON", form, "TEXT reads name=value, JSON an object a line"
+        )
     if kind == "File" and form == "JSON" and source.get("filter") is not None:
-        yield broken(f"{path}.source.filter", "must be left out for JSON", source["filter"], "remove the filter")
+        yield broken(
+            f"{path}.source.filter",
+            "must be left out for JSON",
+            source["filter"],
+            "remove the filter",
+        )
     if kind == "TensorFlowEvent" and form:
         yield broken(where, "must be left out", form, "remove the format")
     if kind == "Custom" and given.get("customCollector") is None:
-        yield broken(f"{path}.collector.customCollector", "must be given", None, "give the container that collects")
+        yield broken(
+            f"{path}.collector.customCollector",
+            "must be given",
+            None,
+            "give the container that collects",
+        )
     if kind not in ("StdOut", "Push"):  # there the webhook looks no further: see checks.py
         yield from bad_patterns(experiment)
 

@@ -1,4 +1,5 @@
-"""What a sweep can be asked beyond Katib's fields: an option in a file each, and the annotation that they share."""
+"""What a sweep can be asked beyond Katib's fields: an option in a file each, and the annotation
+that they share."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +38,8 @@ OPTIONS: list[type[SweepOption]] = [
 
 
 class SweepOptions(TypedDict, total=False):
-    """The settings of all options as arguments in Python; what is left out, or None, is not asked."""
+    """The settings of all options as arguments in Python; what is left out, or None, is not
+    asked."""
 
     objectives: Sequence[str] | None
     constraints: Sequence[str] | None
@@ -56,7 +58,8 @@ def settings() -> dict[str, Setting]:
 
 
 def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of some settings as their options take them; what is None or an empty list is left out.
+    """Return the values of some settings as their options take them; what is None or an empty list
+    is left out.
 
     Raises:
         InvalidInput: There is no such setting, or a value is of another kind.
@@ -74,7 +77,9 @@ def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
 def _read(text: str) -> Values:
     documents = load_yaml(text, f"annotation {SWEEP}")
     if len(documents) != 1 or not isinstance(documents[0], Mapping):
-        raise InvalidInput(f"annotation {SWEEP} holds settings by name, not {text!r:.60}", "max_time: 2h")
+        raise InvalidInput(
+            f"annotation {SWEEP} holds settings by name, not {text!r:.60}", "max_time: 2h"
+        )
     return MappingProxyType(read_settings(documents[0]))
 
 
@@ -88,7 +93,8 @@ def read_annotation(annotations: Mapping[str, str]) -> Values:
 
 
 def asked(annotations: Mapping[str, str]) -> Values:
-    """As read_annotation; nothing where the annotation cannot be read, which a rule about Experiments says."""
+    """As read_annotation; nothing where the annotation cannot be read, which a rule about
+    Experiments says."""
     with suppress(InvalidInput):
         return read_annotation(annotations)
     return {}
@@ -96,13 +102,17 @@ def asked(annotations: Mapping[str, str]) -> Values:
 
 def annotation(values: Values) -> dict[str, str]:
     """Return the annotation of some settings; none for none."""
-    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    plain = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in values.items()
+    }
     return {SWEEP: dump(plain)} if plain else {}
 
 
 def of_trials(values: Values) -> Values:
     """Return the settings that trials carry too."""
-    names = {setting.name for option in OPTIONS if option.is_of_trials for setting in option.settings}
+    names = {
+        setting.name for option in OPTIONS if option.is_of_trials for setting in option.settings
+    }
     return {name: value for name, value in values.items() if name in names}
 
 
@@ -122,7 +132,9 @@ def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
         results = {setting.name for setting in option.settings if setting.is_result}
         own = {name: value for name, value in kept.items() if name in names - results}
         kept = {name: value for name, value in kept.items() if name not in names}
-        kept |= option.prepare(spec, {**own, **{name: value for name, value in given.items() if name in names}})
+        kept |= option.prepare(
+            spec, {**own, **{name: value for name, value in given.items() if name in names}}
+        )
     return kept
 
 
@@ -143,16 +155,28 @@ def describe(experiment: "Experiment") -> dict[str, str]:
 
 
 def forecast(experiment: "Experiment", trials: "Sequence[Trial]") -> str:
-    """Say what the options will mean for a sweep, by its trials or those of one like it; empty if nobody knows."""
-    return "; ".join(filter(None, (option.forecast(experiment, trials) for option in options_of(experiment))))
+    """Say what the options will mean for a sweep, by its trials or those of one like it; empty if
+    nobody knows."""
+    return "; ".join(
+        filter(None, (option.forecast(experiment, trials) for option in options_of(experiment)))
+    )
 
 
 def ended_by(experiment: "Experiment") -> type[SweepOption] | None:
-    """Return the option that had no room for another trial of an Experiment that has ended; None if others ended it."""
-    return next((option for option in OPTIONS if option.ended and option.ended == experiment.state.reason), None)
+    """Return the option that had no room for another trial of an Experiment that has ended; None if
+    others ended it."""
+    return next(
+        (option for option in OPTIONS if option.ended and option.ended == experiment.state.reason),
+        None,
+    )
 
 
 def documented(docstring: str | None) -> str:
-    """Return the docstring of a function that takes all settings, with a list of them at its end."""
-    rows = [f"    {name}: {setting.help}" for name, setting in settings().items() if not setting.is_result]
+    """Return the docstring of a function that takes all settings, with a list of them at its
+    end."""
+    rows = [
+        f"    {name}: {setting.help}"
+        for name, setting in settings().items()
+        if not setting.is_result
+    ]
     return "\n".join([inspect.cleandoc(docstring or ""), "", "Settings of a sweep:", *rows])

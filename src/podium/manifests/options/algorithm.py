@@ -1,4 +1,5 @@
-"""A search algorithm that podium chooses, or that Katib does not know: Katib gets one that takes any space."""
+"""A search algorithm that podium chooses, or that Katib does not know: Katib gets one that takes
+any space."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,11 @@ class ChosenAlgorithm(SweepOption):
 
     title: ClassVar[str] = "algorithm"
     settings: ClassVar[tuple[Setting, ...]] = (
-        Setting(name="algorithm", metavar="NAME", help="Search algorithm (spec.algorithm); auto: podium's choice."),
+        Setting(
+            name="algorithm",
+            metavar="NAME",
+            help="Search algorithm (spec.algorithm); auto: podium's choice.",
+        ),
         Setting(name="algorithm_reason", is_result=True, help="Why podium chose it."),
     )
 
@@ -52,12 +57,17 @@ class ChosenAlgorithm(SweepOption):
             return values
         written = spec.get("algorithm") or {}
         known = find(NEAREST if name == AUTO else name)
-        settings = [entry for entry in written.get("algorithmSettings") or [] if entry.get("name") in known.settings]
+        settings = [
+            entry
+            for entry in written.get("algorithmSettings") or []
+            if entry.get("name") in known.settings
+        ]
         spec["algorithm"] = {"algorithmName": known.name, "algorithmSettings": settings}
         return {"algorithm": AUTO} if name == AUTO else {}
 
     def choice(self, experiment: "Experiment", *, modeled: bool = False) -> Choice:
-        """Return what was chosen, or would be; of a deterministic sweep neither workers nor machine decide it.
+        """Return what was chosen, or would be; of a deterministic sweep neither workers nor machine
+        decide it.
 
         Args:
             modeled: Whether a Gaussian process can be had.
@@ -67,14 +77,19 @@ class ChosenAlgorithm(SweepOption):
         same, several = ("deterministic" in experiment.asked), ("objectives" in experiment.asked)
         parallel = 1 if same else experiment.limits.parallel
         most = experiment.limits.max_trials
-        return choose(experiment.space, most, parallel, modeled=modeled and not same, several=several)
+        return choose(
+            experiment.space, most, parallel, modeled=modeled and not same, several=several
+        )
 
 
 def settled(experiment: "Experiment") -> "Experiment":
-    """Return an Experiment of this machine with the choice and its reason in it, so that they stay as they are."""
+    """Return an Experiment of this machine with the choice and its reason in it, so that they stay
+    as they are."""
     option = ChosenAlgorithm.of(experiment.asked)
     if option is None or option.algorithm != AUTO:
         return experiment
-    choice = option.choice(experiment, modeled=find_spec("torch") is not None)  # Optuna's Gaussian process needs it
+    choice = option.choice(
+        experiment, modeled=find_spec("torch") is not None
+    )  # Optuna's Gaussian process needs it
     chosen: Mapping[str, str] = {"algorithm": choice.algorithm, "algorithm_reason": choice.reason}
     return experiment.with_asked(chosen)

@@ -1,7 +1,9 @@
-"""The seam along which sweeps grow: a class in a file of this folder for each thing a sweep can be asked.
+"""The seam along which sweeps grow: a class in a file of this folder for each thing a sweep can be
+asked.
 
-Katib has no fields for these, so an Experiment carries them in one annotation, ``podium.dev/sweep``, a mapping of
-their settings. Each setting is an argument of ``podium.sweep`` and ``podium.tune`` and a flag of the commands.
+Katib has no fields for these, so an Experiment carries them in one annotation,
+``podium.dev/sweep``, a mapping of their settings. Each setting is an argument of ``podium.sweep``
+and ``podium.tune`` and a flag of the commands.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -53,10 +55,14 @@ class Setting:
         """
         if self.is_list:
             entries = [value] if isinstance(value, str) else value
-            if not isinstance(entries, Sequence) or not all(isinstance(entry, str) for entry in entries):
+            if not isinstance(entries, Sequence) or not all(
+                isinstance(entry, str) for entry in entries
+            ):
                 raise self._refused(value, "a list of texts")
             return tuple(entries)
-        if isinstance(value, bool | Mapping) or (isinstance(value, Sequence) and not isinstance(value, str)):
+        if isinstance(value, bool | Mapping) or (
+            isinstance(value, Sequence) and not isinstance(value, str)
+        ):
             raise self._refused(value, "one value")
         if self.kind is int and not str(value).isdecimal():
             raise self._refused(value, "a whole number")
@@ -155,12 +161,14 @@ class SweepOption:
         raise NotImplementedError
 
     def forecast(self, experiment: "Experiment", trials: Sequence["Trial"]) -> str:
-        """Say what it will mean for a sweep, by its trials or those of one like it; empty if they do not tell."""
+        """Say what it will mean for a sweep, by its trials or those of one like it; empty if they
+        do not tell."""
         return ""
 
     @classmethod
     def prepare(cls, spec: dict[str, Any], values: Values) -> Values:
-        """Change Katib's fields so that a sweep which is asked this runs, and return its settings to keep.
+        """Change Katib's fields so that a sweep which is asked this runs, and return its settings
+        to keep.
 
         Args:
             spec: Of the manifest as written, altered in place.

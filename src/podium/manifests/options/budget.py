@@ -42,8 +42,18 @@ class Budget(SweepOption):
             is_raised=True,
             help="How long the trials may take in all, such as 90m or 2h.",
         ),
-        Setting(name="max_cost", kind=float, is_raised=True, help="What the trials may cost in all; needs a price."),
-        Setting(name="price", kind=float, is_raised=True, help="Price of a pod for an hour, with a cost."),
+        Setting(
+            name="max_cost",
+            kind=float,
+            is_raised=True,
+            help="What the trials may cost in all; needs a price.",
+        ),
+        Setting(
+            name="price",
+            kind=float,
+            is_raised=True,
+            help="Price of a pod for an hour, with a cost.",
+        ),
     )
     katib: ClassVar[UnderKatib | None] = UnderKatib(
         why="Katib knows no budget: it would start trials beyond it.",
@@ -86,12 +96,14 @@ class Budget(SweepOption):
         return Spending(self)
 
     def holds(self, seconds: float, pod_seconds: float, share: float = 1.0) -> bool:
-        """Tell whether so much time and so many seconds of pods are within the budget, or a share of it."""
+        """Tell whether so much time and so many seconds of pods are within the budget, or a share
+        of it."""
         in_time = self.seconds is None or seconds <= share * self.seconds
         return in_time and (self.cost is None or self._cost_of(pod_seconds) <= share * self.cost)
 
     def more_than(self, before: SweepOption | None) -> bool:
-        """Tell whether it has room that the other has not: more time, or more hours of pods for its cost."""
+        """Tell whether it has room that the other has not: more time, or more hours of pods for its
+        cost."""
         if not isinstance(before, Budget):
             return False
         more_time = (self.seconds or math.inf) > (before.seconds or math.inf)
@@ -104,7 +116,11 @@ class Budget(SweepOption):
     def used(self, seconds: float, pod_seconds: float) -> str:
         """Say how much of it was used: ``1 h 58 min of 2 h, a cost of 3.94 of 4``."""
         time = [] if self.seconds is None else [f"{spell(seconds)} of {spell(self.seconds)}"]
-        cost = [] if self.cost is None else [f"a cost of {self._cost_of(pod_seconds):.3g} of {self.cost:g}"]
+        cost = (
+            []
+            if self.cost is None
+            else [f"a cost of {self._cost_of(pod_seconds):.3g} of {self.cost:g}"]
+        )
         return ", ".join([*time, *cost])
 
     def trials(self, seconds: float, pods: int, parallel: int) -> int | None:
@@ -136,7 +152,11 @@ class Budget(SweepOption):
         if most is None:
             count = f"about {plural(fit, 'trial')}"
         else:
-            count = f"all of {plural(most, 'trial')}" if fit >= most else f"about {fit} of {plural(most, 'trial')}"
+            count = (
+                f"all of {plural(most, 'trial')}"
+                if fit >= most
+                else f"about {fit} of {plural(most, 'trial')}"
+            )
         return f"forecast: {count} fit into the budget of {self} ({takes})"
 
 
@@ -153,7 +173,11 @@ def spell(seconds: float) -> str:
 
 
 def _seconds(text: str) -> float:
-    total = 0.0 if _PART.sub("", text.strip()) else sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(text))
+    total = (
+        0.0
+        if _PART.sub("", text.strip())
+        else sum(float(n) * _SECONDS[unit] for n, unit in _PART.findall(text))
+    )
     if not total:
         raise InvalidInput(f"max_time is a duration above 0, not {text!r}", "90m, 2h, 1h30m or 45s")
     return total
@@ -168,7 +192,8 @@ def _positive(name: str, value: float) -> float:
 class Spending(Follower):
     """Follows the trials of one sweep, by a clock that never steps.
 
-    Time counts while at least one trial runs, so that a sweep that was stopped does not use its budget up meanwhile.
+    Time counts while at least one trial runs, so that a sweep that was stopped does not use its
+    budget up meanwhile.
 
     Args:
         clock: Returns seconds; another one in tests.
@@ -178,14 +203,20 @@ class Spending(Follower):
         self.budget, self._now = budget, clock
         self._is_overrun = False
         self._running: dict[str, tuple[float, int]] = {}  # start and pods
-        self._since = 0.0  # since when trials run without a pause; of those that paused: the last end
+        self._since = (
+            0.0  # since when trials run without a pause; of those that paused: the last end
+        )
         self._busy = self._pod_seconds = 0.0  # up to that pause, and of the trials that ended
         self._durations: list[float] = []  # of the trials that have a result, sorted
         self._pods = 1
 
     def begin(self, trials: "Sequence[Trial]") -> None:
         """Take in the trials that ended under an earlier engine, by the times in their records."""
-        ended = [trial for trial in trials if trial.state.finished and math.isfinite(trial.began + trial.ended)]
+        ended = [
+            trial
+            for trial in trials
+            if trial.state.finished and math.isfinite(trial.began + trial.ended)
+        ]
         events = [(trial.began, 0, trial) for trial in ended] + [
             (max(trial.began, trial.ended), 1, trial) for trial in ended
         ]
@@ -194,7 +225,8 @@ class Spending(Follower):
         self._since = self._now() - max(0.0, time.time() - self._since)
 
     def trial_begins(self, trial: "Trial") -> None:
-        """Take in a trial that begins, or that goes on under this engine: its record knows since when."""
+        """Take in a trial that begins, or that goes on under this engine: its record knows since
+        when."""
         age = time.time() - trial.began  # below 0 where an engine was killed before it wrote a time
         self._begin(trial, self._now() - max(0.0, age))
 
@@ -219,7 +251,8 @@ class Spending(Follower):
             self._busy, self._since = self._busy + max(0.0, at - self._since), at
 
     def has_room(self) -> bool:
-        """Tell whether a trial that begins now would end within the budget, by the median of those that ended.
+        """Tell whether a trial that begins now would end within the budget, by the median of those
+        that ended.
 
         The first trials begin anyway, as long as there is something left.
         """
@@ -232,7 +265,9 @@ class Spending(Follower):
     def stops_trials(self) -> str:
         """Return why trials are stopped once they have used more than the budget and its slack."""
         now = self._now()
-        if self._running and not self.budget.holds(self._seconds(now), self._pod_seconds_until(now), SLACK):
+        if self._running and not self.budget.holds(
+            self._seconds(now), self._pod_seconds_until(now), SLACK
+        ):
             self._is_overrun = True
         return f"the budget of {self.budget} is used up" if self._is_overrun else ""
 
@@ -247,4 +282,6 @@ class Spending(Follower):
         return self._busy + (now - self._since if self._running else 0.0)
 
     def _pod_seconds_until(self, now: float) -> float:
-        return self._pod_seconds + sum((now - start) * pods for start, pods in self._running.values())
+        return self._pod_seconds + sum(
+            (now - start) * pods for start, pods in self._running.values()
+        )

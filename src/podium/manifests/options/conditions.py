@@ -35,8 +35,13 @@ def _read(text: str) -> Premises:
         given = [(match[1], match[2], match[3]) for match in matches if match]
         if len(given) < len(matches):
             what = f"a condition is a parameter, if, and what values of others it asks for, not {part!r}"
-            raise InvalidInput(what, "momentum if optimizer=sgd,rmsprop; =, <=, >=, < and > are known")
-        premises = [Premise(name=other, sign=sign, values=_values(sign, value)) for other, sign, value in given]
+            raise InvalidInput(
+                what, "momentum if optimizer=sgd,rmsprop; =, <=, >=, < and > are known"
+            )
+        premises = [
+            Premise(name=other, sign=sign, values=_values(sign, value))
+            for other, sign, value in given
+        ]
         conditions[name.strip()] = (*conditions.get(name.strip(), ()), *premises)
     return conditions
 
@@ -47,7 +52,8 @@ def _values(sign: str, text: str) -> tuple[str, ...]:
 
 @cache
 def _closed(text: str) -> Premises:
-    """Return the conditions with those of the parameters that they ask about; none if they cannot be read."""
+    """Return the conditions with those of the parameters that they ask about; none if they cannot
+    be read."""
 
     def above(name: str) -> tuple[Premise, ...]:
         names, premises = [name], dict[Premise, None]()
@@ -66,7 +72,10 @@ def _closed(text: str) -> Premises:
 def conditional(space: Sequence[Parameter], values: Values) -> tuple[Parameter, ...]:
     """Return a space whose parameters know when they count."""
     conditions = _closed("; ".join(values.get("conditions", ())))
-    return tuple(replace(each, when=conditions[each.name]) if each.name in conditions else each for each in space)
+    return tuple(
+        replace(each, when=conditions[each.name]) if each.name in conditions else each
+        for each in space
+    )
 
 
 def counting(assignments: Mapping[str, str], values: Values) -> dict[str, str]:
@@ -74,7 +83,9 @@ def counting(assignments: Mapping[str, str], values: Values) -> dict[str, str]:
     conditions = _closed("; ".join(values.get("conditions", ())))
 
     def counts(name: str) -> bool:
-        return all(premise.holds(assignments.get(premise.name, "")) for premise in conditions.get(name, ()))
+        return all(
+            premise.holds(assignments.get(premise.name, "")) for premise in conditions.get(name, ())
+        )
 
     return {name: value for name, value in assignments.items() if counts(name)}
 
@@ -119,12 +130,15 @@ class Conditions(SweepOption):
         return self.text
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse what is not searched, a circle, and an algorithm that does not know of conditions."""
+        """Refuse what is not searched, a circle, and an algorithm that does not know of
+        conditions."""
         known = {parameter.name: parameter for parameter in experiment.space}
         for name, premises in self.premises.items():
             for each in (name, *(premise.name for premise in premises)):
                 if each not in known:
-                    raise InvalidInput(f"a condition names {each}, which is not searched", suggestion(each, known))
+                    raise InvalidInput(
+                        f"a condition names {each}, which is not searched", suggestion(each, known)
+                    )
             for premise in premises:
                 _check_values(premise, known[premise.name])
             if name in (premise.name for premise in known[name].when):
@@ -134,7 +148,9 @@ class Conditions(SweepOption):
                     f"leave one of the conditions between {name} and {premises[0].name} out",
                 )
             for other in known.values():
-                _check_together(other, [each for each in known[name].when if each.name == other.name])
+                _check_together(
+                    other, [each for each in known[name].when if each.name == other.name]
+                )
         asked_about = {premise.name for parameter in experiment.space for premise in parameter.when}
         _check_algorithm(experiment, {*self.premises, *asked_about})
 
@@ -145,13 +161,21 @@ def _check_values(premise: Premise, parameter: Parameter) -> None:
             encode(parameter, value)
         except ValueError:
             known = _values_of(parameter)
-            hint = suggestion(value, parameter.choices) if parameter.choices else f"its values are {known}"
-            raise InvalidInput(f"{value} of the condition {premise} is not a value of {premise.name}", hint) from None
+            hint = (
+                suggestion(value, parameter.choices)
+                if parameter.choices
+                else f"its values are {known}"
+            )
+            raise InvalidInput(
+                f"{value} of the condition {premise} is not a value of {premise.name}", hint
+            ) from None
 
 
 def _check_together(parameter: Parameter, premises: Sequence[Premise]) -> None:
     """Refuse what no value of a parameter satisfies, or hardly ever one of a continuum."""
-    if any(all(premise.holds(value) for premise in premises) for value in probes(parameter, premises)):
+    if any(
+        all(premise.holds(value) for premise in premises) for value in probes(parameter, premises)
+    ):
         return
     first, *others = premises
     hint = f"the values of {parameter.name} are {_values_of(parameter)}"
@@ -163,7 +187,10 @@ def _check_together(parameter: Parameter, premises: Sequence[Premise]) -> None:
 
 
 def _values_of(parameter: Parameter) -> str:
-    return ", ".join(parameter.choices) or f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
+    return (
+        ", ".join(parameter.choices)
+        or f"{parameter.text(parameter.low)} to {parameter.text(parameter.high)}"
+    )
 
 
 def _check_algorithm(experiment: "Experiment", concerned: set[str]) -> None:

@@ -37,7 +37,9 @@ class Deterministic(SweepOption):
         """Read the number of trials."""
         trials = values.get("deterministic")
         if trials is not None and trials < 1:
-            raise InvalidInput(f"deterministic is a number of trials above 0, not {trials}", "deterministic: 16")
+            raise InvalidInput(
+                f"deterministic is a number of trials above 0, not {trials}", "deterministic: 16"
+            )
         return None if trials is None else cls(trials=trials)
 
     def describe(self, experiment: "Experiment") -> str:
@@ -45,7 +47,8 @@ class Deterministic(SweepOption):
         return f"the same trials each time, each from results {self.trials} trials back"
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse more trials at a time than it waits for, and what depends on which trial ends first."""
+        """Refuse more trials at a time than it waits for, and what depends on which trial ends
+        first."""
         if (parallel := experiment.limits.parallel) > self.trials:
             raise InvalidInput(
                 f"{parallel} trials at a time are more than the {self.trials} that a deterministic search waits for",

@@ -34,8 +34,12 @@ class Goal:
         """
         prefix, colon, rest = text.partition(":")
         name = rest if colon and prefix in ("min", "max") else text
-        if not re.fullmatch(r"[\w /@'.-]+" if any_name else r"[\w-]+", name) or not re.search(r"\w", name):
-            raise InvalidInput(f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss")
+        if not re.fullmatch(r"[\w /@'.-]+" if any_name else r"[\w-]+", name) or not re.search(
+            r"\w", name
+        ):
+            raise InvalidInput(
+                f"an objective is the name of a metric, but got {text!r}", "accuracy, or min:loss"
+            )
         if colon:
             return cls(metric=name, maximize=prefix == "max")
         return cls(metric=name, maximize=not less_is_better(name))
@@ -92,22 +96,34 @@ class Objectives(SweepOption):
         )
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse a metric that is not recorded, and what the algorithm or early stopping cannot do."""
-        criteria, recorded = Criteria.of(experiment.objective, experiment.asked), experiment.objective.metrics
+        """Refuse a metric that is not recorded, and what the algorithm or early stopping cannot
+        do."""
+        criteria, recorded = (
+            Criteria.of(experiment.objective, experiment.asked),
+            experiment.objective.metrics,
+        )
         names = [goal.metric for goal in criteria.goals]
         if again := next((name for name in names if names.count(name) > 1), None):
             raise InvalidInput(f"{again} is an objective twice", "name each metric once")
         for name in criteria.metrics:
             if name not in recorded:
                 hint = suggestion(name, recorded) or f"additionalMetricNames: [{name}]"
-                raise InvalidInput(f"{name} is not among the metrics that are recorded: {', '.join(recorded)}", hint)
+                raise InvalidInput(
+                    f"{name} is not among the metrics that are recorded: {', '.join(recorded)}",
+                    hint,
+                )
         if experiment.search.name in ALGORITHMS and not experiment.search.facts.takes_several:
             able = ", ".join(known.name for known in ALGORITHMS.values() if known.takes_several)
             what = f"{experiment.search.name} searches for one objective without constraints"
             raise InvalidInput(what, f"set the algorithm to one of {able}")
         if criteria.several and experiment.early_stopping:
-            what = f"early stopping judges a trial by {names[0]} alone, though {names[1]} may be good"
-            raise InvalidInput(what, "leave spec.earlyStopping out, or write a constraint in place of the objective")
+            what = (
+                f"early stopping judges a trial by {names[0]} alone, though {names[1]} may be good"
+            )
+            raise InvalidInput(
+                what,
+                "leave spec.earlyStopping out, or write a constraint in place of the objective",
+            )
 
     def describe(self, experiment: "Experiment") -> str:
         """Return ``maximize accuracy, minimize latency_ms, size_mb<=5``."""
@@ -117,8 +133,8 @@ class Objectives(SweepOption):
     def prepare(cls, spec: dict[str, Any], values: Values) -> Values:
         """Have all of the metrics recorded, a further objective's at its best value.
 
-        For Katib an additional metric without a strategy has that of the objective, which may be its worst value; one
-        with a constraint alone counts as the trial left it.
+        For Katib an additional metric without a strategy has that of the objective, which may be
+        its worst value; one with a constraint alone counts as the trial left it.
         """
         option = cls.of(values)
         objective = dict(spec.get("objective") or {})
@@ -126,9 +142,14 @@ class Objectives(SweepOption):
         for bound in option.constraints if option else ():
             wanted.setdefault(bound.metric, "latest")
         wanted.pop(objective.get("objectiveMetricName", ""), None)
-        names, strategies = objective.get("additionalMetricNames") or [], objective.get("metricStrategies") or []
+        names, strategies = (
+            objective.get("additionalMetricNames") or [],
+            objective.get("metricStrategies") or [],
+        )
         known = {strategy.get("name") for strategy in strategies}
-        added = [{"name": name, "value": value} for name, value in wanted.items() if name not in known]
+        added = [
+            {"name": name, "value": value} for name, value in wanted.items() if name not in known
+        ]
         if wanted:
             objective["additionalMetricNames"] = list(dict.fromkeys([*names, *wanted]))
             objective["metricStrategies"] = [*strategies, *added]
@@ -176,12 +197,20 @@ class Criteria:
     @property
     def metrics(self) -> list[str]:
         """Names of all metrics that count, Katib's objective first."""
-        return list(dict.fromkeys([goal.metric for goal in self.goals] + [bound.metric for bound in self.constraints]))
+        return list(
+            dict.fromkeys(
+                [goal.metric for goal in self.goals] + [bound.metric for bound in self.constraints]
+            )
+        )
 
     def measured(self, metrics: "Metrics") -> dict[str, float]:
-        """Return what counts of a trial's metrics, by the Experiment's strategies; without those that are no number."""
+        """Return what counts of a trial's metrics, by the Experiment's strategies; without those
+        that are no number."""
         strategies = {**self.objective.strategies, self.objective.metric: self.objective.strategy}
-        values = {name: objective_value(metrics.get(name, {}), strategies.get(name, "latest")) for name in self.metrics}
+        values = {
+            name: objective_value(metrics.get(name, {}), strategies.get(name, "latest"))
+            for name in self.metrics
+        }
         return {name: value for name, value in values.items() if value is not None}
 
     def value(self, metrics: "Metrics") -> Value | None:
@@ -190,10 +219,15 @@ class Criteria:
         if len(known) < len(self.metrics):
             return None
         first, *further = (known[goal.metric] for goal in self.goals)
-        return Value(first, further, {str(each): each.broken_by(known[each.metric]) for each in self.constraints})
+        return Value(
+            first,
+            further,
+            {str(each): each.broken_by(known[each.metric]) for each in self.constraints},
+        )
 
     def flaws(self, metrics: "Metrics") -> list[str]:
-        """Say what keeps a trial that has the first objective from being the best, or on the front."""
+        """Say what keeps a trial that has the first objective from being the best, or on the
+        front."""
         known = self.measured(metrics)
         lacking = [f"{name} is no number" for name in self.metrics if name not in known]
         broken = [
@@ -204,16 +238,21 @@ class Criteria:
         return lacking + broken if self.objective.metric in known else []
 
     def rank(self, name: str, value: Value | None, order: float) -> tuple[Any, ...]:
-        """Return a trial's sort key: best first, what breaks a constraint after the rest, no number last.
+        """Return a trial's sort key: best first, what breaks a constraint after the rest, no number
+        last.
 
-        The objectives count in their order, so that nothing dominates the first trial. Of equals that of the least
-        order is first, then by name.
+        The objectives count in their order, so that nothing dominates the first trial. Of equals
+        that of the least order is first, then by name.
 
         Args:
             value: What it reached; trials with None keep their order.
             order: As order_of returns it.
         """
-        return (2,) if value is None else (not value.feasible, *value.costs(self.maximize), order, name)
+        return (
+            (2,)
+            if value is None
+            else (not value.feasible, *value.costs(self.maximize), order, name)
+        )
 
     def __str__(self) -> str:
         """Return ``maximize accuracy, minimize latency_ms, size_mb<=5``."""
@@ -221,5 +260,8 @@ class Criteria:
 
 
 def _listed(values: Values, name: str) -> list[str]:
-    """Return the parts of a list of texts, each of which may hold several with commas between them."""
-    return [part.strip() for text in values.get(name, ()) for part in text.split(",") if part.strip()]
+    """Return the parts of a list of texts, each of which may hold several with commas between
+    them."""
+    return [
+        part.strip() for text in values.get(name, ()) for part in text.split(",") if part.strip()
+    ]

@@ -1,4 +1,5 @@
-"""A pool: pods of a cluster that run the trials of a sweep one after another, in place of pods for each trial."""
+"""A pool: pods of a cluster that run the trials of a sweep one after another, in place of pods for
+each trial."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -17,7 +18,9 @@ class Pool(SweepOption):
 
     title: ClassVar[str] = "pool"
     settings: ClassVar[tuple[Setting, ...]] = (
-        Setting(name="pool", kind=int, help="Pods of a cluster that run the trials one after another."),
+        Setting(
+            name="pool", kind=int, help="Pods of a cluster that run the trials one after another."
+        ),
     )
 
     pods: int
@@ -48,6 +51,7 @@ class Pool(SweepOption):
 
 
 def pool_size(experiment: "Experiment") -> int:
-    """Return how many pods run the trials of an Experiment one after another; 0 if each has pods of its own."""
+    """Return how many pods run the trials of an Experiment one after another; 0 if each has pods of
+    its own."""
     option = Pool.of(experiment.asked)
     return option.size(experiment) if option else 0

@@ -1,4 +1,5 @@
-"""The objects below a prefix of a bucket, through minio-py: keys relative to the prefix, errors as sentences."""
+"""The objects below a prefix of a bucket, through minio-py: keys relative to the prefix, errors as
+sentences."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -67,7 +68,8 @@ class Bucket:
                     raise
 
     def put(self, key: str, data: BinaryIO, size: int, part: int, progress: Progress | None) -> str:
-        """Write an object, in parts of so many bytes if it is larger, and return its etag; raises what minio does."""
+        """Write an object, in parts of so many bytes if it is larger, and return its etag; raises
+        what minio does."""
         result = self.client.put_object(
             bucket_name=self.name,
             object_name=self._full(key),
@@ -86,19 +88,24 @@ class Bucket:
         return (self.config.url, self.config.source) == (other.config.url, other.config.source)
 
     def copy(self, key: str, source: "Bucket", entry: Entry, part: int) -> str:
-        """Let the server copy an object, in parts of so many bytes, as long as it is unchanged; return the copy's etag.
+        """Let the server copy an object, in parts of so many bytes, as long as it is unchanged;
+        return the copy's etag.
 
-        Even a single part makes an upload in parts: unlike those of CopyObject, servers check conditions on its end.
+        Even a single part makes an upload in parts: unlike those of CopyObject, servers check
+        conditions on its end.
         """
         from minio.commonconfig import ComposeSource
 
         parts = [
             ComposeSource(
-                source.name, source._full(entry.key), offset=start, length=min(part, entry.size - start),
+                source.name,
+                source._full(entry.key),
+                offset=start,
+                length=min(part, entry.size - start),
                 match_etag=entry.etag,
             )
             for start in range(0, entry.size, part)
-        ]  # fmt: skip
+        ]
         with self.translated("copy", key):
             return bare(self.client.compose_object(self.name, self._full(key), parts).etag)
 
@@ -116,13 +123,17 @@ class Bucket:
             NotFound: There is none.
         """
         with self.translated("look at", key):
-            return self._entry(self.client.stat_object(bucket_name=self.name, object_name=self._full(key)))
+            return self._entry(
+                self.client.stat_object(bucket_name=self.name, object_name=self._full(key))
+            )
 
     @contextmanager
     def opened(self, key: str, **options: Any) -> "Iterator[BaseHTTPResponse]":
         """Open an object, or the end of it, for reading."""
         with self.translated("read", key):
-            response = self.client.get_object(bucket_name=self.name, object_name=self._full(key), **options)
+            response = self.client.get_object(
+                bucket_name=self.name, object_name=self._full(key), **options
+            )
             try:
                 yield response
             finally:
@@ -151,13 +162,18 @@ class Bucket:
         with self.translated("abort the upload of", key):
             status = self._ask("DELETE", key, {"uploadId": upload}).status
         if status not in (200, 204, 404):
-            raise PodiumError(f"cannot abort the upload of {key} in {self.url}: {self.config.url} answered {status}")
+            raise PodiumError(
+                f"cannot abort the upload of {key} in {self.url}: {self.config.url} answered {status}"
+            )
 
     def put_as_one_part(self, key: str, content: bytes) -> str:
-        """Write a small object by an upload in parts, which minio-py makes of large ones only, and return its etag."""
+        """Write a small object by an upload in parts, which minio-py makes of large ones only, and
+        return its etag."""
         with self.translated("write", key):
             upload = _field(self._asked("POST", key, {"uploads": ""}), "UploadId")
-            etag = self._asked("PUT", key, {"partNumber": "1", "uploadId": upload}, content).headers.get("etag")
+            etag = self._asked(
+                "PUT", key, {"partNumber": "1", "uploadId": upload}, content
+            ).headers.get("etag")
             part = f"<Part><PartNumber>1</PartNumber><ETag>{etag}</ETag></Part>"
             body = f"<CompleteMultipartUpload>{part}</CompleteMultipartUpload>".encode()
             try:
@@ -166,7 +182,9 @@ class Bucket:
                 self.abort(key, upload)
                 raise
 
-    def _asked(self, method: str, key: str, query: Mapping[str, str], body: bytes = b"") -> "BaseHTTPResponse":
+    def _asked(
+        self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
+    ) -> "BaseHTTPResponse":
         from minio.error import S3Error
 
         response = self._ask(method, key, query, body)
@@ -174,7 +192,9 @@ class Bucket:
             raise S3Error.fromxml(response)
         return response
 
-    def _ask(self, method: str, key: str, query: Mapping[str, str], body: bytes = b"") -> "BaseHTTPResponse":
+    def _ask(
+        self, method: str, key: str, query: Mapping[str, str], body: bytes = b""
+    ) -> "BaseHTTPResponse":
         """Send a request that minio-py has no call for."""
         url = self.client.get_presigned_url(
             method=method,
@@ -191,7 +211,9 @@ class Bucket:
 
     def _items(self, prefix: str, *, recursive: bool) -> Iterator[Any]:
         with self.translated("list", prefix or "everything"):
-            yield from self.client.list_objects(bucket_name=self.name, prefix=self._full(prefix), recursive=recursive)
+            yield from self.client.list_objects(
+                bucket_name=self.name, prefix=self._full(prefix), recursive=recursive
+            )
 
     def _full(self, key: str) -> str:
         """Return the object's name in the bucket."""

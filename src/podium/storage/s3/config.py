@@ -1,19 +1,23 @@
 """Address and credentials of an S3 server, from the environment. The first one that is set decides.
 
-========== =========================================================================================================
-endpoint   ``s3://``: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, S3_ENDPOINT, MINIO_ENDPOINT, else Amazon;
+==========
+=========================================================================================================
+endpoint   ``s3://``: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, S3_ENDPOINT, MINIO_ENDPOINT, else
+Amazon;
            ``minio://``: MINIO_ENDPOINT, then the same. ``http://host:port``, or ``host:port`` with
            MINIO_SECURE or S3_USE_HTTPS (0 or 1, default 1)
-identity   files ``accesskey``, ``secretkey`` (and ``sessiontoken``) in the directory PODIUM_S3_CREDENTIALS_DIR,
-           read again for each request: mounted secrets rotate;
-           AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN;
-           MINIO_ACCESS_KEY, MINIO_SECRET_KEY; MINIO_ROOT_USER, MINIO_ROOT_PASSWORD;
-           PODIUM_S3_SECRET, a Kubernetes Secret ``[namespace/]name`` with accesskey and secretkey;
-           AWS_SHARED_CREDENTIALS_FILE or ~/.aws/credentials, profile AWS_PROFILE;
-           the role of the pod or machine, where AWS_WEB_IDENTITY_TOKEN_FILE or AWS_CONTAINER_CREDENTIALS_* is set
-region     AWS_REGION, AWS_DEFAULT_REGION; for other servers than Amazon's us-east-1
-trust      AWS_CA_BUNDLE, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, else the certificates of the certifi package
-========== =========================================================================================================
+identity   files ``accesskey``, ``secretkey`` (and ``sessiontoken``) in the directory
+PODIUM_S3_CREDENTIALS_DIR,
+           read again for each request: mounted secrets rotate; AWS_ACCESS_KEY_ID,
+           AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN; MINIO_ACCESS_KEY, MINIO_SECRET_KEY;
+           MINIO_ROOT_USER, MINIO_ROOT_PASSWORD; PODIUM_S3_SECRET, a Kubernetes Secret
+           ``[namespace/]name`` with accesskey and secretkey; AWS_SHARED_CREDENTIALS_FILE or
+           ~/.aws/credentials, profile AWS_PROFILE; the role of the pod or machine, where
+           AWS_WEB_IDENTITY_TOKEN_FILE or AWS_CONTAINER_CREDENTIALS_* is set
+region     AWS_REGION, AWS_DEFAULT_REGION; for other servers than Amazon's us-east-1 trust
+AWS_CA_BUNDLE, SSL_CERT_FILE, REQUESTS_CA_BUNDLE, else the certificates of the certifi package
+==========
+=========================================================================================================
 """
 
 import os
@@ -81,7 +85,12 @@ def read_config(scheme: str, environ: Mapping[str, str] | None = None) -> S3Conf
     if not region and not endpoint.endswith("amazonaws.com"):
         region = "us-east-1"
     return S3Config(
-        endpoint=endpoint, secure=secure, region=region, ca_file=_ca_file(env), provider=provider, source=source
+        endpoint=endpoint,
+        secure=secure,
+        region=region,
+        ca_file=_ca_file(env),
+        provider=provider,
+        source=source,
     )
 
 
@@ -90,15 +99,21 @@ def _endpoint(scheme: str, env: Mapping[str, str]) -> tuple[str, bool]:
     name = next((name for name in names if env.get(name)), None)
     if name is None:
         if scheme != "s3":
-            raise InvalidInput("no endpoint is set for minio:// URLs", f"set {names[0]}=http://host:9000")
+            raise InvalidInput(
+                "no endpoint is set for minio:// URLs", f"set {names[0]}=http://host:9000"
+            )
         return "s3.amazonaws.com", True
     given = env[name]
     parts = urlsplit(given if "://" in given else f"//{given}")
-    is_plain = parts.scheme in ("http", "https", "") and parts.path in ("", "/") and not parts.username
+    is_plain = (
+        parts.scheme in ("http", "https", "") and parts.path in ("", "/") and not parts.username
+    )
     if not is_plain or not parts.hostname:
         shown = f"{parts.scheme}://{parts.hostname}{parts.path}"
-        raise InvalidInput(f"{name} is not http://host:port or https://host:port: {shown!r}",
-                           "no path, no credentials in it")  # fmt: skip
+        raise InvalidInput(
+            f"{name} is not http://host:port or https://host:port: {shown!r}",
+            "no path, no credentials in it",
+        )
     flag = env.get("MINIO_SECURE") or env.get("S3_USE_HTTPS") or "1"
     secure = parts.scheme == "https" if parts.scheme else flag.lower() not in ("0", "false", "no")
     return parts.netloc, secure
@@ -124,16 +139,22 @@ def _provider(env: Mapping[str, str]) -> "tuple[str, Provider]":
             if not (env.get(access) and env.get(secret)):
                 raise InvalidInput(f"{missing} is not set", f"{access} and {secret} go together")
             token = env.get("AWS_SESSION_TOKEN") if access.startswith("AWS") else None
-            return access, StaticProvider(access_key=env[access], secret_key=env[secret], session_token=token)
+            return access, StaticProvider(
+                access_key=env[access], secret_key=env[secret], session_token=token
+            )
     if name := env.get("PODIUM_S3_SECRET"):
         access_key, secret_key = _kubernetes_secret(name, env)
         return f"Secret {name}", StaticProvider(access_key=access_key, secret_key=secret_key)
     shared = Path(
-        env.get("AWS_SHARED_CREDENTIALS_FILE") or Path(env.get("HOME") or "~").expanduser() / ".aws/credentials"
+        env.get("AWS_SHARED_CREDENTIALS_FILE")
+        or Path(env.get("HOME") or "~").expanduser() / ".aws/credentials"
     )
     if shared.is_file():
         return str(shared), AWSConfigProvider(filename=str(shared), profile=env.get("AWS_PROFILE"))
-    if any(name.startswith(("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_")) for name in env):
+    if any(
+        name.startswith(("AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_"))
+        for name in env
+    ):
         return "the role of this pod", IamAwsProvider()
     raise InvalidInput(
         "no credentials for S3",
@@ -159,7 +180,9 @@ def _mounted(directory: Path) -> "Provider":
 
         def retrieve(self) -> Credentials:
             token = read("sessiontoken") if (directory / "sessiontoken").exists() else None
-            return Credentials(access_key=read("accesskey"), secret_key=read("secretkey"), session_token=token)
+            return Credentials(
+                access_key=read("accesskey"), secret_key=read("secretkey"), session_token=token
+            )
 
     provider = Mounted()
     provider.retrieve()  # fail now rather than in the middle of an upload
@@ -177,7 +200,9 @@ def _kubernetes_secret(name: str, env: Mapping[str, str]) -> tuple[str, str]:
     namespace = namespace or own_namespace
     try:
         with ApiClient(configuration=configuration) as api:
-            secret = CoreV1Api(api).read_namespaced_secret(name=short, namespace=namespace, _request_timeout=10)
+            secret = CoreV1Api(api).read_namespaced_secret(
+                name=short, namespace=namespace, _request_timeout=10
+            )
     except (ApiException, HTTPError) as error:
         reason = getattr(error, "reason", None) or error
         raise PodiumError(
@@ -185,7 +210,10 @@ def _kubernetes_secret(name: str, env: Mapping[str, str]) -> tuple[str, str]:
             "PODIUM_S3_SECRET is [namespace/]name; the service account needs get on secrets",
         ) from None
     data = secret.data or {}
-    values = {key.lower().replace("_", "").replace("-", ""): b64decode(value).decode() for key, value in data.items()}
+    values = {
+        key.lower().replace("_", "").replace("-", ""): b64decode(value).decode()
+        for key, value in data.items()
+    }
     access_key, secret_key = (values.get(a) or values.get(b) for a, b in _SECRET_KEYS)
     if not access_key or not secret_key:
         raise InvalidInput(

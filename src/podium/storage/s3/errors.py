@@ -12,7 +12,10 @@ from podium.errors import Conflict, NotFound, PodiumError
 from podium.storage.s3.config import S3Config
 
 _HINTS = {
-    "InvalidAccessKeyId": ("the server does not know the access key from {source}", "check {source}"),
+    "InvalidAccessKeyId": (
+        "the server does not know the access key from {source}",
+        "check {source}",
+    ),
     "SignatureDoesNotMatch": (
         "the secret key does not belong to the access key from {source}",
         "check the secret key; a proxy that rewrites requests, or a wrong AWS_REGION, has the same effect",
@@ -28,7 +31,10 @@ _HINTS = {
     ),
     "ExpiredToken": ("the session token has expired", "get a new AWS_SESSION_TOKEN"),
     "InvalidToken": ("the session token is not valid", "unset AWS_SESSION_TOKEN or get a new one"),
-    "InvalidTokenId": ("the session token is not valid", "unset AWS_SESSION_TOKEN or get a new one"),
+    "InvalidTokenId": (
+        "the session token is not valid",
+        "unset AWS_SESSION_TOKEN or get a new one",
+    ),
     "AuthorizationHeaderMalformed": ("the bucket is in another region", "set AWS_REGION"),
     "PermanentRedirect": ("the bucket is in another region", "set AWS_REGION"),
     "XMinioStorageFull": ("the server's disks are full", "make room on them"),
@@ -70,16 +76,24 @@ def translated(what: str, key: str, url: str, config: S3Config) -> Iterator[None
         raise _from_code(error.code or "", error.message or "", what, key, url, config) from error
     except InvalidResponseError as error:
         raise no_s3(str(error), what, config) from error
-    except ElementTree.ParseError as error:  # a SyntaxError: a proxy cut the answer, or gave an empty one
-        raise PodiumError(f"cannot {what} {key} in {url}: {config.url} gave half an answer or an empty one ({error})",
-                          "try again; if it stays, look at the proxy before the server") from error  # fmt: skip
+    except (
+        ElementTree.ParseError
+    ) as error:  # a SyntaxError: a proxy cut the answer, or gave an empty one
+        raise PodiumError(
+            f"cannot {what} {key} in {url}: {config.url} gave half an answer or an empty one ({error})",
+            "try again; if it stays, look at the proxy before the server",
+        ) from error
     except http.HTTPError as error:
         raise _unreachable(error, what, config) from error
     except (MinioException, ValueError) as error:
-        raise PodiumError(f"cannot {what} {key} in {url}: {error}", "see the server's log") from error
+        raise PodiumError(
+            f"cannot {what} {key} in {url}: {error}", "see the server's log"
+        ) from error
 
 
-def _from_code(code: str, message: str, what: str, key: str, url: str, config: S3Config) -> PodiumError:
+def _from_code(
+    code: str, message: str, what: str, key: str, url: str, config: S3Config
+) -> PodiumError:
     if code in ("NoSuchKey", "NoSuchVersion"):
         return NotFound(f"there is no {key} in {url}")
     if code in ("PreconditionFailed", "ConditionalRequestConflict"):
@@ -87,13 +101,19 @@ def _from_code(code: str, message: str, what: str, key: str, url: str, config: S
     if code == "NoSuchBucket":
         bucket = url.split("/")[2]
         return PodiumError(
-            f"the bucket {bucket} does not exist on {config.url}", f"podium storage check {url} --create"
+            f"the bucket {bucket} does not exist on {config.url}",
+            f"podium storage check {url} --create",
         )
     if code in ("NotImplemented", "MethodNotAllowed"):
-        return Unsupported(f"{config.url} cannot {what} {key}: it answered {code}: {message}".rstrip(": "))
+        return Unsupported(
+            f"{config.url} cannot {what} {key}: it answered {code}: {message}".rstrip(": ")
+        )
     reason, hint = _HINTS.get(code, (f"cannot {what} {key} in {url}", "see the server's log"))
     if code in _HINTS:
-        reason, hint = reason.format(source=config.source, what=what, key=key), hint.format(source=config.source)
+        reason, hint = (
+            reason.format(source=config.source, what=what, key=key),
+            hint.format(source=config.source),
+        )
     return PodiumError(f"{reason}: {config.url} answered {code}: {message}".rstrip(": "), hint)
 
 
@@ -113,14 +133,22 @@ def _unreachable(error: http.HTTPError, what: str, config: S3Config) -> PodiumEr
     reason = getattr(error, "reason", None) or error
     text = str(reason)
     if isinstance(reason, http.SSLError):
-        if "WRONG_VERSION_NUMBER" in text or "record layer" in text.lower() or "packet length" in text.lower():
-            return PodiumError(f"{config.url} does not speak TLS", f"write http://{config.endpoint} if that is meant")
+        if (
+            "WRONG_VERSION_NUMBER" in text
+            or "record layer" in text.lower()
+            or "packet length" in text.lower()
+        ):
+            return PodiumError(
+                f"{config.url} does not speak TLS",
+                f"write http://{config.endpoint} if that is meant",
+            )
         return PodiumError(
             f"the certificate of {config.url} is not trusted: {_POSITION.sub('', text.rpartition('] ')[2])}",
             "put its CA into a PEM file and set AWS_CA_BUNDLE",
         )
     why = next(
-        (words for kind, words in _REASONS.items() if isinstance(reason, kind)), f"{type(reason).__name__}: {text}"
+        (words for kind, words in _REASONS.items() if isinstance(reason, kind)),
+        f"{type(reason).__name__}: {text}",
     )
     broken = isinstance(error, (http.ProtocolError, http.ReadTimeoutError))
     return (Interrupted if broken else PodiumError)(

@@ -21,10 +21,12 @@ ATTEMPTS, ATTEMPTS_IN_A_POD = 1, 12
 
 
 class Pool(urllib3.PoolManager):
-    """Adds what minio-py has no argument for: conditions on writes, and the ids of uploads in parts.
+    """Adds what minio-py has no argument for: conditions on writes, and the ids of uploads in
+    parts.
 
-    If-Match and If-None-Match are not signed: SigV4 requires Host and x-amz-* only. The condition goes on the request
-    that creates the object: the PUT of a small one, the completion of an upload in parts.
+    If-Match and If-None-Match are not signed: SigV4 requires Host and x-amz-* only. The condition
+    goes on the request that creates the object: the PUT of a small one, the completion of an upload
+    in parts.
     """
 
     def __init__(self, ca_file: str | None, connections: int) -> None:
@@ -41,7 +43,8 @@ class Pool(urllib3.PoolManager):
     def condition(
         self, if_absent: bool, if_match: str | None, ready: Callable[[], None] | None = None
     ) -> Iterator[None]:
-        """Put a condition on the writes of this thread; ready is called just before each is sent."""
+        """Put a condition on the writes of this thread; ready is called just before each is
+        sent."""
         headers = {"If-None-Match": "*"} if if_absent else {}
         if if_match is not None:
             headers["If-Match"] = f'"{if_match}"'
@@ -63,7 +66,9 @@ class Pool(urllib3.PoolManager):
     ) -> urllib3.BaseHTTPResponse:
         """Send a request, with the condition if it creates or deletes an object."""
         extra, started = getattr(self._local, "headers", {}), getattr(self._local, "started", None)
-        creates = (method == "PUT" and "partNumber=" not in url) or (method == "POST" and "uploadId=" in url)
+        creates = (method == "PUT" and "partNumber=" not in url) or (
+            method == "POST" and "uploadId=" in url
+        )
         deletes = method == "DELETE" and "uploadId=" not in url
         if extra and (creates or deletes):
             options["headers"] = urllib3.HTTPHeaderDict(options.get("headers") or {})

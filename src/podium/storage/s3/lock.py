@@ -1,11 +1,13 @@
 """Locks for S3 servers that ignore conditions on writes, made of put, list and delete.
 
-A writer puts a ticket under ``.podium/locks/<hash of the key>/`` and then lists the tickets. It holds the lock if its
-ticket is the only one; otherwise, if there is a ticket with a smaller name, it removes its own and waits. Two writers
-never hold the lock at once: each wrote its ticket before it listed, so the one that listed later saw both. This needs
-a server whose listings are strongly consistent, as S3's and MinIO's are.
+A writer puts a ticket under ``.podium/locks/<hash of the key>/`` and then lists the tickets. It
+holds the lock if its ticket is the only one; otherwise, if there is a ticket with a smaller name,
+it removes its own and waits. Two writers never hold the lock at once: each wrote its ticket before
+it listed, so the one that listed later saw both. This needs a server whose listings are strongly
+consistent, as S3's and MinIO's are.
 
-The owner renews its ticket while it works; a ticket older than LEASE seconds was left by a writer that died.
+The owner renews its ticket while it works; a ticket older than LEASE seconds was left by a writer
+that died.
 """
 
 import hashlib
@@ -49,7 +51,9 @@ def locked(key: str, put: Put, listed: Times, delete: Delete) -> Iterator[Callab
         def renew() -> None:
             age = time.monotonic() - renewed[0]
             if age > LEASE / 2:
-                raise PodiumError(f"the lock of {key} was lost: it was not renewed for {age:.0f} s", "try again")
+                raise PodiumError(
+                    f"the lock of {key} was lost: it was not renewed for {age:.0f} s", "try again"
+                )
             if age > LEASE / 10:
                 put(ticket, b"")
                 renewed[0] = time.monotonic()
@@ -75,7 +79,9 @@ def _acquire(folder: str, ticket: str, put: Put, listed: Times, delete: Delete) 
                 return
         time.sleep(random.uniform(pause / 2, pause))
         pause = min(2 * pause, 1.0 if ticket not in times else 0.1)
-    raise PodiumError(f"the lock {folder} did not become free within {PATIENCE:.0f} s", "see who holds it")
+    raise PodiumError(
+        f"the lock {folder} did not become free within {PATIENCE:.0f} s", "see who holds it"
+    )
 
 
 def _alone(folder: str, ticket: str, put: Put, listed: Times, delete: Delete) -> bool:
@@ -85,7 +91,9 @@ def _alone(folder: str, ticket: str, put: Put, listed: Times, delete: Delete) ->
     now = times.get(ticket)
     if now is None:
         return False
-    expired = [other for other, written in times.items() if now - written > timedelta(seconds=LEASE)]
+    expired = [
+        other for other, written in times.items() if now - written > timedelta(seconds=LEASE)
+    ]
     for other in expired:
         delete(other)
     return not times.keys() - {ticket, *expired}

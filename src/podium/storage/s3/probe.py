@@ -1,7 +1,7 @@
 """Whether a server enforces conditions on writes: writers race for a key, and exactly one may win.
 
-Some servers check a condition and then store, as SeaweedFS before 4.18 does: they refuse every second writer that comes
-after the first, and take several that come at once.
+Some servers check a condition and then store, as SeaweedFS before 4.18 does: they refuse every
+second writer that comes after the first, and take several that come at once.
 """
 
 import threading
@@ -47,7 +47,9 @@ def probe(pool: Pool, write: Write, delete: Callable[[str], None]) -> Conditions
     key = f".podium/probe-{uuid.uuid4().hex}"
     try:
         write(key, b"1")
-        if not (_refuses(pool, write, key, True, None) and _refuses(pool, write, key, False, "0" * 32)):
+        if not (
+            _refuses(pool, write, key, True, None) and _refuses(pool, write, key, False, "0" * 32)
+        ):
             return Conditions(honored=False, atomic=False, seen="the server ignores conditions")
         for _ in range(ROUNDS):
             delete(key)
@@ -76,7 +78,8 @@ def _refuses(pool: Pool, write: Write, key: str, if_absent: bool, if_match: str 
 
 
 def _race(pool: Pool, write: Write, key: str, if_absent: bool, if_match: str | None) -> list[str]:
-    """Let writers write on the same condition at the same moment and return the etags of those that won."""
+    """Let writers write on the same condition at the same moment and return the etags of those that
+    won."""
     start = threading.Barrier(WRITERS)
 
     def ready() -> None:
@@ -86,7 +89,9 @@ def _race(pool: Pool, write: Write, key: str, if_absent: bool, if_match: str | N
     def attempt(number: int) -> str | PodiumError:
         try:
             with pool.condition(if_absent, if_match, ready):
-                return write(key, uuid.uuid4().bytes)  # the same bytes again would have the same etag
+                return write(
+                    key, uuid.uuid4().bytes
+                )  # the same bytes again would have the same etag
         except PodiumError as error:
             start.abort()  # nobody waits for one that failed before the start
             return error
@@ -94,7 +99,11 @@ def _race(pool: Pool, write: Write, key: str, if_absent: bool, if_match: str | N
     with ThreadPoolExecutor(WRITERS) as threads:
         results = list(threads.map(attempt, range(WRITERS)))
     winners = [result for result in results if isinstance(result, str)]
-    broken = [error for error in results if isinstance(error, PodiumError) and not isinstance(error, Conflict)]
+    broken = [
+        error
+        for error in results
+        if isinstance(error, PodiumError) and not isinstance(error, Conflict)
+    ]
     if broken and not winners:
         raise broken[0]
     return winners

@@ -1,7 +1,7 @@
 """A bucket of MinIO or any other S3 server as a storage: what minio-py has no call for.
 
-That is conditions on writes, with locks where a server ignores them; downloads that resume; and the parts that killed
-uploads left.
+That is conditions on writes, with locks where a server ignores them; downloads that resume; and the
+parts that killed uploads left.
 """
 
 import hashlib
@@ -21,7 +21,15 @@ from urllib.parse import urlsplit
 from podium.documents import load_json, parse
 from podium.drafts import appearing
 from podium.errors import Conflict, InvalidInput, NotFound, PodiumError
-from podium.storage.base import Entry, Progress, SourceChanged, Storage, check_key, check_prefix, check_unchanged
+from podium.storage.base import (
+    Entry,
+    Progress,
+    SourceChanged,
+    Storage,
+    check_key,
+    check_prefix,
+    check_unchanged,
+)
 from podium.storage.s3.bucket import Bucket, bare
 from podium.storage.s3.config import S3Config, read_config
 from podium.storage.s3.errors import Interrupted, Unsupported, no_s3, retried
@@ -29,7 +37,8 @@ from podium.storage.s3.lock import locked
 from podium.storage.s3.probe import Conditions, probe
 
 PART = 8 << 20
-"""Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000 parts."""
+"""Bytes in each part of an upload; what is not larger is sent in one request. S3 takes up to 10,000
+parts."""
 
 COPY_PART = 640 << 20
 """Bytes that the server copies in one request: 10,000 of them hold the largest object of S3."""
@@ -40,7 +49,8 @@ LOCKED_COPY = 1 << 30
 _ATTEMPTS = 3
 _CHUNK = 1 << 20
 _UPLOADS = ".podium/uploads/"
-"""Notes of uploads in parts while they last; a note of a killed writer tells sweep which parts to drop."""
+"""Notes of uploads in parts while they last; a note of a killed writer tells sweep which parts to
+drop."""
 
 _NOTES_OF_CONDITIONS = ".podium/conditions/"
 _REMEMBERED = timedelta(days=1)
@@ -67,7 +77,8 @@ class _Upload:
 
 
 class S3Storage(Storage):
-    """Objects under a prefix of a bucket. Safe to share between threads, not between processes, as minio-py is."""
+    """Objects under a prefix of a bucket. Safe to share between threads, not between processes, as
+    minio-py is."""
 
     def __init__(self, url: str, config: S3Config) -> None:
         self.bucket = Bucket(url, config)
@@ -78,7 +89,8 @@ class S3Storage(Storage):
         """Open a bucket as the environment says.
 
         Args:
-            url: ``s3://bucket/prefix`` or ``minio://bucket/prefix``; nothing in it is percent-encoded.
+            url: ``s3://bucket/prefix`` or ``minio://bucket/prefix``; nothing in it is
+                percent-encoded.
             create: Make the bucket if it does not exist.
         """
         storage = cls(url, read_config(urlsplit(url).scheme))
@@ -98,10 +110,18 @@ class S3Storage(Storage):
         def write(moved: Progress | None) -> Entry:
             return self._put(key, source, moved)
 
-        return self._on_condition(key, if_absent, if_match, write, progress, in_parts=_size_of(source) > PART)
+        return self._on_condition(
+            key, if_absent, if_match, write, progress, in_parts=_size_of(source) > PART
+        )
 
     def copy(
-        self, key: str, source: Storage, source_key: str, *, if_absent: bool = False, source_etag: str | None = None
+        self,
+        key: str,
+        source: Storage,
+        source_key: str,
+        *,
+        if_absent: bool = False,
+        source_etag: str | None = None,
     ) -> Entry:
         if isinstance(source, S3Storage) and self.bucket.reaches(source.bucket):
             entry = source.bucket.stat(check_key(source_key))
@@ -128,16 +148,24 @@ class S3Storage(Storage):
             check_unchanged(source.stat(entry.key), entry.etag)
             raise
         try:
-            check_unchanged(source.stat(entry.key), entry.etag)  # some servers ignore conditions on the source
+            check_unchanged(
+                source.stat(entry.key), entry.etag
+            )  # some servers ignore conditions on the source
         except (NotFound, SourceChanged):
             self.delete(key, if_match=copied.etag)
             raise
         return copied
 
     def _on_condition(
-        self, key: str, if_absent: bool, if_match: str | None, write: Callable[[Progress | None], Entry],
-        progress: Progress | None, *, in_parts: bool,
-    ) -> Entry:  # fmt: skip
+        self,
+        key: str,
+        if_absent: bool,
+        if_match: str | None,
+        write: Callable[[Progress | None], Entry],
+        progress: Progress | None,
+        *,
+        in_parts: bool,
+    ) -> Entry:
         """Write an object on a condition, under a lock if the server does not enforce it."""
         check_key(key)
         if not if_absent and if_match is None:
@@ -146,7 +174,9 @@ class S3Storage(Storage):
         if conditions.atomic:
             with self.bucket.pool.condition(if_absent, if_match):
                 return write(progress)
-        self._check(key, if_absent, if_match)  # do not queue for the lock if the condition fails already
+        self._check(
+            key, if_absent, if_match
+        )  # do not queue for the lock if the condition fails already
         with locked(key, self._put_plain, self._times, self.bucket.delete) as renew:
             self._check(key, if_absent, if_match)
 
@@ -164,7 +194,9 @@ class S3Storage(Storage):
         return _again(lambda: self._read(check_key(key), limit), Interrupted)
 
     def fetch(self, key: str, target: Path, *, progress: Progress | None = None) -> Entry:
-        return _again(lambda: self._fetch(check_key(key), target, progress), Conflict)  # it was replaced meanwhile
+        return _again(
+            lambda: self._fetch(check_key(key), target, progress), Conflict
+        )  # it was replaced meanwhile
 
     def head(self, key: str) -> Entry | None:
         return self.bucket.head(check_key(key))
@@ -198,7 +230,11 @@ class S3Storage(Storage):
         if not small.atomic:
             return f"lock objects: {small.seen}"
         large = self._try_conditions(in_parts=True)
-        return small.seen if large.atomic else f"{small.seen}; lock objects for uploads in parts: {large.seen}"
+        return (
+            small.seen
+            if large.atomic
+            else f"{small.seen}; lock objects for uploads in parts: {large.seen}"
+        )
 
     def sweep(self, prefix: str, before: datetime, *, delete: bool) -> Iterator[Entry]:
         check_prefix(prefix)
@@ -218,7 +254,8 @@ class S3Storage(Storage):
                 self.bucket.delete(entry.key)
 
     def _conditions(self, *, in_parts: bool = False) -> Conditions:
-        """Return what the server makes of conditions on writes: tried at most once a day, remembered in the bucket.
+        """Return what the server makes of conditions on writes: tried at most once a day,
+        remembered in the bucket.
 
         Args:
             in_parts: On the completion of uploads in parts, which some servers do not check.
@@ -254,7 +291,9 @@ class S3Storage(Storage):
 
     def _check(self, key: str, if_absent: bool, if_match: str | None) -> None:
         present = self.head(key)
-        if (if_absent and present) or (if_match is not None and (present is None or present.etag != if_match)):
+        if (if_absent and present) or (
+            if_match is not None and (present is None or present.etag != if_match)
+        ):
             raise Conflict(f"{key} in {self.url} was changed by another writer")
 
     def _put(self, key: str, source: bytes | Path, progress: Progress | None = None) -> Entry:
@@ -268,7 +307,11 @@ class S3Storage(Storage):
             except S3Error as error:
                 if error.code == "NoSuchKey":  # MinIO's answer to If-Match where there is no object
                     raise Conflict(f"{key} in {self.url} was deleted meanwhile") from error
-                present = self._own(key, source) if error.code == "PreconditionFailed" and retried(error) else None
+                present = (
+                    self._own(key, source)
+                    if error.code == "PreconditionFailed" and retried(error)
+                    else None
+                )
                 if present is None:
                     raise
                 return present
@@ -280,11 +323,16 @@ class S3Storage(Storage):
             self._put(key, content)
 
     def _own(self, key: str, source: bytes | Path) -> Entry | None:
-        """Return the object if we wrote it: the answer to the first attempt was lost and the second one met it."""
+        """Return the object if we wrote it: the answer to the first attempt was lost and the second
+        one met it."""
         present = self.head(key)
         if present is None or not isinstance(source, bytes):
             return None
-        return present if present.etag == hashlib.md5(source, usedforsecurity=False).hexdigest() else None
+        return (
+            present
+            if present.etag == hashlib.md5(source, usedforsecurity=False).hexdigest()
+            else None
+        )
 
     @contextmanager
     def _note_of_parts(self, key: str, size: int) -> Iterator[None]:
@@ -294,7 +342,9 @@ class S3Storage(Storage):
 
         def started(upload: str) -> None:
             nonlocal written
-            self._put_plain(note, json.dumps(asdict(_Upload(key=key, id=upload, size=size))).encode())
+            self._put_plain(
+                note, json.dumps(asdict(_Upload(key=key, id=upload, size=size))).encode()
+            )
             written = True
 
         with self.bucket.pool.reporting_uploads(started):
@@ -322,7 +372,9 @@ class S3Storage(Storage):
             size = len(content) if limit is None else int(headers["content-length"])
             modified = parsedate_to_datetime(headers["last-modified"])
         except (KeyError, ValueError):
-            raise no_s3("with an object without Content-Length or Last-Modified", "read", self.bucket.config) from None
+            raise no_s3(
+                "with an object without Content-Length or Last-Modified", "read", self.bucket.config
+            ) from None
         return content, Entry(key=key, size=size, etag=bare(headers.get("etag")), modified=modified)
 
     def _fetch(self, key: str, target: Path, progress: Progress | None) -> Entry:
@@ -332,15 +384,20 @@ class S3Storage(Storage):
             with appearing(target) as draft, draft.open("wb") as sink:
                 self._download(entry, sink, progress)
         except OSError as error:
-            raise PodiumError(f"cannot write {target}: {error.strerror or error}", "is the disk full?") from error
+            raise PodiumError(
+                f"cannot write {target}: {error.strerror or error}", "is the disk full?"
+            ) from error
         return entry
 
     def _download(self, entry: Entry, sink: BinaryIO, progress: Progress | None) -> None:
-        """Read exactly this object into a file; resume broken connections as long as each attempt gets further."""
+        """Read exactly this object into a file; resume broken connections as long as each attempt
+        gets further."""
         condition, failures = {"If-Match": f'"{entry.etag}"'}, 0
         while (start := sink.tell()) < entry.size:
             try:
-                with self.bucket.opened(entry.key, offset=start, request_headers=condition) as response:
+                with self.bucket.opened(
+                    entry.key, offset=start, request_headers=condition
+                ) as response:
                     for chunk in response.stream(amt=_CHUNK):
                         sink.write(chunk)
                         if progress:

@@ -30,6 +30,9 @@ else:
     for epoch in range(1, args.epochs + 1):
         loss = best + 1.0 / epoch
         rank = os.environ.get("RANK", "0")
-        print(f"rank={rank} epoch={epoch} loss={loss:.6f} accuracy={1.0 / (1.0 + loss):.6f}", flush=True)
+        print(
+            f"rank={rank} epoch={epoch} loss={loss:.6f} accuracy={1.0 / (1.0 + loss):.6f}",
+            flush=True,
+        )
         time.sleep(args.sleep)
 sys.exit(args.exit)

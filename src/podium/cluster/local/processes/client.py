@@ -68,7 +68,8 @@ class Process:
         self._owner.send(op="kill", id=self._number)
 
     def wait(self, timeout: float | None = None) -> int | None:
-        """Wait for the end; return the exit code (128 + number for a signal), or None at the timeout."""
+        """Wait for the end; return the exit code (128 + number for a signal), or None at the
+        timeout."""
         self._ended.wait(timeout)
         return self.exit_code
 
@@ -89,7 +90,8 @@ class Process:
 
 
 class Launcher:
-    """Starts processes through the launcher program, which kills them all when this process is gone.
+    """Starts processes through the launcher program, which kills them all when this process is
+    gone.
 
     Args:
         arguments: Interpreter and its options; a plain launcher needs no site packages.
@@ -137,7 +139,8 @@ class Launcher:
         """Start a process and return when it exists.
 
         Args:
-            command: What to start. A program that cannot be executed ends with 127 or 126 and says so in its log.
+            command: What to start. A program that cannot be executed ends with 127 or 126 and says
+                so in its log.
             on_exit: Called from another thread when the process has ended.
 
         Raises:
@@ -157,11 +160,15 @@ class Launcher:
         self.send(op="start", id=number, **request)
         if not self.alive or not process.wait_until_started(START_TIMEOUT) or not process.pid:
             why = process.error or self.unfit or "the launcher ended"
-            raise Failed(f"cannot start {command.argv[0]}: {why}", "see what the machine is short of, then try again")
+            raise Failed(
+                f"cannot start {command.argv[0]}: {why}",
+                "see what the machine is short of, then try again",
+            )
         return process
 
     def wait_until_ready(self, timeout: float = START_TIMEOUT) -> bool:
-        """Wait for the preloaded modules; return whether processes can be forked from here (else see ``unfit``)."""
+        """Wait for the preloaded modules; return whether processes can be forked from here (else
+        see ``unfit``)."""
         self._ready.wait(timeout)
         return self.alive and self._ready.is_set() and self.unfit is None
 

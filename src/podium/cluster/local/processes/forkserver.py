@@ -1,7 +1,7 @@
 """Fork server: imports modules once, then runs ``python -m`` in forks of itself.
 
-Part of the launcher program (launcher.py). Forking is safe because the server has a single thread: it only imports, so
-no thread pool exists yet.
+Part of the launcher program (launcher.py). Forking is safe because the server has a single thread:
+it only imports, so no thread pool exists yet.
 """
 
 import contextlib
@@ -18,7 +18,9 @@ from typing import NoReturn
 
 def preload(modules: list[str]) -> str | None:
     """Import modules; return why this process cannot serve forks, or None."""
-    weakref.finalize(preload, int)  # the first finalizer: all of them now run after every other exit function
+    weakref.finalize(
+        preload, int
+    )  # the first finalizer: all of them now run after every other exit function
     for name in modules:
         try:
             importlib.import_module(name)
@@ -56,8 +58,9 @@ def run_module(module_and_arguments: list[str], env: dict[str, str]) -> NoReturn
 def _end(code: list[int]) -> None:
     """End this fork in the middle of the interpreter's exit.
 
-    Threads have been joined and exit functions have run; finalizers run newest first, so those of the module have too.
-    What is left are the finalizers of the preloaded imports and the teardown of every module: with torch 0.2 and 2 s.
+    Threads have been joined and exit functions have run; finalizers run newest first, so those of
+    the module have too. What is left are the finalizers of the preloaded imports and the teardown
+    of every module: with torch 0.2 and 2 s.
     """
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
@@ -82,7 +85,8 @@ def _reopen_output(unbuffered: bool) -> None:
     binary = raw if unbuffered else io.BufferedWriter(raw)
     sys.stdout = sys.__stdout__ = io.TextIOWrapper(binary, "utf-8", write_through=unbuffered)  # type: ignore[misc]
     errors = io.FileIO(2, "wb", closefd=False)
-    sys.stderr = sys.__stderr__ = io.TextIOWrapper(errors, "utf-8", "backslashreplace", write_through=True)  # type: ignore[misc]
+    replaced = io.TextIOWrapper(errors, "utf-8", "backslashreplace", write_through=True)
+    sys.stderr = sys.__stderr__ = replaced  # type: ignore[misc]
 
 
 def _exit_code(error: SystemExit) -> int:

@@ -1,19 +1,24 @@
-"""A small single-threaded program that starts processes for its caller and kills them when the caller is gone.
+"""A small single-threaded program that starts processes for its caller and kills them when the
+caller is gone.
 
-Run as a script. By itself it needs the standard library only and starts in about 30 ms. Three generations::
+Run as a script. By itself it needs the standard library only and starts in about 30 ms. Three
+generations::
 
-    caller ──socket── launcher ──fork, socket── supervisor ──fork── the process, in a session of its own
+    caller ──socket── launcher ──fork, socket── supervisor ──fork── the process, in a session of its
+    own
 
-When the socket to the caller closes, the launcher ends everything. A supervisor kills all its descendants when its
-process ends or the launcher is gone. A supervisor whose process has ended runs the next one, so a short process costs
-no more than a fork.
+When the socket to the caller closes, the launcher ends everything. A supervisor kills all its
+descendants when its process ends or the launcher is gone. A supervisor whose process has ended runs
+the next one, so a short process costs no more than a fork.
 
-With modules to preload, the launcher is a fork server: it imports them once, and runs ``python -m`` in a fork of itself
-instead of a new interpreter. It refuses if an import started threads, since a fork would not copy them.
+With modules to preload, the launcher is a fork server: it imports them once, and runs ``python -m``
+in a fork of itself instead of a new interpreter. It refuses if an import started threads, since a
+fork would not copy them.
 
-Requests and answers are JSON, one per line: ``{"op": "start", "id": 1, "argv": […], "module": null, "env": {…},
-"cwd": "…", "log": "…"}`` is answered by ``{"id": 1, "pid": …}`` and, at the end, ``{"id": 1, "exit": 0}``;
-``{"op": "stop" | "kill", "id": 1}`` sends SIGTERM or SIGKILL to the process group. Supervisors get the same requests.
+Requests and answers are JSON, one per line: ``{"op": "start", "id": 1, "argv": […], "module": null,
+"env": {…}, "cwd": "…", "log": "…"}`` is answered by ``{"id": 1, "pid": …}`` and, at the end,
+``{"id": 1, "exit": 0}``; ``{"op": "stop" | "kill", "id": 1}`` sends SIGTERM or SIGKILL to the
+process group. Supervisors get the same requests.
 """
 
 import gc
@@ -27,10 +32,17 @@ from typing import Any
 if sys.flags.no_site:
     sys.path.append(os.path.abspath(f"{__file__}/../../../../.."))
 
-from podium.cluster.local.processes.process_supervisor import GRACE, Channel, ProcessSupervisor, exit_code, wait
+from podium.cluster.local.processes.process_supervisor import (
+    GRACE,
+    Channel,
+    ProcessSupervisor,
+    exit_code,
+    wait,
+)
 
 IDLE = 4
-"""How many supervisors without a process are kept for the next one: a fork of a server that holds torch takes 10 ms."""
+"""How many supervisors without a process are kept for the next one: a fork of a server that holds
+torch takes 10 ms."""
 
 
 class Launcher:
@@ -60,7 +72,9 @@ class Launcher:
     def handle(self, request: dict[str, Any]) -> None:
         if request["op"] == "start":
             try:
-                supervisor = next((idle for idle in self.supervisors if idle not in self.busy), None)
+                supervisor = next(
+                    (idle for idle in self.supervisors if idle not in self.busy), None
+                )
                 supervisor = supervisor or self.add_supervisor()
             except OSError as error:
                 return self.caller.send(id=request["id"], error=str(error))
@@ -74,7 +88,11 @@ class Launcher:
         mine, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            for inherited in (mine, self.caller.socket, *(channel.socket for channel in self.supervisors)):
+            for inherited in (
+                mine,
+                self.caller.socket,
+                *(channel.socket for channel in self.supervisors),
+            ):
                 inherited.close()
             ProcessSupervisor(Channel(theirs)).run()
         theirs.close()

@@ -1,4 +1,5 @@
-"""Starts each process in a fork server if that is possible and faster, else in an interpreter of its own."""
+"""Starts each process in a fork server if that is possible and faster, else in an interpreter of
+its own."""
 
 import ast
 import os
@@ -41,10 +42,14 @@ _SETTINGS = {
 }
 """Environment of a fork server, unless the process to run sets them."""
 
-_STANDARD = sys.stdlib_module_names - {"this", "antigravity"}  # these two print or open a browser at import
+_STANDARD = sys.stdlib_module_names - {
+    "this",
+    "antigravity",
+}  # these two print or open a browser at import
 
 _PARSING = threading.Lock()
-"""Python below 3.11.8 fails in ast.parse where two threads are in it at once (python/cpython#106905)."""
+"""Python below 3.11.8 fails in ast.parse where two threads are in it at once
+(python/cpython#106905)."""
 
 MAX_SERVERS = 3
 """Most fork servers at once; each holds its imports in memory."""
@@ -58,7 +63,9 @@ class LauncherPool:
     """
 
     def __init__(self, fork_server: bool = True) -> None:
-        self._fork_server = fork_server and sys.platform == "linux" and os.environ.get("PODIUM_FORK_SERVER") != "0"
+        self._fork_server = (
+            fork_server and sys.platform == "linux" and os.environ.get("PODIUM_FORK_SERVER") != "0"
+        )
         self._lock = threading.Lock()
         self._given_up = False
         self._plain: Launcher | None = None
@@ -73,7 +80,9 @@ class LauncherPool:
         module, server = self._server_of(command)
         ready = server is not None and server.wait_until_ready()
         if self._given_up:
-            raise Failed(f"{command.argv[0]} was not started: its cluster is being closed", "connect again")
+            raise Failed(
+                f"{command.argv[0]} was not started: its cluster is being closed", "connect again"
+            )
         if server and ready:
             try:
                 return server.start(replace(command, module=module), on_exit)
@@ -87,7 +96,8 @@ class LauncherPool:
         self._server_of(command)
 
     def give_up(self) -> None:
-        """Start nothing from now on; a start that waits for a fork server's imports fails at once."""
+        """Start nothing from now on; a start that waits for a fork server's imports fails at
+        once."""
         with self._lock:
             self._given_up = True
             waiting = [server for server in self._servers.values() if not server.is_ready]
@@ -118,7 +128,11 @@ class LauncherPool:
 
     def _server(self, preload: tuple[str, ...], env: dict[str, str]) -> Launcher | None:
         # A library must read the same environment at import as it would in a process of its own.
-        read = {name: value for name, value in env.items() if _SENSITIVE.fullmatch(name) and name != "PYTHONUNBUFFERED"}
+        read = {
+            name: value
+            for name, value in env.items()
+            if _SENSITIVE.fullmatch(name) and name != "PYTHONUNBUFFERED"
+        }
         key = (preload, *sorted(read.items()))
         with self._lock:
             if key not in self._servers:
@@ -130,9 +144,15 @@ class LauncherPool:
 
 
 def find_module(command: Command) -> tuple[str, ...] | None:
-    """Return module and arguments if a command is ``python -m module …`` with this Python, also as a shell string."""
+    """Return module and arguments if a command is ``python -m module …`` with this Python, also as
+    a shell string."""
     argv = command.argv
-    if len(argv) == 3 and argv[0] in _SHELLS and argv[1] == "-c" and not _SHELL_SPECIAL.search(argv[2]):
+    if (
+        len(argv) == 3
+        and argv[0] in _SHELLS
+        and argv[1] == "-c"
+        and not _SHELL_SPECIAL.search(argv[2])
+    ):
         argv = tuple(shlex.split(argv[2]))
     if len(argv) < 3 or not Path(argv[0]).name.startswith("python"):
         return None
@@ -145,11 +165,12 @@ def find_module(command: Command) -> tuple[str, ...] | None:
 
 
 def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
-    """Return what a fork server imports for a module; None if the module cannot run in a fork of one.
+    """Return what a fork server imports for a module; None if the module cannot run in a fork of
+    one.
 
-    podium's trainer is imported whole. Of any other module, only the installed or standard packages that it imports at
-    its top: its own code may change from trial to trial. If a file beside the module shadows one of them, None: the
-    server would have imported the wrong package.
+    podium's trainer is imported whole. Of any other module, only the installed or standard packages
+    that it imports at its top: its own code may change from trial to trial. If a file beside the
+    module shadows one of them, None: the server would have imported the wrong package.
     """
     if module == "podium.trainer" or module.startswith("podium.trainer."):
         return TRAINER
@@ -175,7 +196,11 @@ def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
 def _find_source(module: str, command: Command) -> Path | None:
     """Find a module's file without importing anything; of a package, its __main__."""
     inside = os.path.join(*module.split("."))
-    for folder in (str(command.cwd), *command.env.get("PYTHONPATH", "").split(os.pathsep), *sys.path):
+    for folder in (
+        str(command.cwd),
+        *command.env.get("PYTHONPATH", "").split(os.pathsep),
+        *sys.path,
+    ):
         for file in (Path(folder, f"{inside}.py"), Path(folder, inside, "__main__.py")):
             if file.is_file():
                 return file

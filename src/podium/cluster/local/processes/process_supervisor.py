@@ -1,8 +1,9 @@
 """Per-process supervisor: reaps the child and kills everything it left behind.
 
-Part of the launcher program (launcher.py); standard library only. A supervisor runs one process after another. On Linux
-it is the subreaper of its descendants, so a process cannot escape by starting its own session. When the launcher ends,
-for whatever reason, the socket closes and the supervisor ends too.
+Part of the launcher program (launcher.py); standard library only. A supervisor runs one process
+after another. On Linux it is the subreaper of its descendants, so a process cannot escape by
+starting its own session. When the launcher ends, for whatever reason, the socket closes and the
+supervisor ends too.
 """
 
 import contextlib
@@ -48,7 +49,8 @@ class Channel:
             self.socket.sendall(json.dumps(message).encode() + b"\n")
 
     def receive(self) -> list[dict[str, Any]] | None:
-        """Return the messages that have arrived, perhaps none; None once the other side has closed."""
+        """Return the messages that have arrived, perhaps none; None once the other side has
+        closed."""
         try:
             data = self.socket.recv(1 << 16)
         except ConnectionError:
@@ -232,7 +234,13 @@ def _children() -> list[int]:
 
 def wait(sources: list[Any], seconds: float | None = None) -> list[Any]:
     """Wait until something can be read; return the channels or file descriptors that are ready."""
-    poll, known = select.poll(), {source if isinstance(source, int) else source.fileno(): source for source in sources}
+    poll, known = (
+        select.poll(),
+        {source if isinstance(source, int) else source.fileno(): source for source in sources},
+    )
     for number in known:
         poll.register(number, select.POLLIN)
-    return [known[number] for number, _ in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)]
+    return [
+        known[number]
+        for number, _ in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)
+    ]

@@ -1,8 +1,9 @@
-"""``python -m podium.cluster.local.processes.supervised [--stdin] COMMAND…``: run it, and leave nothing behind.
+"""``python -m podium.cluster.local.processes.supervised [--stdin] COMMAND…``: run it, and leave
+nothing behind.
 
-When the command ends, or stdin is closed because the caller is gone or has had enough, everything that it started is
-killed, on Linux also what has begun a session of its own. It ends as the command did. With --stdin the command reads
-what comes over stdin.
+When the command ends, or stdin is closed because the caller is gone or has had enough, everything
+that it started is killed, on Linux also what has begun a session of its own. It ends as the command
+did. With --stdin the command reads what comes over stdin.
 """
 
 import os
@@ -13,7 +14,11 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 
-from podium.cluster.local.processes.process_supervisor import adopt_orphans, exit_code, kill_children
+from podium.cluster.local.processes.process_supervisor import (
+    adopt_orphans,
+    exit_code,
+    kill_children,
+)
 
 
 def main(words: Sequence[str]) -> int:
@@ -24,7 +29,9 @@ def main(words: Sequence[str]) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: None)  # the caller gets them too, and closes stdin
     try:
-        command = subprocess.Popen(words, stdin=subprocess.PIPE if reads else subprocess.DEVNULL, process_group=0)
+        command = subprocess.Popen(
+            words, stdin=subprocess.PIPE if reads else subprocess.DEVNULL, process_group=0
+        )
     except OSError as error:
         print(f"error: {words[0]} cannot be started: {error.strerror}", file=sys.stderr, flush=True)
         return 127
