@@ -19,7 +19,7 @@ STUCK = 5
 
 
 class Tries:
-    """What is known of a task in the background: how often it failed, and whether it gets on.
+    """Failure count and health of a background task.
 
     Args:
         name: For people.

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 OTHERS = (f"{Path(__file__).parent}/", "/site-packages/")
-"""What is in the path of code that is not the user's."""
+"""Parts of a path that mark code as not the user's."""
 
 
 class PodiumError(Exception):
@@ -65,7 +65,7 @@ class InvalidInput(PodiumError):
 
 
 class NotFound(PodiumError):
-    """What was asked for does not exist."""
+    """The requested object does not exist."""
 
 
 class UnknownKind(PodiumError):

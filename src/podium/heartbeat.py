@@ -30,8 +30,8 @@ REDRAW_SECONDS = 0.25
 STOPPING = "stopping what was started; Ctrl-C again kills it at once"
 
 Doing = str | Callable[[], str]
-"""What goes on, as `verifying mnist`, to which the time is added; or a function that says all of
-it, or nothing yet."""
+"""Activity, such as `verifying mnist`, to which the time is added; or a function that returns the
+whole message, or nothing yet."""
 
 
 class Heartbeat:

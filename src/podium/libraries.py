@@ -26,10 +26,10 @@ class Library:
     """How a library prints metrics."""
 
     key: str
-    """What the user calls it."""
+    """Name on the command line."""
 
     name: str
-    """What its people call it."""
+    """Display name."""
 
     line: re.Pattern[str]
     """Tells its lines from others."""
@@ -62,7 +62,7 @@ COLON = Library(
     metric="Accuracy",
     training=re.compile(r"(?i)train(ing)?\b.*"),
 )
-"""What people print themselves: ``Accuracy: 0.93``."""
+"""Hand-written print statements: ``Accuracy: 0.93``."""
 
 LIBRARIES = (
     Library(

@@ -40,7 +40,7 @@ MOST_QUICK = 256
 """Characters of a line that Python's engine is given."""
 
 UNAVAILABLE = "unavailable"
-"""What Katib stores for a metric that was never reported."""
+"""Value that Katib stores for a metric that was never reported."""
 
 PACE = "pace: "
 """Begins the line in which podium's trainer says how fast it is; no metric is in it."""

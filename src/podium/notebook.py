@@ -1,4 +1,4 @@
-"""What a notebook shows: tables as HTML, and a cell's output that changes while something runs."""
+"""Notebook output: tables as HTML, and cell output that updates while something runs."""
 
 import sys
 from collections.abc import Iterable, Sequence

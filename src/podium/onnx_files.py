@@ -1,4 +1,4 @@
-"""What is asked of a ``model.onnx`` before anything runs it: that all its weights are in it."""
+"""Check of a ``model.onnx`` before anything runs it: that it holds all its weights."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -24,7 +24,7 @@ class Deployment:
     server: ModelServer = field(repr=False)
     to: str
     version: Version = field(repr=False)
-    """What answers first."""
+    """Version that is served first."""
 
     @property
     def manifests(self) -> list[Manifest]:

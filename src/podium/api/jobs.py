@@ -27,7 +27,7 @@ class Job(Launched):
     """A Job, PyTorchJob, TrainJob … that runs, or has run."""
 
     _said = ""
-    """What wait printed last."""
+    """Last line that wait printed."""
 
     @property
     def workload(self) -> Workload:
@@ -46,8 +46,8 @@ class Job(Launched):
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What ``podium job status --json`` prints: kind, name, state, message, created, directory,
-        replicas."""
+        """The output of ``podium job status --json``: kind, name, state, message, created,
+        directory, replicas."""
         job, replicas, directory = (
             self.workload,
             self.replicas,

@@ -1,4 +1,4 @@
-"""What a sweep, a training and a job share: they run on a cluster, are waited for, stopped and
+"""Base of sweeps, trainings and jobs: they run on a cluster, and can be awaited, stopped and
 deleted."""
 
 import atexit

@@ -1,4 +1,4 @@
-"""What the trials of ``podium.tune`` run: a Python function, a script or a command."""
+"""Programs that the trials of ``podium.tune`` run: a Python function, a script or a command."""
 
 import inspect
 import os

@@ -14,7 +14,7 @@ DECADES = 100
 scale."""
 
 Value = str | int | float | bool | None
-"""What a choice or a fixed argument may be."""
+"""Type of a choice or a fixed argument."""
 
 
 @dataclass(frozen=True)

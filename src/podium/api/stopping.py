@@ -24,7 +24,7 @@ LENGTHS = (
     "n_steps", "max_steps", "train_steps", "iterations", "iters", "num_iterations", "n_iter", "max_iter", "rounds",
     "num_rounds", "num_boost_round", "n_estimators",
 )  # fmt: skip
-"""What programs call the number that says how long they train."""
+"""Common names of the parameter that sets the length of training."""
 
 
 @dataclass(frozen=True, kw_only=True)

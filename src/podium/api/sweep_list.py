@@ -16,7 +16,7 @@ from podium.text import figure, plural
 
 @dataclass(frozen=True, kw_only=True)
 class ListedSweep:
-    """What a list says of a sweep."""
+    """A sweep as an entry of a list."""
 
     name: str
     algorithm: str

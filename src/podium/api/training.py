@@ -70,8 +70,7 @@ class Training(Job):
 
     @property
     def metrics(self) -> dict[str, float]:
-        """What the trainer measured on the validation part, with the weights that were kept; so
-        far, while it runs.
+        """Validation metrics of the weights that were kept; the latest ones while it runs.
 
         Raises:
             NotFound: It left no model.
@@ -82,7 +81,7 @@ class Training(Job):
 
     @property
     def epochs(self) -> "DataFrame":
-        """What it reported while it trained, a row for each epoch."""
+        """Metrics reported during training, one row per epoch."""
         epochs = self._read()
         return data_frame(epochs, list(dict.fromkeys(name for epoch in epochs for name in epoch)))
 

@@ -71,7 +71,7 @@ class TuneSettings:
     """Whether a function goes to its trials as cloudpickle writes it."""
 
     asked: Values = field(default_factory=dict)
-    """What else the sweep is asked, read by read_settings."""
+    """Settings of sweep options, as read_settings returns them."""
 
     def __post_init__(self) -> None:
         require(
@@ -390,7 +390,7 @@ tune.__doc__ = documented(tune.__doc__)
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What tune runs, before it is started."""
+    """The Experiment that tune is about to start, and where it runs."""
 
     experiment: Experiment
     spec: ClusterSpec

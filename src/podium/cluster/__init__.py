@@ -15,7 +15,7 @@ if (
 
 @dataclass(frozen=True, kw_only=True)
 class Traits:
-    """What callers may rely on, and need not ask which kind of cluster they hold."""
+    """Properties of a cluster that callers may rely on without asking which kind they hold."""
 
     shares_files: bool
     """Its jobs see the files of this machine, and its Python stands for images."""

@@ -1,4 +1,4 @@
-"""What every cluster can do: a few verbs over Kubernetes-shaped objects."""
+"""The interface of every cluster: a few verbs over Kubernetes-shaped objects."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
@@ -67,7 +67,7 @@ class Cluster(ABC):
 
     @property
     def traits(self) -> Traits:
-        """What callers may rely on."""
+        """Properties that callers may rely on."""
         return traits_of(self.url)
 
     def outlives_client(self, kind: str) -> bool:

@@ -1,4 +1,4 @@
-"""What a function or script that is tuned says of an epoch: one metric line."""
+"""Metric lines of a tuned function or script, one per epoch."""
 
 from collections.abc import Mapping
 

@@ -1,5 +1,4 @@
-"""What is never packed unless it is asked for: files that hold credentials, by their name and by
-what is in them."""
+"""Files that are packed only on request: they hold credentials, by their name or their content."""
 
 import os
 import re

@@ -1,5 +1,4 @@
-"""What collectors other than StdOut read: a file or a folder that the program writes, not what it
-prints."""
+"""Checks of collectors other than StdOut, which read a file or folder that the program writes."""
 
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath

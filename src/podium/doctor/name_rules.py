@@ -28,7 +28,7 @@ class Miss(NamedTuple):
     metric: str
     line: Line
     text: str
-    """What it says instead."""
+    """The text found in place of a metric."""
 
 
 def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:

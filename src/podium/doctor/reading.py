@@ -114,12 +114,12 @@ class Line:
     """Without its line end."""
 
     readings: tuple[Reading, ...]
-    """What Katib takes from it."""
+    """Values that Katib reads from it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """What the rules look at."""
+    """A parsed log, the input of the rules."""
 
     reader: Reader
     lines: Sequence[Line]

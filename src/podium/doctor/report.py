@@ -1,4 +1,4 @@
-"""What the doctor says about one subject."""
+"""The doctor's report on one subject."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Report:
     """The worst first."""
 
     details: dict[str, Any] = field(default_factory=dict)
-    """What there is to see besides: metrics that would be stored, the wrapped command line."""
+    """Further facts: metrics that would be stored, the wrapped command line."""
 
     examined: bool = True
     """Whether any rule was applied: what was not examined does not pass."""

@@ -1,4 +1,4 @@
-"""What there is to know about a namespace; podium.doctor.probes finds it out."""
+"""State of a namespace; podium.doctor.probes reads it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -64,7 +64,7 @@ class Answer(NamedTuple):
     """Whether it has the bucket and knows the key; None if it could not be asked."""
 
     what: str
-    """What was snapshot."""
+    """The answer in words."""
 
     server: str = ""
     """The server's name and version, as it says."""
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class NamespaceSnapshot:
-    """What the rules look at; None stands for what may not be looked at."""
+    """The input of the rules; None stands for a part that may not be read."""
 
     namespace: str
     exists: bool | None = True

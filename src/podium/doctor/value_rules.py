@@ -22,10 +22,10 @@ class Printed(NamedTuple):
     metric: str
     line: Line
     text: str
-    """What follows the equals sign, to the next blank."""
+    """Text after the equals sign, up to the next blank."""
 
     value: str | None
-    """What is stored; None if a stricter metricsFormat passes over it."""
+    """The stored value; None if a stricter metricsFormat skips it."""
 
 
 def printed(log: Log) -> Iterator[Printed]:

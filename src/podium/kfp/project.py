@@ -23,7 +23,7 @@ OWN = ("name", "pipeline", "schedule", "server")
 """Keys that are not parameters."""
 
 LOCAL = ("table:", "text:", "images:", "npz:")
-"""What stands before a file or directory of the user's in ``dataset``."""
+"""Prefixes of the user's own files or directories in ``dataset``."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -254,11 +254,11 @@ class ServerRun:
     """State of each task by name, as far as the server has reported."""
 
     error: str
-    """What the server says of the failure, without the steps' own words."""
+    """The server's message about the failure, without the steps' own errors."""
 
     @property
     def result(self) -> str:
-        """What came of it in a few words."""
+        """The result in a few words."""
         failed = [name for name, state in self.tasks.items() if state == "FAILED"]
         return (
             f"failed at {', '.join(failed)}"
@@ -270,7 +270,7 @@ class ServerRun:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """What ``--json`` prints."""
+        """The output of ``--json``."""
         return {
             **vars(self),
             "run": self.id,

@@ -24,7 +24,7 @@ from podium.text import one_line
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """What apply does for a schedule."""
+    """Planned change of a schedule."""
 
     schedule: Schedule
     version: Version

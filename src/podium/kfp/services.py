@@ -1,4 +1,4 @@
-"""What podium asks of a Kubeflow Pipelines server, through the generated client alone.
+"""Requests to a Kubeflow Pipelines server, through the generated client alone.
 
 `kfp.Client` (2.17, kfp/client/client.py) offers the same calls, but loads the Kubernetes client, a
 second of CPU.

@@ -1,4 +1,4 @@
-"""What the schedules of a server run, beside what this podium would compile."""
+"""Versions that the schedules of a server run, compared with those this podium would compile."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class Pinned:
 
     @property
     def advice(self) -> str:
-        """What to do; empty for nothing."""
+        """Suggested command; empty if nothing is to be done."""
         if self.version and self.current:
             return ""
         again = (

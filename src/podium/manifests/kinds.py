@@ -29,7 +29,7 @@ class OperatorKind:
     """Variables that the operator sets in every container; an empty one is left out."""
 
     restart_policy: str = "Never"
-    """What a replica that names none gets."""
+    """Default for replicas that do not set one."""
 
     required: str = ""
     """The role that must be there; empty if any will do."""
@@ -42,7 +42,7 @@ class OperatorKind:
     """Whether the operator names the namespace in every message."""
 
     migration: str = ""
-    """What to do instead of ``podium migrate``, which makes no TrainJob of it."""
+    """Hint for a kind that ``podium migrate`` does not convert to a TrainJob."""
 
 
 _RANK = {
@@ -112,7 +112,7 @@ JOB_KINDS = {
 INSTEAD = {
     "MPIJob": "an MPIJob's launcher starts processes inside other pods; write a Job whose container runs mpirun itself",
 }
-"""What to write instead of a kind that podium does not run."""
+"""Hint for each kind that podium does not run."""
 
 MIGRATED_KINDS = ("PyTorchJob", "Job")
 """Kinds that ``podium migrate`` makes a TrainJob of."""

@@ -106,8 +106,8 @@ READINGS = "podium.dev/readings"
 trials."""
 
 KATIB_FINALIZERS = ("clean-metrics-in-db", "update-prometheus-metrics")
-"""What Katib's controller holds Trials and Experiments by: without it their deletion would wait for
-good (observed)."""
+"""Finalizers that Katib's controller sets on Trials and Experiments: without the controller their
+deletion would hang forever (observed)."""
 
 POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""

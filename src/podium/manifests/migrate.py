@@ -73,11 +73,11 @@ T = TypeVar("T", bound=Resource)
 
 @dataclass(frozen=True, kw_only=True)
 class Migration(Generic[T]):
-    """What became of a job or an Experiment."""
+    """Result of migrating a job or an Experiment."""
 
     resource: T
     notes: list[Violation]
-    """What was not carried over, or is another than before; each with the field of the source."""
+    """Parts that were dropped or have changed, each with the field of the source."""
 
 
 @overload

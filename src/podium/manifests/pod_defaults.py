@@ -1,4 +1,4 @@
-"""What every launched pod gets on a real cluster unless its manifest says otherwise."""
+"""Defaults of every launched pod on a real cluster; its manifest may override them."""
 
 from typing import Any, TypeVar
 

@@ -1,4 +1,4 @@
-"""What the API server takes in a pod template: types of its fields, containers and their
+"""Checks of a pod template as the API server makes them: types of fields, containers and their
 variables."""
 
 from collections.abc import Iterator

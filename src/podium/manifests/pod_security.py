@@ -22,8 +22,8 @@ CONTAINER = {"runAsNonRoot": True, "allowPrivilegeEscalation": False}
 """securityContext of a container, beside the capabilities that it drops."""
 
 INIT_CONTAINER = "init-pytorch"
-"""What the training operator adds to the Workers of a PyTorchJob that has a Master, without a
-securityContext (kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go)."""
+"""Init container that the training operator adds to the Workers of a PyTorchJob that has a Master,
+without a securityContext (kubeflow/trainer v1.9.3: pkg/controller.v1/pytorch/initcontainer.go)."""
 
 INIT_HINT = (
     "the training operator adds this container to the Workers of PyTorchJobs: give it the template of "
@@ -31,7 +31,7 @@ INIT_HINT = (
 )
 
 COLLECTOR = "metrics-logger-and-collector"
-"""What Katib adds to the pods of trials for StdOut and File (katib v0.19.0:
+"""Container that Katib adds to the pods of trials for StdOut and File (katib v0.19.0:
 pkg/webhook/v1beta1/pod)."""
 
 COLLECTOR_HINT = (
@@ -48,7 +48,7 @@ SUGGESTION_HINT = (
 )
 
 EARLY_STOPPING_CONTAINER = "early-stopping"
-"""What Katib adds to the suggestion service of an Experiment with spec.earlyStopping; its
+"""Container that Katib adds to the suggestion service of an Experiment with spec.earlyStopping; its
 configuration has no field for a securityContext (katib v0.19.0: pkg/apis/config/v1beta1, type
 EarlyStoppingConfig)."""
 

@@ -1,5 +1,4 @@
-"""What podium knows of every Kubernetes object: kind, name, labels and the state in its
-conditions."""
+"""Kubernetes objects of any kind: kind, name, labels and the state in their conditions."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

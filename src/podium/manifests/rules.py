@@ -34,7 +34,7 @@ class Finding:
 
     why: str
     hint: str | None = None
-    """What to do; None if there is nothing to do."""
+    """Suggested fix; None if there is none."""
 
     runner: str = ""
     """As the rule's."""

@@ -51,7 +51,7 @@ class ModelServer:
     alias."""
 
     name: str
-    """Of the objects; a DNS label."""
+    """Name of the objects; a DNS label."""
 
     model: str
     """``NAME``, or ``NAME@VERSION`` with a version or alias."""

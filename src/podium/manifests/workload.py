@@ -225,7 +225,7 @@ class Workload(Resource):
 
     @property
     def operator(self) -> OperatorKind | None:
-        """What the training operator knows of its kind; None for a Job, a TrainJob, and a kind
+        """The training operator's description of its kind; None for a Job, a TrainJob, and a kind
         podium does not know."""
         return OPERATOR_KINDS.get(self.kind)
 
@@ -410,7 +410,7 @@ class Workload(Resource):
         return self.labels.get(QUEUE, "")
 
     clean_pod_policy = Attribute("run_policy.cleanPodPolicy", text)
-    """What an operator's job stops once it has succeeded; empty if absent."""
+    """Pods that an operator's job deletes once it has succeeded; empty if absent."""
 
     @property
     def processes(self) -> str:

@@ -10,7 +10,7 @@ from podium.models.document import check_name
 TEMPLATES = ("table", "images", "text", "blank")
 SUFFIX = ".tmpl"
 NAME = "PROJECT_NAME"
-"""What stands for the project's name in a template."""
+"""Placeholder for the project's name in a template."""
 
 
 def create(target: Path, template: str) -> list[Path]:

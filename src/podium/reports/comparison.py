@@ -11,7 +11,7 @@ from podium.text import brief
 
 COLORS = (plots.BLUE, plots.GOLD, plots.RED, plots.GREEN, plots.PURPLE, plots.GRAY)
 DASHES, SYMBOLS = ("solid", "dash", "dot", "dashdot"), ("circle", "square", "diamond", "cross")
-"""What tells lines apart without color, and beyond the last color."""
+"""Dashes and symbols that distinguish lines without color, and beyond the last color."""
 
 PATTERNS = ("", "/", "x", ".", "\\", "-", "+")
 
@@ -31,10 +31,10 @@ class Compared:
     """When it began or was uploaded, for people."""
 
     result: str = ""
-    """What came of it, in some words."""
+    """The result in a few words."""
 
     parameters: Mapping[str, str] = field(default_factory=dict)
-    """What it was given, and the hyperparameters of its model."""
+    """Its parameters, and the hyperparameters of its model."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     """On the test part."""

@@ -32,12 +32,12 @@ class Failure:
     message: str
 
     lines: Sequence[str] = ()
-    """What it printed last."""
+    """Last lines of its log."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SweepPage:
-    """What the report of a sweep shows."""
+    """Content of a sweep's report."""
 
     table: Mapping[str, Any]
     """The trials, as the sweep step of a pipeline writes them."""
@@ -53,10 +53,10 @@ class SweepPage:
     """URL."""
 
     no_best: str = "has a result"
-    """What no trial does, if there is no best one."""
+    """Ends the sentence "no trial …" if there is no best one."""
 
     asked: Mapping[str, str] = field(default_factory=dict)
-    """What the sweep was asked beyond Katib's fields, by title."""
+    """Descriptions of the sweep's options, by title."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
     """Metrics of the best trial."""

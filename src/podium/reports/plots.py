@@ -40,9 +40,9 @@ STATES = {
 """Color of a state and the pattern that tells it without color."""
 
 MOST_LINES, MOST_POINTS, MOST_BARS, MOST_TEXTS = 150, 200, 500, 2000
-"""What figures of long sweeps are limited to, for a report is one file of at most 3 MB: the best
-trials' lines and the points of each, the last trials' bars, and the trials up to which each point
-says its parameters."""
+"""Limits of figures of long sweeps, since a report is one file of at most 3 MB: the best trials'
+lines and the points of each, the last trials' bars, and the trials up to which each point shows its
+parameters."""
 
 FAR, FEWEST = 3.0, 8
 """Values worse than the quartile by so many interquartile ranges are left off an axis, if there are
@@ -80,7 +80,7 @@ class Window:
 
     @property
     def said(self) -> str:
-        """What the figure says below its axis."""
+        """Note below the axis about the values outside."""
         lie = "1 worse value lies" if self.outside == 1 else f"{self.outside:,} worse values lie"
         return f"{lie} {'below' if self.below else 'above'} what is shown"
 

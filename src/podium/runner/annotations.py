@@ -26,7 +26,7 @@ TAG = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,38}[A-Za-z0-9])?")
 
 @dataclass(frozen=True, kw_only=True)
 class Annotations:
-    """What a user wrote about a run."""
+    """A user's note and tags on a run."""
 
     note: str = ""
     tags: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""What a page that compares runs, or versions of a model, shows of each."""
+"""Pages that compare runs, or versions of a model."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

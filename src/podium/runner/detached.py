@@ -25,7 +25,7 @@ from podium.runner.run import word
 from podium.sweeps.resume import restartable
 
 Begun = tuple[dict[str, str], Callable[[], object]]
-"""What to tell of it, and what waits for its end."""
+"""Fields to print about the started process, and a function that waits for its end."""
 
 
 def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:

@@ -1,5 +1,5 @@
-"""What `podium run` and its child process tell each other: an order on stdin, events on stdout,
-each a line of JSON."""
+"""Messages between `podium run` and its child process: an order on stdin, events on stdout, each a
+line of JSON."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class Event(Message):
     """A line of progress, or why the run is refused."""
 
     hint: str | None = None
-    """What to do about a refusal."""
+    """Suggested fix for a refusal."""
 
     code: int | None = None
     """Exit code of a step that failed."""

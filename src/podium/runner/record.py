@@ -115,7 +115,7 @@ class RunRecord:
     """By task name, in the order they run."""
 
     outputs: dict[str, Any] = field(default_factory=dict)
-    """What the pipeline returned: values, and URIs of artifacts."""
+    """Return values of the pipeline: values, and URIs of artifacts."""
 
     state: str = "running"
     """running, succeeded, failed, stopped, or killed: its process is gone without a word."""
@@ -128,7 +128,7 @@ class RunRecord:
     has other names."""
 
     note: str = ""
-    """What a user wrote about it. podium.runner.annotations changes note and tags, in the file."""
+    """A user's note. podium.runner.annotations changes note and tags, in the file."""
 
     tags: list[str] = field(default_factory=list)
     """Names that a user gave it, to find it by."""
@@ -354,8 +354,8 @@ class RunRecord:
 
 @dataclass(kw_only=True)
 class _Failure:
-    """What a step that raised an error leaves for `podium run`; a log holds what programs print,
-    too."""
+    """Error that a failed step leaves for `podium run`; its log also holds the output of
+    programs."""
 
     error: str
     fix: dict[str, Any]

@@ -52,7 +52,7 @@ class Run:
 
     @property
     def record(self) -> RunRecord:
-        """What is recorded of it by now."""
+        """The current record."""
         if self._running is None and self._known.state == "running":
             self._known = RunRecord.read(self.directory)
         return self._known
@@ -114,7 +114,8 @@ class Run:
 
     @property
     def note(self) -> str:
-        """What a user wrote about it: ``run.note = "warmup was too short"``; empty for nothing."""
+        """A user's note, which can be set: ``run.note = "warmup was too short"``; empty if there is
+        none."""
         return Annotations.read(self.directory).note
 
     @note.setter
@@ -156,7 +157,7 @@ class Run:
 
     @property
     def outputs(self) -> dict[str, Any]:
-        """What the pipeline returned: values, and URIs of artifacts."""
+        """Return values of the pipeline: values, and URIs of artifacts."""
         return dict(self.record.outputs)
 
     @property
@@ -328,8 +329,8 @@ class Run:
 
     @property
     def result(self) -> str:
-        """What came of it, in some words: the winner's score and whether it was promoted, or what
-        it put out."""
+        """One line about the result: the winner's score and whether it was promoted, or the
+        outputs."""
         if self.state != "succeeded":
             return ""
         try:

@@ -146,7 +146,7 @@ def runs() -> Runs:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredRun:
-    """What one run left."""
+    """Objects that one run left in a storage."""
 
     id: str
     storage: Storage

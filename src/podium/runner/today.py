@@ -1,5 +1,5 @@
-"""What a run that goes on takes of today: code that has changed since it was packed, and word of
-data that have."""
+"""Changes that a resumed run picks up: code edited since it was packed, and data that have
+changed."""
 
 import shlex
 from collections.abc import Mapping

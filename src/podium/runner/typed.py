@@ -1,5 +1,5 @@
-"""What a user may type as parameters of a pipeline, read from its file as text: loading kfp takes a
-second."""
+"""Names and values of a pipeline's parameters for the command line, read from its file as text:
+loading kfp takes a second."""
 
 import ast
 from collections.abc import Sequence

@@ -1,1 +1,1 @@
-"""What to try next: search algorithms over a space of hyperparameters."""
+"""Search algorithms over a space of hyperparameters."""

@@ -1,5 +1,4 @@
-"""What podium knows of a search algorithm: one declaration, read by the search, the checks, the
-doctor and the help."""
+"""Declaration of a search algorithm, read by the search, the checks, the doctor and the help."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +15,7 @@ Point = dict[str, str]
 
 
 class Setting(NamedTuple):
-    """What the value of a setting may be."""
+    """Type and range of an algorithm setting."""
 
     convert: Callable[[str], Any]
     """Makes a number or a word of the text."""
@@ -25,7 +24,7 @@ class Setting(NamedTuple):
     """Whether podium and Katib take the value."""
 
     kind: str
-    """What is expected, in words."""
+    """Description of the expected value."""
 
     katib: tuple[str, ...] = ()
     """Further values that Katib takes and podium does not."""
@@ -105,7 +104,7 @@ class Algorithm:
     """As in ``spec.algorithm.algorithmName``."""
 
     settings: Mapping[str, Setting]
-    """What podium and Katib's service take in ``algorithmSettings``."""
+    """``algorithmSettings`` that podium and Katib's service take."""
 
     required: tuple[str, ...] = ()
     """Settings that have no default."""
@@ -169,7 +168,7 @@ class Algorithm:
     explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: (
         parameter
     )
-    """What a parameter's values may be, where they are more than the space's."""
+    """Returns the parameter with the range of its values, where that exceeds the space's."""
 
     @property
     def has_resource(self) -> bool:

@@ -12,7 +12,7 @@ from podium.text import plural
 AUTO = "auto"
 
 NEAREST = MULTIVARIATE_TPE.name
-"""What Katib runs in place of the choice: it takes any space, and needs no setting."""
+"""Algorithm that Katib runs in place of the choice: it takes any space and needs no setting."""
 
 MODELED = range(25, 101)
 """Numbers of trials for which a Gaussian process is chosen: ten teach it nothing, and each makes it

@@ -1,5 +1,5 @@
-"""What a sampler sees of a long study, in memory: a suggestion costs the same after ten thousand
-trials as after some.
+"""The bounded part of a long study that a sampler sees, in memory: a suggestion costs the same
+after ten thousand trials as after a few.
 
 The record on disk stays whole; only what is modeled is bounded.
 """

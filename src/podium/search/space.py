@@ -21,7 +21,7 @@ _COMPARES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Premise:
-    """What a condition asks of another parameter: ``optimizer=adam,adamw`` or ``layers>=3``."""
+    """Condition on the value of another parameter: ``optimizer=adam,adamw`` or ``layers>=3``."""
 
     name: str
     sign: str
@@ -68,8 +68,8 @@ class Parameter:
     """Values of a discrete or categorical parameter, as given."""
 
     when: tuple[Premise, ...] = ()
-    """What must hold for it to count, and for the parameters that this asks about; nothing: it
-    always counts."""
+    """Conditions under which it is active, with those of the parameters they refer to; empty if it
+    always is."""
 
     def counts(self, point: Mapping[str, str]) -> bool:
         """Tell whether it counts beside the other values of a point."""

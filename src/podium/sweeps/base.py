@@ -181,7 +181,7 @@ class Records(ABC):
     @property
     @abstractmethod
     def resume_command(self) -> str:
-        """What to type to go on with the Experiment after a stop."""
+        """Command that resumes the Experiment after a stop."""
 
     @abstractmethod
     def close(self, experiment: Experiment, status: Status) -> None:

@@ -124,7 +124,7 @@ class Engine:
 
     @property
     def figures(self) -> dict[str, float]:
-        """What it runs, as Prometheus is told."""
+        """Values of the engine's Prometheus metrics by name."""
         return {
             "leads": float(self._leads()),
             "experiments": len(self._running),

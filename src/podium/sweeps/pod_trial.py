@@ -188,7 +188,7 @@ class _LogReader:
         self._trial, self._replica = trial, replica
         self.readings: list[Reading] = []
         self.refused: Failed | None = None
-        """Of the first line that the collector does not take."""
+        """Error for the first line that the collector rejects."""
 
         self.tail: deque[str] = deque(maxlen=kubernetes_pods.TAIL)
         self.error: PodiumError | None = None

@@ -1,4 +1,4 @@
-"""What an engine and the workers of its pool leave for one another in the storage, below one URL an
+"""Files that an engine and the workers of its pool exchange through the storage, below one URL per
 Experiment.
 
 ``experiment.json`` is the Experiment as workers run it; ``slots/UID`` the trial that the worker in
@@ -45,7 +45,7 @@ class TrialEnd:
 
     @property
     def reported(self) -> list[Reading]:
-        """What the trial reported."""
+        """Readings that the trial reported."""
         return [
             Reading(name, value, datetime.fromisoformat(time))
             for name, value, time in self.readings

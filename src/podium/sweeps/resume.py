@@ -1,4 +1,4 @@
-"""What a stopped or killed engine left, and the edits Katib allows before an Experiment is
+"""Recovery after a stopped or killed engine, and the edits Katib allows before an Experiment is
 resumed."""
 
 from collections.abc import Mapping

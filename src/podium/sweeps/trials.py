@@ -19,7 +19,7 @@ from podium.sweeps.metrics_collector import observe
 
 @dataclass(kw_only=True)
 class TrialResult:
-    """What a trial left."""
+    """Outcome of a trial."""
 
     readings: list[Reading]
     """Every value it reported."""
@@ -32,7 +32,7 @@ class TrialResult:
 
 
 class Run(Protocol):
-    """What has one trial run, here or elsewhere."""
+    """Runs one trial, here or elsewhere."""
 
     trial: Trial
     """As it stands."""

@@ -1,4 +1,4 @@
-"""What Katib's pod webhook does to a trial's job, on this machine (katib: pkg/webhook/v1beta1/pod).
+"""Local version of Katib's pod webhook, which wraps a trial's job (katib: pkg/webhook/v1beta1/pod).
 
 The primary container's command and args are joined with blanks, unquoted, and given to a shell
 whose output goes to a file. That decides what a value with a blank or a ``$`` means, so it is
@@ -40,7 +40,7 @@ class Wrapped:
     """A trial's job as it runs here."""
 
     job: Workload
-    """What to create."""
+    """The job to create."""
 
     metrics: tuple[Path, ...]
     """Files, or one directory, that hold the metrics; none: what the replicas print."""

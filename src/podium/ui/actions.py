@@ -1,5 +1,5 @@
-"""What a page changes, each by the library call that shell and notebook make; returned is what to
-tell."""
+"""Actions of the pages, each the library call that shell and notebook make; each returns a message
+for the user."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -154,4 +154,4 @@ ACTIONS: Mapping[str, Action] = {
     "/models/{name}/reject": reject,
     "/models/{name}/rollback": roll_back,
 }
-"""What can be posted, by path."""
+"""Actions by the path they are posted to."""

@@ -60,13 +60,14 @@ POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
     "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""What a page may load; plotly.js sets styles."""
+"""Content security policy of a page; plotly.js sets styles."""
 
 REPORT_POLICY = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline' blob: data:; "
     "style-src 'unsafe-inline'; img-src data:"
 )
-"""What a report may do, which holds names and rows of foreign origin: nothing with these pages."""
+"""Content security policy of a report, which holds names and rows of foreign origin: it cannot
+touch these pages."""
 
 STATIC = {
     "style.css": "reports",

@@ -1,4 +1,4 @@
-"""What the pages look at: the runs of this machine, a cluster, a registry, and a server of Kubeflow
+"""Sources of the pages: the runs of this machine, a cluster, a registry, and a server of Kubeflow
 Pipelines."""
 
 import threading
@@ -20,7 +20,7 @@ MOST_OPEN = 32
 
 
 class House:
-    """What there is to see. Safe to use from several threads.
+    """Sources of the pages. Safe to use from several threads.
 
     Args:
         spec: The cluster whose Experiments and jobs are shown; each run on this machine has its own

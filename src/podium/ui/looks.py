@@ -1,5 +1,5 @@
-"""What open pages show: who looks at the same thing shares one look, and looks wait in a queue of
-their own."""
+"""Cached views of open pages: viewers of the same page share one, and views are computed in a
+thread pool of their own."""
 
 import asyncio
 import time

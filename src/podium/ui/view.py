@@ -1,4 +1,4 @@
-"""What a page shows, and how it becomes HTML."""
+"""Content of a page, and its rendering as HTML."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class View:
     template: str
     title: str
     shown: Mapping[str, Any]
-    """What the template is filled in with."""
+    """Variables of the template."""
 
     figures: Mapping[str, str] = field(default_factory=dict)
     """Plotly's JSON by the name of its place in the page."""

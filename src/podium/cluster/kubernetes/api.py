@@ -54,8 +54,8 @@ class Waits:
     minutes."""
 
     window: int = 5
-    """Of quiet, after which the pods are looked at: an image that cannot be pulled changes no job's
-    status."""
+    """Quiet time after which the pods are checked: an image that cannot be pulled does not change a
+    job's status."""
 
     pause: float = 1.0
     """Between looks for a pod that has not started, or is being replaced."""
@@ -86,7 +86,7 @@ class ApiResource:
     version: str
     plural: str
     hint: str
-    """What to do when the server does not know it."""
+    """Hint for a server that does not know the kind."""
 
 
 _KATIB = (

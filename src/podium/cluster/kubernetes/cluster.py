@@ -37,7 +37,7 @@ _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
     **dict.fromkeys(OPERATOR_KINDS, lambda value: {"spec": {"runPolicy": {"suspend": value}}}),
     **dict.fromkeys(("Job", TRAINJOB), lambda value: {"spec": {"suspend": value}}),
 }
-"""What to merge into a job to stop it and to let it go on."""
+"""Merge patch that suspends a job of each kind (True) or resumes it (False)."""
 
 
 class KubernetesCluster(Cluster):

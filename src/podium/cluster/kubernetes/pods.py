@@ -72,9 +72,9 @@ NEVER_STARTS = {
 """Waiting reasons of a container that do not go away by themselves, with what to do."""
 
 NON_ROOT = re.compile(r"non-?root", re.IGNORECASE)
-"""What the kubelet says of an image whose user is root, or may be: ``container has runAsNonRoot and
-image will run as root``, ``… image has non-numeric user``, ``container's runAsUser breaks non-root
-policy`` (kubernetes v1.34, pkg/kubelet/kuberuntime/security_context.go)."""
+"""Matches the kubelet's messages about an image whose user is root, or may be: ``container has
+runAsNonRoot and image will run as root``, ``… image has non-numeric user``, ``container's runAsUser
+breaks non-root policy`` (kubernetes v1.34, pkg/kubelet/kuberuntime/security_context.go)."""
 
 ENDED = {
     "OOMKilled": "raise the memory limit, or use a smaller batch size or fewer processes a node",

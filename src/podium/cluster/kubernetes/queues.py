@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 5.0
 
 
 class Queues:
-    """What Kueue says about the jobs of one namespace. Nothing is asked about jobs that no queue
+    """Kueue's reasons why jobs of one namespace wait. Sends no requests about jobs that no queue
     holds back."""
 
     def __init__(self, api: Api) -> None:

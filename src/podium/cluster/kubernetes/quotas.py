@@ -1,4 +1,4 @@
-"""What a job asks for, against the quotas of its namespace, before it is launched."""
+"""Checks of a job's requests against the quotas of its namespace, before it is launched."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

@@ -24,7 +24,7 @@ KINDS = ("Experiment", "PyTorchJob", TRAINJOB, "Job")
 """Looked at in this order: an Experiment takes its trials along."""
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""What a list is asked for as, where metadata are enough."""
+"""Accept header of a list that needs metadata only."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,21 +37,21 @@ class Orphan:
     phase: str
     created: str
     why: str
-    """What became of the run."""
+    """How the run ended, or that it is gone."""
 
     uid: str
 
 
 @dataclass
 class Look:
-    """What one look at a namespace found."""
+    """Result of one scan of a namespace."""
 
     seen: int = 0
     """Unfinished objects that a step launched."""
 
     orphans: list[Orphan] = field(default_factory=list)
     errors: dict[str, PodiumError] = field(default_factory=dict)
-    """What could not be read, by what it is about: nothing of it is called an orphan."""
+    """Failed reads by their subject: nothing that depends on one is called an orphan."""
 
 
 def look(cluster: KubernetesCluster) -> Look:
@@ -187,7 +187,7 @@ class Reaper:
 
     @property
     def metrics(self) -> str:
-        """What it saw and did, in Prometheus' text format."""
+        """Its counters in Prometheus' text format."""
         known = {
             "seen": (self.seen, "Unfinished objects that a step launched."),
             "deleted_total": (self.deleted, "Objects deleted since the start."),

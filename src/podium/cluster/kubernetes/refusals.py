@@ -27,8 +27,8 @@ ADDED_HINTS = {
     EARLY_STOPPING_CONTAINER: EARLY_STOPPING_HINT,
     SUGGESTION_CONTAINER: SUGGESTION_HINT,
 }
-"""What to do about the containers that controllers add, by name; the first that a refusal names
-counts."""
+"""Hint for each container that controllers add, by name; the first one that a refusal names
+applies."""
 
 INTERNAL = "Internal error occurred"
 """How the message of every error 500 of the API server begins, a webhook that does not answer among
@@ -37,7 +37,7 @@ them."""
 
 @dataclass(frozen=True, kw_only=True)
 class Trouble:
-    """What is wrong with one pod."""
+    """A problem with one pod."""
 
     pod: str | None = None
     """The pod's name; None if it could not be created."""

@@ -122,7 +122,7 @@ def watch(
 
 
 class _Clock:
-    """What is left of a timeout.
+    """Remaining time of a timeout.
 
     Args:
         timeout: Seconds, None for as long as it takes.

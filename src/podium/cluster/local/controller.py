@@ -24,7 +24,7 @@ from podium.manifests.workload import Replica, Workload
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """What a controller works with."""
+    """Dependencies shared by all controllers."""
 
     store: Store
     """The objects."""
@@ -33,7 +33,7 @@ class Runtime:
     """Start processes."""
 
     images: Images
-    """What stands for images."""
+    """Local environments for images."""
 
 
 class Controller(ABC):

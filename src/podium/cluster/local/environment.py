@@ -26,7 +26,7 @@ _REFERENCE = re.compile(r"\$(\$|\(([^()$]+)\))")
 
 @dataclass(frozen=True, kw_only=True)
 class PodIdentity:
-    """What a pod knows about itself (the downward API)."""
+    """A pod's own names (the downward API)."""
 
     name: str
     """Pod name."""

@@ -1,4 +1,4 @@
-"""What stands for a container image on this machine: this Python, or a directory."""
+"""Local environments for container images: this Python, or a directory."""
 
 import os
 import re
@@ -23,7 +23,8 @@ class Image:
     """A directory that stands for the image's root; None is this Python."""
 
     workdir: Path
-    """What stands for the image's working directory: the root, else where the caller is."""
+    """The image's working directory on this machine: the root, else the caller's working
+    directory."""
 
     def search_path(self, inherited: str) -> str:
         """Return the PATH: the root's programs first, then this Python's, then what the caller
@@ -79,7 +80,7 @@ class Image:
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """What stands for which image; images are named with or without tag and digest."""
+    """Local environments by image; images are named with or without tag and digest."""
 
     roots: Mapping[str, Path]
     """Directory by image."""

@@ -1,4 +1,4 @@
-"""What an API server fills in."""
+"""Metadata that an API server fills in."""
 
 import secrets
 import time

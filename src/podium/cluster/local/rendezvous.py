@@ -1,5 +1,5 @@
-"""What the training operator, or Trainer, sets in the replicas of each kind of job, so that they
-find each other.
+"""Environment that the training operator, or Trainer, sets in the replicas of each kind of job, so
+that they find each other.
 
 Source: kubeflow/trainer release-1.9,
 pkg/controller.v1/{pytorch/{envvar,master,elastic},tensorflow/tensorflow,

@@ -27,14 +27,12 @@ HEALTHY = 600.0
 
 @dataclass(frozen=True, kw_only=True)
 class PodSetting:
-    """What a controller decides about a running pod."""
+    """Settings of a running pod, decided by its controller."""
 
     replica: str
     """master-0, worker-1, pod-0 …"""
 
     identity: PodIdentity
-    """What the pod knows about itself."""
-
     directory: Path
     """Directory of the job: logs, working directories and volumes go below."""
 

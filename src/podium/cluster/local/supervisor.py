@@ -1,10 +1,10 @@
-"""What runs an object in the background."""
+"""The interface of objects that run something in the background."""
 
 from typing import Protocol
 
 
 class Supervisor(Protocol):
-    """What runs one object in the background."""
+    """Runs one object in the background."""
 
     def start(self) -> None:
         """Begin."""

@@ -20,7 +20,7 @@ class AlgorithmSpec(ManifestView):
 
     @cached_property
     def facts(self) -> Algorithm:
-        """What podium knows of it."""
+        """The algorithm of this name in podium's table."""
         return find(self.name)
 
     @cached_property

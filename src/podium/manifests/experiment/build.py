@@ -26,7 +26,7 @@ OWN_NAME = "${trialSpec.Name}"
 
 
 class Changes(SweepOptions, total=False):
-    """What ``customize`` changes besides; what is left out, or None, stays."""
+    """Other changes that ``customize`` makes; a key that is absent or None changes nothing."""
 
     namespace: str | None
     """metadata.namespace"""

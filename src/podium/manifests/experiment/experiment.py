@@ -86,7 +86,7 @@ def read_metrics(observation: Any) -> Metrics:
 
 
 class Objective(ManifestView):
-    """What is optimized."""
+    """The objective metric, its direction and its goal."""
 
     metric = Attribute("manifest.objectiveMetricName", text)
     maximize = Attribute("manifest.type", lambda kind: bool(kind == "maximize"))
@@ -188,7 +188,7 @@ class Limits:
 
 
 class TrialTemplate(ManifestView):
-    """What a trial runs, with placeholders."""
+    """Template of a trial's job, with placeholders."""
 
     @cached_property
     def workload(self) -> Workload:
@@ -312,8 +312,7 @@ class Experiment(Resource):
 
     @cached_property
     def asked(self) -> Values:
-        """What the sweep is asked beyond Katib's fields, by setting; nothing where the annotation
-        breaks a rule."""
+        """Settings of podium's sweep options by name; empty if the annotation breaks a rule."""
         return asked(self.annotations)
 
     objective = Attribute("spec.objective", Objective.parse)
@@ -323,7 +322,7 @@ class Experiment(Resource):
 
     @cached_property
     def space(self) -> tuple[Parameter, ...]:
-        """What is searched, each parameter with its conditions; parameters that break a rule are
+        """The search space, each parameter with its conditions; parameters that break a rule are
         left out."""
         return conditional(read_space(self.spec.get("parameters")), self.asked)
 
@@ -332,8 +331,8 @@ class Experiment(Resource):
 
     @property
     def choice(self) -> Choice | None:
-        """What podium chose in place of Katib's algorithm, or would choose; None unless it is asked
-        to."""
+        """The algorithm that podium chose in place of Katib's, or would choose; None unless the
+        sweep leaves the choice to podium."""
         with suppress(InvalidInput):  # a rule says so
             option = ChosenAlgorithm.of(self.asked)
             return option.choice(self) if option else None
@@ -341,7 +340,7 @@ class Experiment(Resource):
 
     @property
     def search(self) -> AlgorithmSpec:
-        """What podium searches with."""
+        """The algorithm that podium's engine runs."""
         return self.algorithm.instead(self.choice.algorithm) if self.choice else self.algorithm
 
     @cached_property

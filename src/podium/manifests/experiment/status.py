@@ -22,7 +22,8 @@ Status = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrialSummary:
-    """What an Experiment has to know of a trial; all that is kept of one that has ended."""
+    """The part of a trial that its Experiment needs; the engine keeps nothing else of a trial that
+    has ended."""
 
     name: str
     phase: str
@@ -35,7 +36,7 @@ class TrialSummary:
     """Sort key, the best trial's the least."""
 
     optimal: Mapping[str, Any]
-    """What the Experiment's status says if it is the best."""
+    """``currentOptimalTrial`` of the Experiment's status if this trial is the best."""
 
     @classmethod
     def of(cls, trial: Trial) -> "TrialSummary":

@@ -1,4 +1,5 @@
-"""What Katib admits and then never ends, and what podium does not run: each with a hint.
+"""Rules for Experiments that Katib admits but never finishes, or that podium does not run, each
+with a hint.
 
 Observed on a real Katib 0.19: an unused search parameter, a quote in a value, a grid smaller than
 maxTrialCount, words for numbers and more leave an Experiment in Created or Running for good

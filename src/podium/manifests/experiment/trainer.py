@@ -1,5 +1,5 @@
-"""What a trainer is given: podium's own by flags, any other by placeholders, variables or two
-flags.
+"""How a trainer gets its data and output paths: podium's own by flags, any other by placeholders,
+variables or two flags.
 
 A command, its arguments and its environment may hold ``${podium.data}``, ``${podium.output}`` and
 ``${podium.name}`` anywhere; ``fill`` replaces them. Every container of a trainer also gets
@@ -31,7 +31,7 @@ VARIABLES = {"PODIUM_DATA": DATA, "PODIUM_OUTPUT": OUTPUT}
 """Environment of every trainer."""
 
 FLAGS = {"--data": DATA, "--output": OUTPUT}
-"""What a command gets that mentions neither a placeholder nor a variable."""
+"""Flags appended to a command that mentions neither a placeholder nor a variable."""
 
 _MARKS = (*VARIABLES, *VARIABLES.values())
 _PLAIN = re.compile(r"[\w@%+=:,./-]*", re.ASCII)

@@ -90,7 +90,7 @@ class Trial(Resource):
 
     @cached_property
     def metrics(self) -> Metrics:
-        """What was measured; empty until the trial has ended."""
+        """The observed metrics; empty until the trial has ended."""
         return read_metrics(self.status.get("observation"))
 
     @cached_property
@@ -100,7 +100,7 @@ class Trial(Resource):
 
     @cached_property
     def criteria(self) -> Criteria:
-        """What it is judged by."""
+        """Objectives and constraints that the trial is ranked by."""
         return Criteria.of(self.objective, self.asked)
 
     @cached_property

@@ -1,5 +1,4 @@
-"""What Katib's webhooks refuse of an Experiment; its defaults are filled in by
-``Experiment.parse``.
+"""Rules of Katib's webhooks for Experiments; ``Experiment.parse`` fills in its defaults.
 
 Sources: katib 0.19, pkg/webhook/v1beta1/experiment/validator; checked against answers of a real
 Katib in tests/golden/katib.

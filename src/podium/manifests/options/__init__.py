@@ -1,5 +1,4 @@
-"""What a sweep can be asked beyond Katib's fields: an option in a file each, and the annotation
-that they share."""
+"""Options of a sweep beyond Katib's fields, one file each, and the annotation that they share."""
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence

@@ -77,7 +77,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class UnderKatib:
-    """What becomes of an option where Katib runs the Experiment."""
+    """Finding about an option that Katib ignores when it runs the Experiment."""
 
     why: str
     what: str
@@ -132,7 +132,7 @@ class SweepOption:
     """Reason of an Experiment that ended since the option had no room for another trial."""
 
     raised: ClassVar[str] = ""
-    """What lets such a sweep go on: ``a higher --max-time``."""
+    """Change that lets such a sweep continue: ``a higher --max-time``."""
 
     is_of_trials: ClassVar[bool] = False
     """Whether trials carry it too, so that they are judged by it without their Experiment."""

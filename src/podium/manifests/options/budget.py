@@ -31,7 +31,7 @@ def _duration(given: Any) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Budget(SweepOption):
-    """What the trials of a sweep may use."""
+    """Limit on the time and the cost of a sweep's trials."""
 
     title: ClassVar[str] = "budget"
     settings: ClassVar[tuple[Setting, ...]] = (
@@ -69,7 +69,7 @@ class Budget(SweepOption):
 
     cost: float | None = None
     price: float = 0.0
-    """Of a pod for an hour, in the currency of the cost."""
+    """Price per pod and hour, in the currency of the cost."""
 
     @classmethod
     def of(cls, values: Values) -> "Budget | None":

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from podium.manifests.experiment.experiment import Experiment
 
 Premises = Mapping[str, tuple[Premise, ...]]
-"""What must hold for a parameter to count, by its name; nothing for one that always does."""
+"""Conditions under which each parameter is active, by its name; a parameter that is always active
+is absent."""
 
 _PREMISE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|=|<|>)\s*([^\s=<>](?:.*\S)?)\s*")
 

@@ -30,7 +30,7 @@ class Deterministic(SweepOption):
     )
 
     trials: int
-    """Of how many of the newest trials the search does not hear."""
+    """Number of newest trials whose results the search ignores."""
 
     @classmethod
     def of(cls, values: Values) -> "Deterministic | None":

@@ -1,4 +1,4 @@
-"""What trials are judged by beside Katib's objective: further objectives, and bounds of metrics."""
+"""Further objectives beside Katib's, and constraints on metrics."""
 
 import re
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Goal:
-    """What is tuned for."""
+    """A metric to optimize and its direction."""
 
     metric: str
     maximize: bool
@@ -163,7 +163,7 @@ class Objectives(SweepOption):
 
 @dataclass(frozen=True, kw_only=True)
 class Criteria:
-    """What trials are judged by."""
+    """Objectives and constraints that trials are ranked by."""
 
     objective: "Objective"
     """Katib's."""
