@@ -79,7 +79,6 @@ class Dataset:
     """To choose by."""
 
     task: Task
-    """What is to be learned."""
 
     digest: str
     """Checksum of the whole dataset."""

@@ -34,7 +34,7 @@ __all__ = ["Ranks", "dataset", "load", "output", "ranks", "report", "save_model"
 
 
 _epochs: list[dict[str, float]] = []
-"""What this process has reported; it trains one model."""
+"""Metrics that this process has reported, by epoch; it trains one model."""
 
 _status = StatusReporter()
 atexit.register(_status.close)

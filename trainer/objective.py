@@ -1,5 +1,5 @@
-"""What a training minimizes and reports: loss and metrics of classes or of numbers, and how they
-are measured."""
+"""Objectives of a training: loss and metrics of classes or of numbers, and how they are
+measured."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a network learns: from one input of a dataset to its target."""
+"""Task of a network: from one input of a dataset to its target."""
 
 from dataclasses import dataclass
 

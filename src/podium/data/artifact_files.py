@@ -64,7 +64,7 @@ def write_info(directory: Path, info: DatasetInfo) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Extras:
-    """What an artifact keeps of its items besides their arrays."""
+    """Data that an artifact stores about its items, besides their arrays."""
 
     seen: SeenItems | None = None
     """All items of train and validation and their groups."""

@@ -1,5 +1,5 @@
-"""What a table holds every night: the option ``contract``, which ``podium data contract`` writes
-and people edit."""
+"""Expected columns of a table: the option ``contract``, which ``podium data contract`` writes and
+people edit."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -17,14 +17,14 @@ DATES = {
 
 NUMBERS = ("integer", "number")
 TYPES = (*NUMBERS, *DATES, "boolean", "text", "category")
-"""What a column may hold; a category may look like anything."""
+"""Types of columns; a category may look like anything."""
 
 ON_VIOLATION = ("refuse", "warn")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a column holds; what is left out is not checked."""
+    """Expected content of a column; a field that is left out is not checked."""
 
     type: str
     """One of TYPES; decides how the column is read, whatever a night's values look like."""
@@ -70,7 +70,7 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What the columns of a table hold, and what happens where they do not."""
+    """Expected columns of a table, and how to react to violations."""
 
     columns: dict[str, Expected]
     """By name: those of the input, and the target."""

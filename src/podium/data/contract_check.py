@@ -96,7 +96,7 @@ _WORDS = {"integer": "whole numbers", "number": "numbers", "boolean": "truth val
 
 @dataclass
 class _Count:
-    """What a column holds of what it should not."""
+    """Counts of a column's values that violate the contract, with an example of each kind."""
 
     rows: int = 0
     missing: int = 0

@@ -55,7 +55,7 @@ class Dataset:
 
     @property
     def contract(self) -> dict[str, Any]:
-        """What a table holds, as the option ``contract`` of later nights takes it.
+        """The contract of a table, which later nights pass as the option ``contract``.
 
         Raises:
             InvalidInput: It is no table.

@@ -1,5 +1,5 @@
-"""What a source holds at this moment, in one digest: whoever finds the same one need not prepare
-the data again."""
+"""A digest of a source's current content: while it stays the same, the data need not be prepared
+again."""
 
 import hashlib
 import json

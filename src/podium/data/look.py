@@ -23,7 +23,7 @@ Read = Callable[[], Iterator[Array]]
 
 @dataclass(frozen=True, kw_only=True)
 class Numbers:
-    """What was measured of columns of numbers: an entry for each column."""
+    """Statistics of numeric columns, one entry per column."""
 
     min: list[float]
     max: list[float]

@@ -46,7 +46,7 @@ BLOCK = 4 << 20
 """Bytes of items at a time."""
 
 PIXELS = 1 << 18
-"""Of pictures that are measured at a time."""
+"""Pixels measured at a time, all pictures together."""
 
 POINTS, FILTER = 4096, 1 << 22
 """Points looked for at a time, and hashes that tell quickly which cells hold nothing."""
@@ -69,8 +69,8 @@ class Space:
     """How the inputs of items become points."""
 
     inputs: Mapping[str, Mapping[str, Any]]
-    """Of each input: ``image``, whether it is pictures, ``spread`` of each number or of all spots,
-    0 where it counts as it is."""
+    """Settings of each input: ``image``, whether it is pictures; ``spread``, of each number or of
+    all spots, where 0 leaves values unscaled."""
 
     @classmethod
     def of(

@@ -85,9 +85,9 @@ class DataOptions:
     """Columns of a table that are numbers, whatever they look like."""
 
     missing: str = ""
-    """What becomes of missing values of a table: ``fill`` (the default) takes the median of a
-    number, and a category of its own; ``indicator`` also marks filled numbers in a column of their
-    own; ``refuse`` takes none."""
+    """How to handle missing values of a table: ``fill`` (the default) takes the median of a number,
+    and a category of its own; ``indicator`` also marks filled numbers in a column of their own;
+    ``refuse`` takes none."""
 
     missing_values: tuple[str, ...] | None = None
     """Texts that mean that a value is missing; None for the usual ones: nothing, NA, null, ? …"""
@@ -96,18 +96,18 @@ class DataOptions:
     """Most categories of a column of a table; 0 for 1,000."""
 
     contract: Contract | None = None
-    """What the columns of a table hold every night; None for whatever they hold tonight."""
+    """Expected columns of a table, every night; None accepts whatever they hold tonight."""
 
     delimiter: str = ""
-    """What separates the values of a CSV file; empty follows from its header."""
+    """Separator of the values of a CSV file; empty detects it in the header."""
 
     decimal: str = ""
     """``.`` or ``,`` in a CSV file; empty finds decimal commas where a file without commas between
     its values has no decimal point."""
 
     thousands: str = ""
-    """What groups the digits of whole numbers in a CSV file; empty for a point where the decimal is
-    a comma."""
+    """Thousands separator of whole numbers in a CSV file; empty for a point where the decimal is a
+    comma."""
 
     encoding: str = "utf-8"
     """Encoding of a CSV file; UTF-16 is known by its first bytes."""

@@ -19,8 +19,8 @@ MISSING, UNKNOWN, OTHER = "(missing)", "(unknown)", "(other)"
 without a bin."""
 
 BINS = 10
-"""Of a number, with about as many items each; one more below and one above all that was seen in
-training."""
+"""Bins of a number, with about as many items each; one more below and one above the range of the
+training part."""
 
 DISTINCT = 20
 """A number with at most so many values has a bin for each."""
@@ -29,7 +29,8 @@ CATEGORIES = 50
 """Categories or classes with a bin of their own: the most frequent ones."""
 
 MOST_ITEMS, MOST_BYTES = 100_000, 256 << 20
-"""Of the training part that are measured; of a larger one, some that are drawn."""
+"""Limits on the measured items of the training part, in items and bytes; a larger part is
+sampled."""
 
 Array = NDArray[Any]
 
@@ -39,7 +40,7 @@ class Bins:
     """How often something measured of items fell into each of some bins."""
 
     name: str
-    """Of the column, or of what was measured: ``images brightness``."""
+    """Name of the column or of the measured property: ``images brightness``."""
 
     labels: tuple[str, ...]
     """One for each bin."""
@@ -48,14 +49,14 @@ class Bins:
     """Items in each."""
 
     edges: tuple[float, ...] = ()
-    """Of a number, ascending: a bin below the first, one from each on, and the last for what is
-    missing."""
+    """Ascending edges for a number: a bin below the first, one from each edge on, and the last bin
+    for missing values."""
 
     center: float = 0.0
-    """Of a number: what was subtracted of the values that are counted, but not of the edges."""
+    """Offset of a number: subtracted from the counted values, but not from the edges."""
 
     categories: tuple[int, ...] = ()
-    """Of a category: the index that each bin counts; the last bin is for all others."""
+    """Category index that each bin counts; the last bin is for all others."""
 
     def __post_init__(self) -> None:
         bins = len(self.edges) + 2 if self.edges else len(self.categories) + 1
@@ -151,19 +152,20 @@ class InputProfile:
     """As in dataset.json."""
 
     bins: tuple[Bins, ...]
-    """Of each column of a table; of what `measured` takes of anything else."""
+    """Bins of each column of a table, or of each of the properties that `measured` takes of any
+    other input."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Profile:
-    """What a model was trained on, and what it then said of the test part: the content of
+    """Binned training inputs of a model and its predictions on the test part: the content of
     ``profile.json``."""
 
     inputs: dict[str, InputProfile]
     """By name."""
 
     predictions: tuple[Bins, ...] = ()
-    """Of the model on the test part: its classes, or each number of a regression; empty in a
+    """Bins of the predictions on the test part: classes, or each number of a regression; empty in a
     dataset.json."""
 
     @classmethod

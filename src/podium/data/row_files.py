@@ -53,7 +53,7 @@ _POINT = (
 """A number with a decimal point; 1.234 may be a thousand and more."""
 
 _INDEX = r"Unnamed: \d+(\.\d+)?|__index_level_\d+__"
-"""What pandas calls the index of a DataFrame that has no name."""
+"""Names that pandas gives the index of a DataFrame without a name."""
 
 
 def open_rows(

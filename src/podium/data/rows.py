@@ -85,11 +85,10 @@ class RowFile:
     """Columns that a DataFrame was written with as its index: they number the rows."""
 
     decimal: str = ""
-    """What stands before the fraction of a number in the file, if it was said or is a comma; the
-    rows have a point."""
+    """Decimal mark in the file, if it was set or is a comma; the rows have a point."""
 
     thousands: str = ""
-    """What groups digits in the file, if it was said; the rows have nothing there."""
+    """Thousands separator in the file, if it was set; the rows have none."""
 
     batches: Callable[[OnProblem | None], Iterator[Rows]]
     """Read it from the start. Rows that cannot be read go to the function, or are refused if it is

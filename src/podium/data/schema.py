@@ -29,7 +29,7 @@ PART_NAMES = {
     "validation": "validation", "val": "validation", "valid": "validation", "dev": "validation",
     "test": "test", "testing": "test",
 }  # fmt: skip
-"""What folders may call the parts, and a column in any case."""
+"""Parts by the names that folders may give them; case does not matter in a column."""
 
 KINDS = ("classification", "regression")
 MEANINGS = ("image", "table", "tokens", "array")
@@ -72,7 +72,7 @@ class Column:
     """How many values the source did not have."""
 
     center: float = 0.0
-    """What was subtracted of a number, so that float32 holds it with all digits."""
+    """Offset subtracted from a number, so that float32 holds it with all digits."""
 
     def __post_init__(self) -> None:
         if self.kind not in ("number", "category"):
@@ -81,7 +81,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True)
 class InputDescription:
-    """What an array does not say of an input itself."""
+    """Meaning of an input, and the columns of a table: facts that its array does not hold."""
 
     meaning: str = "array"
     """``image``, ``table``, ``tokens`` or ``array``."""
@@ -221,13 +221,14 @@ class DatasetInfo:
     """Limit on the items of train and validation together; None for all."""
 
     warnings: tuple[str, ...] = ()
-    """What was said when it was prepared, such as items in two parts that were accepted."""
+    """Warnings of the preparation, such as accepted items that are in two parts."""
 
     seen: FileInfo | None = None
-    """What tells the items of train and validation and their groups, without accepted overlaps."""
+    """File with hashes of the items of train and validation and of their groups, without accepted
+    overlaps."""
 
     test_part: str = ""
-    """What tells the test items as they came, however they are prepared: see
+    """Identity of the test items in the source, independent of preprocessing: see
     podium.data.test_part."""
 
     profile: Profile = field(default_factory=lambda: Profile(inputs={}))
@@ -261,7 +262,7 @@ class DatasetInfo:
 
     @property
     def meaning(self) -> str:
-        """What the first input is: image, table, tokens or array."""
+        """Meaning of the first input: image, table, tokens or array."""
         return next(iter(self.inputs.values())).meaning
 
     @property

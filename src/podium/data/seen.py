@@ -38,10 +38,10 @@ LEAST_ITEMS = 10
 
 @dataclass(frozen=True, kw_only=True)
 class SeenItems:
-    """What a model has seen."""
+    """Items that a model has seen in training."""
 
     hashes: "np.ndarray"
-    """Of items and of their groups, uint64 [n], ascending."""
+    """Hashes of items and of their groups, uint64 [n], ascending."""
 
     near: "tuple[NearItems, ...]" = ()
     """The same items, found by what nearly equals one."""

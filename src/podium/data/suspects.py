@@ -1,5 +1,5 @@
-"""What looks like a mistake in data that were prepared: a column that is the answer, items that are
-nearly the same."""
+"""Warnings about likely mistakes in prepared data: a column that gives the answer away,
+near-duplicate items."""
 
 from collections.abc import Mapping, Sequence
 

@@ -76,8 +76,7 @@ FLAGS = {
     **dict.fromkeys(("false", "f", "no", "n", "0", "falsch", "faux"), "false"),
     **dict.fromkeys(("true", "t", "yes", "y", "1", "wahr", "vrai"), "true"),
 }
-"""What the values of a boolean column mean, in lower case; spreadsheets write their own
-language."""
+"""Boolean values by their lowercase spelling; spreadsheets write their own language."""
 
 LOOSE = 0.05
 """Most of a column's values that may be something else in a column of numbers or dates; they are
@@ -100,7 +99,7 @@ _WRITTEN = (
 
 _MINUS = "\u2212"  # what typesetters and some locales write
 BEFORE, AFTER = rf"(?:[-+{_MINUS}(\s]|{_CURRENCY})*", rf"(?:[)%\s]|{_CURRENCY})*"
-"""What may be written around the digits of such numbers."""
+"""Patterns of the text allowed before and after the digits of such numbers."""
 
 _BRACKETS = rf"^((?:{_CURRENCY})?\s?)\(((?:{_CURRENCY})?\s?[\d.][^()-]*)\)$"
 

@@ -1,5 +1,5 @@
-"""What a model is given and what it says, counted in the bins of its training part; no item is
-kept."""
+"""Counts of a served model's inputs and predictions in the bins of its training part; no item is
+stored."""
 
 from collections.abc import Mapping
 from threading import Lock

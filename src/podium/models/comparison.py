@@ -82,7 +82,7 @@ class Measured:
     """How many items do not count since they nearly equal what it has seen."""
 
     notes: tuple[str, ...] = ()
-    """What else is to be known, in sentences."""
+    """Remarks for the reader, as sentences."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ class SharedItems:
 
 @dataclass(frozen=True, kw_only=True)
 class TestItems:
-    """What versions are measured on."""
+    """The test items that versions are evaluated on."""
 
     target: "np.ndarray"
     """[n] or [n, k]."""

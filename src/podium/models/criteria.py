@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from podium.scoring.slices import Slice
 
 LIKELY = 0.8
-"""What the laptop's first week and a year of nights both live with: docs/registry.md has the
-reason."""
+"""Default of ``likely``: it suits a first week on a laptop as well as a year of nightly runs;
+docs/registry.md explains the value."""
 
 MOST_SLICES = 50
-"""Of a column whose figures the history keeps, the worst first."""
+"""Slices of a column whose figures the history stores, the worst first."""
 
 LEAST_CHANGED = 2
 """Items that decide for one model alone; a single one is a coin that was thrown once."""

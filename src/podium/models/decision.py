@@ -18,7 +18,7 @@ Condition = tuple[bool, str]
 
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
-    """What the history knows of a test part."""
+    """Earlier comparisons on a test part, as the history has them."""
 
     challengers: int = 1
     """How many it has seen, with this one."""
@@ -118,7 +118,7 @@ class Criterion:
 
     name: str
     sentence: str
-    """What it asks of a challenger."""
+    """Requirement on the challenger, in words."""
 
     read: Callable[[str], Any] | None = None
     """Makes a value of text, or raises InvalidInput; None for a word that stands alone."""

@@ -43,14 +43,14 @@ class Shift:
     """PSI that so few items reach by chance once in 1,000 times."""
 
     ks: float | None
-    """Of numbers: the largest distance of the two cumulative distributions, at the edges of the
-    bins."""
+    """Kolmogorov–Smirnov distance for numbers: the largest difference of the two cumulative
+    distributions, at the edges of the bins."""
 
     bin: str
     """Whose share has changed most."""
 
     share: tuple[float, float]
-    """Of that bin, in training and now."""
+    """Share of that bin in training and now."""
 
     def verdict(self, limit: float, least: int = LEAST) -> str:
         """Return ``too few``, ``drift`` or ``same``.
@@ -66,12 +66,12 @@ class Shift:
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """What a version was asked."""
+    """Binned requests to a version."""
 
     counts: Counts
     items: int
     notes: tuple[str, ...] = ()
-    """What whoever judges by it should know."""
+    """Caveats for the reader, as sentences."""
 
 
 def require_profile(version: Version) -> Profile:

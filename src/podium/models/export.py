@@ -15,7 +15,7 @@ FORMS: dict[str, Callable[[Version, Path], None]] = {
     "triton": export_triton.write,
     "oci": export_oci.write,
 }
-"""What writes a version into a directory that is not there yet."""
+"""Writer of each format; the directory that it creates must not exist."""
 
 
 def export(version: Version, form: str, directory: Path) -> Path:

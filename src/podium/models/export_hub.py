@@ -51,10 +51,10 @@ def check_address(uri: str) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Entry:
-    """What a hub is told of a version."""
+    """A version's entry in a hub."""
 
     uri: str
-    """Of its files."""
+    """URI of the version's files."""
 
     form: str | None
     """The format as runtimes of KServe call it, where they know it."""

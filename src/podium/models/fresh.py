@@ -39,7 +39,7 @@ SCALE_UNITS, DEVIATIONS = 30, 3
 squares of theirs count as 1, and what is larger is cut."""
 
 METRICS = ("accuracy", "log_loss", "mae", "rmse")
-"""What is a mean over the items, or goes by one: rmse by squared errors."""
+"""Metrics that are a mean over the items, or derived from one: rmse by squared errors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,11 +58,11 @@ class Bets:
     """The difference that counts as 1."""
 
     spent: str = ""
-    """Of the units of this night the upper 32 bits of their hashes, base64."""
+    """Upper 32 bits of the hashes of this night's units, base64."""
 
     @property
     def capital(self) -> float:
-        """What 1 has become."""
+        """Current capital, starting from 1."""
         return sum(math.exp(min(log, 700)) for log in self.logs) / len(STAKES) if self.logs else 1.0
 
 

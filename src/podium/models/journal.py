@@ -35,7 +35,7 @@ EVENTS = (*MOVES, "refusal", "approval", "rejection", "deletion")
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """What challenger and champion were compared by."""
+    """The metric that challenger and champion were compared by."""
 
     name: str | None = None
 
@@ -56,10 +56,10 @@ class Grounds:
     """The part of a record's evidence that podium reads; all of it may be missing."""
 
     reason: str | None = None
-    """What a person gave as the reason."""
+    """Reason given by a person."""
 
     reasons: tuple[str, ...] = ()
-    """What each part of the promotion rule said."""
+    """Outcome of each part of the promotion rule, in words."""
 
     metric: Compared = Compared()
 
@@ -67,7 +67,7 @@ class Grounds:
     """The challenger's."""
 
     model: tuple[str, ...] = ()
-    """What tells the challenger's model, under whatever version."""
+    """Identity of the challenger's model, the same under any version."""
 
     champion: str | None = None
     """The version a refused challenger was compared with."""

@@ -19,7 +19,7 @@ CHAMPION = "champion"
 INSTALL = "pip install 'podium-ml[mlflow]', or mlflow-skinny"
 VERSION_TAG = "podium.version"
 EXPORT_TAG = "podium.export"
-"""Of a version that MLflow itself can open."""
+"""Tag of a version that MLflow itself can open."""
 
 
 def check_tracking(uri: str, *, here: bool = False) -> None:

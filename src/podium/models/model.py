@@ -40,7 +40,7 @@ class Overview:
     versions: int
     champion: str | None
     metric: str | None
-    """What the champion was judged by, and value its figure."""
+    """Metric of the champion; ``value`` is its figure."""
 
     value: float | None
     since: str | None

@@ -1,4 +1,4 @@
-"""What became of a version that was to be champion."""
+"""The outcome of a promotion."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from podium.models.journal import Record
 
 @dataclass(frozen=True, kw_only=True)
 class Promotion:
-    """What became of a version that was to be champion."""
+    """Outcome of an attempt to make a version champion."""
 
     record: Record | None
     """In the history; None if the champion stays."""
 
     decision: Decision | None = None
-    """What the rule decided, with its figures, against the champion at that moment; None if there
+    """Decision of the rule, with its figures, against the champion at that moment; None if there
     was no rule."""
 
     champion: str | None = None

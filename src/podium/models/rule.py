@@ -24,7 +24,7 @@ TRIAL, SLICE = "trial.", "slice"
 
 @dataclass(frozen=True, kw_only=True)
 class PromotionRule:
-    """What a challenger must achieve."""
+    """Conditions that a challenger must meet to become champion."""
 
     metric: str = ""
     """In the notation of find_metric; empty for the metric that the challenger was chosen by."""

@@ -1,5 +1,5 @@
-"""What a version is made of, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json): files, data,
-packages, figures.
+"""Bill of materials of a version, as CycloneDX 1.6 (https://cyclonedx.org/docs/1.6/json): files,
+data, packages, figures.
 
 It says what the registry knows. Packages are those that the training recorded, not all that were
 installed; licenses of data and weights, and known vulnerabilities, are in no registry.

@@ -38,7 +38,7 @@ MAKE = "openssl ecparam -name prime256v1 -genkey -noout -out key.pem; openssl ec
 
 @dataclass(frozen=True)
 class PublicKey:
-    """What signatures are checked with."""
+    """Public key that signatures are verified with."""
 
     key: "EllipticCurvePublicKey"
 

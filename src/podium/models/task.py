@@ -1,4 +1,4 @@
-"""What a model is for: its target, its kind and its classes. A model's name stands for one task."""
+"""The task of a model: its target, its kind and its classes. A model's name stands for one task."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -19,7 +19,7 @@ LEAST_CLASSES = 2
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """What a dataset asks of a model."""
+    """Task that a dataset sets a model."""
 
     dataset: str
     """Its name, for people."""

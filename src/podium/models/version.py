@@ -77,7 +77,7 @@ class DatasetFacts:
     """Checksum of the test part the version was evaluated on, as it was prepared."""
 
     test_part: str | None = None
-    """What tells these items as they came: see podium.data.test_part."""
+    """Identity of these items in the source: see podium.data.test_part."""
 
     classes: tuple[str, ...] = ()
     target: str | None = None
@@ -127,7 +127,7 @@ class Origin:
     """trial, training or upload."""
 
     name: str | None = None
-    """Of the trial or the training."""
+    """Name of the trial or the training."""
 
     experiment: str | None = None
     """The Experiment of the trial."""
@@ -141,7 +141,7 @@ class TrialFacts:
 
     name: str | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """What it reported, on what its trainer measured: nothing of it is of the test part."""
+    """Metrics that the trial reported, measured by its trainer; none is of the test part."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,7 +242,7 @@ class Version:
 
     @property
     def hyperparameters(self) -> dict[str, Any]:
-        """What it was trained with."""
+        """Hyperparameters it was trained with."""
         return dict(self.facts.hyperparameters)
 
     def read(self, file: str) -> bytes:

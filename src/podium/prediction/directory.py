@@ -12,7 +12,7 @@ CHECKPOINT = "checkpoint*"
 """Files of an interrupted training; they are not part of the model."""
 
 MODELS = ("model.onnx", "model.json")
-"""What is evaluated: a graph, or a command that predicts."""
+"""Files that are evaluated: a graph, or a command that predicts."""
 
 LARGE = 8 << 20
 """Bytes: smaller files are downloaded and hashed again, which takes fewer requests than a copy by

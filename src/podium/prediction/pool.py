@@ -37,7 +37,7 @@ class Processes:
     """How a predict command is run while it is served."""
 
     count: int = min(4, cores())
-    """Of it at once; each has a copy of the model directory."""
+    """Processes at once; each has a copy of the model directory."""
 
     seconds: float = 60.0
     """For a call; a process that takes longer is ended."""

@@ -1,4 +1,4 @@
-"""What a model says of some items."""
+"""Predictions of a model for some items."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ SHOWN = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What a model says of one item."""
+    """Prediction of a model for one item."""
 
     name: Mapping[str, str | int]
     """The item: its ``picture``, its ``file`` and ``row``, or its ``text``."""
@@ -88,7 +88,7 @@ class Outcome:
 
 
 class Predictions(Sequence[Any]):
-    """What a model says of some items, in their order.
+    """Predictions of a model for some items, in their order.
 
     Args:
         classes: Names of the classes; None for regression.

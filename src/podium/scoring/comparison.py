@@ -34,7 +34,8 @@ LEAST_UNITS = 6
 2^(1-n), 1/16 with 5."""
 
 RULE_OF_THREE = 3
-"""What happens to one unit in n / 3 is missing among n of them in 5 % of test parts."""
+"""Rule of three: an event that affects one unit in n / 3 is absent from n of them in 5 % of test
+parts."""
 
 FEW = 4
 """Effective number of units that carry a difference, see Precision; 100 normal errors have 12 or
@@ -61,7 +62,6 @@ class Comparison:
     """A metric of two models on the same items."""
 
     metric: Metric
-    """What is compared."""
 
     first: float
     """Value of the first model, usually the challenger."""
@@ -73,7 +73,7 @@ class Comparison:
     """95 % interval of first minus second: see difference."""
 
     standard_error: float | None
-    """Of first minus second; None without interval."""
+    """Standard error of first minus second; None without interval."""
 
     first_interval: tuple[float, float] | None
     """95 % interval of first: see figure_interval."""
@@ -405,10 +405,10 @@ class Change:
     """Its true class or number."""
 
     before: str
-    """What the first model predicts."""
+    """Prediction of the first model."""
 
     after: str
-    """What the second model predicts."""
+    """Prediction of the second model."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,7 +17,7 @@ class ConstantGuess:
     """In words, as ``always 'no'`` or ``the mean``."""
 
     value: float
-    """Of the metric."""
+    """Value of the metric."""
 
 
 def constant_guess(

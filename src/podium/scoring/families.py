@@ -52,7 +52,7 @@ class Metric(ABC):
     better."""
 
     undefined: ClassVar[str] = "choose another metric"
-    """What to do where it is not defined."""
+    """Hint where the metric is not defined."""
 
     @abstractmethod
     def value(self, target: Array, predictions: Array) -> float:

@@ -50,7 +50,7 @@ CALLS = 2_000
 """Draws of the bootstrap of a function of one's own."""
 
 Z = 1.959964
-"""What a normal number is within 95 % of the time."""
+"""Quantile of the normal distribution: 95 % of values are within ± Z."""
 
 Interval = tuple[float, float]
 
@@ -65,8 +65,7 @@ class Precision:
     standard_error: float | None
 
     p_value: float = 0.0
-    """Of the test that the interval is the inverse of; 0 for a function of one's own, which has
-    none."""
+    """P value of the test that the interval inverts; 0 for a custom function, which has none."""
 
     effective: float = math.inf
     """How many units carry the difference: of so many with parts of equal size its variance would

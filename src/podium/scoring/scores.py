@@ -1,5 +1,5 @@
-"""What a model does on a part of a dataset: its predictions, every metric of its kind, the
-confusion matrix."""
+"""A model's scores on a part of a dataset: its predictions, every metric of its kind, the confusion
+matrix."""
 
 import math
 from collections.abc import Iterator, Mapping

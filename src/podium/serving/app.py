@@ -49,7 +49,7 @@ _INFER = re.compile(r"/v2/models/(?P<name>[^/]+)(/versions/(?P<version>[^/]+))?/
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a client may ask for."""
+    """Limits on the requests of a client."""
 
     body: int = 64 << 20
     """Bytes of a request."""

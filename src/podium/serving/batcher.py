@@ -22,14 +22,14 @@ class _Waiting:
     inputs: Mapping[str, Array]
     rows: int
     form: list[tuple[str, tuple[int, ...], "np.dtype[Any]"]]
-    """What has to be equal for two requests to be one batch."""
+    """Name, shape and dtype of each input: only requests with equal ones share a batch."""
 
     done: "asyncio.Future[Outputs]"
     batch: "Sequence[_Waiting]" = ()
     """Those it runs with, while it runs."""
 
     options: Any = None
-    """Of that run."""
+    """Options of that run."""
 
 
 class Batcher:

@@ -1,4 +1,4 @@
-"""What a server has done, as Prometheus asks for it."""
+"""Metrics of a server, in Prometheus format."""
 
 import time
 from bisect import bisect_left

@@ -1,4 +1,4 @@
-"""What a person fills in to try a model: a drawing, a picture, the columns of a row, a sentence."""
+"""Form for trying a model: a drawing, a picture, the columns of a row, a sentence."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Form:
     """Whether a picture may be drawn with the mouse: of a digit."""
 
     columns: tuple[TableColumn, ...] = ()
-    """Of a row."""
+    """Columns of a row."""
 
     @classmethod
     def of(cls, predictor: Predictor) -> Self | None:

@@ -3,7 +3,7 @@
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_BYTES = 64 << 10
-"""Of a request's first line and headers."""
+"""Bytes of a request's first line and headers."""
 
 _SAID = b'{"error":"a request has at most %d bytes of headers"}' % MOST_BYTES
 _REFUSAL = b"HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\nconnection: close\r\n"

@@ -15,7 +15,7 @@ from podium.prediction.unknown_values import UnknownValues
 from podium.serving.tensors import MOST_JSON
 
 MOST_ITEMS = 100_000
-"""Of a request."""
+"""Items of a request."""
 
 MOST_TABLE = 1 << 30
 """Bytes of a table once its compression is undone."""
@@ -26,7 +26,7 @@ SUFFIXES = {
     "text/csv": ".csv", "text/plain": ".txt", PARQUET: ".parquet",
     "application/x-ndjson": ".jsonl",
 }  # fmt: skip
-"""What raw items may come as, with the suffix by which a file of them is known."""
+"""File suffix by the content type of raw items."""
 
 
 def read_raw(body: bytes, content_type: str) -> tuple[str, bytes]:

@@ -1,4 +1,4 @@
-"""What is served: one model, and the version of it that answers now."""
+"""The served model, and the version of it that answers now."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence

@@ -29,7 +29,7 @@ NAMES = {dtype: name for name, dtype in DATATYPES.items()}
 
 _TYPES = {name: np.dtype(dtype) for name, dtype in DATATYPES.items()}
 _KINDS: dict[str, set[type]] = {"b": {bool}, "i": {int}, "u": {int}, "f": {int, float, bool}}
-"""What elements of JSON become each kind of number."""
+"""Types of JSON elements that each kind of number accepts."""
 
 _NAMES = {dtype: name for name, dtype in _TYPES.items()}  # a dtype's name takes microseconds
 _LITTLE = {dtype: dtype.newbyteorder("<") for dtype in _NAMES}
@@ -41,18 +41,18 @@ MOST_NAME = 1000
 """Letters of a name or an id."""
 
 MOST_ROWS = 1 << 20
-"""Of a request."""
+"""Rows of a request."""
 
 MOST_AXES = 32
-"""Of a tensor."""
+"""Axes of a tensor."""
 
 MOST_BYTES = 1 << 40
-"""Of a tensor, far beyond what a body can hold: sizes are multiplied up to there."""
+"""Bytes of a tensor, far beyond what a body can hold: sizes are multiplied up to there."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What a client asks a model."""
+    """Inference request of a client."""
 
     id: str
     """The client's; empty if it gave none."""

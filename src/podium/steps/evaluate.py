@@ -95,7 +95,7 @@ class Candidate:
     """The trial or job that trained it."""
 
     trained: TrainedMetrics
-    """What its training reported."""
+    """Metrics that its training reported."""
 
     scores: "Scores"
     """On the validation part."""
@@ -304,7 +304,7 @@ class _Tested:
     """Etag of each at that time."""
 
     environment: dict[str, Any]
-    """What its training recorded of versions and hardware; empty if it recorded nothing."""
+    """Versions and hardware that its training recorded; empty if it recorded nothing."""
 
     pictures: list[Picture]
     """That its trainer left."""

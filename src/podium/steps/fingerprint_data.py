@@ -19,7 +19,7 @@ from podium.training.target import storage_url
 
 @dataclass(frozen=True, kw_only=True)
 class Prepared:
-    """What was prepared last from a source: ``prepared/<digest of its name>.json`` in the
+    """Latest prepared dataset of a source: ``prepared/<digest of its name>.json`` in the
     storage."""
 
     fingerprint: str

@@ -1,4 +1,4 @@
-"""What a step prints, kept with its run while the step runs and at its end, however it ends."""
+"""Log of a step, stored with its run while the step runs and at its end, however it ends."""
 
 import io
 import logging

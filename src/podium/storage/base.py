@@ -33,7 +33,7 @@ class Entry:
 
 
 class SourceChanged(Conflict):
-    """What was to be copied is no longer what was read."""
+    """The object changed between being read and being copied."""
 
 
 class Storage(ABC):

@@ -23,7 +23,7 @@ class Check:
     name: str
     ok: bool
     detail: str
-    """What was seen, or what failed."""
+    """The observation, or the reason for the failure."""
 
     hint: str | None = None
     """How to fix it."""

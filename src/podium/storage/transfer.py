@@ -7,7 +7,7 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.storage.base import Entry, Progress, Storage
 
 LAST = ("dataset.json", "metrics.json")
-"""What says that a directory is complete is copied after everything else."""
+"""Files that mark a directory as complete; they are copied last."""
 
 
 def put(

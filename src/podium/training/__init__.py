@@ -1,2 +1,2 @@
-"""What steps, shell and notebook share: recipe, prediction, comparison, import and retention of
-models."""
+"""Recipes, prediction, comparison, import and retention of models, for steps, shell and
+notebook."""

@@ -1,4 +1,4 @@
-"""What all steps share: progress lines and rules of settings."""
+"""Progress lines, and rules for settings, of all steps."""
 
 from podium.errors import require
 

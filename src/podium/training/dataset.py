@@ -86,7 +86,7 @@ class DataSettings:
 
     @property
     def kind(self) -> str:
-        """What stands before the colon; empty for a known or a prepared dataset."""
+        """Prefix before the colon; empty for a known or a prepared dataset."""
         kind, colon, _ = self.dataset.partition(":")
         return kind if colon and kind in SOURCES else ""
 

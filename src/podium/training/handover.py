@@ -1,5 +1,5 @@
-"""What one step writes for the next: ``evaluation.json`` and the table of trials, written and read
-by one class."""
+"""Files that one step writes for the next, ``evaluation.json`` and the table of trials; one class
+both writes and reads each."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -73,8 +73,7 @@ class Winner(_Judged):
     files: dict[str, str]
     """sha256 by name."""
     etags: dict[str, str] = field(default_factory=dict)
-    """What the storage called each of these files when it was read; older evaluations do not
-    say."""
+    """Etag of each of these files when it was read; missing in older evaluations."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,14 +106,14 @@ class WinnerScores(PartScores):
 
 @dataclass(frozen=True, kw_only=True)
 class EvaluatedDataset:
-    """What the metadata of a version says of the dataset it was evaluated on."""
+    """Dataset that a version was evaluated on, as its metadata describe it."""
 
     name: str
     kind: str
     digest: str
     test_digest: str
     test_part: str = ""
-    """What tells its test items as they came."""
+    """Identity of the test items in the source: see podium.data.test_part."""
     classes: list[str]
     target: str
     counts: dict[str, int]
@@ -161,7 +160,7 @@ class PartSummary:
     """Items of each class, in the order of the classes; empty for regression."""
 
     target: list[TargetRange] = field(default_factory=list)
-    """Of each number of a regression's target; empty for classification."""
+    """Range of each number of a regression's target; empty for classification."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,15 +180,15 @@ class ColumnSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class DataSummary:
-    """What a report shows of the data beyond their names: not part of a version's metadata, which
-    stays small."""
+    """Data shown in a report beyond the name of the dataset: not part of a version's metadata,
+    which stay small."""
 
     split: str
     """How the items were divided."""
 
     parts: list[PartSummary]
     columns: list[ColumnSummary]
-    """Of all tables among the inputs."""
+    """Columns of all tables among the inputs."""
 
     @classmethod
     def of(cls, info: "DatasetInfo", targets: Mapping[str, "np.ndarray"]) -> Self:
@@ -408,7 +407,7 @@ class Evaluation:
     """Version by package, of those that its figures depend on."""
 
     pictures: list[Picture] = field(default_factory=list)
-    """Of its training, as the winner's trainer left them."""
+    """Pictures of its training, as the winner's trainer wrote them."""
 
     def __post_init__(self) -> None:
         uris = [candidate.uri for candidate in self.candidates]

@@ -1,5 +1,5 @@
-"""What the steps, trials and trainings of a run printed, kept in its storage: the pods are gone
-soon after the run."""
+"""Logs of a run's steps, trials and trainings in its storage: the pods are gone soon after the
+run."""
 
 import json
 import os
@@ -30,7 +30,7 @@ _HIDDEN = "********"
 
 @dataclass(frozen=True, kw_only=True)
 class StepError:
-    """What a step that failed leaves for whoever follows its run."""
+    """Error of a failed step, for whoever follows its run."""
 
     error: str = ""
     hint: str = ""

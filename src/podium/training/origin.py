@@ -30,7 +30,7 @@ class Origin:
     """Where the job wrote the model directory."""
 
     hyperparameters: dict[str, Any] = field(default_factory=dict)
-    """What the job was given, by flag."""
+    """Hyperparameters of the job, by flag."""
 
     experiment: str | None = None
     """The Experiment, of a trial."""
@@ -46,14 +46,14 @@ class Origin:
 
     @property
     def runtime(self) -> Runtime:
-        """What it was trained in."""
+        """Environment it was trained in."""
         return Runtime(
             image=self.image, code=self.code, install_requirements=self.install_requirements
         )
 
     @property
     def title(self) -> str:
-        """What a person calls it."""
+        """Kind and name, for people."""
         return f"{self.kind} {self.name}"
 
     def write(self) -> None:

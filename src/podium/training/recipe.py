@@ -41,7 +41,7 @@ class Recipe:
     another."""
 
     metrics: tuple[str, ...]
-    """What the trainer reports, the objective first."""
+    """Metrics that the trainer reports, the objective first."""
 
     formats: tuple[str, ...] = ()
     """metricsFormat of its lines; none stands for Katib's default."""

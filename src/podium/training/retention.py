@@ -14,12 +14,12 @@ from podium.manifests.workload import Container
 from podium.storage import connect
 
 RECORD = ("metrics.json", "hyperparameters.json", "environment.json")
-"""What stays of a trial's output: a few kilobytes that say how it went."""
+"""Files of a trial's output that are always kept: a few kilobytes that record its result."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Weights:
-    """What one trial left that is not its record."""
+    """Files of a trial's output that are not in its record."""
 
     trial: str
     """Its name."""

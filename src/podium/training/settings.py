@@ -30,7 +30,7 @@ from podium.training.trained import TrainedMetrics
 
 @dataclass(frozen=True, kw_only=True)
 class SweepSettings:
-    """What a sweep runs; fields are named as in the pipelines."""
+    """Settings of a sweep; fields are named as in the pipelines."""
 
     experiment: str
     """Name of a bundled Experiment, or YAML."""
@@ -63,7 +63,7 @@ class SweepSettings:
     Experiment."""
 
     job_kind: str = AUTO
-    """What its trials are: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
+    """Kind of its trials: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
 
     def __post_init__(self) -> None:
         check_choice(self.job_kind, self.trial_workers)
@@ -149,7 +149,7 @@ class SweepSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainSettings:
-    """What a training job runs; fields are named as in the pipelines."""
+    """Settings of a training job; fields are named as in the pipelines."""
 
     recipe: str = ""
     """How the best trial was trained, as the sweep wrote it; empty runs the command."""
@@ -178,7 +178,7 @@ class TrainSettings:
     """``--seed`` of podium's trainer; 0 leaves it to the hyperparameters."""
 
     job_kind: str = AUTO
-    """What it is launched as: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
+    """Kind of job to launch: auto, pytorchjob, trainjob or job, see podium.manifests.job_kinds."""
 
     def __post_init__(self) -> None:
         require_at_least(self, epochs=0, workers=-1)
@@ -245,7 +245,7 @@ class TrainingResult:
     """URI of the model directory."""
 
     metrics: dict[str, float]
-    """What the trainer measured on the validation part, with the weights that were kept."""
+    """Validation metrics of the final weights, measured by the trainer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,7 +30,7 @@ TRAINER_IMAGE = "podium-trainer:0.1.0"
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
-    """What a model was trained in: its predict command needs the same."""
+    """Environment that a model was trained in: its predict command needs the same."""
 
     image: str = ""
     """Container image."""

@@ -1,4 +1,4 @@
-"""What a training says about its model: ``metrics.json`` of the model directory."""
+"""Metrics that a training reports of its model: ``metrics.json`` of the model directory."""
 
 import json
 import math

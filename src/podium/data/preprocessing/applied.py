@@ -1,4 +1,4 @@
-"""What preprocessing makes of a batch, and how it is stored."""
+"""Preprocessed batches, and how preprocessing is stored."""
 
 import json
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class Applied:
     """By name, each [m, …]."""
 
     problems: tuple[Problem, ...] = ()
-    """What is wrong with the others, in order."""
+    """Problems of the items that could not be read, in order."""
 
     def check(self, hint: str | None = None) -> "Applied":
         """Return it, unless something could not be read.

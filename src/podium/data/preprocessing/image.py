@@ -45,7 +45,7 @@ class ImagePreprocessing(Fitted):
     """Name of the input."""
 
     bits: int = 16
-    """Of a white pixel in pictures of 16 bits: 12 where a scanner wrote 0 to 4095."""
+    """Bits of a white pixel in 16-bit pictures: 12 where a scanner wrote 0 to 4095."""
 
     kind: str = "image"
 

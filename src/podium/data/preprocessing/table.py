@@ -50,7 +50,7 @@ class Field:
     """``number`` or ``category``."""
 
     type: str
-    """What the file holds: ``integer``, ``number``, ``boolean``, ``text``, or one of
+    """Type of the values in the file: ``integer``, ``number``, ``boolean``, ``text``, or one of
     podium.data.contract.DATES."""
 
     loose: bool = False
@@ -91,7 +91,8 @@ class TableColumn(Field):
     """The median of a number in the training part, which stands for a missing value."""
 
     center: float = 0.0
-    """What is subtracted of a number before it becomes a float32; 0 unless digits would be lost."""
+    """Offset subtracted from a number before it becomes a float32; 0 unless digits would be
+    lost."""
 
     clock: bool = False
     """Whether a column follows with the seconds of the day, since dates in the training part have a

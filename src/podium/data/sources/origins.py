@@ -35,7 +35,7 @@ class Origin:
     """A place that may have the files."""
 
     name: str
-    """What messages and ``dataset.json`` call it."""
+    """Name in messages and in ``dataset.json``."""
 
     fetch: Callable[[str, Path], bytes]
     """Takes a file's name and a scratch directory shared by all files of one attempt. Raises

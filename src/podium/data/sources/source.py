@@ -49,7 +49,7 @@ class Raw:
     """Name of each class; empty for regression."""
 
     descriptions: Mapping[str, InputDescription]
-    """What each input means."""
+    """Description of each input, by name."""
 
     target_name: str
     """Name of the target, for people."""
@@ -105,7 +105,7 @@ class Source:
     or unpack."""
 
     name: str
-    """What stands before the colon of a dataset, or the name of a known one."""
+    """Prefix of a dataset before its colon, or the name of a known dataset."""
 
     options: tuple[str, ...]
     """The data options that it has."""

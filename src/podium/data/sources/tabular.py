@@ -1,4 +1,4 @@
-"""What sources of rows share: the file, the types of its columns, and the columns with a role of
+"""Common parts of row sources: the file, the types of its columns, and the columns with a role of
 their own."""
 
 import logging

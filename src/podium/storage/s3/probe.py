@@ -23,7 +23,7 @@ Write = Callable[[str, bytes], str]
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """What a server makes of conditions on writes."""
+    """Support of a server for conditional writes."""
 
     honored: bool
     """It refuses a write whose condition does not hold; they may be sent."""

@@ -56,7 +56,8 @@ _NOTES_OF_CONDITIONS = ".podium/conditions/"
 _REMEMBERED = timedelta(days=1)
 
 _seen: dict[tuple[str, str, bool], Conditions] = {}
-"""What a server makes of conditions, by its URL, the bucket and whether the upload is in parts."""
+"""Support for conditional writes, by URL of the server, bucket and whether the upload is in
+parts."""
 
 _probing = threading.Lock()
 
