@@ -109,7 +109,7 @@ class Background:
             self._ended.set()
 
     def _tried(self) -> float | None:
-        """Do it once; return the seconds until it has to begin again."""
+        """Run the target once; return the seconds until it has to run again, None if it ended."""
         began = time.monotonic()
         try:
             self._target()

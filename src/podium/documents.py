@@ -248,7 +248,6 @@ def _parse_dataclass(kind: Any, value: Any, name: str, field: str) -> Any:
 
 @cache
 def _members(kind: Any) -> list[tuple[Field[Any], Any]]:
-    """Return the fields of a dataclass with their types."""
     hints = get_type_hints(kind)
     return [(member, hints[member.name]) for member in fields(kind) if member.init]
 

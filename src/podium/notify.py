@@ -203,7 +203,7 @@ def parse_target(text: str) -> Target:
 
 
 def _check_url(url: str) -> None:
-    """Refuse what could not be posted to after the work, without showing the path."""
+    """Refuse a URL that could not be posted to after the work, without showing its path."""
     try:
         port = urlsplit(url).port
         odd = next((character for character in url if not "!" <= character <= "~"), None)

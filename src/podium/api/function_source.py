@@ -99,7 +99,7 @@ def returned_names(function: Callable[..., Any]) -> list[str]:
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield what is in a function, without the functions and classes that are defined in it."""
+    """Yield the nodes of a function, without functions and classes defined in it."""
     for child in ast.iter_child_nodes(node):
         if not isinstance(
             child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef

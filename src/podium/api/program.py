@@ -207,7 +207,7 @@ def _script(path: Path) -> list[str]:
 
 
 def _name_of(words: Sequence[str]) -> str:
-    """Return the script or the module that a command runs, else its program."""
+    """Return the name of the script or module that a command runs, else of its program."""
     scripts = [word for word in words if word.endswith((".py", ".sh"))]
     modules = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "-m"]
     return (

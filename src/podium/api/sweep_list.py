@@ -90,7 +90,7 @@ def _listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:
 
 
 def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
-    """Return when an Experiment ended or was stopped; the present of one that runs."""
+    """Return when an Experiment ended or was stopped; now if it runs."""
     if experiment.completed:
         return datetime.fromisoformat(experiment.completed)
     if stopped := experiment.condition("Stopped"):

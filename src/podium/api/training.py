@@ -133,7 +133,7 @@ class Training(Job):
         self._shown = len(epochs)
 
     def _sign_of_life(self) -> str:
-        """Return what its program printed last, which says more than epochs that take minutes."""
+        """Describe progress by the last printed line: an epoch may take minutes."""
         last = self._last.removeprefix(PACE) or "nothing printed yet"
         return f"{self.name}, {duration(time.monotonic() - self._began)} so far: {last}"
 

@@ -116,7 +116,6 @@ def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
 
 
 def _account(bad: Trial, printed: Sequence[str], why: Sequence[str]) -> list[str]:
-    """Return what is known of a trial that failed: its message, why, and its last lines."""
     lines = [f"  | {line}" for line in printed[-8:]]
     return [f"trial {bad.name}: {bad.message}", *why, *(["it said last", *lines] if lines else [])]
 

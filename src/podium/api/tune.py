@@ -218,8 +218,8 @@ def _job(
 
 
 def _with_variables(word: str) -> str:
-    """Return a word with podium's placeholders as Kubernetes writes variables: a pipeline gives
-    them other values."""
+    """Replace podium's placeholders by Kubernetes' variables: a pipeline sets them to other
+    values."""
     variables = {
         DATA: "$(PODIUM_DATA)",
         OUTPUT: "$(PODIUM_OUTPUT)",
@@ -360,7 +360,7 @@ def _refuse_unknown(given: Mapping[str, Any]) -> None:
 
 
 def _objective_of(train: Train) -> str:
-    """Return what is tuned where nobody said: the only name that a function returns, else accuracy.
+    """Return the default objective: the only name that a function returns, else accuracy.
 
     Raises:
         InvalidInput: It returns several, and none is accuracy.
@@ -373,7 +373,7 @@ def _objective_of(train: Train) -> str:
 
 
 def _waited(begun: Sweep) -> Sweep:
-    """Return a sweep at its end; one that failed too, if some of its trials have a result."""
+    """Wait for a sweep; a failed one is returned, too, if some of its trials have a result."""
     try:
         return begun.wait()
     except Failed:

@@ -213,8 +213,7 @@ def _is_executable(path: Path) -> bool:
 
 
 def _add(archive: tarfile.TarFile, name: str, content: bytes, *, executable: bool) -> None:
-    """Add a file with nothing of this machine but its name, its bytes and whether it can be
-    executed."""
+    """Add a file with nothing of this machine but its name, its bytes and its executable bit."""
     entry = tarfile.TarInfo(name)
     entry.mode, entry.size = 0o755 if executable else 0o644, len(content)
     archive.addfile(entry, io.BytesIO(content))
@@ -227,7 +226,6 @@ def _add_link(archive: tarfile.TarFile, root: Path, name: str) -> None:
 
 
 def _inside(root: Path, link: Path) -> str:
-    """Return where a link leads, relative to it."""
     if goes_in_circles(link):
         raise InvalidInput(f"the link {link} leads to itself", f"rm {shlex.quote(str(link))}")
     target = link.resolve()

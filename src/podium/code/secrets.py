@@ -92,7 +92,7 @@ def refuse_secrets(contents: Mapping[str, bytes]) -> None:
 
 
 def _held(content: bytes) -> str:
-    """Return what a file holds that is secret, and the line; empty for nothing."""
+    """Return a secret found in a file, with its line; empty if there is none."""
     for start, (what, rest) in _CONTENT.items():
         # A literal at the front is found fast; that nothing goes before it is looked at afterwards.
         form = re.escape(start) + rb"(?<![A-Za-z0-9]" + re.escape(start) + rb")" + rest

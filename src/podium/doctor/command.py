@@ -169,7 +169,6 @@ def examine_command(
 
 
 def _trial(words: Sequence[str]) -> Experiment:
-    """Return an Experiment whose trials run a command."""
     container = {"name": "main", "command": list(words)}
     job = {"kind": "Job", "spec": {"template": {"spec": {"containers": [container]}}}}
     return Experiment.parse(
@@ -210,7 +209,7 @@ def _examine_metrics(
 
 
 def _later(finding: Finding) -> Finding:
-    """Soften what may still have come after the command was stopped."""
+    """Soften findings about metrics that might have come after the command was stopped."""
     if finding.rule not in ("objective-missing", "scalar-missing"):
         return finding
     return replace(finding, level="warn", hint=f"give it more time (--seconds), or {finding.hint}")
@@ -286,7 +285,7 @@ def execute(
 
 
 def _written(path: Path, since: float) -> bool:
-    """Tell whether a file, or some event file in a folder, was written after a time."""
+    """Return whether a file, or an event file below a folder, was written after a time."""
     files = (
         [path]
         if path.is_file()
@@ -298,7 +297,7 @@ def _written(path: Path, since: float) -> bool:
 
 
 def _follow(child: "subprocess.Popen[bytes]", file: Path, begin: float, end: float) -> float | None:
-    """Wait for the end of a process, or the limit; return when its first output came."""
+    """Wait for a process to end or reach the limit; return the seconds until its first output."""
     first = None
     while True:
         ended = child.poll() is not None

@@ -14,7 +14,7 @@ rule = JSON_RULES.rule
 
 
 def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
-    """Yield each line with what it parses to; None if it does not."""
+    """Yield each line with the value it parses to; None if it does not."""
     for line in log.lines:
         if line.text:
             try:

@@ -41,7 +41,6 @@ def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
 
 
 def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Violation]:
-    """Make one violation for each metric, with the numbers of its lines."""
     by_metric: dict[str, list[Miss]] = {}
     for miss in misses:
         by_metric.setdefault(miss.metric, []).append(miss)
@@ -173,8 +172,8 @@ def color_before_name(log: Log) -> Iterator[Violation]:
 
 
 def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
-    """Yield where something before the name makes it another one; it fails if the objective is
-    never seen."""
+    """Yield metric names that a prefix turns into another name; fails if the objective is never
+    reported."""
     silent = log.silent()
     for name in log.reader.names:
         wanted = re.compile(pattern.replace("NAME", re.escape(name)))

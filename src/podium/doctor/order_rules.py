@@ -121,8 +121,6 @@ def batches_share_the_name(log: Log) -> Iterator[Violation]:
 
 
 def _repeats_within_an_epoch(log: Log) -> bool:
-    """Tell whether an epoch number stands on several lines that report different values of the
-    objective."""
     values: dict[str, set[str]] = {}
     for line, reading in log.reported(log.reader.objective):
         if match := _EPOCH.search(line.text):

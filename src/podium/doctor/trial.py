@@ -58,8 +58,7 @@ def why_unavailable(
 
 
 def _as_printed(log: Log, found: Sequence[Finding]) -> str | None:
-    """Return how the metrics are read as the program prints them; None if nothing is known of
-    it."""
+    """Suggest how to read the metrics as the program prints them; None if nothing fits."""
     if hint := next((finding.hint for finding in found if finding.rule == LIBRARY), None):
         return hint
     names = [name for line in log.lines for name, _ in read_as(COLON, line.text)]

@@ -132,7 +132,7 @@ class Server:
 
 
 def _is_plain(address: str, token: str | None) -> bool:
-    """Return whether an address needs nothing that kfp's own client would look up: credentials,
+    """Return whether an address needs nothing that only kfp's client looks up: credentials,
     cookies, a context."""
     if not address or (CONTEXT.exists() and not token):
         return False
@@ -177,7 +177,6 @@ def _as_kfp_does(host: str | None, token: str | None) -> tuple[Services, str]:
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Suppress what the kfp client prints, warns of and logs."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
@@ -219,7 +218,6 @@ def _message_of(error: Any) -> str:
 
 
 def _no_server(error: Exception, address: str) -> PodiumError:
-    """Return an error that says why there is no connection."""
     from kfp_server_api import ApiException
 
     if isinstance(error, ApiException):
@@ -237,7 +235,6 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _address(error: Exception) -> str:
-    """Return the address that kfp chose."""
     for cause in _causes(error):
         pool: Any = getattr(cause, "pool", None)
         if hasattr(pool, "port"):

@@ -176,7 +176,7 @@ def choose(first: str, rest: Sequence[str]) -> tuple[str, list[str], Project | N
 
 
 def _same(first: str, second: str) -> bool:
-    """Return whether two references name one pipeline."""
+    """Return whether two references name the same pipeline."""
     if _is_file(first) and _is_file(second):
         return Path(first).absolute() == Path(second).absolute()
     return first.replace("-", "_") == second.replace("-", "_")
@@ -198,7 +198,8 @@ def read_given(
 
 
 def _from_folder(folder: Path, name: str, value: Any) -> Any:
-    """Return a value whose relative path, if it is one, starts from the working directory."""
+    """Return a value with its path, if it is a relative one, resolved against the project's
+    folder."""
     if not isinstance(value, str) or folder == Path():
         return value
     if name in ("experiment", "code") and (folder / value).exists():

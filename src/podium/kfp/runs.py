@@ -152,8 +152,7 @@ def beyond_quotas(
 
 
 def _announced(version: Version, given: Mapping[str, Any]) -> str:
-    """Return what is run, on which data, for which model, and which values are not podium's
-    defaults."""
+    """Describe a run: pipeline, data, model, and parameters that differ from podium's defaults."""
     defaults = {parameter.name: parameter.default for parameter in version.parameters()}
     main = {
         name: str((defaults | dict(given))[name])
@@ -418,8 +417,8 @@ def _end(run: Any, tasks: dict[str, str], cancelled: bool) -> str:
 
 
 def _said_by(run: Any, step: str) -> tuple[str, str]:
-    """Return the error and the hint that a failed step left beside its kept log; empty where that
-    is out of reach.
+    """Return the error and the hint that a failed step left beside its kept log; empty if
+    unreachable.
 
     A step that failed before its program ran, or was killed, kept no log, though others of its run
     did.

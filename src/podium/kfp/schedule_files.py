@@ -124,7 +124,7 @@ def load(paths: Iterable[Path]) -> list[Schedule]:
 
 
 def _of_project(project: Project) -> dict[str, Any]:
-    """Return a project's schedule as a schedule's file would have it."""
+    """Return a project's schedule in the form of a schedule file."""
     hint = 'for example schedule: {name: nightly, cron: "@daily"}'
     if not project.schedule:
         raise InvalidInput(f"{project.file} has no schedule", hint)

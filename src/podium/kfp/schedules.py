@@ -139,7 +139,6 @@ def _compare(server: Server, schedule: Schedule, runs: list[Any]) -> Change:
 
 
 def _differences(key: str, actual: Any, wanted: Any) -> list[str]:
-    """Return a line for a field, or for each parameter that differs."""
     if not isinstance(wanted, dict):
         return [f"{key}: {actual} -> {wanted}"]
     names = [name for name in {**actual, **wanted} if actual.get(name) != wanted.get(name)]
@@ -147,7 +146,7 @@ def _differences(key: str, actual: Any, wanted: Any) -> list[str]:
 
 
 def _brief(values: Mapping[str, Any], name: str) -> str:
-    """Shorten a parameter: of an Experiment's text, its beginning and its length."""
+    """Shorten a long value, such as an Experiment's text, to its beginning and its length."""
     text = one_line(str(values[name])) if name in values else "the pipeline's own"
     return f"{text[:40]}… ({len(text)} characters)" if len(text) > 80 else text
 

@@ -183,14 +183,13 @@ def named(name: str) -> str:
 
 
 def _given(**arguments: Any) -> dict[str, Any]:
-    """Leave out what is None: the generated client would send it as text."""
+    """Drop the arguments that are None: the generated client would send them as text."""
     return {name: value for name, value in arguments.items() if value is not None}
 
 
 def _what(
     parameters: dict[str, Any], pipeline_root: str | None, pipeline_id: str, version_id: str
 ) -> dict[str, Any]:
-    """Return the fields of a run that say what is run."""
     from kfp_server_api import V2beta1PipelineVersionReference, V2beta1RuntimeConfig
 
     reference = V2beta1PipelineVersionReference(

@@ -90,7 +90,6 @@ def is_current(version: Version) -> bool:
 
 
 def _steps(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a step is called with and what it runs."""
     components = {
         name: {key: one.get("parameterType") for key, one in _parameters(component).items()}
         for name, component in spec["components"].items()

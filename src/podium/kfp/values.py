@@ -116,8 +116,8 @@ class PipelineSettings:
 
 
 def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:
-    """Build settings from values; None if one without a default is missing, as in an old version on
-    a server."""
+    """Build settings from values; None if a required one is missing, as in an old version on a
+    server."""
     known = fields(kind)  # type: ignore[arg-type]
     given = {
         field.name: values[field.name] for field in known if values.get(field.name) is not None
@@ -160,7 +160,7 @@ def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSe
 
 
 def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> None:
-    """Refuse a bound of what a trial reports where no trial will report it."""
+    """Refuse a bound on a metric that no trial will report."""
     recorded = experiment.objective.metrics if experiment else ()
     for bound in rule.bounds:
         if bound.metric not in recorded:
@@ -173,7 +173,7 @@ def _check_bounds(rule: "PromotionRule", experiment: "Experiment | None") -> Non
 
 
 def _check_columns(rule: "PromotionRule", data: "DataSettings | None") -> None:
-    """Refuse a rule about a column of data that have none, or about times."""
+    """Refuse a rule about columns or times if the data have none."""
     if rule.window and data and not data.is_prepared and not data.data_options.get("time"):
         words = f"the rule has window={rule.window}, but the data are not divided by time"
         raise InvalidInput(words, "data_options='{\"time\": COLUMN}', or leave it out")

@@ -106,7 +106,6 @@ def status_of(manifest: Manifest) -> State:
 
 
 def _goes_on(spec: Any) -> bool:
-    """Return whether a job's spec is there and does not suspend it."""
     if not isinstance(spec, Mapping):
         return False
     policy = spec.get("runPolicy")

@@ -194,8 +194,8 @@ def istio_annotation_alone(job: Workload) -> Iterator[Violation]:
 
 
 def _plain(job: Workload) -> Container | None:
-    """Return the container of a TrainJob's nodes if it starts Python where Trainer has prepared for
-    torchrun."""
+    """Return the container of a TrainJob's nodes if it starts plain Python, although Trainer has
+    set up torchrun."""
     if job.kind != TRAINJOB or job.runtime in OTHER_RUNTIMES:
         return None
     container = job.replicas[0].pod.container(NODE)

@@ -178,7 +178,7 @@ def _job(
 
 
 def _count(job: Workload) -> int:
-    """Return how many nodes a job has.
+    """Return the number of nodes of a job.
 
     Raises:
         InvalidInput: A TrainJob cannot run its pods.
@@ -288,7 +288,7 @@ def _template_notes(job: Workload, first: Replica, container: Container) -> Iter
 
 
 def _own_fields(manifest: Mapping[str, Any], carried: set[str]) -> list[str]:
-    """Return the fields that say something and that a TrainJob does not carry."""
+    """Return the fields with values of their own that a TrainJob does not carry."""
     return [
         name
         for name in sorted(with_values(manifest) - carried)
@@ -303,7 +303,7 @@ def _not_patched(where: str, what: str = "") -> Violation:
 
 
 def _is_default_port(container: Container) -> bool:
-    """Return whether the only port is the one that the operator adds by itself."""
+    """Return whether the only port is the one that the operator adds itself."""
     ports = container.manifest["ports"]
     return isinstance(ports, list) and [mapping(port).get("name") for port in ports] == [
         "pytorchjob-port"
@@ -359,7 +359,7 @@ def _command(
 
 
 def _common_end(words: tuple[str, ...], args: list[str]) -> int:
-    """Return how many of the last words are the last args still."""
+    """Count the trailing words that still equal the trailing args."""
     count = 0
     while count < min(len(args), len(words) - 1) and words[-1 - count] == args[-1 - count]:
         count += 1
@@ -444,7 +444,7 @@ def _experiment(experiment: Experiment, runtime: str) -> tuple[Experiment, list[
 
 
 def _trial_notes(experiment: Experiment) -> Iterator[Violation]:
-    """Note conditions and labels of the user's own, which the TrainJob's replace."""
+    """Report conditions and labels of the user's own, which the TrainJob's replace."""
     template, path = experiment.template, "spec.trialTemplate"
     success, failure = default_conditions(template.workload.kind) or ("", "")
     conditions = (

@@ -109,7 +109,7 @@ class Pods:
 
 
 def _amount(name: str, quantity: str) -> float:
-    """Return what ``2``, ``500m`` or ``4Gi`` means; 0 if empty."""
+    """Parse a quantity such as ``2``, ``500m`` or ``4Gi``; 0 if empty."""
     if not quantity:
         return 0.0
     from kubernetes.utils import parse_quantity

@@ -82,7 +82,6 @@ def to_sdk(manifest: Manifest) -> Any:
 
 
 def _dropped(before: Any, after: Any, path: str = "") -> Iterator[str]:
-    """Yield the paths of values that are in one manifest and not in the other."""
     if isinstance(before, dict) and isinstance(after, dict):
         for key, value in before.items():
             here = f"{path}.{key}".lstrip(".")

@@ -184,8 +184,8 @@ class ModelServer:
         return self._object("policy/v1", "PodDisruptionBudget", spec=spec)
 
     def _mounted(self) -> dict[str, Manifest]:
-        """Return the source of each volume that is read only, by its name; its path is that name
-        below MOUNTS."""
+        """Return the source of each read-only volume by its name; it is mounted at that name below
+        MOUNTS."""
         sources = {
             "store": {"secret": {"secretName": self.secret}} if self.secret else None,
             "token": {"secret": {"secretName": self.token_secret}} if self.token_secret else None,

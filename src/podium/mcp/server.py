@@ -51,8 +51,8 @@ def _add(server: MCPServer, tools: Mapping[str, Callable[..., Answer]], *, chang
 
 
 def _as_data(tool: Callable[..., Answer]) -> Callable[..., Answer]:
-    """Return a tool whose answer is plain JSON without escape sequences, and whose refusals the
-    model can read."""
+    """Wrap a tool: its answer is plain JSON without escape sequences, and the model can read its
+    refusals."""
 
     @functools.wraps(tool)
     def answer(*args: Any, **given: Any) -> Answer:

@@ -98,7 +98,7 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
 
 
 def _metric(rows: Sequence[Compared]) -> tuple[str, bool]:
-    """Return the metric that most were chosen by, and whether more of it is better."""
+    """Return the most common metric of the rows, and whether more of it is better."""
     chosen = Counter((row.metric, row.maximize) for row in rows if row.metric)
     return (
         chosen.most_common(1)[0][0]

@@ -278,15 +278,14 @@ def _environment() -> "Environment":
 
 
 def _pictures(evaluation: Mapping[str, Any]) -> list[Mapping[str, str]]:
-    """Return the pictures that a page may show: whoever wrote the evaluation, an SVG is not among
-    them."""
+    """Return the pictures that a page may show: never an SVG, whoever wrote the evaluation."""
     return [
         picture for picture in evaluation.get("pictures", ()) if picture["media"] in SHOWN_MEDIA
     ]
 
 
 def _measured(evaluation: Mapping[str, Any]) -> list[str]:
-    """Return the names of all metrics of the candidates, the one they were chosen by first."""
+    """Return the names of all metrics of the candidates, the selection metric first."""
     names = [
         name
         for candidate in evaluation["candidates"]

@@ -308,7 +308,7 @@ def _lasted(row: Mapping[str, Any]) -> float:
 
 
 def _utc(moment: str) -> str:
-    """Return a time as plotly.js reads it, which takes every time for one of UTC."""
+    """Format a time for plotly.js, which takes every time as UTC."""
     return datetime.fromisoformat(moment).astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
 
 
@@ -774,7 +774,6 @@ def residuals(points: Mapping[str, Sequence[float]]) -> str:
 
 
 def _dots(points: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """Return smaller, paler markers for more points."""
     many = len(points["true"]) > 300
     return {"color": BLUE, "size": 5 if many else 7, "opacity": 0.4 if many else 0.7}
 
@@ -826,7 +825,7 @@ def figure_of(traces: Sequence[Mapping[str, Any]], **layout: Any) -> Figure:
 
 @cache
 def _template() -> dict[str, Any]:
-    """Return plotly's template ``plotly_white``, which plotly.js does not know by its name."""
+    """Return plotly's template ``plotly_white``, which plotly.js does not have under its name."""
     file = resources.files("plotly") / "package_data" / "templates" / "plotly_white.json"
     template: dict[str, Any] = json.loads(file.read_bytes())
     return template

@@ -150,7 +150,7 @@ def _enough(data: "DataSettings", batch: int) -> int:
 
 
 def _smaller_batch(items: int, settings: PipelineSettings) -> str:
-    """Return how batches of at most so many items are asked for."""
+    """Suggest the setting that limits batches to so many items."""
     size = 2 ** (items.bit_length() - 1)
     if settings.sweep:
         return f"an Experiment that searches batch-size up to {size}, experiment=FILE"

@@ -215,15 +215,15 @@ def _execute(
 
 @contextmanager
 def _scratch() -> Iterator[None]:
-    """Give the steps a temporary directory that goes with the run: KFP's components leave a
-    directory each in it."""
+    """Give the steps a temporary directory that is removed with the run: each of KFP's components
+    leaves a directory in it."""
     with tempfile.TemporaryDirectory(prefix="podium-", ignore_cleanup_errors=True) as folder:
         os.environ["TMPDIR"] = folder
         yield
 
 
 def _reads_unseen(spec: Any, task: Any) -> bool:
-    """Return whether a task prepares data of which nobody looked whether they changed."""
+    """Return whether a task prepares data that nothing has checked for changes."""
     takes = spec.components[task.component_ref.name].input_definitions.parameters
     return "fingerprint" in takes and "fingerprint" not in task.inputs.parameters
 
@@ -288,7 +288,7 @@ def _values(
 
 
 def _outputs(task: Any) -> dict[str, Any]:
-    """Return what the pipeline gives back: values, and the URIs of artifacts."""
+    """Return the outputs of the pipeline: values, and the URIs of artifacts."""
     return {name: getattr(value, "uri", value) for name, value in task.outputs.items()}
 
 

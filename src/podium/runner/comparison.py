@@ -111,8 +111,8 @@ def _of_version(version: "Version", champion: "Version | None", runs: "Runs") ->
 
 
 def _parameters(given: Mapping[str, Any], trained: Mapping[str, Any]) -> dict[str, str]:
-    """Return what a run was given and its model was trained with; what both name, such as epochs,
-    is the model's."""
+    """Merge a run's parameters with those its model was trained with; the model's win, such as
+    epochs."""
     named = {name: value for name, value in given.items() if name not in PLACES}
     return {name: hide(str(value), ()) for name, value in {**named, **trained}.items()}
 

@@ -102,7 +102,7 @@ def _resume_sweep(*, name: str, cluster: str) -> Begun:
 
 
 def _way_on(sweep: "podium.Sweep") -> str:
-    """Return what lets an ended sweep go on, or what to do instead."""
+    """Suggest how to continue a sweep that has ended."""
     resume = f"podium experiment resume {sweep.name}"
     if full := ended_by(sweep.experiment):
         return f"{resume}, with {full.raised}"

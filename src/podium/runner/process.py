@@ -178,7 +178,7 @@ class RunningPipeline:
 
     @property
     def _is_stopping(self) -> bool:
-        """Whether it is stopped on purpose, by this process or another one."""
+        """Whether a stop was requested, by this process or another."""
         return self._stopping or (self.run.directory / STOP).exists()
 
     def _record(self) -> None:
@@ -205,7 +205,6 @@ class RunningPipeline:
         self._has_steps.set()
 
     def _close(self) -> None:
-        """Kill whatever is left of the child's process group."""
         _signal(self._child, signal.SIGKILL)
         self._child.wait()
         for stream in (self._child.stdin, self._child.stdout):

@@ -440,7 +440,7 @@ def is_locked(directory: Path) -> bool:
 
 
 def _killed_by(code: int) -> str | None:
-    """Return the signal of an exit code, as Popen or a shell gives it; None for any other."""
+    """Name the signal of an exit code as Popen or a shell gives it; None for any other code."""
     number = -code if code < 0 else code - 128
     if number not in set(signal.Signals):
         return None

@@ -56,7 +56,7 @@ class WatchedData:
 
 
 def _parent(uri: str) -> tuple[str, str]:
-    """Return the storage that holds the last part of a URI, and that part; a bucket has none."""
+    """Split a URI into the storage that holds its last part, and that part; a bucket has none."""
     if (path := local_path(uri)) is not None:
         path = path.expanduser().resolve()
         return str(path.parent), path.name

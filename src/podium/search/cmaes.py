@@ -78,7 +78,7 @@ class RestartingCmaEs(Plan):
                 self.tell(past.trial, past.value)
 
     def _ask(self) -> dict[str, float]:
-        """Return a place in each parameter's range, 0..1."""
+        """Return a position in each parameter's range, 0..1."""
         chosen = zip(self.numeric, self.cma.ask(), strict=True)
         by_chance = {
             parameter.name: self.draw.random() for parameter in self.space if not parameter.numeric
@@ -99,8 +99,8 @@ class RestartingCmaEs(Plan):
         self.cma = self._start([draw.random() for _ in self.numeric], population)
 
     def _next_population(self, draw: random.Random) -> int:
-        """Return the size of the next population: ever larger, or by turns a small one with as many
-        evaluations."""
+        """Return the size of the next population: larger each time, or for bipop alternating with
+        small ones that use as many evaluations."""
         self.evaluations[self.regime] += self.cma.population_size * self.cma.generation
         bipop = self.settings["restart_strategy"] == "bipop"
         self.regime = (
@@ -140,7 +140,7 @@ def _sampler(
 
 
 def _continuous(trials: "Sequence[FrozenTrial]") -> "list[FrozenTrial]":
-    """Return trials without the columns that CMA-ES leaves to chance: it takes only those with
+    """Return trials without the parameters that are drawn at random: CMA-ES takes only trials with
     exactly its own."""
     from optuna.distributions import CategoricalDistribution
     from optuna.trial import create_trial

@@ -158,7 +158,7 @@ def _key(point: Point, resource: str) -> str:
 
 
 def _first_rung(settings: Mapping[str, Any]) -> tuple[int, str]:
-    """Return how many trials begin the first bracket (katib:
+    """Return the number of trials in the first bracket (katib:
     pkg/suggestion/v1beta1/hyperband/service.py)."""
     most, eta = settings["r_l"], settings.get("eta", 3)
     return math.ceil(eta ** int(math.log(most) / math.log(eta))), f"r_l={most:g}, eta={eta}"

@@ -156,7 +156,6 @@ class InOrder(Plan):
         return point
 
     def _pass_on(self) -> bool:
-        """Tell the plan the next result, if it is there."""
         if (
             self._told == len(self._trials)
             or (trial := self._trials[self._told]) not in self._results

@@ -167,7 +167,7 @@ class Population(Plan):
 
 
 def _explored(parameter: Parameter, settings: Mapping[str, Any]) -> Parameter:
-    """Return a parameter as a population explores it: changed values lie between the steps, on no
+    """Return a parameter as a population explores it: perturbed values lie between the steps, on no
     scale."""
     step = 1.0 if parameter.kind == "int" else None
     return replace(parameter, step=step, distribution="uniform")

@@ -216,7 +216,6 @@ class Search:
         tell(self._study, number, value)
 
     def _past(self, known: "Sequence[FrozenTrial]") -> list[PastTrial]:
-        """Return the trials of the study that an earlier process began."""
         return [
             PastTrial(
                 trial=trial.user_attrs["trial"],

@@ -146,7 +146,8 @@ class ExperimentController:
             self._records.close(self.experiment, self._status)
 
     def _is_stopping(self) -> bool:
-        """Look whether somebody, maybe another process, wants the Experiment stopped or deleted."""
+        """Return whether somebody, perhaps another process, asked to stop or delete the
+        Experiment."""
         if self._records.asked:
             self._stopping.set()
         return self._stopping.is_set()
@@ -195,8 +196,8 @@ class ExperimentController:
         self._recall(trials)
 
     def _recall(self, trials: Sequence[Trial]) -> None:
-        """Take up the trials of an engine that was stopped or killed; those that had not ended go
-        on or run again."""
+        """Recover the trials of a stopped or killed engine; unfinished ones continue or run
+        again."""
         for follower in self._followers:
             follower.begin(trials)
         for trial in map(self._records.claim, trials):
@@ -207,8 +208,7 @@ class ExperimentController:
                 self._begin_trial(trial)
 
     def _reconcile(self) -> None:
-        """Go once through Katib's loop: do what is asked, count, see whether it is over, begin
-        trials."""
+        """Run one round of Katib's loop: obey requests, count, check for the end, begin trials."""
         self._do_what_is_asked()
         self._stop_early()
         self._count()
@@ -348,7 +348,7 @@ class ExperimentController:
         self._events.put(None)  # the counts follow
 
     def _take_events(self) -> None:
-        """Wait until something happened or is due, and take in all that did."""
+        """Wait until something happened or is due, and handle all events."""
         due = self._writer.pause(self._status)
         with suppress(queue.Empty):
             self._take(
@@ -398,8 +398,8 @@ class ExperimentController:
         return self._records.outlives_engine and self._records.asked in ("", "leave")
 
     def _close_study(self) -> None:
-        """Tell the study of the trials that ended since the last look, and of those that an end
-        leaves without one.
+        """Tell the study about the trials that ended since the last round, and about those that
+        have no result at the end.
 
         Whoever watches the Experiment sees its end as soon as the last trial has one, and may close
         the cluster before the loop comes round to that trial.
@@ -414,7 +414,6 @@ class ExperimentController:
 
 
 def _past(trial: Trial) -> PastTrial:
-    """Return what a search that has forgotten a trial is told of it."""
     value = trial.reached if trial.is_good else None
     tags = {tag: trial.labels[label] for tag, label in _LABELS.items() if label in trial.labels}
     return PastTrial(

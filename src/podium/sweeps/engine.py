@@ -105,7 +105,7 @@ class Engine:
                 leadership.release()
 
     def _acquire(self, leadership: Leadership) -> bool:
-        """Wait until this process leads; return False if it is to stop."""
+        """Wait until this process leads; return False if it is asked to stop."""
         while not self._stopping.is_set():
             with suppress(Unavailable):  # whoever leads cannot renew either
                 self._heard = time.monotonic()
@@ -185,7 +185,7 @@ class Engine:
                 leadership.lost.wait(1.0)
 
     def _release_from_katib(self) -> None:
-        """Take Katib's finalizers off what it left, so that people can delete it."""
+        """Remove the finalizers that Katib left, so that people can delete its objects."""
         for kind in ("Experiment", "Trial"):
             for left in self._cluster.list(kind):
                 kept = [name for name in left.finalizers if name not in KATIB_FINALIZERS]
@@ -193,7 +193,7 @@ class Engine:
                     self._cluster.api.patch(kind, left.name, {"metadata": {"finalizers": kept}})
 
     def _look_after_ended(self) -> None:
-        """Take note of the Experiments that ended; one that broke off goes on."""
+        """Drop the controllers of Experiments that ended; restart those that broke off."""
         for name, known in list(self._running.items()):
             if self._leads() and known.controller.join(0):
                 del self._running[name]
@@ -266,7 +266,7 @@ class Engine:
             self._report(f"Experiment {name}: deleted")
 
     def _sweep_out(self, present: set[str]) -> None:
-        """Forget the Experiments that were deleted while nobody watched."""
+        """Forget the Experiments that were deleted while no engine watched."""
         for name, known in list(self._running.items()):
             if known.uid not in present:
                 self._forget(name, known.uid)
@@ -341,7 +341,7 @@ def run_all(engines: Sequence[Engine]) -> None:
 
 
 def _has_more_trials(experiment: Experiment) -> bool:
-    """Tell whether somebody raised maxTrialCount of an Experiment that ended for having reached
+    """Return whether somebody raised the maxTrialCount of an Experiment that ended by reaching
     it."""
     most = experiment.limits.max_trials
     return restartable(experiment) and (most is None or most > experiment.trial_count)

@@ -98,8 +98,8 @@ class NamespaceSweeps(KubernetesCluster):
         return Loops(self, home, None, self._lease_seconds)
 
     def _own(self, kind: str, name: str = "") -> "Loops | None":
-        """Return who keeps an object; None for the API server, which may have some although no
-        engine leads."""
+        """Return the store of an object's kind; None for the API server, which may have some
+        although no engine leads."""
         loops = self.loops if kind in OWN else None
         elsewhere = (
             loops and name and not loops.store.exists(kind, name) and self._is_served(kind, name)
@@ -487,7 +487,7 @@ class Loops(LocalSweeps):
 
     @property
     def _patience(self) -> float:
-        """Seconds to wait for a Lease: that of a process that was killed runs out."""
+        """Seconds to wait for a Lease: the one of a killed process must expire first."""
         return self.lease_seconds + 5.0
 
     def _give_up(self, name: str) -> None:

@@ -97,7 +97,6 @@ class LocalTrial(TrialIO):
         return self._cluster.store.path(self._kind, self._name) / "logs"
 
     def _tail(self, path: Path) -> Iterator[str]:
-        """Yield a metrics file's lines as it grows, until the job has ended."""
         file, over = GrowingFile(path), False
         while not over:
             over = self._over.wait(TAIL)

@@ -259,7 +259,7 @@ class _LogReader:
                 self._changed.notify_all()
 
     def _restarted(self) -> None:
-        """Begin anew, as Katib's collector does: the program does, too."""
+        """Start over, as Katib's collector does: the program starts over, too."""
         with self._changed:
             self.readings, self.refused, self._number = [], None, 0
             self._lines.clear()
@@ -327,7 +327,7 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
 
 
 def _of_run(texts: Mapping[str, str]) -> dict[str, str]:
-    """Return those labels or annotations by which the reaper knows whose an object is."""
+    """Return the labels or annotations by which the reaper finds the owner of an object."""
     return {name: text for name, text in texts.items() if name in (RUN, RUN_NAMESPACE, MANAGED_BY)}
 
 

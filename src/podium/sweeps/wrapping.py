@@ -121,8 +121,7 @@ def wrap_command(container: dict[str, Any]) -> None:
 def _redirect(
     container: dict[str, Any], job: Workload, directory: Path, replicas: Sequence[str]
 ) -> tuple[Path, ...]:
-    """Let a shell write what a command prints into a file, one for each replica; return those
-    files."""
+    """Have a shell write a command's output to a file, one per replica; return those files."""
     shell, script = join(words_of(container))
     container.pop("args", None)
     if job.pod_count == 1 or not job.has_roles:
@@ -141,7 +140,8 @@ def _redirect(
 def _mount_metrics(
     editor: JobEditor, role: str, container: dict[str, Any], collector: Collector, local: Path
 ) -> tuple[Path, ...]:
-    """Mount a directory where the collector's file or directory is; return what will be there."""
+    """Mount a directory at the collector's file or directory; return the files that will be
+    there."""
     if collector.kind not in ("File", "TensorFlowEvent") or not container.get("command"):
         return ()
     path = PurePosixPath(collector.path)

@@ -232,7 +232,7 @@ class Pages:
         return answer
 
     async def _look(self, show: Show, request: Request, pause: float) -> Look:
-        """Return what a page shows, as of a moment ago if somebody else has just looked."""
+        """Return a cached view of the page, or a new one."""
         return await self._looks.at(
             f"{request.scope['path']}?{request.query_params}", lambda: show(request), pause
         )
@@ -312,8 +312,7 @@ class Pages:
         return [vars(sweep) for sweep in reversed(sweeps_on(self._house.cluster()))]
 
     def _all_jobs(self) -> list[dict[str, Any]]:
-        """Return what a list says of each job but those of trials, which are on the page of their
-        sweep."""
+        """Return summaries of all jobs but those of trials, which the page of their sweep shows."""
         session = Session(self._house.spec, self._house.cluster())
         own = [job for job in all_jobs(session) if EXPERIMENT not in job.workload.labels]
         return [{**job.summary, "progress": job.progress()} for job in own][::-1]

@@ -99,7 +99,7 @@ def _form(version: Version | None) -> Form | None:
 
 
 def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
-    """Return the difference of two versions, or why there is none."""
+    """Return the difference between two versions, or the reason why there is none."""
     if not (first and second):
         return {"difference": None, "trouble": ""}
     from podium.models.comparison import chosen_metric, difference, predictions

@@ -40,7 +40,7 @@ def _row(run: Run) -> dict[str, Any]:
 
 @lru_cache(maxsize=4096)
 def _result(directory: str, state: str) -> str:
-    """Return what came of a run, which is read from several files, once."""
+    """Return the result of a run, which takes several files to read, once."""
     return podium.runs()[Path(directory).name].result if state == "succeeded" else ""
 
 
@@ -86,7 +86,7 @@ def view(run: Run, path: str, step: str) -> View:
 
 
 def _interesting(run: Run) -> str:
-    """Return the step that runs, failed, or else ended last."""
+    """Return the step that failed, else the one that runs, else the last that ended."""
     steps = run.record.steps
     for state in ("failed", "running"):
         if found := [name for name, step in steps.items() if step.state == state]:

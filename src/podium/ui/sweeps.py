@@ -156,7 +156,8 @@ class FollowedSweep:
         return {**figures, **self._importance[1], **curves}
 
     def _curve(self, trial: Trial, experiment: Experiment) -> list[dict[str, float]]:
-        """Return what a trial printed; of one whose pod is gone, what was seen while it ran."""
+        """Return a trial's curve as printed; for a trial whose pod is gone, the last one that was
+        read."""
         if trial.name not in self._whole:
             self._curves[trial.name] = epochs_printed(
                 self.cluster, trial, experiment
@@ -207,5 +208,4 @@ def load_figures() -> None:
 
 
 def _shown(ranked: Sequence[Trial]) -> list[Trial]:
-    """Return the best trials, and all that run."""
     return [trial for at, trial in enumerate(ranked) if at < MOST_ROWS or not has_ended(trial)]

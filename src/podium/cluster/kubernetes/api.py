@@ -286,7 +286,7 @@ class Api:
             pause = min(pause * 2, 5.0)
 
     def _limit(self, patience: float | None) -> float:
-        """Return for how many seconds a request is repeated."""
+        """Return the time in seconds for which a request is retried."""
         limits = (
             limit for limit in (patience, self.patience, self.waits.patience) if limit is not None
         )

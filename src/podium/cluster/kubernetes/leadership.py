@@ -256,5 +256,5 @@ def _renewed_since(api: Api, name: str, moment: datetime) -> bool:
 
 
 def _micro_time(moment: datetime) -> str:
-    """Write a time as the API server takes it in a Lease: always with microseconds."""
+    """Format a time as the API server requires it in a Lease: always with microseconds."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -72,8 +72,7 @@ def _status_of(pod: Any, container: str) -> Any | None:
 
 
 def _start_of(pod: Any, container: str) -> tuple[str, int]:
-    """Return what tells one start of a container from the next: its pod, and how often it was
-    restarted."""
+    """Identify one start of a container: the pod's uid and the number of restarts."""
     status = _status_of(pod, container)
     return str(pod.metadata.uid), int(status.restart_count or 0) if status else 0
 

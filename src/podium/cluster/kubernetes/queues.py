@@ -112,7 +112,7 @@ class Queues:
         }
 
     def _entries(self, uids: Sequence[str]) -> dict[str, QueueEntry]:
-        """Return Kueue's entries by the uid of their job; none where Kueue is not installed."""
+        """Return Kueue's entries by the uid of their job; empty where Kueue is not installed."""
         selector = f"{JOB_UID} in ({','.join(uids)})"
         function = self.api.custom.list_namespaced_custom_object
         listed = self._call("read Kueue's queue", function, label_selector=selector)

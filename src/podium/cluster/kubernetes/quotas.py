@@ -99,5 +99,5 @@ def beyond_quotas(api: Api, resource: Workload | Experiment) -> Iterator[str]:
 
 
 def _short(name: str, amount: float) -> str:
-    """Write an amount as a manifest would: memory in Mi."""
+    """Format an amount as in a manifest: memory in Mi."""
     return f"{amount / 2**20:.0f}Mi" if name.endswith(("memory", "storage")) else f"{amount:g}"

@@ -247,7 +247,7 @@ def count_runs(cluster: KubernetesCluster) -> dict[str, int]:
 
 
 def _over(cluster: KubernetesCluster, run_id: str, namespace: str) -> str | None:
-    """Say what became of a run, or None while its Workflow goes on."""
+    """Say how a run ended; None while its Workflow runs."""
     list_objects = cluster.api.custom.list_namespaced_custom_object
     workflows = ("argoproj.io", "v1alpha1", namespace, "workflows")
     doing, selector = f"read the workflow of run {run_id}", f"{KFP_RUN}={run_id}"

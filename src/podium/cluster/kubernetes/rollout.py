@@ -83,7 +83,7 @@ class Rollout:
         return rolled_out(self._read("Deployment", self._deployment))
 
     def _hopeless(self) -> Trouble | None:
-        """Return what has been wrong for longer than its grace."""
+        """Return a problem that has lasted longer than its grace period."""
         now, before, self._since = time.monotonic(), self._since, {}
         for trouble in self._troubles():
             key = f"{trouble.pod} {trouble.container}"

@@ -253,7 +253,6 @@ class LocalCluster(Cluster):
             )
 
     def _store(self, resource: R) -> tuple[R, Supervisor]:
-        """Store a new object and return it with what will run it."""
         job, plans = self.plan(resource)
         written = _with_status(Workload(manifest=resource.manifest), _ignored(job, plans))
         stored = replace(resource, manifest=self.store.create(written.manifest))
@@ -279,7 +278,6 @@ def directory_of(url: str) -> Path:
 
 
 def _controller_of(job: Workload) -> type[Controller]:
-    """Return what runs a kind of job."""
     if job.kind == TRAINJOB:
         return TrainJobController
     return OperatorJobController if job.operator else JobController
@@ -298,14 +296,13 @@ def _replica_status(record: Mapping[str, Any], alive: bool) -> ReplicaStatus:
 
 
 def _check_environment(plans: Mapping[str, PodPlan]) -> None:
-    """Find what an environment lacks before anything is stored."""
+    """Raise the errors of an environment before anything is stored."""
     for plan in plans.values():
         for container in (*plan.init, plan.main):
             container_environment(container, _NOBODY, {}, 1, str)
 
 
 def _ignored(job: Workload, plans: Mapping[str, PodPlan]) -> list[str]:
-    """Return the fields that mean nothing on one machine."""
     ignored = {field for plan in plans.values() for field in plan.ignored}
     ignored |= {"runPolicy.schedulingPolicy"} if job.run_policy.get("schedulingPolicy") else set()
     ignored |= {"elasticPolicy.metrics"} if job.elastic and job.elastic.scales else set()

@@ -117,7 +117,6 @@ class OperatorJobController(Controller):
         self.status.setdefault("replicaStatuses", {})[kind] = counts | {"selector": selector}
 
     def _labels(self, replica: Replica) -> dict[str, str]:
-        """Return the labels by which the operator finds the pods of a role."""
         operator = {JOB_NAME: self.name, OPERATOR_NAME: f"{self.kind.lower()}-controller"}
         return operator | {REPLICA_TYPE: replica.role.lower()}
 

@@ -85,7 +85,7 @@ class TrainJobController(Controller):
         return cannot_start or sum(pod.restarts for pod in self.pods if pod.active) >= BACKOFF_LIMIT
 
     def _count(self, **counts: int) -> None:
-        """Write how many Jobs of the JobSet are in which state; there is one."""
+        """Write the number of Jobs of the JobSet in each state; there is one Job."""
         zero = dict.fromkeys(("ready", "succeeded", "failed", "active", "suspended"), 0)
         self.status["jobsStatus"] = [{"name": NODE, **zero, **counts}]
 

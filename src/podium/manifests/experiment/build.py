@@ -134,7 +134,6 @@ def customize(
 
 
 def _ask(manifest: dict[str, Any], values: Values) -> None:
-    """Write what a sweep is asked into its annotation."""
     annotations = mapping(manifest["metadata"].get("annotations"))
     kept = {name: text for name, text in annotations.items() if name != SWEEP}
     if written := {**kept, **annotation(values)}:

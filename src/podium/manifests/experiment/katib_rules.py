@@ -212,7 +212,7 @@ def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _without_podium(option: type[SweepOption]) -> None:
-    """Add the rule that says what becomes of an option where Katib runs the Experiment."""
+    """Add the rule about an option that Katib ignores when it runs the Experiment."""
     katib = option.katib
     if katib is None:
         return

@@ -88,7 +88,7 @@ def findings_of(experiment: Experiment, *, job: bool = True) -> list[Finding]:
 
 
 def _refused_trial(experiment: Experiment) -> list[Finding]:
-    """Return why a trial's job would be refused, named as Katib would name it."""
+    """Return the findings about a trial's job, named as Katib would name it."""
     named = is_dns_1035(experiment.expected_name)
     name = f"{experiment.expected_name[:40]}-{'x' * 8}" if named else "trial"
     if (trial := sample_trial(experiment, name)) is None:

@@ -32,12 +32,13 @@ def _variables(experiment: Experiment, container: Container) -> list[str]:
 
 
 def _plain(word: str) -> str:
-    """Put a harmless letter in place of every placeholder."""
+    """Replace placeholders by a letter that means nothing to a shell."""
     return PLACEHOLDER.sub("x", word)
 
 
 def _listed(experiment: Experiment, container: Container) -> Iterator[tuple[str, str, Special]]:
-    """Yield (path, word, what the shell does to it); scripts are meant for the shell."""
+    """Yield (path, word, effect in the shell); scripts are skipped, since they are meant for the
+    shell."""
     if takes_script(container.words):
         return
     for path, word in container.numbered_words:
@@ -121,8 +122,8 @@ def _values(experiment: Experiment) -> Iterator[tuple[str, tuple[str, list[str]]
 
 
 def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
-    """Tell whether a value turns into another one, or gives the shell something that a plain value
-    does not."""
+    """Return whether a value changes on its way to the command, or means something to the shell
+    that a plain value does not."""
     try:
         if json.loads(f'"{value}"', strict=False) != value:
             return True  # a backslash and n become a line break

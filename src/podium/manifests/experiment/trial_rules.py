@@ -231,7 +231,7 @@ def trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _is_shared(path: str, replica: Replica, container: Container) -> bool:
-    """Tell whether a path lies in a volume that outlives the pod."""
+    """Return whether a path lies in a volume that outlives the pod."""
     lasting = {
         volume.name
         for volume in replica.pod.volumes

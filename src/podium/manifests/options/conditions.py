@@ -53,8 +53,8 @@ def _values(sign: str, text: str) -> tuple[str, ...]:
 
 @cache
 def _closed(text: str) -> Premises:
-    """Return the conditions with those of the parameters that they ask about; none if they cannot
-    be read."""
+    """Add to each parameter's conditions those of the parameters they refer to; empty if they
+    cannot be read."""
 
     def above(name: str) -> tuple[Premise, ...]:
         names, premises = [name], dict[Premise, None]()

@@ -260,8 +260,7 @@ class Criteria:
 
 
 def _listed(values: Values, name: str) -> list[str]:
-    """Return the parts of a list of texts, each of which may hold several with commas between
-    them."""
+    """Return the items of a setting; each of its texts may hold several, separated by commas."""
     return [
         part.strip() for text in values.get(name, ()) for part in text.split(",") if part.strip()
     ]

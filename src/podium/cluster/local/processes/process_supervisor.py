@@ -147,7 +147,6 @@ class ProcessSupervisor:
                 os.killpg(self.process, number)
 
     def _end_descendants(self) -> None:
-        """Kill whatever the process left behind."""
         self._signal(signal.SIGKILL)
         kill_children()
 
