@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from podium.data.sources.source import SOURCES
+from podium.manifests.options import OPTIONS
 from podium.models.criteria import CRITERIA
 from podium.scoring import METRICS
 from podium.search.algorithms import ALGORITHMS
@@ -21,11 +22,12 @@ EXAMPLES = re.findall(
     PAGE.read_text(),
     re.DOTALL,
 )
-TABLES: dict[str, tuple[dict[str, Any], str]] = {
+TABLES: dict[str, tuple[Any, str]] = {
     "scoring": (METRICS, "MAPE"),
     "data": (SOURCES, "LINES"),
     "search": (ALGORITHMS, "HALTON"),
     "models": (CRITERIA, "SURE"),
+    "manifests": (OPTIONS, "Patience"),
 }
 
 
@@ -47,9 +49,11 @@ def test_the_example_passes_its_test(
     monkeypatch.setitem(sys.modules, module.__name__, module)
     exec(compile(code, file, "exec"), module.__dict__)
     declared = getattr(module, name)
-    monkeypatch.setitem(
-        table, declared.name, f"{module.__name__}:{name}" if table is SOURCES else declared
-    )
+    if isinstance(table, list):
+        monkeypatch.setattr("podium.manifests.options.OPTIONS", [*table, declared])
+    else:
+        entry = f"{module.__name__}:{name}" if table is SOURCES else declared
+        monkeypatch.setitem(table, declared.name, entry)
     checks: dict[str, Any] = {}
     exec(compile(check, test, "exec"), checks)
     tests = [function for given, function in checks.items() if given.startswith("test_")]
