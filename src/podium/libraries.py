@@ -1,5 +1,5 @@
-"""How well-known libraries print metrics, the metricsFormats that read what Katib's own does not;
-names of packages."""
+"""Output formats of well-known libraries, metricsFormats for those that Katib's own format does not
+read, and names of packages."""
 
 import re
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _NUMBER = r"([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
 
 @dataclass(frozen=True, kw_only=True)
 class Library:
-    """How a library prints metrics."""
+    """A library's output format of metrics."""
 
     key: str
     """Name on the command line."""

@@ -65,7 +65,7 @@ class Reading(NamedTuple):
 
     name: str
     value: str
-    """As printed; may be empty or not a number."""
+    """The value as printed; may be empty or not a number."""
 
     time: datetime = _NO_TIME
     """The time on the line; without one the earliest time there is."""

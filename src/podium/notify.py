@@ -34,7 +34,7 @@ _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 
 @dataclass(kw_only=True)
 class Notice:
-    """How something ended; filled in as it becomes known."""
+    """Outcome of a run, filled in as it becomes known."""
 
     what: str
     """Stands before its name in the text: ``run``, ``Experiment``."""
@@ -58,7 +58,7 @@ class Notice:
     """Path of the run's report."""
 
     reason: str = ""
-    """Why it failed."""
+    """Reason of the failure."""
 
     def fail(self, status: str, reason: str) -> None:
         """Make it the notice of a failure; of the reason the first line is told."""
@@ -172,7 +172,7 @@ class Command:
 
 
 Target = Webhook | Command
-"""Where notices go."""
+"""Destination of notices."""
 
 
 def parse_target(text: str) -> Target:

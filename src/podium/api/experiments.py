@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 """Prints a line for people."""
 
 PLACEHOLDER = "s3://podium/"
-"""Where bundled Experiments read and write unless somebody says otherwise."""
+"""Default URL below which bundled Experiments read and write."""
 
 
 def read(source: Any, network: str = "", config_maps: Sequence[Path] = ()) -> Experiment:

@@ -41,7 +41,7 @@ import cloudpickle
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """Where a process of its own gets a function from."""
+    """Import location of a function for another process."""
 
     module: str
     function: str

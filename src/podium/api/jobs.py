@@ -20,7 +20,7 @@ from podium.notebook import LiveCell, Log, in_notebook, say, table
 from podium.text import one_line
 
 MANIFEST = "the manifest"
-"""Where a job comes from that is no file."""
+"""Stands for the path of a job that comes from no file."""
 
 
 class Job(Launched):

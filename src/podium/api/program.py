@@ -31,7 +31,7 @@ class Program:
     """A command, and the code that it needs."""
 
     name: str
-    """For the Experiment's name."""
+    """Base of the Experiment's name."""
 
     words: tuple[str, ...]
     """The command without its parameters."""

@@ -29,7 +29,7 @@ LENGTHS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Stopping:
-    """How trials that get nowhere are kept short."""
+    """Early stopping of trials that make no progress."""
 
     algorithm: str
     settings: Mapping[str, object]
@@ -39,7 +39,7 @@ class Stopping:
     """Fields of the Experiment's spec."""
 
     text: str = ""
-    """For people."""
+    """Description for people."""
 
     @property
     def reads_along(self) -> bool:

@@ -42,14 +42,14 @@ CONTAINER = "training"
 
 @dataclass(frozen=True, kw_only=True)
 class TuneSettings:
-    """How a program is tuned."""
+    """Settings of a sweep over a program."""
 
     goal: Goal
     metrics: Sequence[str] = ()
     """Other metrics to record."""
 
     prints: Library | None = None
-    """Whose lines hold the metrics; None for ``name=value``."""
+    """Library that prints the metrics; None for ``name=value``."""
 
     trials: int = 20
     parallel: int = 2
@@ -60,7 +60,7 @@ class TuneSettings:
     """algorithmSettings by name."""
 
     stop: str | None = None
-    """How trials that get nowhere are kept short: ``median`` or ``asha``."""
+    """Early stopping of trials that make no progress: ``median`` or ``asha``."""
 
     seed: int | None = None
     image: str = TRAINER_IMAGE
@@ -399,7 +399,7 @@ class Plan:
     """The command that a trial's flags follow."""
 
     output: str
-    """Where trials put their models, each below its own name."""
+    """Directory or URL of the trials' models, each below its trial's name."""
 
     data: str | Path | None
     exact: bool

@@ -1,4 +1,5 @@
-"""Where jobs and experiments run: a Kubernetes namespace or this machine, behind one interface."""
+"""Clusters that run jobs and Experiments: a Kubernetes namespace or this machine, behind one
+interface."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

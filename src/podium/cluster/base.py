@@ -40,11 +40,11 @@ class ReplicaStatus:
     """None while it has not ended."""
 
     reason: str = ""
-    """Why it waits or ended, in one word: ImagePullBackOff, Unschedulable, OOMKilled …; empty if
+    """One-word reason for waiting or ending: ImagePullBackOff, Unschedulable, OOMKilled …; empty if
     unknown."""
 
     started: str = ""
-    """When its container was last started, RFC3339; empty before."""
+    """Last start of its container, RFC3339; empty before."""
 
     node: str = ""
     """Node it runs on; empty on this machine."""

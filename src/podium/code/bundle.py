@@ -44,7 +44,7 @@ class Bundle:
     """A .tar.gz."""
 
     files: int
-    """How many files are in it."""
+    """Number of files."""
 
 
 def pack(directory: Path | None, files: Mapping[str, bytes] | None = None) -> Bundle:

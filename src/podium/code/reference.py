@@ -1,4 +1,5 @@
-"""Where packed code is, a URI that ends with its digest, and what packing and unpacking share."""
+"""References to packed code, URIs that end with its digest, and helpers shared by packing and
+unpacking."""
 
 import errno
 import re
@@ -36,7 +37,7 @@ class Code:
 
     @property
     def uri(self) -> str:
-        """Its URI."""
+        """URI of the archive."""
         return f"{self.storage}/{self.key}"
 
     @classmethod

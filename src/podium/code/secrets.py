@@ -43,7 +43,7 @@ _CONTENT = {
     b"npm_": ("a token of npm", rb"[A-Za-z0-9]{36}"),
     b"eyJ": ("a JSON web token", rb"[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{20,}"),
 }
-"""How it begins, what it is, and the form of the rest."""
+"""Prefix, description and rest of the pattern of each known credential."""
 
 
 def is_secret(name: str) -> bool:

@@ -15,7 +15,7 @@ class Given(NamedTuple):
     """A log that the user gave, and how Katib collects."""
 
     reader: Reader
-    """With the collector."""
+    """Reader of the log, with its collector."""
 
     subject: str
     """Path of the log."""

@@ -28,14 +28,14 @@ GRACE = 3.0
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """How a command went."""
+    """Outcome of a command."""
 
     seconds: float
     code: int | None
     """Exit code; None if it was stopped at the limit."""
 
     first: float | None
-    """When the first output came, in seconds since the start; None if there was none."""
+    """Seconds from the start to the first output; None without output."""
 
     left: bool
     """Whether processes that it started were still there after its end."""

@@ -32,7 +32,7 @@ _CREDENTIALS = re.compile(r"^AWS_|^MINIO_|^PODIUM_S3_")
 _BUCKET = re.compile(r"\b(?:s3|minio)://")
 
 RECENT = timedelta(hours=1)
-"""How long an event speaks of what is still so."""
+"""Age up to which an event counts as current."""
 
 
 def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **options: Any) -> Any:

@@ -37,7 +37,7 @@ STDOUT = Collector(kind="StdOut")
 
 @dataclass(frozen=True, kw_only=True)
 class Reader:
-    """How Katib reads a log."""
+    """Settings by which Katib reads metrics from a log."""
 
     objective: str
     """objectiveMetricName."""
@@ -61,7 +61,7 @@ class Reader:
     """Whether medianstop watches the lines as they come."""
 
     collector: Collector = STDOUT
-    """Where the log comes from."""
+    """Metrics collector of the trials."""
 
     ask: Callable[[str, str], str] | None = None
     """Says how a sweep is started that reads a library's lines, from its key and the metric; None

@@ -90,7 +90,7 @@ class NamespaceSnapshot:
     """Those of CONTROLLERS that were found."""
 
     who: str = "you"
-    """Whose rights were asked for."""
+    """Account whose rights were checked."""
 
     missing: Sequence[str] | None = ()
     """Rights that are missing, as ``verb resource``."""
@@ -117,4 +117,4 @@ class NamespaceSnapshot:
     """Pods that cannot start."""
 
     admitted: Mapping[str, str | None] | None = None
-    """For each manifest the server's refusal of a dry run; None for none."""
+    """Result of the server's dry run by manifest: the refusal, or None."""

@@ -1,4 +1,4 @@
-"""Why a trial has no metrics: what the doctor finds in its log, in the words of an error."""
+"""Reasons why a trial has no metrics, found by the doctor in its log and worded as an error."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace

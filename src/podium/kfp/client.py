@@ -63,7 +63,7 @@ class Server:
         self.address = self.services.host
         ui = os.environ.get("KF_PIPELINES_UI_ENDPOINT", host or os.environ.get(ENDPOINT))
         self.silent_since: float | None = None
-        """When it last began not to answer, by time.monotonic; None while it answers."""
+        """Start of the current outage, by time.monotonic; None while the server answers."""
         self.ui = (
             "/pipeline"
             if not ui

@@ -28,8 +28,8 @@ LOCAL = ("table:", "text:", "images:", "npz:")
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSettings:
-    """How a project's pipeline is compiled for a server and run there: the options of those
-    names."""
+    """Settings for compiling and running a project's pipeline on a server, named like the command's
+    options."""
 
     service_account: str = ""
     """Account that runs and the schedule are under; empty for the server's default."""

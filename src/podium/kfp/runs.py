@@ -22,8 +22,7 @@ from podium.text import cut
 from podium.training.kept_logs import KeptLogs
 
 POLL_SECONDS = 2.0
-"""Between polls at most, as the server has no watch; what is asked for at once is often over
-soon."""
+"""Longest polling interval: the server has no watch, and many runs end soon after they start."""
 
 FIRST_POLL_SECONDS = 0.05
 """Before the second poll; each pause is half as long again as the one before."""
@@ -35,13 +34,13 @@ LATE = 10.0
 """Seconds to wait after a run's end for its failed task, which 2.0.5 reports later (observed)."""
 
 DEFAULT_ROOT = "minio://mlpipeline/v2/artifacts"
-"""Where KFP keeps artifacts unless its ConfigMap kfp-launcher or the run says otherwise."""
+"""KFP's artifact root unless its ConfigMap kfp-launcher or the run sets another."""
 
 LINES = 20
 """Last lines of a failed step's error that are shown; the error quotes the end of the pod's log."""
 
 NAMESPACE = "kubeflow"
-"""Where the steps of a single-user server run."""
+"""Namespace of the steps on a single-user server."""
 
 OVER = ("SUCCEEDED", "FAILED", "CANCELED", "SKIPPED")
 
@@ -55,7 +54,7 @@ class Submitted:
 
     name: str
     link: str
-    """Its page."""
+    """URL of the run's page."""
 
 
 def submit(

@@ -24,7 +24,7 @@ WITH_COLUMNS = ("table", "text")
 """Sources whose items are rows of a file."""
 
 _FOR_PROJECT = "podium's {} for a project: "
-"""How the description of a compiled pipeline begins that has a project's name."""
+"""Prefix of the description of a pipeline that was compiled for a named project."""
 
 T = TypeVar("T")
 

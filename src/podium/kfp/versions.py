@@ -35,7 +35,8 @@ class Version:
 
     digest: str
     spec: dict[str, Any]
-    """As the server returns it: the pipeline spec, or ``{pipeline_spec, platform_spec}``."""
+    """The spec as returned by the server: the pipeline spec, or ``{pipeline_spec,
+    platform_spec}``."""
 
     new: bool = False
     """Whether this upload created it."""

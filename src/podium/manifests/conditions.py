@@ -11,8 +11,8 @@ Manifest = dict[str, Any]
 """An object as in YAML: apiVersion, kind, metadata, spec and, once it runs, status."""
 
 Style = Literal["operator", "katib", "job", "trainer"]
-"""How conditions are written: as the training operator, Katib, the controller of Jobs or Trainer
-does."""
+"""Controller whose conditions are imitated: the training operator, Katib, that of Jobs, or
+Trainer."""
 
 STYLES: dict[str, Style] = {
     **dict.fromkeys(OPERATOR_KINDS, "operator"),
@@ -57,7 +57,7 @@ _LAST = {"Succeeded", "Failed", "Stopped", "Killed", "EarlyStopped", "MetricsUna
 
 
 class State(NamedTuple):
-    """Where an object stands, in one word, with the reason and message of its writer."""
+    """State of an object in one word, with its writer's reason and message."""
 
     phase: str
     """Created, Waiting (for its queue), Running, Restarting, Suspended, Succeeded, Failed; of an

@@ -85,7 +85,7 @@ class JobEditor:
 
     @property
     def run_policy(self) -> dict[str, Any]:
-        """Where deadlines and limits stand; made if it is missing."""
+        """The mapping of deadlines and limits; created if missing."""
         spec: dict[str, Any] = self.body["spec"]
         if self.body.get("kind") in ("Job", TRAINJOB):
             return spec

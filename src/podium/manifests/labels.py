@@ -34,10 +34,10 @@ PATCH_MANAGER = "podium.dev/podium"
 """Manager of podium's own entry in a TrainJob's runtimePatches."""
 
 JOBSET_NAME = "jobset.sigs.k8s.io/jobset-name"
-"""On every pod of a TrainJob: its name."""
+"""Name of the TrainJob, on each of its pods."""
 
 REPLICATED_JOB = "jobset.sigs.k8s.io/replicatedjob-name"
-"""On every pod of a TrainJob: ``node``, or the name of an initializer."""
+"""``node``, or the name of an initializer, on each pod of a TrainJob."""
 
 # Kubernetes (pkg/apis/batch/types.go)
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
@@ -59,7 +59,7 @@ INSTANCE = "app.kubernetes.io/instance"
 
 # KServe (kserve v0.20.0: pkg/constants/constants.go)
 INFERENCE_SERVICE = "serving.kserve.io/inferenceservice"
-"""On every pod of an InferenceService: its name."""
+"""Name of the InferenceService, on each of its pods."""
 
 KSERVE_MODE, KSERVE_AUTOSCALER = (
     "serving.kserve.io/deploymentMode",
@@ -92,14 +92,14 @@ TRIAL_UID = "podium.dev/trial-uid"
 """Annotation of a trial's job: uid of the trial, by which the next engine knows it."""
 
 LAUNCHED = "podium.dev/launched"
-"""On every pod that podium launches on a real cluster; the network policy in deploy/ tells them by
-it."""
+"""Set on every pod that podium launches on a real cluster; the network policy in deploy/ selects
+them by it."""
 
 IGNORED_FIELDS = "podium.dev/ignored-fields"
 """Fields of a manifest that mean nothing on one machine."""
 
 CPU_SHARE = "podium.dev/cpu-share"
-"""How many of this machine's cores a job may use."""
+"""Number of this machine's cores that a job may use."""
 
 READINGS = "podium.dev/readings"
 """Annotation of a Trial: the first values of its objective, by which a stopping rule judges later

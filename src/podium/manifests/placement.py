@@ -1,4 +1,4 @@
-"""Where pods run and what they get: said once, applied to every replica of a job and of every
+"""Placement and resources of pods: set once, applied to every replica of a job and of every
 trial."""
 
 import re

@@ -40,7 +40,8 @@ COLLECTOR_HINT = (
 )
 
 SUGGESTION_CONTAINER = "suggestion"
-"""Where Katib asks an algorithm (katib v0.19.0: pkg/controller.v1beta1/consts)."""
+"""Container of the suggestion service, which runs an algorithm for Katib (katib v0.19.0:
+pkg/controller.v1beta1/consts)."""
 
 SUGGESTION_HINT = (
     "apply deploy/katib (docs/cluster-teams.md), or give the suggestions in katib-config a securityContext with "

@@ -32,7 +32,7 @@ class Resource:
     """
 
     manifest: Manifest = field(repr=False)
-    """As written or as stored; unknown fields included."""
+    """The manifest as written or as stored, unknown fields included."""
 
     path: str = ""
     """Prefix of its fields in messages: ``spec.trialTemplate.trialSpec.`` for the job of a trial
@@ -92,11 +92,11 @@ class Resource:
     labels = Attribute("metadata.labels", texts)
     annotations = Attribute("metadata.annotations", texts)
     status = Attribute("manifest.status", mapping)
-    """As stored; empty before the object runs."""
+    """The stored status; empty before the object runs."""
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """As written."""
+        """The spec as written."""
         return mapping(self.manifest.get("spec"))
 
     @cached_property

@@ -37,14 +37,14 @@ class Finding:
     """Suggested fix; None if there is none."""
 
     runner: str = ""
-    """As the rule's."""
+    """The rule's runner."""
 
     refuses: bool = False
-    """As the rule's."""
+    """The rule's refuses."""
 
     @property
     def text(self) -> str:
-        """Where and what, on one line; also why, if Katib alone does not run it."""
+        """One line: where, and what; also why, if only Katib does not run it."""
         why = f". {self.why}" if self.runner == KATIB else ""
         return f"{self.where}: {self.what}{why}"
 

@@ -37,8 +37,8 @@ bucket."""
 ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
 PORT = 8080
 MOUNTS = "/etc/podium"
-"""Where Secrets and the public key are mounted: as files, so that new keys of the bucket need no
-new pods."""
+"""Mount path of Secrets and the public key: files, so that new keys of the bucket need no new
+pods."""
 
 PREDICTOR = "-predictor"
 """Behind the name of an InferenceService: KServe's Deployment and Service of it (kserve v0.20.0:
@@ -65,13 +65,13 @@ class ModelServer:
     cpu: str = "500m"
     memory: str = "1Gi"
     env: Sequence[Mapping[str, Any]] = ()
-    """Where the bucket is."""
+    """Environment variables that locate the bucket."""
 
     secret: str = ""
-    """With the bucket's keys as accesskey and secretkey; empty for a workload identity."""
+    """Secret with the bucket's keys as accesskey and secretkey; empty for a workload identity."""
 
     token_secret: str = ""
-    """With the bearer token that clients send as token; empty asks for none."""
+    """Secret with the clients' bearer token as token; empty for no authentication."""
 
     public_key: str = ""
     """PEM of the key that versions must be signed with; empty asks for no signature."""

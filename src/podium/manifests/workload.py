@@ -103,7 +103,7 @@ class Container(ManifestView):
     """A container of a pod template."""
 
     path: str
-    """Where it stands, for messages."""
+    """Path in the manifest, for messages."""
 
     name = Attribute("manifest.name", text)
     image = Attribute("manifest.image", text)
@@ -150,10 +150,10 @@ class Pod(ManifestView):
     """A pod template."""
 
     path: str
-    """Where it stands, for messages."""
+    """Path in the manifest, for messages."""
 
     main_path: str = ""
-    """Where its first container stands if not in the template, for messages."""
+    """Path of its first container if that is outside the template, for messages."""
 
     labels = Attribute("manifest.metadata.labels", texts)
     annotations = Attribute("manifest.metadata.annotations", texts)
@@ -201,7 +201,7 @@ class Replica:
 
     pod: Pod
     path: str
-    """Where it stands, for messages."""
+    """Path in the manifest, for messages."""
 
     leads: bool = False
     """Whether its first pod decides about the job: a Chief or Master, else the first Worker."""
@@ -292,7 +292,7 @@ class Workload(Resource):
 
     @property
     def replicas_path(self) -> str:
-        """Where the replicas of an operator's job stand, for messages."""
+        """Path of an operator's replicas in the manifest, for messages."""
         return f"{self.path}spec.{self.operator.replica_specs if self.operator else ''}"
 
     @cached_property
@@ -344,7 +344,7 @@ class Workload(Resource):
 
     @cached_property
     def run_policy(self) -> Mapping[str, Any]:
-        """Where deadlines and limits stand: the spec of a Job or TrainJob, another's runPolicy."""
+        """The mapping of deadlines and limits: the spec of a Job or TrainJob, else runPolicy."""
         return self.spec if self.kind in ("Job", TRAINJOB) else mapping(self.spec.get("runPolicy"))
 
     @property
@@ -370,7 +370,7 @@ class Workload(Resource):
 
     @property
     def processes_at_once(self) -> int:
-        """How many processes run at once."""
+        """Number of processes that run at once."""
         if self.kind == "Job":
             return max(1, min(self.parallelism, self.completions or self.parallelism))
         return self.pod_count * (self.processes_per_replica or 1)
@@ -398,7 +398,7 @@ class Workload(Resource):
 
     @property
     def cpu_share(self) -> Any:
-        """How many cores of one machine it may use, as annotated; None if it is not."""
+        """Number of one machine's cores it may use, as annotated; None without the annotation."""
         return mapping(self.metadata.get("annotations")).get(CPU_SHARE)
 
     suspended = Attribute("run_policy.suspend", true)

@@ -28,7 +28,7 @@ class Compared:
     """``succeeded``, ``failed`` …; of a version whether it is the champion."""
 
     began: str
-    """When it began or was uploaded, for people."""
+    """Start or upload time, for people."""
 
     result: str = ""
     """The result in a few words."""
@@ -37,7 +37,7 @@ class Compared:
     """Its parameters, and the hyperparameters of its model."""
 
     metrics: Mapping[str, float] = field(default_factory=dict)
-    """On the test part."""
+    """Metrics on the test part."""
 
     metric: str = ""
     """The one its model was chosen by."""

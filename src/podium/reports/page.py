@@ -83,7 +83,7 @@ SHOWN_FAILURES = 10
 """Trials without a result whose last lines are shown."""
 
 MOST_CLASSES = 60
-"""With more classes there is no confusion matrix, and the table of classes ends: the file would
+"""Limit above which there is no confusion matrix and the table of classes is cut: the file would
 grow beyond measure."""
 
 MOST_ROWS = 500
@@ -93,7 +93,7 @@ SHOWN_MEDIA = ("image/png", "image/jpeg")
 """Pictures that cannot hold scripts."""
 
 SLOT = "<!-- the steps of the run and its command, which only the runner knows -->"
-"""Where complete() puts them into the report that the last step wrote."""
+"""Placeholder in the last step's report, replaced by complete()."""
 
 CHAMPION_SLOT = (
     "<!-- what shows the champion that it was compared with -->",

@@ -50,8 +50,8 @@ so many values."""
 
 
 RESAMPLES, MOST_RESAMPLED, SEED = 30, 300, 1
-"""How often trials are drawn anew for the interval of an importance, at most how many at a time,
-and what begins it."""
+"""Bootstrap of an importance's interval: number of resamples, maximum number of trials in each, and
+seed."""
 
 
 FRONT_NOTE = (

@@ -26,8 +26,6 @@ class Order(Message):
     """The run that the child carries out."""
 
     run: str
-    """Its id."""
-
     pipeline: str
     """Name or file of the pipeline."""
 
@@ -74,7 +72,7 @@ class Event(Message):
     """Titles of all steps by name, in the order they run."""
 
     packed: Mapping[str, str] = field(default_factory=dict)
-    """With ``steps``: the directory that the code of each such parameter was packed from."""
+    """Of kind ``steps``: the directory that each code parameter was packed from."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     """The run's parameters, with ``steps``, or what the pipeline returned, with ``outputs``."""

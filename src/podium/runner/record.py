@@ -124,8 +124,8 @@ class RunRecord:
     """Start time."""
 
     attempt: int = 1
-    """How often finished steps were begun anew, plus one. What a later attempt launches and stores
-    has other names."""
+    """Number of resumes that repeated finished steps, plus one. Each attempt launches and stores
+    under names of its own."""
 
     note: str = ""
     """A user's note. podium.runner.annotations changes note and tags, in the file."""

@@ -101,7 +101,7 @@ class Algorithm:
     """
 
     name: str
-    """As in ``spec.algorithm.algorithmName``."""
+    """``spec.algorithm.algorithmName``."""
 
     settings: Mapping[str, Setting]
     """``algorithmSettings`` that podium and Katib's service take."""
@@ -139,12 +139,12 @@ class Algorithm:
     keeps."""
 
     at_once: Callable[[Mapping[str, Any]], tuple[int, str]] | None = None
-    """How many trials Katib's service gives at once or not at all, by the settings, and the
-    settings that say so."""
+    """Number of trials that Katib's service suggests all at once or not at all, by the settings,
+    and the settings that decide it."""
 
     warm_trials: int = 0
-    """How many trials of earlier sweeps a warm start takes; 0: it does not choose points by earlier
-    results."""
+    """Number of earlier sweeps' trials that a warm start uses; 0 if the algorithm does not learn
+    from results."""
 
     plan: Callable[[Sequence[Parameter], Mapping[str, Any], bool], Plan | None] | None = None
     """Makes the plan for a space, settings and whether more is better; None, or a plan that is
@@ -155,7 +155,7 @@ class Algorithm:
     trials unseen by it."""
 
     history: int | None = None
-    """How many trials its sampler sees at most; None: all."""
+    """Maximum number of trials that its sampler sees; None for all."""
 
     takes_several: bool = False
     """Whether it searches for several objectives, and learns what breaks a constraint or uses no

@@ -1,5 +1,5 @@
-"""How a search parameter becomes a column of an Optuna study, and numbers between 0 and 1 become
-its values."""
+"""Mapping of search parameters to columns of an Optuna study, and of numbers between 0 and 1 to
+their values."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -26,10 +26,8 @@ class Member:
     """A trial that runs, will run, or has run."""
 
     point: Point
-    """Its values."""
-
     generation: int = 0
-    """How many trials came before it in its line."""
+    """Number of ancestors."""
 
     parent: str | None = None
     """The trial whose files it begins with."""

@@ -47,7 +47,7 @@ class Parameter:
     """One dimension of a search space."""
 
     name: str
-    """As in ``spec.parameters[].name``."""
+    """``spec.parameters[].name``."""
 
     kind: str
     """``double``, ``int``, ``discrete`` or ``categorical``."""
@@ -88,7 +88,7 @@ class Parameter:
 
     @property
     def points(self) -> int:
-        """How many values a stepped or listed parameter has."""
+        """Number of values of a stepped or listed parameter."""
         if not self.numeric:
             return len(self.choices)
         return math.floor((self.high - self.low) / (self.step or 1.0) + 1e-9) + 1

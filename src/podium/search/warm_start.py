@@ -13,13 +13,13 @@ class Earlier:
     """A finished trial of another sweep."""
 
     trial: str
-    """Its name."""
+    """Name of the trial."""
 
     assignments: dict[str, str]
     """Value by search parameter."""
 
     value: float
-    """Its objective."""
+    """Value of its objective."""
 
 
 def fits(assignments: Mapping[str, str], space: Sequence[Parameter]) -> bool:

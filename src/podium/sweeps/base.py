@@ -75,7 +75,7 @@ class TrialIO(ABC):
 
 
 class Records(ABC):
-    """Where one Experiment and its trials are kept.
+    """Storage of one Experiment and its trials.
 
     One class, because they are the questions that the trial loop has to whatever keeps an
     Experiment; each is one line there.

@@ -43,7 +43,7 @@ from podium.sweeps.status_writer import StatusWriter
 from podium.sweeps.trials import Run, TrialResult, TrialRun
 
 LOOK_SECONDS = 0.2
-"""Between looks for what another process may ask."""
+"""Interval between checks for requests of other processes."""
 
 _LABELS = {GENERATION: PBT_GENERATION, PARENT: PBT_PARENT, NUMBER: NUMBER_LABEL}
 """Label by which a trial tells what a search remembers of it."""

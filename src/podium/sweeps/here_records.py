@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
 
 COPY_SECONDS = 2.0
-"""For so long who looks at a sweep that another process runs sees the same."""
+"""Age up to which the copy of a sweep that another process runs is not read again."""
 
 AWAY_SECONDS = 900.0
-"""How long the storage may be away before a sweep fails."""
+"""Outage of the storage after which a sweep fails."""
 
 
 class HereRecords(LocalRecords):

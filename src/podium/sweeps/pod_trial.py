@@ -35,7 +35,7 @@ MOST_LINES = 10_000
 """Lines that wait for a stopping rule, and readings that are held before they are shortened."""
 
 SETTLE_SECONDS = 60.0
-"""How long a log may go on after its job has ended."""
+"""Time that a log may continue after its job has ended."""
 
 SIDECAR = "metrics-logger-and-collector"
 """The container that prints a metrics file, named as Katib's, whose log holds the same lines."""

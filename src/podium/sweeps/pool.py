@@ -28,10 +28,10 @@ from podium.storage import local_path
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 
 LOOK_SECONDS = 0.1
-"""Between two looks for what workers have left, while trials run."""
+"""Interval between checks for results of workers, while trials run."""
 
 PODS_SECONDS = 2.0
-"""Between two looks at the pods."""
+"""Interval between checks of the pods."""
 
 
 MOST_LOSSES = 3

@@ -26,7 +26,7 @@ EXPERIMENT = "experiment.json"
 
 @dataclass(frozen=True, kw_only=True)
 class TrialEnd:
-    """How a trial ended, as the worker that ran it tells the engine."""
+    """End of a trial, as reported to the engine by the worker that ran it."""
 
     status: dict[str, Any]
     """``status`` of the Trial."""
@@ -35,7 +35,7 @@ class TrialEnd:
     """Name, value and time (ISO 8601) of what it reported."""
 
     refused: str = ""
-    """Why no trial of the Experiment can run there; empty if this one ran."""
+    """Reason why no trial of the Experiment can run there; empty if this one ran."""
 
     @classmethod
     def of(cls, trial: Trial, readings: Sequence[Reading], refused: str = "") -> "TrialEnd":

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from podium.manifests.experiment.status import Status, same_conditions
 
 PAUSE_SECONDS = 0.2
-"""Between two writes of mere counts: they grow with the number of trials."""
+"""Interval between writes of mere counts: they grow with the number of trials."""
 
 
 class StatusWriter:

@@ -25,17 +25,17 @@ class TrialResult:
     """Every value it reported."""
 
     refused: str | None = None
-    """Why its job could not even be created."""
+    """Reason why its job could not be created."""
 
     unsaved: Exception | None = None
-    """Why its end could not be written."""
+    """Error that kept its end from being written."""
 
 
 class Run(Protocol):
     """Runs one trial, here or elsewhere."""
 
     trial: Trial
-    """As it stands."""
+    """The trial with its current status."""
 
     def run(self) -> TrialResult:
         """Have the trial run to its end; its status says how it went."""

@@ -26,10 +26,10 @@ from podium.sweeps.pool_store import PoolStore, TrialEnd
 from podium.sweeps.trials import TrialRun
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
-"""Between two looks for the next trial; they grow while there is none."""
+"""Intervals between checks for the next trial; they grow while there is none."""
 
 AWAY_SECONDS = 2.0
-"""Between two tries while the storage does not answer."""
+"""Interval between retries while the storage does not answer."""
 
 MOST_LOG = 1 << 20
 """Bytes of a trial's log that are kept, the last ones."""

@@ -44,8 +44,8 @@ from podium.ui.looks import Look, Looks
 from podium.ui.view import LINES, View
 
 LOOK_SECONDS, FAR_LOOK_SECONDS = 0.5, 2.0
-"""Between two looks at what an open page shows, at least: on this machine, and at an API server or
-a server of runs."""
+"""Minimum interval between refreshes of an open page: for this machine, and for an API server or a
+server of runs."""
 
 ALIVE_SECONDS = 15.0
 """After so long without news a stream says that it is there."""

@@ -30,7 +30,7 @@ class Look:
     html: str
 
     until: float
-    """When it is worth looking again, by the monotonic clock."""
+    """Time until which the view is fresh, by time.monotonic."""
 
 
 class Looks:

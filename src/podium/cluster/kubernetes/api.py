@@ -44,7 +44,7 @@ answer was lost."""
 
 @dataclass(frozen=True, kw_only=True)
 class Waits:
-    """How long a cluster is waited for, in seconds."""
+    """Timeouts and intervals of a cluster, in seconds."""
 
     patience: float = 90.0
     """A request is repeated while the server restarts, asks to slow down or fails by itself."""
@@ -58,17 +58,17 @@ class Waits:
     job's status."""
 
     pause: float = 1.0
-    """Between looks for a pod that has not started, or is being replaced."""
+    """Interval of checks for a pod that has not started, or is being replaced."""
 
     image_grace: float = 20.0
-    """For a registry to recover: the kubelet has tried twice by then."""
+    """Time for a registry to recover: the kubelet has tried twice by then."""
 
     schedule_grace: float = 180.0
-    """For an autoscaler to bring a node; `kubernetes://namespace?grace=600` waits longer."""
+    """Time for an autoscaler to add a node; `kubernetes://namespace?grace=600` waits longer."""
 
     taken_up_grace: float = 30.0
-    """For an engine to take an Experiment up: another one leads fifteen seconds after the last was
-    killed."""
+    """Time for an engine to pick up an Experiment: a new leader takes over fifteen seconds after
+    the last was killed."""
 
     refused_grace: float = 15.0
     """While a quota or policy refuses a pod: another pod may be about to end, a new namespace is
@@ -80,7 +80,7 @@ USUAL_WAITS = Waits()
 
 @dataclass(frozen=True)
 class ApiResource:
-    """Where the API keeps a kind."""
+    """API coordinates of a kind."""
 
     group: str
     version: str

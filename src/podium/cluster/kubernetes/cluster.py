@@ -30,8 +30,8 @@ _log = logging.getLogger("podium")
 DELETE_WAIT = 30.0
 
 ENGINES = ("auto", "cluster", "here")
-"""Who runs Experiments: the cluster, this process, or the cluster if it serves them and this
-process if not."""
+"""Values of ``?engine=``: the cluster runs Experiments, this process does, or the cluster if it
+serves them and else this process."""
 
 _SUSPEND: dict[str, Callable[[bool], Manifest]] = {
     **dict.fromkeys(OPERATOR_KINDS, lambda value: {"spec": {"runPolicy": {"suspend": value}}}),

@@ -25,14 +25,15 @@ DURATION_SECONDS = 15
 """A Lease that was not renewed for so long is free."""
 
 RENEW_SECONDS = 2.0
-"""Between two renewals, and between two looks at a Lease that somebody else holds."""
+"""Interval between renewals, and between checks of a Lease that another process holds."""
 
 STOP_SECONDS = 10.0
-"""Who has not renewed for so long counts its leadership as lost: well before others may take it."""
+"""A leader that has not renewed for so long gives up its leadership: well before others may take
+it."""
 
 
 MOST_SKEW_SECONDS = 30.0
-"""How far the clock of a process that only looks may be from that of the one that leads."""
+"""Clock skew that is tolerated between the leader and a process that only reads."""
 
 
 class Leadership:

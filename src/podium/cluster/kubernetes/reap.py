@@ -123,13 +123,13 @@ class Reaper:
         cluster.api.patience = 5.0  # seconds: the next round asks again
         self.seen = self.deleted = self.errors = 0
         self.success = time.time()
-        """When a round last had no error, seconds since 1970; at first the start."""
+        """Time of the last round without errors, seconds since 1970; at first the start."""
         self.round = time.monotonic()
-        """When a round last ended."""
+        """End of the last round, by time.monotonic."""
         self.runs: dict[str, int] = {}
         """Runs of the last day by phase, see count_runs; empty while they cannot be counted."""
         self.counted = 0.0
-        """When they were last counted, by time.monotonic."""
+        """Time of the last count, by time.monotonic."""
         self._known: dict[str, str] = {}
 
     def run(self) -> NoReturn:

@@ -31,8 +31,8 @@ ADDED_HINTS = {
 applies."""
 
 INTERNAL = "Internal error occurred"
-"""How the message of every error 500 of the API server begins, a webhook that does not answer among
-them."""
+"""Prefix of the API server's message for every error 500, including a webhook that does not
+answer."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""How steps and the pods they launch reach the object store of a cluster: by reference only.
+"""Access of steps and the pods they launch to a cluster's object store: by reference only.
 
 The ConfigMap ``podium-storage`` (deploy/base/storage.yaml) names endpoint and Secret. A step reads
 the Secret through the API with its service account, so that the compiled pipeline needs no platform
@@ -36,13 +36,13 @@ OWN_CREDENTIALS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """Where the store is and which Secret opens it."""
+    """Endpoint of the store, and the Secret with its keys."""
 
     endpoint: str
     """``http://host:port``."""
 
     region: str = "us-east-1"
-    """For the signature; most other stores than Amazon's ignore it."""
+    """Region in the signature; most stores but Amazon's ignore it."""
 
     secret: str
     """Name of the Secret, in the namespace of the pods."""

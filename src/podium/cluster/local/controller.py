@@ -95,7 +95,7 @@ class Controller(ABC):
 
     @property
     def state(self) -> State:
-        """Where the job stands."""
+        """The job's state."""
         return status_of({"kind": self.kind, "status": self.status})
 
     @property
@@ -105,7 +105,7 @@ class Controller(ABC):
 
     @property
     def next_look(self) -> float | None:
-        """When reconcile has something to do even if nothing happens: at the deadline."""
+        """Time at which reconcile has something to do even if no event arrives: the deadline."""
         seconds = self.job.active_deadline_seconds
         return None if seconds is None else self.started + seconds
 

@@ -1,4 +1,4 @@
-"""Who is alive: a lock on a file, which the kernel releases however its holder ends."""
+"""Liveness of processes: a lock on a file, which the kernel releases however its holder ends."""
 
 import fcntl
 import os

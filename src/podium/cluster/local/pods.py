@@ -1,5 +1,5 @@
-"""How a pod template runs on this machine: each field is honored, named in a notice or refused,
-never dropped."""
+"""Translation of a pod template to processes on this machine: each field is honored, named in a
+notice or refused, never dropped."""
 
 import os
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ class ContainerPlan:
     """Its name in the template."""
 
     path: str
-    """Where it stands in the manifest, for messages."""
+    """Path in the manifest, for messages."""
 
     image: Image
     """Its local environment."""

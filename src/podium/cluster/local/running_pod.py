@@ -103,7 +103,7 @@ class RunningPod:
 
     @property
     def next_look(self) -> float | None:
-        """When advance has something to do even if no process ends."""
+        """Time at which advance has something to do even if no process ends."""
         return self._kill_at if self._stopping else self._start_at
 
     def advance(self, now: float) -> None:

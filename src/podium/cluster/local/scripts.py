@@ -20,7 +20,7 @@ _SWITCHES = {
 """Options of torchrun that take no value."""
 
 _NO_SCRIPT = {"--module", "-m", "--no-python"}
-"""With these torchrun and accelerate run a module or any program."""
+"""Flags with which torchrun and accelerate run a module or any program."""
 
 _HARMLESS = {
     "echo",

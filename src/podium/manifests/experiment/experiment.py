@@ -66,8 +66,8 @@ TRIAL_LISTS = {
     "Waiting": ("waitingTrialList", "trialsWaiting"),
     "Created": ("pendingTrialList", "trialsPending"),
 }
-"""Where an Experiment's status names and counts its trials in each phase; those that ended first.
-Waiting is ours."""
+"""Fields of an Experiment's status with the names and the number of its trials in each phase; ended
+phases first. Waiting is podium's own."""
 
 
 Metrics = dict[str, dict[str, str]]
@@ -132,7 +132,7 @@ class Objective(ManifestView):
 
 @dataclass(frozen=True, kw_only=True)
 class Collector:
-    """Where and how metrics are read."""
+    """Metrics collector: its kind, source and formats."""
 
     kind: str
     """``StdOut``, ``File``, ``TensorFlowEvent``, ``PrometheusMetric``, ``Custom`` or ``Push``."""
@@ -177,7 +177,7 @@ class Collector:
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """How many trials."""
+    """Numbers of trials."""
 
     parallel: int
     max_trials: int | None
@@ -307,7 +307,7 @@ class Experiment(Resource):
 
     @property
     def spec(self) -> Mapping[str, Any]:
-        """With Katib's defaults."""
+        """The spec with Katib's defaults."""
         return self.defaulted
 
     @cached_property
@@ -355,7 +355,7 @@ class Experiment(Resource):
 
     @cached_property
     def limits(self) -> Limits:
-        """How many trials."""
+        """Numbers of trials."""
         spec = self.spec
         return Limits(
             parallel=integer(spec.get("parallelTrialCount")) or 3,

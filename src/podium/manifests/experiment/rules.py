@@ -25,7 +25,7 @@ from podium.manifests.rules import (
 )
 
 STAGES = (KIND, WEBHOOK, OTHER_SWEEPS, STUCK, SEARCH)
-"""Where a stage finds something, the next ones are not applied: their rules build on it."""
+"""Rules by stage. A finding in one stage ends the check: later rules build on earlier ones."""
 
 
 def check(

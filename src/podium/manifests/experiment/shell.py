@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from typing import NamedTuple
 
 METRICS_FILE = "/var/log/katib/metrics.log"
-"""Where the collector reads what a StdOut trial prints."""
+"""File from which the collector reads the output of a StdOut trial."""
 
 SHELLS = ("sh", "ash", "bash", "dash", "ksh", "zsh")
 

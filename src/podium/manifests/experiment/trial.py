@@ -56,7 +56,7 @@ class Trial(Resource):
 
     @cached_property
     def workload(self) -> Workload:
-        """Its job."""
+        """Job of the trial."""
         return Workload(manifest=dict(mapping(self.spec.get("runSpec"))))
 
     primary_container = Attribute("spec.primaryContainerName", text)
@@ -71,7 +71,8 @@ class Trial(Resource):
 
     @property
     def phase(self) -> str:
-        """Where it stands.
+        """``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``,
+        ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``.
 
         ``Pending``, ``Waiting`` (for its queue), ``Running``, ``Succeeded``, ``Failed``,
         ``EarlyStopped``, ``MetricsUnavailable`` or ``Killed``.
@@ -110,8 +111,8 @@ class Trial(Resource):
 
     @property
     def infeasible(self) -> list[str]:
-        """Why it is never the best though it has the objective: the constraints it breaks, the
-        metrics it lacks."""
+        """Reasons why it is never the best despite its objective: violated constraints, missing
+        metrics."""
         return self.criteria.flaws(self.metrics) if self.is_good else []
 
     def judged_as(self, experiment: Experiment) -> "Trial":
@@ -145,13 +146,13 @@ class Trial(Resource):
 
     @property
     def began(self) -> float:
-        """When it was created, in seconds since the epoch; infinity if nobody says."""
+        """Creation time in seconds since the epoch; infinity if unknown."""
         start = text(self.status.get("startTime"))
         return datetime.fromisoformat(start).timestamp() if start else math.inf
 
     @property
     def ended(self) -> float:
-        """When it ended, in seconds since the epoch; infinity if it did not."""
+        """End time in seconds since the epoch; infinity if it has not ended."""
         return datetime.fromisoformat(self.completed).timestamp() if self.completed else math.inf
 
     @property

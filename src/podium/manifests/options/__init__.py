@@ -92,8 +92,8 @@ def read_annotation(annotations: Mapping[str, str]) -> Values:
 
 
 def asked(annotations: Mapping[str, str]) -> Values:
-    """As read_annotation; nothing where the annotation cannot be read, which a rule about
-    Experiments says."""
+    """Like read_annotation, but empty if the annotation cannot be read, which a rule about
+    Experiments reports."""
     with suppress(InvalidInput):
         return read_annotation(annotations)
     return {}

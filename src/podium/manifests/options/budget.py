@@ -65,7 +65,7 @@ class Budget(SweepOption):
     raised: ClassVar[str] = "a higher --max-time or --max-cost"
 
     seconds: float | None = None
-    """In which trials run, however many at a time."""
+    """Total time in which trials may run, however many at a time."""
 
     cost: float | None = None
     price: float = 0.0

@@ -93,7 +93,7 @@ def counting(assignments: Mapping[str, str], values: Values) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions(SweepOption):
-    """Where parameters count."""
+    """Conditions under which parameters are active."""
 
     title: ClassVar[str] = "conditions"
     settings: ClassVar[tuple[Setting, ...]] = (
@@ -118,7 +118,7 @@ class Conditions(SweepOption):
     """By parameter."""
 
     text: str
-    """As written."""
+    """The conditions as written."""
 
     @classmethod
     def of(cls, values: Values) -> "Conditions | None":

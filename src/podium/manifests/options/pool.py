@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Pool(SweepOption):
-    """How many pods run the trials."""
+    """Number of pods that run the trials."""
 
     title: ClassVar[str] = "pool"
     settings: ClassVar[tuple[Setting, ...]] = (

@@ -33,7 +33,7 @@ class Command:
     """Working directory; must exist."""
 
     log: Path
-    """Where stdout and stderr are appended."""
+    """File to which stdout and stderr are appended."""
 
     own_python: bool = False
     """Whether its environment is that of this interpreter, so that a fork server may run it."""

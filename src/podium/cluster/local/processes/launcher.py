@@ -41,8 +41,7 @@ from podium.cluster.local.processes.process_supervisor import (
 )
 
 IDLE = 4
-"""How many supervisors without a process are kept for the next one: a fork of a server that holds
-torch takes 10 ms."""
+"""Idle supervisors kept for the next processes: forking a server that holds torch takes 10 ms."""
 
 
 class Launcher:
