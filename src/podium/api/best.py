@@ -54,7 +54,7 @@ class Best:
 
 
 def model_of(trial: Trial) -> str | None:
-    """Return the URI of what a trial left as its model; None if it left nothing."""
+    """Return the URI of a trial's model; None if it left none."""
     from podium.storage import connect
     from podium.training.retention import output_of
 

@@ -13,7 +13,7 @@ from podium.sweeps import connect
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSpec:
-    """URL of a cluster, and what only processes on this machine need."""
+    """URL of a cluster, and options for processes on this machine."""
 
     url: str
     images: Mapping[str, str | Path] | None = None

@@ -127,7 +127,7 @@ def ready(
 
 
 def check_here(data: object) -> None:
-    """Refuse a path of this machine where nothing is; what a URI names shows when it is read.
+    """Refuse a missing path of this machine; a URI is checked when it is read.
 
     Raises:
         InvalidInput: Nothing is there.

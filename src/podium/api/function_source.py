@@ -109,8 +109,8 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def pickled(function: Callable[..., Any]) -> Source:
-    """Return a function as cloudpickle writes it: also a lambda, a closure, and what only this
-    process has.
+    """Pickle a function with cloudpickle: also a lambda, a closure, or one that only this process
+    has.
 
     A process of its own needs the same version of Python, and the packages whose objects are in it.
 
@@ -156,7 +156,7 @@ class _Collected:
         )
 
     def add_definition(self, name: str, value: Any, scope: dict[str, Any]) -> None:
-        """Add a function or class, what it needs first."""
+        """Add a function or class, its dependencies first."""
         if name in self.definitions:
             return
         source = _source(name, value)

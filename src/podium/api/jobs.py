@@ -77,8 +77,8 @@ class Job(Launched):
         }
 
     def logs(self, replica: str | None = None) -> Log:
-        """Return what a replica printed: ``master-0``, ``worker-1`` …; the one that reports metrics
-        if None."""
+        """Return the output of a replica: ``master-0``, ``worker-1`` …; of the one that reports
+        metrics if None."""
         return Log("\n".join(self.cluster.logs(self.kind, self.name, replica)))
 
     def check(self) -> None:
@@ -87,11 +87,11 @@ class Job(Launched):
             raise self.cluster.failure(self.kind, self.name)
 
     def resume(self) -> None:
-        """Let a job that was stopped on Kubernetes go on with new pods."""
+        """Resume a stopped job on Kubernetes with new pods."""
         self.cluster.resume(self.kind, self.name)
 
     def progress(self) -> str:
-        """Return in a line what its replicas do."""
+        """Describe the state of its replicas in a line."""
         return progress_of(self.workload, self.replicas)
 
     def _show(self, cell: LiveCell) -> None:
@@ -120,7 +120,7 @@ class Job(Launched):
 
 
 def progress_of(job: Workload, replicas: Sequence[ReplicaStatus]) -> str:
-    """Return in a line what the replicas of a job do."""
+    """Describe the state of a job's replicas in a line."""
     if job.state.phase == "Waiting":
         return f"waits. {job.state.message}"
     words = (

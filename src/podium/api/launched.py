@@ -18,10 +18,10 @@ from podium.interrupts import signals_interrupt
 from podium.notebook import LiveCell
 
 SHORTEST_PAUSE = 0.2
-"""Seconds between looks at least; a cluster that answers slowly is asked less often."""
+"""Minimum seconds between checks; a cluster that answers slowly is asked less often."""
 
 LONGEST_PAUSE = 2.0
-"""Seconds between looks at most."""
+"""Maximum seconds between checks."""
 
 ObjectKey = tuple[str, str]
 """Kind and name."""
@@ -49,7 +49,7 @@ class Session:
         return self._cluster
 
     def keep_open(self, kind: str, name: str) -> None:
-        """Let an object run in the background; what runs on this machine is stopped when Python
+        """Let an object run in the background; jobs on this machine are stopped when Python
         exits."""
         cluster = self.cluster
         if cluster.outlives_client(kind):
@@ -76,8 +76,7 @@ class Session:
             self._background.join()
 
     def close(self) -> None:
-        """Stop what still runs in this process and release the cluster, which can be opened
-        again."""
+        """Stop the jobs of this process and release the cluster, which can be opened again."""
         with self._lock:
             cluster, self._cluster = self._cluster, None
         if cluster:
@@ -138,22 +137,21 @@ class Launched(ABC):
         """Say how far it is, where nothing was shown for long; empty for nothing."""
 
     def _say_stopped(self) -> None:  # noqa: B027  nothing to say by default
-        """Say how to go on after Ctrl-C."""
+        """Print how to continue after Ctrl-C."""
 
     def stop(self) -> Self:
-        """Stop it; its record and what it printed stay."""
+        """Stop it; its record and output stay."""
         self.cluster.stop(self.kind, self.name)
         self.session.join()
         return self
 
     def delete(self) -> None:
-        """Stop it and remove it with what it printed; its models stay."""
+        """Stop it and delete it with its output; its models stay."""
         self.cluster.delete(self.kind, self.name)
         self.close()
 
     def close(self) -> None:
-        """Stop what still runs in this process and release the cluster; the object can be used
-        on."""
+        """Stop the jobs of this process and release the cluster; the object stays usable."""
         self.session.close()
 
 
@@ -213,7 +211,7 @@ class _Watch:
             self._woken.set()
 
     def check(self) -> None:
-        """Raise what ended the watch before the object ended."""
+        """Raise the error that ended the watch before the object ended."""
         if self._error:
             raise self._error
         if not self._finished:

@@ -56,7 +56,7 @@ def prepare_data(
 
 
 def prepared(data: Any) -> str:
-    """Return the path or URI of a dataset; what a program holds is prepared first.
+    """Return the path or URI of a dataset; data in memory are prepared first.
 
     Raises:
         InvalidInput: It is no data, or a DataFrame whose target nobody named.

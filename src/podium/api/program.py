@@ -21,7 +21,7 @@ from podium.errors import InvalidInput
 CALL = "podium_call.json"
 
 FROM_RUN = {"data": "PODIUM_DATA", "output": "PODIUM_OUTPUT"}
-"""Variable by parameter of a function: what the sweep gives it if it takes it."""
+"""Variable that the sweep sets for each of these parameters if the function has it."""
 
 Train = Callable[..., Any] | str | Path | Sequence[str]
 
@@ -105,7 +105,7 @@ def program_of(
     *,
     pickle: bool = False,
 ) -> Program:
-    """Return what runs in each trial.
+    """Return the program of each trial.
 
     Args:
         train: A function, the path of a script, or a command.

@@ -177,7 +177,7 @@ def log(low: float, high: float) -> Float:
 
 
 def dimension(name: str, given: Any) -> Dimension | None:
-    """Return what to search for a name; None for a single value, which is fixed.
+    """Return the dimension to search for a name; None for a single value, which is fixed.
 
     Args:
         given: Float, Int or Choice; a tuple of two numbers, a range, a list or an array; or a
@@ -221,7 +221,7 @@ def dimension(name: str, given: Any) -> Dimension | None:
 
 
 def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Value]]:
-    """Return what is searched, and the values that are fixed.
+    """Split a space into searched dimensions and fixed values.
 
     Raises:
         InvalidInput: It is not a mapping, nothing is searched, or a part of the space is neither.
@@ -252,8 +252,8 @@ _RANGE = re.compile(rf"(?:(log|linear):)?({_NUMBER})\.\.({_NUMBER})(?::({_NUMBER
 
 
 def from_text(name: str, text: str) -> Any:
-    """Return what a word of a command line says: ``1e-4..1e-1``, ``1..8:2``, ``log:1..64``,
-    ``32,64,128`` or a value.
+    """Parse a word of a command line: ``1e-4..1e-1``, ``1..8:2``, ``log:1..64``, ``32,64,128`` or a
+    value.
 
     Args:
         text: Whole numbers stay whole; the ends of a range decide whether it is one of floats.

@@ -1,4 +1,4 @@
-"""Early stopping in one word: what ``stop`` changes in an Experiment that tune makes."""
+"""Early stopping by one word: the changes that ``stop`` makes to an Experiment of tune."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -55,7 +55,7 @@ def stopping(
     fixed: Mapping[str, Value],
     metric: str,
 ) -> Stopping:
-    """Return what a word for early stopping means for a search.
+    """Return the settings that a word for early stopping stands for.
 
     Args:
         stop: One of STOPS, or None.

@@ -186,7 +186,7 @@ class Sweep(Launched):
         )
 
     def logs(self, trial: str | None = None) -> Log:
-        """Return what a trial printed.
+        """Return the output of a trial.
 
         Args:
             trial: Its name; the best one's if None, or of a sweep without a result the first that
@@ -234,12 +234,12 @@ class Sweep(Launched):
         return to_sdk(self.experiment.manifest)
 
     def stop(self) -> Self:
-        """Stop the trials that run; resume goes on. Katib cannot do that: on Kubernetes it is
+        """Stop the running trials; resume continues them. Katib cannot do that: on Kubernetes it is
         refused."""
         return super().stop()
 
     def stop_trial(self, trial: str) -> Self:
-        """End one trial that runs; it counts as stopped early, with what it has reported.
+        """End one running trial; it counts as stopped early, with the metrics it has reported.
 
         Raises:
             NotFound: There is no such trial.
@@ -258,8 +258,8 @@ class Sweep(Launched):
         like: str | None = None,
         wait: bool = True,
     ) -> str:
-        """Begin a trial with values of your own: beside the others, or in a sweep that goes on for
-        it.
+        """Start a trial with values of your own: beside the others, or in a sweep that is resumed
+        for it.
 
         The search learns from it as from its own, and it carries the label ``podium.dev/by-hand``.
 
@@ -303,7 +303,7 @@ class Sweep(Launched):
         wait: bool = True,
         **options: Unpack[SweepOptions],
     ) -> Self:
-        """Go on after a stop, or with more trials or a higher budget; what finished is not
+        """Continue after a stop, or with more trials or a higher budget; finished trials are not
         repeated.
 
         Args:

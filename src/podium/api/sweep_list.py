@@ -1,4 +1,4 @@
-"""Sweeps of a cluster in a few words: what a list says of each."""
+"""List of a cluster's sweeps, with a summary of each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -111,7 +111,7 @@ class Training(Job):
         return super().wait()
 
     def check(self) -> None:
-        """Raise what went wrong; nothing if it succeeded or was stopped.
+        """Raise the error of a failed training; does nothing if it succeeded or was stopped.
 
         Raises:
             Failed: The training failed.

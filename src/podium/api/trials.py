@@ -41,7 +41,7 @@ def failed(trials: Sequence[Trial]) -> list[Trial]:
 
 
 def lines_of(cluster: Cluster, trial: Trial) -> list[str]:
-    """Return what a trial printed, the last 8 Mi characters of it; nothing if its pod is gone."""
+    """Return the output of a trial, its last 8 Mi characters; empty if its pod is gone."""
     lines, size = deque[str](), 0
     for line in logs_of(cluster, trial):
         lines.append(line)
@@ -199,8 +199,8 @@ class TrialProgress:
         return f"{self._name}: {self._counts}"
 
     def lines(self) -> Iterator[str]:
-        """Describe what changed; only trials of which the Experiment says so are read, for there
-        may be thousands."""
+        """Describe the changes; reads only the trials that the Experiment lists as changed, for
+        there may be thousands."""
         experiment = self._cluster.experiment(self._name)
         counts = [
             f"{len(names)} {phase.lower()}" for phase, names in experiment.trials.items() if names

@@ -338,8 +338,8 @@ def tune(
 
 
 def _refuse_unknown(given: Mapping[str, Any]) -> None:
-    """Refuse arguments that tune has not, by those it has; it knows what Optuna calls some of
-    them."""
+    """Refuse arguments that tune does not have, with a suggestion; some of Optuna's names are
+    known."""
     for name, value in given.items():
         if name in option_settings() and name not in ("objectives", "algorithm"):
             continue
@@ -426,7 +426,7 @@ def plan(
     storage: str | Path | None = None,
     name: str | None = None,
 ) -> Plan:
-    """Return what tune will run, and say what is searched; on Kubernetes the code is stored then.
+    """Plan a sweep and print its search space; on Kubernetes the code is stored now.
 
     Raises:
         InvalidInput: As tune; or there is no storage that the cluster can reach.

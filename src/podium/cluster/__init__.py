@@ -19,10 +19,10 @@ class Traits:
     """Properties of a cluster that callers may rely on without asking which kind they hold."""
 
     shares_files: bool
-    """Its jobs see the files of this machine, and its Python stands for images."""
+    """Whether its jobs see the files of this machine, and its Python replaces images."""
 
     outlives_client: bool
-    """Objects go on after close(), and without the process that made them."""
+    """Whether objects survive close() and the process that created them."""
 
     keeps_logs: bool
     """Logs stay when a job has ended, and when its pods are gone."""
@@ -60,7 +60,7 @@ def traits_of(url: str) -> Traits:
 def refuse_images(
     url: str, images: Mapping[str, object] | None, entrypoints: Mapping[str, object] | None
 ) -> None:
-    """Refuse what would stand for images where a cluster pulls its own.
+    """Refuse replacements of images where a cluster pulls its own.
 
     Raises:
         InvalidInput: Something is given.

@@ -27,7 +27,7 @@ MOST_LINE = 1 << 16
 
 @dataclass(frozen=True, kw_only=True)
 class ReplicaStatus:
-    """One replica of a job: a pod, or what stands for it on this machine."""
+    """One replica of a job: a pod, or its process on this machine."""
 
     name: str
     """``master-0``, ``worker-1``, ``node-0``, ``pod-0`` …"""
@@ -71,8 +71,7 @@ class Cluster(ABC):
         return traits_of(self.url)
 
     def outlives_client(self, kind: str) -> bool:
-        """Return whether objects of a kind go on after close(), and without the process that made
-        them."""
+        """Return whether objects of a kind survive close() and the process that created them."""
         return self.traits.outlives_client
 
     @abstractmethod
@@ -158,8 +157,7 @@ class Cluster(ABC):
         """
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
-        """Ask for a trial with values that a person has chosen, of an Experiment that runs, or will
-        go on.
+        """Add a trial with values chosen by a user to an Experiment that runs, or will be resumed.
 
         Args:
             values: One for each parameter.
@@ -179,7 +177,7 @@ class Cluster(ABC):
 
     @abstractmethod
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
-        """Let a stopped object go on.
+        """Resume a stopped object.
 
         Args:
             kind: A kind of job, or Experiment.
@@ -271,8 +269,8 @@ class Cluster(ABC):
         self.delete(kind, name)
 
     def failure(self, kind: str, name: str) -> Failed:
-        """Return the error to raise for an object that failed: what ended badly, its last lines,
-        what to do.
+        """Return the error to raise for an object that failed: the failed part, its last lines, and
+        a hint.
 
         Args:
             kind: One of KINDS.
@@ -284,7 +282,7 @@ class Cluster(ABC):
         return Failed("\n".join([text, *(f"  | {line}" for line in lines)]))
 
     def close(self) -> None:  # noqa: B027  nothing to release by default
-        """Release what the client holds."""
+        """Release the client's resources."""
 
     def __enter__(self) -> Self:
         return self

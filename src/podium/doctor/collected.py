@@ -58,7 +58,7 @@ def scalar_missing(log: Log) -> Iterator[Violation]:
 
 
 def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
-    """Examine a log; say if it is not what Katib would read.
+    """Examine a log; report if it is not the one Katib would read.
 
     Args:
         reader: What to look for, and how Katib collects.

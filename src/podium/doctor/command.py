@@ -1,4 +1,4 @@
-"""Run a command briefly, the way a trial's pod would, and examine what it prints."""
+"""Run a command briefly, the way a trial's pod would, and examine its output."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ from podium.manifests.experiment.shell_rules import SHELL_RULES
 from podium.manifests.rules import Finding, Rules, Violation, apply, worst_first
 
 PAUSE = 0.05
-"""Seconds between two looks at the output."""
+"""Seconds between checks of the output."""
 
 GRACE = 3.0
 """Seconds between SIGTERM and SIGKILL."""
@@ -122,7 +122,7 @@ def examine_command(
     subject: str,
     collector: Collector = STDOUT,
 ) -> Report:
-    """Run a command and say what Katib would see.
+    """Run a command and report what Katib would read.
 
     It runs through the very shell line that Katib makes of it. If the shell would change it, it
     runs as given, so that a stray ``;`` does no harm here, and the report fails.
@@ -223,8 +223,7 @@ def execute(
     wrapped: bool,
     collector: Collector = STDOUT,
 ) -> tuple[Run, Path]:
-    """Run words with their output in a file, as in a pod; stop them and all they started at the
-    limit.
+    """Run words with their output in a file, as in a pod; stop all their processes at the limit.
 
     Args:
         words: The program and its arguments.

@@ -25,7 +25,7 @@ def rules_for(reader: Reader) -> tuple[Rule[Log], ...]:
 
 
 def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
-    """Say what Katib would make of a log, and what it would miss.
+    """Report the metrics that Katib would read from a log, and those it would miss.
 
     Args:
         lines: With or without line ends.

@@ -94,7 +94,7 @@ def _not_examined_trial(template: TrialTemplate) -> list[Finding]:
 
 
 def not_examined(what: str, where: str) -> Finding:
-    """Return the note on what no rule knows anything about.
+    """Return the note about an object for which there are no rules.
 
     Args:
         what: A kind, or a description.

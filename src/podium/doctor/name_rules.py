@@ -1,4 +1,4 @@
-"""Rules about names in a log: what nearly is ``name=value`` for the metric, and is not.
+"""Rules about names in a log: lines that are nearly ``name=value`` for the metric.
 
 A near miss matters only while the metric is not reported at all: printing a batch's loss as ``loss:
 0.5`` is what keeps it out of the objective.

@@ -1,4 +1,4 @@
-"""Examine a live namespace: what an Experiment needs around it."""
+"""Examine a live namespace for everything that an Experiment needs."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +15,8 @@ from podium.manifests.pod_security import ENFORCE
 from podium.manifests.rules import Rules, Violation, apply
 
 PATIENCE = 5.0
-"""Seconds that all questions together are repeated: what does not answer is the finding, not
-something to wait for."""
+"""Seconds for which all requests together are retried: a server that does not answer is a finding,
+not something to wait for."""
 
 _REFUSED = (
     "a quota, a limit range or Pod Security of the namespace: change what the pods ask for, or it"

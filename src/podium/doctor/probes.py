@@ -195,7 +195,7 @@ def read_data(
 
 
 def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
-    """Say whether somebody is behind the storage's endpoint: a Service with addresses, or a server
+    """Report whether the storage's endpoint is served: by a Service with addresses, or a server
     that answers."""
     address = (storage or {}).get("endpoint") or ""
     if not address:

@@ -1,4 +1,5 @@
-"""A log as Katib's collector would read it: the lines that matter, and what would be stored."""
+"""A log as Katib's collector would read it: the relevant lines, and the values that would be
+stored."""
 
 import json
 import re
@@ -148,7 +149,7 @@ class Log:
         return [name for name in self.reader.names if name not in reported]
 
     def folded(self) -> dict[str, dict[str, str]]:
-        """Return what the trial's observation would hold."""
+        """Return the metrics of the trial's observation."""
         readings = [reading for line in self.lines for reading in line.readings]
         if self.reader.objective in self.silent():  # Katib then drops the other metrics too
             readings = []
@@ -221,8 +222,8 @@ def names_on(text: str) -> Iterator[str]:
 def guess_reader(
     lines: Iterable[str], objective: str | None = None, kind: str | None = None
 ) -> Reader:
-    """Choose what the user has not said: a metric the log mentions, and whether small values are
-    good ones.
+    """Guess the settings that the user omitted: a metric the log mentions, and whether smaller is
+    better.
 
     Args:
         kind: ``minimize`` or ``maximize``, if known.
@@ -275,7 +276,7 @@ def stored(log: Log) -> list[dict[str, str | float | None]]:
 
 
 def details_of(log: Log) -> dict[str, Any]:
-    """Return what a report shows of a log besides findings."""
+    """Return further facts about a log for the report."""
     rows = [
         {
             "line": line.number,

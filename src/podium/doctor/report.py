@@ -7,7 +7,7 @@ from typing import Any
 from podium.manifests.rules import Finding
 
 NOT_EXAMINED = "not examined"
-"""Verdict on what no rule was applied to."""
+"""Verdict on a subject that no rule was applied to."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Report:
     """Further facts: metrics that would be stored, the wrapped command line."""
 
     examined: bool = True
-    """Whether any rule was applied: what was not examined does not pass."""
+    """Whether any rule was applied: a subject without rules does not pass."""
 
     @property
     def verdict(self) -> str:

@@ -102,7 +102,7 @@ class NamespaceSnapshot:
     """Keys of the Secret it names; empty if there is none."""
 
     endpoint: tuple[bool, str] | None = None
-    """Whether the storage's endpoint has somebody behind it, and what was snapshot."""
+    """Whether the storage's endpoint is served, and the answer in words."""
 
     bucket: Answer | None = None
     """The store's answer to the question for its bucket."""

@@ -23,7 +23,7 @@ HEAD, TAIL = 6, 3
 
 
 def show(report: Report, console: "Console") -> None:
-    """Print a report: what was seen, what was found, the verdict."""
+    """Print a report: details, findings, verdict."""
     console.print(report.subject, style="bold", soft_wrap=True, highlight=False, markup=False)
     details = report.details
     if "stored" in details:

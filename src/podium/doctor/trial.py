@@ -11,7 +11,7 @@ from podium.manifests.experiment import Experiment
 from podium.manifests.rules import Finding, apply
 
 CALL = "podium.code.call"
-"""Module that calls a tuned function (podium.code): what the function returns it prints."""
+"""Module that calls a tuned function and prints its return value (podium.code)."""
 
 LIBRARY = "library-has-its-own-format"
 
@@ -22,7 +22,7 @@ def why_unavailable(
     objective: str,
     ask: Callable[[str, str], str] | None = None,
 ) -> tuple[list[str], str]:
-    """Explain why a trial that ended well has no metrics.
+    """Explain why a trial that succeeded has no metrics.
 
     Args:
         objective: How another objective is chosen, with NAME for its name.

@@ -1,4 +1,4 @@
-"""Rules about values in a log: what Katib stores is not what was printed."""
+"""Rules about values in a log: Katib stores something other than was printed."""
 
 import re
 from collections.abc import Iterator

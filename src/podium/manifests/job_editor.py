@@ -117,7 +117,7 @@ class JobEditor:
         self.replace_disrupted()
 
     def replace_disrupted(self) -> None:
-        """Let another pod go on where a Job's was evicted or preempted, once that one has ended.
+        """Replace a Job's evicted or preempted pod once it has ended.
 
         A Job that has a podFailurePolicy keeps it; one whose pods restart in place may have none.
         """
@@ -208,8 +208,8 @@ class JobEditor:
         volume: str,
         folder: str,
     ) -> None:
-        """Let a container run beside one of a replica, from before its start to after its end, and
-        share a directory.
+        """Add a container that runs beside one of a replica, from before its start to after its
+        end, and shares a directory with it.
 
         Args:
             sidecar: The container; Kubernetes 1.29 and later know init containers that go on.

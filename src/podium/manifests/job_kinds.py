@@ -35,7 +35,7 @@ def admits_all(kind: str, workers: int) -> bool:
 
 
 def check_choice(job_kind: str, workers: int = 0) -> None:
-    """Refuse what the parameter job_kind cannot be.
+    """Refuse an invalid value of the parameter job_kind.
 
     Args:
         workers: Pods beside the first one that are asked for; negative leaves their number open.
@@ -105,7 +105,7 @@ def as_kind(job: Workload, container: str, kind: str) -> tuple[Workload, str]:
 
 
 def _as_job(job: Workload) -> Workload:
-    """Return a Job that runs what the first pod of a job without workers runs."""
+    """Return a Job that runs the first pod of a job without workers."""
     if job.workers:
         raise InvalidInput(f"a Job has no workers, but {job.name} has {job.workers}", _WITH_WORKERS)
     template = unshared(job.replicas[0].pod.manifest)

@@ -1,5 +1,5 @@
-"""Rules about what a job is accepted with and not meant to do: how it restarts and ends, what its
-processes get.
+"""Rules about jobs that are accepted but would not run as meant: restarts, ends, and settings of
+processes.
 
 Source of those about TrainJobs: kubeflow/trainer v2.3.0,
 pkg/runtime/framework/plugins/torch/torch.go and docs/operator-guides/runtime-patches.md;

@@ -18,8 +18,8 @@ WAITING = "Waiting"
 queue."""
 
 STOPPED = "Deactivated"
-"""Reason of a Suspended condition: taken out of its queue, by a user or by Kueue, until somebody
-resumes it."""
+"""Reason of a Suspended condition: removed from its queue, by a user or by Kueue, until it is
+resumed."""
 
 
 class QueueEntry(Resource):
@@ -39,7 +39,7 @@ class QueueEntry(Resource):
 
     @property
     def why(self) -> Condition:
-        """Return what holds the job back, as a condition that is True."""
+        """Return the reason why the job waits, as a condition that is True."""
         conditions = {condition.type: condition for condition in self.conditions}
         evicted = conditions.get("Evicted")
         if not self.active:
@@ -91,8 +91,8 @@ def lost_patches(resource: Resource) -> bool:
 
 
 def unexplained(job: Workload, hint: str) -> Condition:
-    """Return why a job waits where Kueue's record of it cannot be read: what the job's own
-    condition says."""
+    """Return the reason why a job waits where Kueue's record of it cannot be read: the job's own
+    condition."""
     own = job.condition("Suspended")
     message = f"{own.message} ({hint})" if own and own.message else hint
     return _condition(WAITING, own.reason if own else "", message, own)

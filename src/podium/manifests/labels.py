@@ -86,7 +86,7 @@ RUN = "podium/run-id"
 """The run that launched an object; reap finds the objects of runs that are over by it."""
 
 RUN_NAMESPACE = "podium.dev/run-namespace"
-"""Annotation with the namespace of the run's Workflow, on what a step of the run launched."""
+"""Annotation of objects that a run's step launched: namespace of the run's Workflow."""
 
 TRIAL_UID = "podium.dev/trial-uid"
 """Annotation of a trial's job: uid of the trial, by which the next engine knows it."""
@@ -113,8 +113,7 @@ POOL_STATE = "podium.dev/pool-state"
 """Annotation of an Experiment with a pool: URL below which its trials are kept."""
 
 SWEEP = "podium.dev/sweep"
-"""Annotation of an Experiment and its trials: YAML of what the sweep is asked beyond Katib's
-fields."""
+"""Annotation of an Experiment and its trials: YAML of podium's sweep options."""
 
 NUMBER = "podium.dev/number"
 """Label of a trial of a deterministic Experiment: which one it is, counted from 0."""

@@ -264,7 +264,7 @@ _POLICY = {
 
 
 def _template_notes(job: Workload, first: Replica, container: Container) -> Iterator[Violation]:
-    """Note what of the pods is not carried over."""
+    """Report the parts of the pods that are not carried over."""
     for replica in job.replicas:
         if replica is not first and (
             paths := list(_differences(first.pod.manifest, replica.pod.manifest))
@@ -394,7 +394,7 @@ def _processes(job: Workload, container: Container, notes: list[Violation]) -> d
 def _node_template(
     first: Replica, container: Container, command: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the pod template of the nodes: what a TrainJob has fields for."""
+    """Return the pod template of the nodes, with the fields that a TrainJob supports."""
     labels = {name: value for name, value in first.pod.labels.items() if name not in _OF_A_JOB}
     metadata = {
         name: values

@@ -28,7 +28,7 @@ def is_dns_1123(name: str) -> bool:
 
 
 def broken_name(name: str, longest: str) -> Iterator[Violation]:
-    """Yield why a distributed job, and each of its pods, cannot be called so.
+    """Yield the reasons why a distributed job and each of its pods cannot have a name.
 
     Args:
         longest: The longest of what its pods' names have after it.

@@ -43,7 +43,7 @@ POD_TEMPLATE: Schema = {
 
 
 def broken_containers(pod: Pod) -> Iterator[Violation]:
-    """Yield what is wrong with a pod's containers."""
+    """Yield the violations in a pod's containers."""
     if not pod.containers:
         yield broken(f"{pod.path}.spec.containers", "must hold a container", [])
     for container in (*pod.containers, *pod.init_containers):
@@ -56,7 +56,7 @@ def broken_containers(pod: Pod) -> Iterator[Violation]:
 
 
 def broken_variables(path: str, env: Any) -> Iterator[Violation]:
-    """Yield what is wrong with the entries of an environment."""
+    """Yield the violations in the entries of an environment."""
     for where, variable in numbered(path, env):
         if not variable.get("name"):
             yield broken(f"{where}.name", "must be given", variable.get("name"))

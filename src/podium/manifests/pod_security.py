@@ -1,5 +1,5 @@
-"""Pod Security: what makes pods fit for a namespace that enforces the level "restricted", and what
-keeps them out.
+"""Pod Security: settings that a namespace with the level "restricted" requires, and reasons for its
+refusals.
 
 Source: the Pod Security Standards as the API server applies them (kubernetes/kubernetes v1.34,
 staging/src/k8s.io/pod-security-admission/policy/check_*.go).
@@ -71,7 +71,7 @@ _VOLUMES = {
 
 
 def secure(spec: dict[str, Any]) -> None:
-    """Give a pod's spec what "restricted" demands, where it does not say otherwise.
+    """Set the fields that "restricted" requires in a pod's spec, unless it has its own.
 
     Each container carries ``runAsNonRoot`` itself: a controller may add containers whose image runs
     as root, as Katib's metrics collector and the training operator's init container do, and on the
@@ -115,8 +115,7 @@ def with_security(job: Workload) -> Workload:
 
 
 def violations(pod: Pod) -> Iterator[str]:
-    """Yield what "restricted" refuses about a pod, as ``container main: runAsNonRoot is not
-    true``."""
+    """Yield the violations of "restricted", as ``container main: runAsNonRoot is not true``."""
     yield from (
         f"{field} is true"
         for field in ("hostNetwork", "hostPID", "hostIPC")

@@ -55,8 +55,7 @@ def build(
 
 
 def as_pytorchjob(job: Workload, container: str) -> Workload:
-    """Return a PyTorchJob whose Master, and Workers, run what a Job's pod or a TrainJob's nodes
-    run.
+    """Return a PyTorchJob whose Master and Workers run a Job's pod or a TrainJob's nodes.
 
     Args:
         job: A Job or TrainJob; stays as it is.

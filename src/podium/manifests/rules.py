@@ -1,4 +1,5 @@
-"""The rule engine: named rules look at one subject, and every place where one applies is a finding.
+"""The rule engine: each rule has a name and checks one subject; each place where it applies is a
+finding.
 
 A table of rules belongs to each kind of subject. The doctor shows what they find; ``check`` of an
 Experiment and ``admit`` of a job raise the findings that refuse it.
@@ -195,7 +196,7 @@ def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Violation]:
 
 
 def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> Violation:
-    """Return the violation of what podium does not run and a cluster may.
+    """Return the violation for a feature that podium does not run although a cluster may.
 
     Args:
         runs: What podium runs instead, a sentence: ``podium collects from StdOut, …``.

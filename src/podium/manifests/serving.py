@@ -79,7 +79,7 @@ class ModelServer:
     service_account: str = ""
 
     watch: bool = False
-    """Whether it counts what is asked, for ``podium models drift``."""
+    """Whether it records statistics of the requests, for ``podium models drift``."""
 
     def __post_init__(self) -> None:
         longest = 63 - len(PREDICTOR)

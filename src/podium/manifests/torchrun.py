@@ -21,7 +21,7 @@ _IN_SCRIPT = re.compile(
     rf"(?P<python>{_PYTHON.pattern})(?P<options>(?:\s+-u)*)(?=\s)(?!\s+-m\s+(?:pip|venv|ensurepip)\b)"
     rf"(?P<follows>\s+(?:-m\s|[^-\s])?)"
 )
-"""A Python that a script of a shell starts, with what follows if it is a file or ``-m``."""
+"""A Python command in a shell script, with its first argument if that is a file or ``-m``."""
 
 
 def launches(words: Sequence[str]) -> bool:

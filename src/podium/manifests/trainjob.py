@@ -161,8 +161,7 @@ def _patched_template(patch: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_patched_template(patch: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a runtimePatch with another template for the nodes; what it says of anything else
-    stays."""
+    """Return a runtimePatch with another template for the nodes; its other parts stay."""
     jobs: list[Any] = [job for job in patched_jobs(patch) if job.get("name") != NODE]
     if template:
         jobs.append({"name": NODE, "template": {"spec": {"template": template}}})
@@ -183,7 +182,7 @@ def _with_patched_template(patch: Mapping[str, Any], template: Mapping[str, Any]
 
 
 def _own_part(template: Mapping[str, Any], others: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a template has that the runtime and the patches of others do not give it."""
+    """Return the part of a template that neither the runtime nor the patches of others provide."""
     metadata, known = mapping(template.get("metadata")), mapping(others.get("metadata"))
     own = {
         name: dict(_differing(mapping(metadata.get(name)), mapping(known.get(name))))

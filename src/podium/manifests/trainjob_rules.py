@@ -67,8 +67,7 @@ refused = REFUSED.rule(
 
 
 def set_defaults(spec: dict[str, Any]) -> None:
-    """Fill in what the runtime torch-distributed gives a TrainJob that leaves it out; alters its
-    spec."""
+    """Fill in the defaults of the runtime torch-distributed; alters the TrainJob's spec."""
     trainer = spec["trainer"] = dict(spec.get("trainer") or {})
     image = RUNTIME_IMAGES.get(text(mapping(spec.get("runtimeRef")).get("name")), "")
     trainer["numNodes"] = 1 if trainer.get("numNodes") is None else trainer["numNodes"]

@@ -388,7 +388,7 @@ class Workload(Resource):
     with the first."""
 
     dynamic_workers = Attribute("spec.enableDynamicWorker", true)
-    """Whether each process of a TFJob is told of itself and the parameter servers only."""
+    """Whether each process of a TFJob knows only itself and the parameter servers."""
 
     @cached_property
     def elastic(self) -> ElasticPolicy | None:

@@ -16,7 +16,7 @@ from podium.errors import InvalidInput, NotFound
 from podium.text import harmless
 
 EDIT_LOCK = "edit-lock"
-"""File in a run's directory that is locked while run.json is read and written anew."""
+"""File in a run's directory that is locked while run.json is read and rewritten."""
 
 LONGEST_NOTE = 10_000
 """Characters of a note."""

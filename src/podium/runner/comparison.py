@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from podium.runner.runs import Runs
 
 PLACES = ("storage", "cluster")
-"""Parameters that say where a run is, not what it does."""
+"""Parameters that say where a run is, not what it computes."""
 
 
 def compare_runs(runs: Sequence[Run], path: Path) -> None:

@@ -1,5 +1,5 @@
-"""Runs and sweeps in processes of their own, which go on when the page or the server that began
-them has ended.
+"""Runs and sweeps in processes of their own, which outlive the page or the server that started
+them.
 
 Each is one of ``BEGINNERS`` in ``python -m podium.runner.detached``.
 """
@@ -29,7 +29,7 @@ Begun = tuple[dict[str, str], Callable[[], object]]
 
 
 def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
-    """Begin something in a process of its own; return what it is called.
+    """Start a run or sweep in a process of its own; return its names.
 
     Args:
         what: One of BEGINNERS.
@@ -131,7 +131,7 @@ BEGINNERS: Mapping[str, Callable[..., Begun]] = {
 
 
 def main() -> int:
-    """Begin what the command line names with the arguments on stdin, tell what it is called, and
+    """Start the kind that the command line names with the arguments on stdin, print its names, and
     wait for its end."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # nothing else may reach the answers

@@ -43,7 +43,7 @@ class Order(Message):
     """A ``podium.yaml`` with the parameters that are not among the words; empty for none."""
 
     resumed: Mapping[str, Any] | None = None
-    """The parameters of a run that goes on; None for a new one."""
+    """The parameters of a resumed run; None for a new one."""
 
     attempts: Mapping[str, str] = field(default_factory=dict)
     """The run id that each step has seen in its last attempt; empty for a new run."""
@@ -75,4 +75,4 @@ class Event(Message):
     """Of kind ``steps``: the directory that each code parameter was packed from."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
-    """The run's parameters, with ``steps``, or what the pipeline returned, with ``outputs``."""
+    """The run's parameters, with ``steps``, or the pipeline's return values, with ``outputs``."""

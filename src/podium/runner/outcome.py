@@ -120,8 +120,8 @@ def _steps(run: RunRecord) -> dict[str, Any]:
 
 
 def step_outputs(run: RunRecord) -> dict[str, dict[str, Any]]:
-    """Return what finished steps put out, by step and name: values, metrics, and the URIs of other
-    artifacts."""
+    """Return the outputs of finished steps, by step and name: values, metrics, and the URIs of
+    other artifacts."""
     outputs: dict[str, dict[str, Any]] = {}
     for step, record in run.steps.items():
         files = sorted(run.directory.glob(f"artifacts/*/{step}/executor_output.json"))

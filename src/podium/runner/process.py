@@ -33,14 +33,13 @@ from podium.runner.record import STOP, RunRecord, StepRecord, process_of
 from podium.settings import Settings
 
 STOP_SECONDS = 40
-"""Seconds a cancelled step has to stop what it started."""
+"""Seconds that a cancelled step has to stop the objects it started."""
 
 POLL_SECONDS = 0.5
-"""Seconds between looks at a run of another process."""
+"""Seconds between checks of a run of another process."""
 
 Watcher = Callable[[RunRecord, str, str], None]
-"""Called on every change with the run, the step it is about (or "") and what the step said (or
-"")."""
+"""Called on every change with the run, the step (or "") and the step's message (or "")."""
 
 
 def start_run(

@@ -49,7 +49,7 @@ class Cell:
 
 
 def steps_as_html(run: RunRecord, said: Mapping[str, Sequence[str]]) -> str:
-    """Return a row for each step, with what it said last."""
+    """Return a row for each step, with its last line."""
     rows = [
         (step.title, step.state, duration(step.elapsed), (said.get(name) or [""])[-1])
         for name, step in run.steps.items()
@@ -88,7 +88,7 @@ class Lines:
 
 
 def headline(run: RunRecord) -> str:
-    """Say what a run does, and how long that took the last time."""
+    """Describe a run, with its duration the last time."""
     last = last_like(run)
     took = f"; the last run like it took {duration(last.seconds)}" if last else ""
     return f"run {run.id} of {run.pipeline}: {plural(len(run.steps), 'step')}{took}"
@@ -122,7 +122,7 @@ class View:
         yield Text.from_ansi(drawn, no_wrap=True)
 
     def table(self, run: RunRecord, width: int) -> Styled:
-        """Draw a row for each step, with what it said last."""
+        """Draw a row for each step, with its last line."""
         rows = [
             Row(
                 phase=step.state.capitalize(),

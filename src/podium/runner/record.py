@@ -1,4 +1,4 @@
-"""The record of a run, run.json: what its child process reports, how it ended, and who holds its
+"""The record of a run, run.json: reports of its child process, its end, and the holder of its
 lock."""
 
 import fcntl
@@ -36,10 +36,10 @@ LOCK = "lock"
 process's id."""
 
 LAST, LONGEST = 12, 400
-"""Lines shown of a log that ends without an error, and what is read of each."""
+"""Number of lines shown of a log that ends without an error, and number of characters of each."""
 
 STOP = "stop"
-"""File in a run's directory: somebody, maybe another process than the run's, has stopped it."""
+"""File in a run's directory: a process, maybe another than the run's, has stopped it."""
 
 
 @dataclass(kw_only=True)
@@ -79,7 +79,7 @@ class StepRecord:
         return self.state in ("succeeded", "cached")
 
     def take(self, event: Event) -> None:
-        """Change by what the child process reports."""
+        """Update from a report of the child process."""
         if event.kind == "start":
             self.state, self.started, self.seconds = "running", time.time(), None
             self._since = time.monotonic()
@@ -93,7 +93,7 @@ class StepRecord:
 
 @dataclass(kw_only=True)
 class RunRecord:
-    """Content of run.json, and what follows from it."""
+    """Content of run.json, and values derived from it."""
 
     id: str
     """Name of the run's directory, and part of its jobs' names."""
@@ -140,7 +140,7 @@ class RunRecord:
         return self.id if attempt == 1 else f"{self.id}{ATTEMPT}{attempt}"
 
     def repeat(self, name: str) -> None:
-        """Begin a step and all after it anew, even where they had finished, in a new attempt.
+        """Repeat a step and all after it in a new attempt, even if they had finished.
 
         Raises:
             InvalidInput: The run has no such step.
@@ -252,7 +252,7 @@ class RunRecord:
 
     @property
     def kept_logs(self) -> KeptLogs | None:
-        """The logs of what it launched on another cluster; None if all was launched on this
+        """Logs of objects that it launched on another cluster; None if all were launched on this
         machine."""
         storage, cluster = (str(self.parameters.get(name) or "") for name in ("storage", "cluster"))
         return (
@@ -263,11 +263,11 @@ class RunRecord:
 
     @property
     def resume_command(self) -> str:
-        """The command that goes on with it."""
+        """The command that resumes it."""
         return f"podium run --resume {self.id}"
 
     def command(self, changed: Mapping[str, Any]) -> str:
-        """Return the command that begins it anew, with some parameters changed."""
+        """Return the command that starts it again, with some parameters changed."""
         new = {
             name: value if isinstance(value, str) else json.dumps(value)
             for name, value in changed.items()
@@ -283,7 +283,7 @@ class RunRecord:
         return self.directory / "cluster"
 
     def take(self, event: Event) -> bool:
-        """Change by what the child process reports; return whether that is anything to show.
+        """Update from a report of the child process; return whether anything visible changed.
 
         Raises:
             InvalidInput: The child refused the run.
@@ -431,7 +431,8 @@ def process_of(directory: Path) -> int | None:
 
 
 def is_locked(directory: Path) -> bool:
-    """Return whether a process of the run lives; this look keeps nobody from starting one."""
+    """Return whether a process of the run lives; the check does not keep others from starting
+    one."""
     try:
         with (directory / LOCK).open("rb") as file:
             return not _flock(file, fcntl.LOCK_SH)

@@ -85,8 +85,8 @@ class Run:
         return self
 
     def stop(self) -> Self:
-        """Stop it, whichever process carries it out, and return when nothing of it runs any more;
-        resume goes on.
+        """Stop it, whichever process runs it, and return when all its processes have ended; resume
+        continues it.
 
         Raises:
             Conflict: It belongs to another user, or does not end.
@@ -204,7 +204,7 @@ class Run:
         return self.outcome[part]
 
     def logs(self, what: str | None = None) -> Log:
-        """Return what a step, a trial or a job printed; what all steps did if None.
+        """Return the output of a step, a trial or a job; of all steps if None.
 
         Raises:
             NotFound: There is none of this name, or it has printed nothing.
@@ -266,7 +266,7 @@ class Run:
     def resume(
         self, first: str = "", *, wait: bool = True, code: str | Mapping[str, str] = ""
     ) -> "Run":
-        """Go on after a stop, a kill or a failure; finished steps and trials are not repeated.
+        """Continue after a stop, a kill or a failure; finished steps and trials are not repeated.
 
         The steps that are left take the code of today: where it has changed, the first of them
         begins anew.
@@ -458,7 +458,7 @@ def _lines(log: Path) -> Iterator[str]:
 
 
 def bytes_of(directory: Path) -> int:
-    """Return the size of everything in a directory; what vanishes meanwhile does not count."""
+    """Return the size of a directory's content; files that vanish meanwhile do not count."""
     total = 0
     for path in directory.rglob("*"):
         with suppress(OSError):

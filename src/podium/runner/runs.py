@@ -1,4 +1,4 @@
-"""Finding runs: those on this machine, and what runs anywhere left in a storage."""
+"""Finding runs: those on this machine, and the objects that runs anywhere left in a storage."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

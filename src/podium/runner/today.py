@@ -16,7 +16,7 @@ LOOK, PREPARE = PREPARING
 
 
 def take_today(run: RunRecord, first: str, code: Mapping[str, str]) -> tuple[str, list[str]]:
-    """Let a run take the code of today in the steps that it has not finished.
+    """Make a run use today's code in the steps that it has not finished.
 
     Args:
         first: Step to repeat, with all after it; empty for none.
@@ -69,8 +69,7 @@ def _code_changed(run: RunRecord, code: Mapping[str, str], begin: str, said: lis
 
 
 def _data_changed(run: RunRecord) -> bool:
-    """Return whether the source holds something else than when the run looked at it; no where that
-    is not known."""
+    """Return whether the source has changed since the run read it; False where that is unknown."""
     from podium.data.fingerprint import list_contents
 
     given = {

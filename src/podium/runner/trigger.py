@@ -1,4 +1,4 @@
-"""`podium watch`: run a command whenever data have changed and nobody writes them any more."""
+"""`podium watch`: run a command whenever data have changed and are no longer being written."""
 
 import fcntl
 import json
@@ -31,8 +31,8 @@ class WatchedData:
         )  # a URL that is none is refused now, not at the first look
 
     def look(self) -> tuple[str, str]:
-        """Return a fingerprint of keys, sizes, etags and times, and what is there in words; empty
-        if nothing is.
+        """Return a fingerprint of keys, sizes, etags and times, and a description; empty if there
+        are no data.
 
         Raises:
             PodiumError: The storage does not answer.

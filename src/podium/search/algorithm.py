@@ -64,7 +64,7 @@ class PastTrial:
 
 
 class Plan:
-    """Gives points one by one; a resumed plan recalls what it gave before."""
+    """Gives points one by one; a resumed plan recalls its earlier points."""
 
     finished = False
 
@@ -81,11 +81,11 @@ class Plan:
         raise NotImplementedError
 
     def tags(self, trial: str) -> dict[str, str]:
-        """Return what a trial that was given a point has to remember, beside its values."""
+        """Return data to store with a trial that was given a point, beside its values."""
         return {}
 
     def tell(self, trial: str, value: float | None) -> None:
-        """Learn what became of a trial."""
+        """Learn the result of a trial."""
 
     def recall(self, history: Iterable[PastTrial]) -> None:
         """Go on after the given trials, oldest first."""
@@ -158,12 +158,12 @@ class Algorithm:
     """Maximum number of trials that its sampler sees; None for all."""
 
     takes_several: bool = False
-    """Whether it searches for several objectives, and learns what breaks a constraint or uses no
+    """Whether it supports several objectives, and learns which points break a constraint or uses no
     results at all."""
 
     takes_conditions: bool = False
-    """Whether it leaves out of a point what does not count there, so that it learns nothing from
-    such values."""
+    """Whether it leaves inactive parameters out of a point, so that it learns nothing from their
+    values."""
 
     explored: Callable[[Parameter, Mapping[str, Any]], Parameter] = lambda parameter, settings: (
         parameter

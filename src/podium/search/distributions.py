@@ -22,7 +22,7 @@ def column(parameter: Parameter) -> str:
 
 
 def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution":
-    """Return what Optuna searches for a parameter."""
+    """Return Optuna's distribution of a parameter."""
     from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
     if not parameter.numeric:
@@ -42,7 +42,7 @@ def distribution(parameter: Parameter) -> "optuna.distributions.BaseDistribution
 
 
 def decode(parameter: Parameter, value: Any) -> str:
-    """Turn a column's value into what a trial sees."""
+    """Turn a column's value into the text that a trial gets."""
     if not parameter.numeric:
         return str(value)
     if column(parameter) != parameter.name:
@@ -53,7 +53,7 @@ def decode(parameter: Parameter, value: Any) -> str:
 
 
 def encode(parameter: Parameter, text: str) -> Any:
-    """Turn what a trial saw into a column's value.
+    """Turn the text that a trial got into a column's value.
 
     Raises:
         ValueError: It lies outside of the space, or between its steps.
@@ -97,7 +97,7 @@ def decoded(space: Sequence[Parameter], columns: Mapping[str, Any]) -> dict[str,
 def distributions(
     space: Sequence[Parameter], columns: Mapping[str, Any]
 ) -> "dict[str, optuna.distributions.BaseDistribution]":
-    """Return what Optuna searches, of the columns that a trial has."""
+    """Return Optuna's distributions for the columns that a trial has."""
     return {column(each): distribution(each) for each in space if column(each) in columns}
 
 

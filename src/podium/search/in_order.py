@@ -1,4 +1,4 @@
-"""The same search twice: points that depend on results, but not on when they came.
+"""Reproducible search: points depend on results, but not on the order in which they arrive.
 
 Workers differ in speed, so what is known when a point is asked for differs from one run of a sweep
 to the next, and with it every later point. Here the k-th point follows from the seed and from the
@@ -78,7 +78,7 @@ class Sampled(Plan):
         return past.point
 
     def tell(self, trial: str, value: float | None) -> None:
-        """Learn what became of a trial."""
+        """Learn the result of a trial."""
         tell(self._study, self._numbers[trial], value)
 
     def _begun(self, trial: str, number: int) -> None:
@@ -112,7 +112,7 @@ class InOrder(Plan):
         return self._after(trial, lambda: self._plan.next(trial))
 
     def tags(self, trial: str) -> dict[str, str]:
-        """Return its number, and what the plan has to remember."""
+        """Return its number, and the plan's data to store."""
         return {NUMBER: str(self._trials.index(trial)), **self._plan.tags(trial)}
 
     def tell(self, trial: str, value: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Trials that are judged by more than one number: what is told of each, and which of them no other
+"""Trials with several objectives: the values of each, and the front of those that no other
 dominates."""
 
 from collections.abc import Mapping, Sequence
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
 
 
 class Value(float):
-    """A trial's objective with what else it is judged by; a float, for most algorithms work on the
-    objective alone."""
+    """A trial's objective, with further objectives and constraints; a float, since most algorithms
+    use the objective alone."""
 
     further: tuple[float, ...]
     """Further objectives."""
@@ -33,7 +33,7 @@ class Value(float):
 
     @classmethod
     def read(cls, trial: "FrozenTrial") -> "Value | None":
-        """Return what a study knows of a trial; None if it has no result."""
+        """Return a study's value of a trial; None if it has no result."""
         return cls(trial.values[0], trial.values[1:], trial.constraints) if trial.values else None
 
     @property

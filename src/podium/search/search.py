@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Search:
-    """Asks an algorithm for points and tells it what became of them.
+    """Asks an algorithm for points and tells it the results.
 
     Args:
         algorithm: A name in ALGORITHMS.
@@ -191,7 +191,7 @@ class Search:
         self._count += 1
 
     def tags(self, trial: str) -> dict[str, str]:
-        """Return what a trial that was asked for has to remember, beside its values."""
+        """Return data to store with a suggested trial, beside its values."""
         return self._plan.tags(trial) if self._plan else {}
 
     @property

@@ -119,14 +119,14 @@ def parents_first(space: Sequence[Parameter]) -> list[Parameter]:
 
 
 def settled(space: Sequence[Parameter], point: Mapping[str, str]) -> dict[str, str]:
-    """Return a point with a fixed value for what does not count, so that equal trials have equal
-    points."""
+    """Return a point with a fixed value for each inactive parameter, so that equal trials have
+    equal points."""
     return {each.name: point[each.name] if each.counts(point) else each.idle for each in space}
 
 
 def branches(space: Sequence[Parameter]) -> Iterator[tuple[dict[str, str], list[Parameter]]]:
-    """Yield the parts of a stepped or listed space: values of what conditions ask about, and what
-    else counts there."""
+    """Yield the branches of a stepped or listed space: values of the parameters in conditions, and
+    the other parameters that are active there."""
     asked = {premise.name for parameter in space for premise in parameter.when}
 
     def walk(point: dict[str, str], left: Sequence[Parameter]) -> Iterator[dict[str, str]]:

@@ -21,8 +21,8 @@ from podium.sweeps.base import Records, TrialIO
 from podium.sweeps.pod_trial import PodTrial, jobs_of_trials, remove_jobs
 
 KEPT_READINGS = 100
-"""Readings of the objective that a trial's annotation keeps: a stopping rule looks at a trial's
-first ones alone."""
+"""Readings of the objective that a trial's annotation keeps: a stopping rule needs only the first
+ones."""
 
 
 class ApiRecords(Records):
@@ -99,7 +99,7 @@ class ApiRecords(Records):
         ]
 
     def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
-        """Keep what a stopping rule asks of a trial, if the Experiment has one: etcd is no place
+        """Keep the readings that a stopping rule needs, if the Experiment has one: etcd is no place
         for every reading."""
         if not self.stops_early:
             return
@@ -108,8 +108,8 @@ class ApiRecords(Records):
         self.cluster.api.patch("Trial", trial.name, change, patience=self.leadership.left)
 
     def claim(self, trial: Trial) -> Trial:
-        """Return the trial as it is: its job goes on without an engine; a job that one meant to
-        remove is removed."""
+        """Return the trial as it is: its job runs on without an engine; a job that an engine was
+        about to remove is removed."""
         self._written["Trial", trial.name] = dict(trial.status)
         job = trial.workload.kind, trial.name
         if trial.is_good and not trial.retain and job in self._jobs:

@@ -52,11 +52,10 @@ class TrialIO(ABC):
         """Ask for the end of the job, without waiting."""
 
     def settle(self) -> None:  # noqa: B027  nothing to do by default
-        """Take in what the job left, now that it has ended and before it is read."""
+        """Collect the job's results, now that it has ended and before they are read."""
 
     def last_words(self) -> str:
-        """Return in a line how a job that failed ended and what it said last, such as its
-        exception."""
+        """Return in a line how a failed job ended, with its last message, such as its exception."""
         return ""
 
     @abstractmethod
@@ -123,13 +122,12 @@ class Records(ABC):
         """
 
     def is_stop_asked(self, trial: str) -> bool:
-        """Return whether somebody, maybe another process, wants a trial ended with what it has
-        reported."""
+        """Return whether somebody, perhaps another process, asked to end a trial with the metrics
+        it has reported."""
         return False
 
     def asked_trials(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the values of trials that somebody has asked for, by the names that they are to
-        have."""
+        """Return the values of requested trials, by the names that they will have."""
         return {}
 
     def forget_asked(self, trial: str) -> None:  # noqa: B027  nothing was asked
@@ -137,32 +135,31 @@ class Records(ABC):
 
     @abstractmethod
     def readings(self, trial: Trial) -> list[Reading]:
-        """Return what a trial that ended reported; none if it failed."""
+        """Return the readings of a trial that ended; empty if it failed."""
 
     @abstractmethod
     def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
-        """Keep what a trial reported, for an engine that goes on with the Experiment."""
+        """Keep the readings of a trial, for an engine that resumes the Experiment."""
 
     @abstractmethod
     def claim(self, trial: Trial) -> Trial:
-        """Take over a trial of an engine that was stopped or killed; return it as it goes on, or
-        begins anew."""
+        """Take over a trial of a stopped or killed engine; return it as it continues, or starts
+        again."""
 
     @abstractmethod
     def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
-        """Return what runs and reads a trial."""
+        """Return the object that runs and reads a trial."""
 
     def hand_over(
         self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
     ) -> "Run | None":
-        """Return what has a trial run elsewhere, None if this process runs it; the arguments are
-        those of TrialRun."""
+        """Return the object that has a trial run elsewhere, None if this process runs it; the
+        arguments are those of TrialRun."""
         return None
 
     @property
     def outlives_engine(self) -> bool:
-        """Whether trials go on when the process of the engine ends, and the next engine takes them
-        up."""
+        """Whether trials outlive the engine's process, and the next engine takes them over."""
         return False
 
     def earlier(self, experiment: Experiment) -> Sequence[Earlier]:
@@ -175,8 +172,8 @@ class Records(ABC):
     @property
     @abstractmethod
     def asked(self) -> str:
-        """``stop`` or ``delete`` if somebody wants that, ``leave`` if another engine runs it now;
-        else empty."""
+        """Pending request: ``stop`` or ``delete``; ``leave`` if another engine runs it now; else
+        empty."""
 
     @property
     @abstractmethod

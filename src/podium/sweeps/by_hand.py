@@ -1,4 +1,4 @@
-"""Trials whose values a person gives, in an Experiment that runs or goes on for them."""
+"""Trials with values chosen by a user, in an Experiment that runs or is resumed for them."""
 
 import json
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from podium.manifests.options import options_of
 from podium.search.space import Parameter, settled
 
 ASKED = "asked"
-"""Folder in an Experiment's directory with a file for each trial that somebody has asked for."""
+"""Folder in an Experiment's directory with a file for each requested trial."""
 
 
 def check_values(experiment: Experiment, values: Mapping[str, object]) -> dict[str, str]:
-    """Return the values of a trial as text, in the order of the space; what does not count there
-    has its fixed one.
+    """Return the values of a trial as text, in the order of the space; an inactive parameter has
+    its fixed value.
 
     Raises:
         InvalidInput: One is missing, is not of the space, or lies outside of it: the search could

@@ -17,8 +17,8 @@ def trial_directory(experiment: Experiment) -> str | None:
 
 
 def prepare(root: Path, trial: Trial) -> Path:
-    """Return a trial's directory below root with what its parent left; what it left before a
-    restart is gone."""
+    """Return a trial's directory below root with its parent's files; files from before a restart
+    are deleted."""
     own, parent = root / trial.name, trial.labels.get(PBT_PARENT)
     shutil.rmtree(own, ignore_errors=True)
     if parent:

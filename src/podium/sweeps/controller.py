@@ -46,7 +46,7 @@ LOOK_SECONDS = 0.2
 """Interval between checks for requests of other processes."""
 
 _LABELS = {GENERATION: PBT_GENERATION, PARENT: PBT_PARENT, NUMBER: NUMBER_LABEL}
-"""Label by which a trial tells what a search remembers of it."""
+"""Labels of a trial with the data that a search stores with it."""
 
 
 class ExperimentController:
@@ -94,7 +94,7 @@ class ExperimentController:
         self._events.put(None)
 
     def edit(self, experiment: Experiment) -> None:
-        """Take over the counts of an Experiment that somebody has edited."""
+        """Apply the edited counts of an Experiment."""
         if experiment.limits != self.experiment.limits:
             limits = experiment.limits
             counts = {
@@ -235,7 +235,8 @@ class ExperimentController:
             self._records.forget_asked(name)
 
     def _stop_early(self) -> None:
-        """Stop trials where an option asks for it; they count with what they have reported."""
+        """Stop trials where an option asks for it; they count with the metrics they have
+        reported."""
         if why := next(filter(None, (follower.stops_trials() for follower in self._followers)), ""):
             self._have_stopped = True
             for run, _ in self._active.values():
@@ -394,7 +395,8 @@ class ExperimentController:
 
     @property
     def _leaves_trials(self) -> bool:
-        """Whether only this engine ends: its trials go on, and the next one takes them up."""
+        """Whether only this engine ends: its trials keep running, and the next engine takes them
+        over."""
         return self._records.outlives_engine and self._records.asked in ("", "leave")
 
     def _close_study(self) -> None:

@@ -1,5 +1,5 @@
-"""A sweep on a namespace that serves no Experiments, left to a Job of its own: whoever began it may
-go home.
+"""A sweep on a namespace that serves no Experiments, run by a Job of its own, so that its user can
+log out.
 
 The Experiment is stored where the Job's process finds it, and the Job is the command that a person
 would type to go on with it; a pod in place of another goes on in the same way.
@@ -19,7 +19,7 @@ from podium.storage import local_path
 from podium.sweeps.here import IMAGE, NamespaceSweeps, loop_job
 
 ACCOUNT = "podium-steps"
-"""Account that may do what a sweep needs: deploy/base/steps.yaml."""
+"""Service account with the rights that a sweep needs: deploy/base/steps.yaml."""
 
 DEADLINE, KEPT = 30 * 24 * 3600, 7 * 24 * 3600
 """Seconds after which the Job is ended, and for which it is kept after its end."""

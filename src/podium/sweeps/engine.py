@@ -114,7 +114,7 @@ class Engine:
         return False
 
     def stop(self) -> None:
-        """Ask for its end; trials go on, and the next engine takes them up."""
+        """Ask for its end; trials keep running, and the next engine takes them over."""
         self._stopping.set()
 
     @property

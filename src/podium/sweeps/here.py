@@ -362,7 +362,7 @@ class Loops(LocalSweeps):
             raise
 
     def controller(self, experiment: Experiment, leadership: Leadership) -> ExperimentController:
-        """Return what runs an Experiment while a leadership lasts."""
+        """Return the controller of an Experiment for as long as a leadership lasts."""
         return ExperimentController(HereRecords(self, experiment, leadership), experiment)
 
     def keep(self, experiment: Experiment) -> None:
@@ -496,8 +496,8 @@ class Loops(LocalSweeps):
 
 
 class _Loop(Supervisor):
-    """Runs one Experiment in a thread while this process leads it; after an outage of the API
-    server it goes on.
+    """Runs one Experiment in a thread while this process leads it; continues after an outage of the
+    API server.
 
     Args:
         loops: Keep it.

@@ -102,7 +102,7 @@ class HereRecords(LocalRecords):
         self._copy("Trial", trial.name, READINGS)
 
     def claim(self, trial: Trial) -> Trial:
-        """Return the trial as it is: its job goes on without this process; one that was to be
+        """Return the trial as it is: its job runs on without this process; a job that was to be
         removed is removed."""
         self._loops.store.claim("Trial", trial.name)
         job = trial.workload.kind, trial.name
@@ -127,7 +127,8 @@ class HereRecords(LocalRecords):
 
     @property
     def outlives_engine(self) -> bool:
-        """Whether trials go on: not if this process ends in peace, but if another one leads now."""
+        """Whether trials outlive this process: not if it ends normally, but if another one leads
+        now."""
         return self.asked == "leave"
 
     @property
@@ -165,7 +166,7 @@ class StateCopy:
         self._read = -math.inf
 
     def read(self, age: float = 0.0) -> None:
-        """Write what is new in the storage into the directory.
+        """Copy new objects from the storage into the directory.
 
         Args:
             age: Nothing is read if it was read within so many seconds.
@@ -202,7 +203,7 @@ class StateCopy:
                 leadership.lost.wait(1.0)
 
     def drop(self, directories: Sequence[Path]) -> None:
-        """Remove what the storage has of these objects."""
+        """Remove these objects from the storage."""
         if self._storage is None:
             return
         for directory in directories:

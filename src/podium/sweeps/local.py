@@ -48,8 +48,7 @@ class LocalSweeps(LocalCluster):
         return trial
 
     def stop(self, kind: str, name: str) -> None:
-        """Ask for the end of an object; of a trial that runs, which counts with what it has
-        reported."""
+        """Ask for the end of an object; a running trial counts with the metrics it has reported."""
         if kind == "Trial" and pool_size(self.experiment(self.trial(name).experiment)):
             raise InvalidInput(
                 f"a pool runs trial {name} to its end", "stop the sweep, or let it run"
@@ -66,7 +65,7 @@ class LocalSweeps(LocalCluster):
         return replace(resource, manifest=self.store.create(chosen.manifest)), supervisor
 
     def supervisor(self, experiment: Experiment) -> Supervisor:
-        """Return what runs an Experiment.
+        """Return the supervisor of an Experiment.
 
         Raises:
             InvalidInput: It breaks a rule, or its trials cannot run here.

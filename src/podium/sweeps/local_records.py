@@ -86,7 +86,7 @@ class LocalRecords(Records):
         (self._directory_of(trial) / READINGS).write_text(json.dumps(rows))
 
     def claim(self, trial: Trial) -> Trial:
-        """Take over a trial; one that had not ended lost its processes, and begins anew."""
+        """Take over a trial; one that had not ended lost its processes, and starts again."""
         self._store.claim("Trial", trial.name)
         if has_ended(trial):
             return trial

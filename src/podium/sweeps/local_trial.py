@@ -1,4 +1,4 @@
-"""A trial on this machine: its job is a process, and what it printed or wrote is a file."""
+"""A trial on this machine: its job is a process, and its output is a file."""
 
 import shutil
 import threading
@@ -20,7 +20,7 @@ from podium.sweeps.metrics_collector import collect
 from podium.sweeps.wrapping import Wrapped, cores_of_a_trial, wrap
 
 TAIL = 0.05
-"""Seconds between looks at a metrics file while an early-stopping rule is in force."""
+"""Seconds between checks of a metrics file while an early-stopping rule is in force."""
 
 
 class LocalTrial(TrialIO):
@@ -61,7 +61,7 @@ class LocalTrial(TrialIO):
         self._cluster.abandon(self._kind, self._name)
 
     def settle(self) -> None:
-        """Put what a wrapped command printed into the replica's log: that is where people look."""
+        """Append a wrapped command's output to the replica's log, where users look for it."""
         self._over.set()
         if self._experiment.collector.kind != "StdOut":
             return

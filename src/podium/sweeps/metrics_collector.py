@@ -26,7 +26,7 @@ MOST_READINGS = 10_000
 def collect(
     experiment: Experiment, metrics: Sequence[Path], log: Callable[[], Iterable[str]]
 ) -> tuple[dict[str, Any], list[Reading]]:
-    """Read what a trial reported.
+    """Read the metrics of a trial.
 
     Args:
         experiment: Says which metrics are collected, and how.

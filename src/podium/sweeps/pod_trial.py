@@ -150,7 +150,7 @@ class PodTrial(TrialIO):
         )
 
     def readings(self, line: str, number: int) -> list[Reading]:
-        """Return what a line says.
+        """Return the readings of a line.
 
         Args:
             number: Of the line.
@@ -193,7 +193,7 @@ class _LogReader:
         self.tail: deque[str] = deque(maxlen=kubernetes_pods.TAIL)
         self.error: PodiumError | None = None
         self.followed = False
-        """Whether somebody takes the lines by follow; what is printed waits for it."""
+        """Whether the lines are consumed by follow; the reader then waits for it."""
 
         self._lines: deque[str] = deque()
         self._number, self._most = 0, MOST_LINES
@@ -384,7 +384,7 @@ def remove_jobs(cluster: KubernetesCluster, experiment: str, trials: Sequence[Tr
 
 
 def refuse_what_pods_lack(experiment: Experiment) -> None:
-    """Refuse what runs on one machine, but not yet by the engine of a cluster.
+    """Refuse features that run on one machine, but not yet under the engine of a cluster.
 
     Raises:
         InvalidInput: It says what, and what to do.

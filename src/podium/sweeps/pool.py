@@ -248,8 +248,8 @@ class Pool:
             self._store.dismiss(uid)
 
     def _take_in(self) -> None:
-        """Take in what workers left; what is left by one that does not have the trial comes too
-        late."""
+        """Handle the results of workers; a result from a worker that no longer has the trial comes
+        too late."""
         left = self._store.inbox()
         with self._changed:
             late = [(trial, uid) for trial, uid in left if self._has.get(trial) != uid]

@@ -72,7 +72,7 @@ class PooledRun(Run):
         self._given_up.set()
 
     def end_early(self, message: str) -> None:
-        """Nothing: a worker of a pool runs a trial to its end, and nobody can ask for this
+        """Do nothing: a worker of a pool runs a trial to its end, and nobody can ask for this
         (Sweep.stop_trial)."""
 
     def _begun(self) -> None:
@@ -149,7 +149,7 @@ class PoolRecords(ApiRecords):
             self._pool.settle(trial.name)
 
     def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
-        """Keep what a stopping rule asks of a trial, to be stored with its end."""
+        """Keep the readings that a stopping rule needs, to be stored with the trial's end."""
         if self.stops_early:
             self._kept[trial.name] = readings_text(trial, readings)
 

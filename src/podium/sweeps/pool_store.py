@@ -32,7 +32,7 @@ class TrialEnd:
     """``status`` of the Trial."""
 
     readings: list[list[str]]
-    """Name, value and time (ISO 8601) of what it reported."""
+    """Name, value and time (ISO 8601) of each reading."""
 
     refused: str = ""
     """Reason why no trial of the Experiment can run there; empty if this one ran."""
@@ -109,7 +109,7 @@ class PoolStore:
         self._storage.delete(f"slots/{uid}")
 
     def put_end(self, trial: str, uid: str, end: TrialEnd, log: bytes) -> None:
-        """Leave how a trial ended, and what it printed.
+        """Store the end of a trial, and its output.
 
         Raises:
             NotFound: The Experiment was deleted, and nothing of the trial is left.
@@ -122,19 +122,19 @@ class PoolStore:
             raise NotFound(f"the Experiment of trial {trial} was deleted")
 
     def inbox(self) -> list[tuple[str, str]]:
-        """Return trial and uid of what workers left and nobody has taken in."""
+        """Return trial and uid of results that no engine has handled yet."""
         keys = [entry.key.split("/") for entry in self._storage.list("inbox/")]
         return [(key[1], key[2]) for key in keys if len(key) == 3]
 
     def ends(self, left: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str, TrialEnd]]:
-        """Yield trial, uid and what was left there, as far as it can be read."""
+        """Yield trial, uid and end of each result that can be read."""
         keys = {f"inbox/{trial}/{uid}": (trial, uid) for trial, uid in left}
         for key, read in self._storage.get_many(keys):
             if isinstance(read, bytes):
                 yield (*keys[key], parse(TrialEnd, load_json(read, key), key))
 
     def drop(self, trial: str, uid: str) -> None:
-        """Remove what a worker left: it is taken in, or it comes too late."""
+        """Remove a worker's result: it has been handled, or came too late."""
         self._storage.delete(f"inbox/{trial}/{uid}")
 
     def write(self, trial: Trial) -> None:
@@ -150,7 +150,8 @@ class PoolStore:
         return Trial(manifest=load_json(self._storage.get(f"trials/{name}"), f"trials/{name}"))
 
     def trials(self) -> list[Trial]:
-        """Return all trials, oldest first; only what has changed since the last time is read."""
+        """Return all trials, oldest first; reads only those that have changed since the last
+        call."""
         etags = {entry.key: entry.etag for entry in self._storage.list("trials/")}
         changed = [key for key, etag in etags.items() if self._read.get(key, ("",))[0] != etag]
         for key, read in self._storage.get_many(changed):
@@ -171,7 +172,7 @@ class PoolStore:
         return self._storage.get(f"logs/{trial}").decode(errors="replace").splitlines()
 
     def keep_files(self, trial: str, directory: Path) -> None:
-        """Keep what a trial left for trials that begin with its files."""
+        """Keep a trial's files for trials that start from them."""
         for path in sorted(directory.rglob("*")):
             if path.is_file():
                 self._storage.put(f"files/{trial}/{path.relative_to(directory)}", path)

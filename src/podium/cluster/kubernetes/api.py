@@ -38,8 +38,8 @@ _LACKS = (
 _UNKNOWN = "the server does not know who asks: renew the token or certificate of the kubeconfig (kubectl auth whoami)"
 
 CREATION = "podium/creation"
-"""Annotation with a random id: tells our own object from somebody else's of the same name when an
-answer was lost."""
+"""Annotation with a random id: identifies our own object, if an answer was lost, among others of
+the same name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +50,8 @@ class Waits:
     """A request is repeated while the server restarts, asks to slow down or fails by itself."""
 
     outage: float = 900.0
-    """A watch goes on while no request is answered: an upgrade of the control plane takes
-    minutes."""
+    """A watch continues for so long while no request is answered: an upgrade of the control plane
+    takes minutes."""
 
     window: int = 5
     """Quiet time after which the pods are checked: an image that cannot be pulled does not change a
@@ -342,8 +342,8 @@ class Api:
             return present
 
     def apply(self, manifest: Manifest) -> None:
-        """Create an object, or make it what its manifest says; fields that others wrote stay
-        (server-side apply)."""
+        """Create an object, or update it to its manifest; fields of other writers stay (server-side
+        apply)."""
         version, kind, name = manifest["apiVersion"], manifest["kind"], manifest["metadata"]["name"]
         path = f"/{'apis' if '/' in version else 'api'}/{version}/namespaces/{self.namespace}/{kind.lower()}s/{name}"
         self.call(

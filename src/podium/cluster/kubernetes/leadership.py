@@ -99,7 +99,7 @@ class Leadership:
         return self.left() > 0
 
     def check(self) -> None:
-        """Refuse to go on without it.
+        """Refuse to continue without it.
 
         Raises:
             Conflict: It is lost.
@@ -118,7 +118,7 @@ class Leadership:
         self.lost.set()
 
     def delete(self) -> None:
-        """Give the leadership up for good: what it was for has ended."""
+        """Give the leadership up for good: its purpose has ended."""
         held = self.is_held
         self.release()
         if held:
@@ -223,7 +223,7 @@ class Leadership:
 
 
 def is_led(api: Api, name: str, wait: float = 0.0) -> bool:
-    """Return whether somebody holds a Lease, as far as clocks that differ by less than
+    """Return whether a process holds a Lease, as far as clocks that differ by less than
     MOST_SKEW_SECONDS tell.
 
     Args:

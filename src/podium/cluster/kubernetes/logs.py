@@ -12,8 +12,8 @@ from podium.errors import Denied, NotFound, Unavailable
 from podium.manifests.conditions import SteadyTime
 
 COLLECTORS = ("metrics-logger-and-collector", "metrics-collector")
-"""Katib's sidecar: a trial's main container writes to a file, and the sidecar's log is what it
-wrote."""
+"""Katib's sidecar: a trial's main container writes to a file, and the sidecar copies it to its own
+log."""
 
 TRIES = 5
 """Reads of an ended replica's log before giving up."""
@@ -33,14 +33,14 @@ def reporting(pods: list[Any]) -> list[Any]:
 
 
 def container_of(pod: Any) -> str:
-    """Return the container whose log holds what the program printed."""
+    """Return the container whose log holds the program's output."""
     names = _container_names(pod)
     return next((name for name in (*COLLECTORS, "pytorch", "node") if name in names), str(names[0]))
 
 
 def _container_names(pod: Any) -> list[str]:
-    """Return the names of a pod's containers; the engine's collector is an init container that goes
-    on (a sidecar)."""
+    """Return the names of a pod's containers; the engine's collector is an init container that
+    keeps running (a sidecar)."""
     return [
         container.name for container in (*pod.spec.containers, *(pod.spec.init_containers or []))
     ]
@@ -96,7 +96,7 @@ def split(chunks: Iterator[bytes]) -> Iterator[str]:
 
 
 class Tail:
-    """Reads one replica's lines once each, however often the connection is made anew."""
+    """Reads each line of one replica once, even across reconnects."""
 
     def __init__(self, api: Api) -> None:
         self.api, self._time = api, SteadyTime()

@@ -69,7 +69,7 @@ NEVER_STARTS = {
     "CreateContainerError": _START,
     "RunContainerError": _START,
 }
-"""Waiting reasons of a container that do not go away by themselves, with what to do."""
+"""Waiting reasons of a container that do not go away by themselves, with a hint each."""
 
 NON_ROOT = re.compile(r"non-?root", re.IGNORECASE)
 """Matches the kubelet's messages about an image whose user is root, or may be: ``container has
@@ -84,7 +84,7 @@ ENDED = {
     "ContainerCannotRun": _START,
     "StartError": _START,
 }
-"""Reasons of an end, with what to do."""
+"""Reasons of a container's end, with a hint each."""
 
 
 def by_replica(pods: list[Any]) -> list[tuple[str, Any]]:
@@ -264,7 +264,8 @@ class Watchman:
         self.since = seen
 
     def troubles(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
-        """Yield what keeps pods of an object from starting, each with a key of its own."""
+        """Yield the troubles that keep an object's pods from starting, each with a key of its
+        own."""
         pods = self.api.pods(selector_of(self.api, resource.kind, resource.name))
         yield from self._starting(pods)
         yield from self._refused(resource, pods)
@@ -306,7 +307,7 @@ class Watchman:
             yield trouble, (resource.name, "run")
 
     def _without_trials(self, resource: Resource) -> Iterator[tuple[Trouble, tuple[str, str]]]:
-        """Yield what keeps Katib from proposing an Experiment's first trial."""
+        """Yield the troubles that keep Katib from suggesting an Experiment's first trial."""
         name = resource.name
         if (
             resource.kind != "Experiment"
@@ -359,7 +360,7 @@ class Watchman:
 
 
 def not_run(namespace: str) -> tuple[str, str]:
-    """Return the sentence about a namespace whose Experiments nobody takes up, and its hint."""
+    """Return the message about a namespace in which nothing runs Experiments, and its hint."""
     what = f"nobody runs Experiments in namespace {namespace}: no podium-engine leads there, and no Katib takes them up"
     return what, (
         "give the namespace an engine (kubectl apply -k deploy/engine; a team: deploy/team/engine), "

@@ -25,7 +25,7 @@ VERSIONS = ("v1beta2", "v1beta1")
 """Newest first; Kueue before 0.15 has the second only."""
 
 PATIENCE_SECONDS = 5.0
-"""Seconds that the reason is asked for: without it a job is shown as waiting all the same."""
+"""Seconds for which the reason is requested: without it a job is shown as waiting all the same."""
 
 
 class Queues:
@@ -53,7 +53,7 @@ class Queues:
         ]
 
     def set_active(self, job: Workload, active: bool) -> bool:
-        """Take a job out of its queue, or put it back; False where Kueue does not know it.
+        """Remove a job from its queue, or put it back; False where Kueue does not know it.
 
         Kueue starts an admitted job again whose ``suspend`` was set by somebody else, and suspends
         one that was started past it.

@@ -15,8 +15,8 @@ Quotas")."""
 
 
 def quota_use(resource: Workload | Experiment) -> dict[str, float]:
-    """Return what a job takes of a quota while all of its pods run, an Experiment as many trials as
-    run at once.
+    """Return a job's use of a quota while all of its pods run; for an Experiment with as many
+    trials as run at once.
 
     Returns:
         Amounts by a quota's names: ``requests.cpu`` in cores, ``limits.memory`` in bytes, ``pods``,
@@ -40,8 +40,8 @@ def quota_use(resource: Workload | Experiment) -> dict[str, float]:
 
 
 def _of_pod(replica: Replica) -> Counter[str]:
-    """Return what a pod asks for: of its containers together, or of one init container, whichever
-    is more."""
+    """Return a pod's requests: the sum of its containers, or one init container's, whichever is
+    more."""
     together: Counter[str] = Counter()
     for container in replica.pod.containers:
         together += Counter(_amounts(container.requests, container.limits))
@@ -69,7 +69,7 @@ def _number(quantity: Any) -> float:
 
 
 def beyond_quotas(api: Api, resource: Workload | Experiment) -> Iterator[str]:
-    """Say what of a job does not fit the quotas of a namespace now.
+    """Report the parts of a job that do not fit the quotas of a namespace now.
 
     Quotas with scopes are left out: whether a pod counts there depends on what admission makes of
     it.

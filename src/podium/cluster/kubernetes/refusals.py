@@ -51,7 +51,7 @@ class Trouble:
 
     hint: str | None
     grace: float = 0.0
-    """Seconds it may go on before it counts as hopeless."""
+    """Seconds it may last before it counts as hopeless."""
 
     def __str__(self) -> str:
         return (
@@ -75,7 +75,7 @@ def refusal_of(event: Any, waits: Waits) -> Trouble:
 
 
 def refusal_hint(message: str) -> str:
-    """Say what to do about a pod that could not be created.
+    """Suggest a fix for a pod that could not be created.
 
     Args:
         message: The API server's words, as in ``pods "a" is forbidden: violates PodSecurity

@@ -24,8 +24,7 @@ TRIES = 2
 
 
 class Rollout:
-    """Objects on their way into a namespace: a Deployment or an InferenceService, and what goes
-    with it."""
+    """Rollout of a Deployment or an InferenceService, with its other objects, into a namespace."""
 
     def __init__(self, api: Api, manifests: Sequence[Manifest]) -> None:
         self._api, self._manifests = api, manifests

@@ -141,6 +141,6 @@ class _Clock:
         return self._left
 
     def stop(self, stopped: bool) -> None:
-        """Stop the clock or let it go on, from now."""
+        """Stop the clock, or let it run again from now."""
         self.left()
         self._stopped = stopped

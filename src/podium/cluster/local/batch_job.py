@@ -45,7 +45,7 @@ class JobController(Controller):
 
     @staticmethod
     def check(job: Workload) -> None:
-        """Refuse what this machine cannot honor.
+        """Refuse a job that this machine cannot run as written.
 
         Raises:
             InvalidInput: A field of the spec means something else than these controllers do.

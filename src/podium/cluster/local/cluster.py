@@ -92,7 +92,7 @@ class LocalCluster(Cluster):
         return stored
 
     def supervise(self, kind: str, name: str, supervisor: Supervisor) -> None:
-        """Start what runs a stored object, and end it with this cluster.
+        """Start the supervisor of a stored object, and end it with this cluster.
 
         Raises:
             Failed: The cluster was closed.
@@ -163,8 +163,7 @@ class LocalCluster(Cluster):
         self.store.ask_to_stop(kind, name)
 
     def resume(self, kind: str, name: str, changes: Mapping[str, int | str] | None = None) -> None:
-        """Refuse: the processes of a job that was stopped are gone, and with them what they
-        knew."""
+        """Refuse: the processes of a stopped job are gone, and their state with them."""
         self.get(kind, name)
         raise InvalidInput(f"{kind} {name} cannot be resumed on this machine", "run its YAML again")
 

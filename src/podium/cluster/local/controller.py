@@ -87,7 +87,7 @@ class Controller(ABC):
 
     @abstractmethod
     def reconcile(self, now: float) -> None:
-        """Compare what is with what should be: start and stop pods, update self.status."""
+        """Compare actual with desired state: start and stop pods, update self.status."""
 
     @abstractmethod
     def fail(self, reason: str, message: str) -> None:
@@ -191,7 +191,7 @@ class Controller(ABC):
             self._end_pods()
 
     def _step(self, now: float) -> bool:
-        """Do what is due; return whether the controller is done."""
+        """Run one round; return whether the controller is done."""
         for pod in self.pods:
             pod.advance(now)
         store = self.runtime.store

@@ -1,5 +1,5 @@
-"""The environment of a replica: what the operator sets, what the manifest says, what this machine
-needs."""
+"""The environment of a replica: the operator's variables, the manifest's, and those of this
+machine."""
 
 import os
 import re

@@ -20,15 +20,14 @@ class Image:
     """The image as the manifest says it."""
 
     root: Path | None
-    """A directory that stands for the image's root; None is this Python."""
+    """Directory used as the image's root; None for this Python."""
 
     workdir: Path
     """The image's working directory on this machine: the root, else the caller's working
     directory."""
 
     def search_path(self, inherited: str) -> str:
-        """Return the PATH: the root's programs first, then this Python's, then what the caller
-        has."""
+        """Return the PATH: the root's programs first, then this Python's, then the caller's."""
         folders = ["bin", "usr/local/bin", "usr/bin"] if self.root else []
         own = [
             str(self.root / folder)
@@ -47,8 +46,8 @@ class Image:
         return argument
 
     def is_named(self, argv: Sequence[str]) -> bool:
-        """Return whether a command needs what lies in the working directory: the root, or a file or
-        module there."""
+        """Return whether a command needs the content of the working directory: the root, or a file
+        or module there."""
         words = [word for argument in argv for word in re.split(r"[\s='\"]+", argument)]
         parts = {word.removeprefix("./").partition("/")[0] for word in words} - {"", ".", ".."}
         modules = {
@@ -92,8 +91,8 @@ class Images:
     """Working directory of any other image."""
 
     def entrypoint(self, name: str) -> tuple[str, ...]:
-        """Return what runs in a container of an image without a command; empty if it is not
-        known."""
+        """Return the entrypoint of an image, for a container without a command; empty if
+        unknown."""
         return self.entrypoints.get(name, self.entrypoints.get(_untagged(name), ()))
 
 

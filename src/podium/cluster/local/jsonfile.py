@@ -26,8 +26,8 @@ def read_json(path: Path, kind: type[T]) -> T:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a file that holds an object as Kubernetes would show it, with all that whoever lists
-    objects looks at.
+    """Read a file that holds an object as Kubernetes would show it, with all the fields that lists
+    need.
 
     Raises:
         FileNotFoundError, NotADirectoryError: There is none.

@@ -14,7 +14,7 @@ from podium.manifests.workload import Workload
 from podium.text import one_line
 
 _LOOK = 0.1
-"""Seconds between looks at a growing file."""
+"""Seconds between checks of a growing file."""
 
 _CHUNK = 1 << 20
 _TAIL = 4096
@@ -65,8 +65,8 @@ def read_last_run(
 
 
 def last_line(store: Store, kind: str, name: str) -> str:
-    """Return what a job printed last: its replica that reports metrics, else another; empty if
-    nothing."""
+    """Return the last line of a job's output: of the replica that reports metrics, else of another;
+    empty if there is none."""
     directory = store.path(kind, name)
     for chosen in replica_names(Workload.parse(store.read(kind, name)), directory):
         path = directory / "logs" / f"{chosen}.log"
@@ -120,7 +120,7 @@ class GrowingFile:
                         yield line[:MOST_LINE].decode(errors="replace")
 
     def last(self) -> str:
-        """Return what is written behind the last line end."""
+        """Return the text after the last line end."""
         return self._rest.decode(errors="replace")
 
 

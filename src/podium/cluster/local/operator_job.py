@@ -35,7 +35,7 @@ class OperatorJobController(Controller):
 
     @staticmethod
     def check(job: Workload) -> None:
-        """Refuse what this machine cannot honor.
+        """Refuse a job that this machine cannot run as written.
 
         Raises:
             InvalidInput: Another controller is to run the job.

@@ -133,7 +133,7 @@ def _sort_fields(
 
 
 def _volume_path(volume: Volume, path: str) -> Path | None:
-    """Return the directory of a hostPath; None stands for an emptyDir."""
+    """Return the directory of a hostPath; None for an emptyDir."""
     if "emptyDir" in volume.sources:
         return None
     if volume.host_path:

@@ -60,7 +60,8 @@ def free_ports(job: Workload) -> dict[tuple[str, int], int]:
 
 
 def operator_environment(member: Member) -> dict[str, str]:
-    """Return what the training operator or Trainer sets in every container of a replica."""
+    """Return the variables that the training operator or Trainer sets in every container of a
+    replica."""
     job, port, operator = member.job, member.port, member.job.operator
     if operator is None:
         return _trainer(member)
@@ -132,8 +133,8 @@ def _tensorflow(member: Member) -> str:
 
 
 def _trainer(member: Member) -> dict[str, str]:
-    """Return what Trainer's torch plugin sets, and the Job controller's index: neither RANK nor
-    WORLD_SIZE."""
+    """Return the variables of Trainer's torch plugin, and the Job controller's index: neither RANK
+    nor WORLD_SIZE."""
     env = {
         "PET_NNODES": str(member.job.nodes),
         "PET_NPROC_PER_NODE": _processes_per_node(member.job),
@@ -163,7 +164,7 @@ def _processes_per_node(job: Workload) -> str:
 
 
 def free_port() -> int:
-    """Return a port nobody listens on, below the range systems take outgoing connections from."""
+    """Return a free port below the range that systems use for outgoing connections."""
     for _ in range(100):
         port = random.SystemRandom().randrange(20_000, 32_000)
         with socket.socket() as probe:

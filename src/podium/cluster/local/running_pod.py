@@ -107,7 +107,7 @@ class RunningPod:
         return self._kill_at if self._stopping else self._start_at
 
     def advance(self, now: float) -> None:
-        """Do what is due: notice an end, start, restart, kill."""
+        """Do one step if it is due: notice an end, start, restart, kill."""
         if self._process and not self._process.running:
             code, self._process = self._process.exit_code, None
             self._ended(1 if code is None else code, now)

@@ -42,8 +42,8 @@ _PLAIN = re.compile(r"[\w./@:=+-]+")
 
 
 def script_of(argv: Sequence[str]) -> str | None:
-    """Return the script that Python is to run; None where a command runs something else, or nobody
-    can tell."""
+    """Return the script that Python is to run; None where a command runs something else, or it
+    cannot be determined."""
     program, *words = argv
     name = PurePath(program).name
     if name == "torchrun":

@@ -31,11 +31,10 @@ PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
 """Folder of each kind, which is also its name in the Kubernetes API."""
 
 LOST = "SupervisorLost"
-"""End of the reason of an object whose process died; what is written to its file stays as it
-was."""
+"""Suffix of the reason of an object whose process died; its file is not changed."""
 
 POLL_SECONDS = 0.2
-"""Seconds between looks at a file that another process may change."""
+"""Seconds between checks of a file that another process may change."""
 
 Token = tuple[int, int] | None
 
@@ -197,7 +196,7 @@ class Store:
         return status_of(experiment).phase == "Stopped"
 
     def resume_command(self, experiment: str) -> str:
-        """Return what to type to resume an Experiment of this cluster."""
+        """Return the command that resumes an Experiment of this cluster."""
         command = f"podium experiment resume {experiment}"
         if self.option:
             return f"{command} {self.option}"
@@ -250,7 +249,7 @@ class Store:
         )
 
     def remove(self, kind: str, name: str) -> None:
-        """Forget an object and delete its files; removing what is not there is no error."""
+        """Remove an object and its files; a missing object is not an error."""
         directory = self.path(kind, name)
         grave = directory.with_name(f".{name}.{secrets.token_hex(4)}")
         with self._changed:
@@ -266,7 +265,7 @@ class Store:
                 (self.path(kind, name) / "delete").touch()
 
     def is_deletion_asked(self, kind: str, name: str) -> bool:
-        """Return whether somebody wants the object gone."""
+        """Return whether deletion of the object was requested."""
         return (self.path(kind, name) / "delete").exists()
 
     def ask_to_stop(self, kind: str, name: str) -> None:
@@ -274,7 +273,7 @@ class Store:
         (self.path(kind, name) / "stop").touch()
 
     def is_stop_asked(self, kind: str, name: str) -> bool:
-        """Return whether somebody wants the object stopped."""
+        """Return whether a stop of the object was requested."""
         return (self.path(kind, name) / "stop").exists()
 
     def forget_stop(self, kind: str, name: str) -> None:

@@ -29,7 +29,7 @@ class TrainJobController(Controller):
 
     @staticmethod
     def check(job: Workload) -> None:
-        """Refuse what this machine cannot honor.
+        """Refuse a job that this machine cannot run as written.
 
         Raises:
             InvalidInput: Another controller is to run the job, its runtime is not for PyTorch, or
@@ -48,7 +48,7 @@ class TrainJobController(Controller):
             raise InvalidInput("spec.initializer: this machine cannot honor it", hint)
 
     def reconcile(self, now: float) -> None:
-        """Do what the three controllers do together."""
+        """Do the work of three controllers in one."""
         if self.finished is not None:
             return
         if self.job.suspended:

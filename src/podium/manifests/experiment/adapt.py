@@ -1,4 +1,4 @@
-"""Adapt an Experiment to a run: its data, its trials' outputs, and what else the run decides."""
+"""Adapt an Experiment to a run: its data, its trials' outputs, and other settings of the run."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack

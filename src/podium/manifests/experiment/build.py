@@ -166,8 +166,7 @@ def _with_job(
 
 
 def own_name(experiment: Experiment) -> tuple[Experiment, str]:
-    """Return an Experiment whose trials know their own name, and the placeholder that stands for
-    it."""
+    """Return an Experiment whose trials know their own name, and the placeholder of that name."""
     names = [name for name, reference in experiment.template.parameters if reference == OWN_NAME]
     if names:
         return experiment, f"${{trialParameters.{names[0]}}}"
@@ -236,8 +235,7 @@ def _set_setting(algorithm: dict[str, Any], name: str, value: str) -> None:
 
 
 def _drop_unused(experiment: dict[str, Any]) -> None:
-    """Remove trialParameters that the trials' job does not use, and the search parameters that they
-    stand for."""
+    """Remove trialParameters that the trials' job does not use, and their search parameters."""
     spec = experiment["spec"]
     template = spec.get("trialTemplate") or {}
     used = set(PLACEHOLDER.findall(json.dumps(template.get("trialSpec"), default=str)))

@@ -19,8 +19,8 @@ def is_config_map(manifest: Any) -> bool:
 def with_template(
     experiment: Manifest, config_maps: Sequence[Manifest], origin: str
 ) -> dict[str, Any]:
-    """Return an Experiment whose trialSpec is what its ConfigMap holds; unchanged if there is no
-    such ConfigMap.
+    """Return an Experiment with the trialSpec from its ConfigMap; unchanged if there is no such
+    ConfigMap.
 
     Katib replaces placeholders in the text of the template, here it is read first: a value stays a
     text where Katib would let YAML make a number of it.

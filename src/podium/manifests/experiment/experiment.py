@@ -48,7 +48,7 @@ SHAPE = Rules[Mapping[str, Any]]()
 
 @SHAPE.rule("fail", "Katib's webhook refuses the Experiment.", "refused-by-webhook", refuses=True)
 def well_formed(manifest: Mapping[str, Any]) -> Iterator[Violation]:
-    """Check the types of a manifest's fields; what is missing passes."""
+    """Check the types of a manifest's fields; missing fields pass."""
     return wrong_types(manifest, EXPERIMENT)
 
 
@@ -71,12 +71,12 @@ phases first. Waiting is podium's own."""
 
 
 Metrics = dict[str, dict[str, str]]
-"""``min``, ``max`` and ``latest`` by metric, as text; what Katib left out is empty."""
+"""``min``, ``max`` and ``latest`` by metric, as text; empty where Katib omits one."""
 
 
 def read_metrics(observation: Any) -> Metrics:
-    """Turn an observation into min, max and latest by metric; what Katib left out is an empty
-    text."""
+    """Read min, max and latest by metric from an observation; an empty text where Katib omits
+    one."""
     return {
         text(metric.get("name")): {
             fold: text(metric.get(fold)) for fold in ("min", "max", "latest")
@@ -144,7 +144,7 @@ class Collector:
     """``TEXT`` or ``JSON``."""
 
     filters: tuple[str, ...] = ()
-    """metricsFormat; none stands for Katib's default."""
+    """metricsFormat; empty for Katib's default."""
 
     @classmethod
     def parse(cls, given: Any) -> "Collector":
@@ -443,7 +443,7 @@ class Experiment(Resource):
         return self.changed(lambda manifest: manifest["spec"].update(counts))
 
     def with_asked(self, values: Values) -> Self:
-        """Return a copy that is asked further settings, or others."""
+        """Return a copy with further or changed settings of podium's options."""
         kept = {name: text for name, text in self.annotations.items() if name != SWEEP}
         annotations = {**kept, **annotation({**self.asked, **values})}
         return self.with_metadata({**self.metadata, "annotations": annotations})

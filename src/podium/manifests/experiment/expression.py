@@ -43,8 +43,8 @@ def parse_condition(text: str) -> list[Any]:
 
 
 def matches(text: str, value: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what an expression finds in a job, as Katib asks it: an object, or the first of a
-    list; None if nothing.
+    """Evaluate an expression on a job as Katib does; return an object, or the first of a list, None
+    without a match.
 
     Raises:
         InvalidInput: The expression is not understood.

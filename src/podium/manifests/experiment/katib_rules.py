@@ -1,5 +1,5 @@
-"""Rules about an Experiment: what Katib accepts and does otherwise than meant, and what Katib alone
-never ends."""
+"""Rules about Experiments that Katib accepts but runs otherwise than meant, or never ends by
+itself."""
 
 import re
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
-"""The pool of an Experiment: how many pods, the Job that keeps them, and what a process in one of
-them needs."""
+"""The pool of an Experiment: its number of pods, their Job, and the requirements of a process in
+one of them."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -74,8 +74,8 @@ def pool_name(experiment: Experiment) -> str:
 
 
 def as_workers_run(experiment: Experiment) -> Experiment:
-    """Return an Experiment whose trials' job has what a process needs; volumes, Secrets and the
-    like are the pod's."""
+    """Return an Experiment whose trials' job has the fields that a process needs; volumes, Secrets
+    and the like belong to the pod."""
 
     def strip(editor: JobEditor) -> None:
         for _, template in editor.templates:

@@ -54,7 +54,8 @@ def examine(manifest: Mapping[str, Any]) -> list[Finding]:
 
 
 def warnings_of(experiment: Experiment) -> list[str]:
-    """Return what works on this machine and may not on another cluster, each with a hint."""
+    """Return the parts that work on this machine and may not on another cluster, each with a
+    hint."""
     warnings = []
     for finding in findings_of(experiment):
         if finding.level == "fail" or finding.refuses or finding.rule == TRAP:

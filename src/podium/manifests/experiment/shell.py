@@ -40,8 +40,8 @@ def redirected(script: str, file: str) -> str:
 
 
 def named_folder(folder: PurePosixPath, words: Iterable[str]) -> PurePosixPath:
-    """Return the folder by which words name what is in a folder: itself, else the nearest one above
-    that they name.
+    """Return the folder by which words refer to the content of a folder: itself, else its nearest
+    parent that they name.
 
     A program that is given ``--logs=/logs`` may write to ``/logs/test``, where Katib collects.
     """
@@ -91,7 +91,7 @@ def wrap(
     stdout: bool = True,
     early_stopping: bool = False,
 ) -> tuple[str, str, str]:
-    """Return what Katib runs instead of command and args.
+    """Return the command that Katib runs instead of command and args.
 
     Args:
         file: Where the collector reads; its folder gets the marker of a good end.
@@ -111,7 +111,7 @@ def wrap(
 
 
 def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
-    """Yield what a POSIX shell would do to one word of a command line.
+    """Yield the effects of a POSIX shell on one word of a command line.
 
     Args:
         word: As it stands in command or args; quotes around a value do their work, an odd one does
@@ -146,7 +146,7 @@ def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
 
 
 def _special(word: str, index: int, quote: str) -> Special | None:
-    """Say what the character at an index does, outside single quotes."""
+    """Describe the effect of the character at an index, outside single quotes."""
     here = word[index]
     if here == "$" and (match := _VARIABLE.match(word, index)):
         return Special(match[0], "is replaced by the variable's value", harmless=True)

@@ -1,5 +1,4 @@
-"""Rules about the command line of a trial: what is left of it after Katib has handed it to a
-shell."""
+"""Rules about the command line of a trial after Katib has handed it to a shell."""
 
 import json
 import re

@@ -40,7 +40,7 @@ def read_parameter(given: Mapping[str, Any]) -> Parameter | None:
 
 
 def broken_values(given: Mapping[str, Any], path: str) -> Iterator[Violation]:
-    """Yield what Katib accepts in a parameter but cannot search.
+    """Yield parts of a parameter that Katib accepts but cannot search.
 
     Args:
         given: The parameter, its fields of the right types.

@@ -106,8 +106,8 @@ def strategies(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _settings(experiment: Experiment) -> Iterator[tuple[Algorithm, str, str, str, Setting | None]]:
-    """Yield of each setting of a known algorithm: the algorithm, the setting's path, name and
-    value, what it may be."""
+    """Yield, for each setting of a known algorithm: the algorithm, the setting's path, name and
+    value, and its declaration."""
     for path, spec in (
         ("algorithm", experiment.algorithm),
         ("earlyStopping", experiment.early_stopping),
@@ -120,7 +120,7 @@ def _settings(experiment: Experiment) -> Iterator[tuple[Algorithm, str, str, str
 
 @stuck
 def settings(experiment: Experiment) -> Iterator[Violation]:
-    """Yield what the algorithm's service would refuse."""
+    """Yield the settings that the algorithm's service would refuse."""
     for algorithm, where, given, value, setting in _settings(experiment):
         known = algorithm.settings
         if setting is None and not algorithm.drops_unknown_settings:

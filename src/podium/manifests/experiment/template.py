@@ -1,4 +1,4 @@
-"""Placeholders of a trial template: what they stand for, and how they are filled in."""
+"""Placeholders of a trial template and their values."""
 
 import json
 import re
@@ -27,8 +27,8 @@ def meta_key(reference: str) -> tuple[str, str | None] | None:
 def meta_value(
     key: tuple[str, str | None], spec: Mapping[str, Any], name: str, namespace: str
 ) -> str | None:
-    """Return what a reference to the trial's own metadata stands for; None if there is no such
-    label or annotation."""
+    """Return the value of a reference to the trial's own metadata; None if there is no such label
+    or annotation."""
     metadata = spec.get("metadata") or {}
     kind, index = key
     if kind in ("Labels", "Annotations"):

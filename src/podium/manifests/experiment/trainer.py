@@ -41,7 +41,7 @@ _GIVEN = re.compile(r"\$\{(trialParameters\..+?|podium\.(data|output|name))\}")
 def connect_trainer(
     container: dict[str, Any], searched: Iterable[str] = (), *, quoted: bool = False
 ) -> None:
-    """Let a trainer know where its data is and where its model goes; alters the container.
+    """Pass the paths of data and model to a trainer; alters the container.
 
     Every trainer gets the variables. Flags are for a command that mentions neither a placeholder
     nor a variable; a shell takes none, and podium's trainer gets its own.

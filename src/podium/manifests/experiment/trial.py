@@ -1,4 +1,4 @@
-"""A Trial: its assignments, its job, its state and what it measured."""
+"""A Trial: its assignments, job, state and metrics."""
 
 import math
 from collections.abc import Iterable
@@ -116,8 +116,8 @@ class Trial(Resource):
         return self.criteria.flaws(self.metrics) if self.is_good else []
 
     def judged_as(self, experiment: Experiment) -> "Trial":
-        """Return it with what its Experiment adds to the objective; Katib leaves that out of trials
-        that it makes."""
+        """Return it with its Experiment's further objectives and constraints; Katib's own trials do
+        not carry them."""
         added = annotation(of_trials(experiment.asked))
         if not added or self.annotations.get(SWEEP) == added[SWEEP]:
             return self
@@ -167,7 +167,7 @@ class Trial(Resource):
         return round(max(0.0, (end - began).total_seconds()), 3)
 
     def with_metrics(self, metrics: Metrics) -> "Trial":
-        """Return a copy with what it has measured so far."""
+        """Return a copy with the metrics so far."""
         observed = [{"name": name, **values} for name, values in metrics.items()]
         return self.with_status({**self.status, "observation": {"metrics": observed}})
 
@@ -191,8 +191,8 @@ def read_assignments(assignments: Any) -> dict[str, str]:
 
 
 def order_of(trial: Trial) -> float:
-    """Return what is least for the best of equal trials: when it ended, or its number where that
-    must not matter."""
+    """Return the tie-breaker of equal trials, least for the best: the end time, or the number where
+    time must not matter."""
     number = trial.labels.get(NUMBER, "")
     return float(number) if number.isdigit() else trial.ended
 
@@ -229,7 +229,7 @@ def pareto_front(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def no_best(trials: Iterable[Trial]) -> str:
-    """Say what no trial among some does, since there is no best one."""
+    """Return the end of the sentence "no trial …" that explains why none is the best."""
     broken = [trial for trial in trials if trial.infeasible]
     if not broken:
         return "has a result"

@@ -286,5 +286,5 @@ def bad_patterns(experiment: Experiment) -> Iterator[Violation]:
 
 
 def refusals(experiment: Experiment) -> list[Finding]:
-    """Return what Katib's webhooks refuse of an Experiment."""
+    """Return the findings of Katib's webhooks about an Experiment."""
     return apply(KIND, experiment) or apply(WEBHOOK, experiment)

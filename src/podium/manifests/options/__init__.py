@@ -37,8 +37,8 @@ OPTIONS: list[type[SweepOption]] = [
 
 
 class SweepOptions(TypedDict, total=False):
-    """The settings of all options as arguments in Python; what is left out, or None, is not
-    asked."""
+    """The settings of all options as Python arguments; absent or None for options that are not
+    used."""
 
     objectives: Sequence[str] | None
     constraints: Sequence[str] | None
@@ -57,8 +57,7 @@ def settings() -> dict[str, Setting]:
 
 
 def read_settings(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of some settings as their options take them; what is None or an empty list
-    is left out.
+    """Return the values of some settings as their options take them, without None and empty lists.
 
     Raises:
         InvalidInput: There is no such setting, or a value is of another kind.
@@ -83,7 +82,7 @@ def _read(text: str) -> Values:
 
 
 def read_annotation(annotations: Mapping[str, str]) -> Values:
-    """Return what an Experiment or a trial is asked, by its annotations.
+    """Return the settings of an Experiment or a trial from its annotations.
 
     Raises:
         InvalidInput: The annotation is no mapping of settings.
@@ -116,7 +115,7 @@ def of_trials(values: Values) -> Values:
 
 
 def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
-    """Change Katib's fields for the settings that are given, and return all that is asked then.
+    """Change Katib's fields for the given settings, and return all settings of the sweep.
 
     Args:
         spec: Of the manifest as written, altered in place.
@@ -138,7 +137,7 @@ def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
 
 
 def options_of(experiment: "Experiment") -> Iterator[SweepOption]:
-    """Yield what an Experiment is asked.
+    """Yield the options that an Experiment uses.
 
     Raises:
         InvalidInput: It makes no sense.
@@ -149,13 +148,13 @@ def options_of(experiment: "Experiment") -> Iterator[SweepOption]:
 
 
 def describe(experiment: "Experiment") -> dict[str, str]:
-    """Return in words what an Experiment is asked, by the option's title."""
+    """Describe the options that an Experiment uses, by title."""
     return {option.title: option.describe(experiment) for option in options_of(experiment)}
 
 
 def forecast(experiment: "Experiment", trials: "Sequence[Trial]") -> str:
-    """Say what the options will mean for a sweep, by its trials or those of one like it; empty if
-    nobody knows."""
+    """Predict the effect of the options on a sweep, by its trials or those of a similar one; empty
+    if unknown."""
     return "; ".join(
         filter(None, (option.forecast(experiment, trials) for option in options_of(experiment)))
     )

@@ -36,7 +36,6 @@ class ChosenAlgorithm(SweepOption):
 
     @classmethod
     def of(cls, values: Values) -> "ChosenAlgorithm | None":
-        """Read what was chosen."""
         name = values.get("algorithm")
         if name is None:
             return None
@@ -66,8 +65,8 @@ class ChosenAlgorithm(SweepOption):
         return {"algorithm": AUTO} if name == AUTO else {}
 
     def choice(self, experiment: "Experiment", *, modeled: bool = False) -> Choice:
-        """Return what was chosen, or would be; of a deterministic sweep neither workers nor machine
-        decide it.
+        """Return the choice that was made, or would be; for a deterministic sweep it depends on
+        neither workers nor machine.
 
         Args:
             modeled: Whether a Gaussian process can be had.

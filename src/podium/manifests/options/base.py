@@ -31,7 +31,7 @@ class Setting:
     """A sentence for ``--help``."""
 
     kind: Callable[[Any], Any] = str
-    """``str``, ``int``, ``float``, or what reads a text or number otherwise."""
+    """``str``, ``int``, ``float``, or another parser of a text or number."""
 
     is_list: bool = False
     """Whether it is a list, in the shell a flag that may be repeated."""
@@ -42,10 +42,10 @@ class Setting:
     metavar: str | None = None
 
     is_raised: bool = False
-    """Whether a sweep may go on with another value."""
+    """Whether a sweep may be resumed with another value."""
 
     is_result: bool = False
-    """Whether podium writes it and nobody gives it."""
+    """Whether podium writes it, and users cannot set it."""
 
     def read(self, value: Any) -> Any:
         """Return a value of its kind, a list as a tuple.
@@ -95,7 +95,7 @@ class Follower:
         """Take in the trials of an earlier engine."""
 
     def trial_begins(self, trial: "Trial") -> None:
-        """Take in a trial that begins, or goes on under this engine."""
+        """Handle a trial that begins, or continues under this engine."""
 
     def trial_ended(self, trial: "Trial") -> None:
         """Take in a trial that has ended."""
@@ -150,25 +150,25 @@ class SweepOption:
         raise NotImplementedError
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse an Experiment that it does not go with.
+        """Refuse an Experiment that the option is incompatible with.
 
         Raises:
             InvalidInput: It says what, and what to do.
         """
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return what was asked for, as status, notebook, report and page show it."""
+        """Return the option in words, for status, notebook, report and page."""
         raise NotImplementedError
 
     def forecast(self, experiment: "Experiment", trials: Sequence["Trial"]) -> str:
-        """Say what it will mean for a sweep, by its trials or those of one like it; empty if they
-        do not tell."""
+        """Predict its effect on a sweep, by its trials or those of a similar one; empty if
+        unknown."""
         return ""
 
     @classmethod
     def prepare(cls, spec: dict[str, Any], values: Values) -> Values:
-        """Change Katib's fields so that a sweep which is asked this runs, and return its settings
-        to keep.
+        """Change Katib's fields so that a sweep with this option runs, and return the settings to
+        store.
 
         Args:
             spec: Of the manifest as written, altered in place.
@@ -185,12 +185,13 @@ class SweepOption:
         return None
 
     def check_trial_by_hand(self, experiment: "Experiment") -> None:
-        """Refuse a trial whose values a person gives.
+        """Refuse a trial whose values a user chose.
 
         Raises:
             InvalidInput: It says what, and what to do.
         """
 
     def more_than(self, before: "SweepOption | None") -> bool:
-        """Tell whether it lets a sweep go on that ended for the option as it was before."""
+        """Tell whether a sweep that ended because of this option's earlier value may continue with
+        this one."""
         return False

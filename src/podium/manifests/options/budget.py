@@ -1,4 +1,4 @@
-"""The budget of a sweep: how long its trials may take, and what they may cost."""
+"""The budget of a sweep: limits on the time and cost of its trials."""
 
 import math
 import re
@@ -92,7 +92,7 @@ class Budget(SweepOption):
         return str(self)
 
     def follow(self, experiment: "Experiment") -> "Spending":
-        """Return what follows the use of it."""
+        """Return a follower that tracks its use."""
         return Spending(self)
 
     def holds(self, seconds: float, pod_seconds: float, share: float = 1.0) -> bool:
@@ -225,8 +225,8 @@ class Spending(Follower):
         self._since = self._now() - max(0.0, time.time() - self._since)
 
     def trial_begins(self, trial: "Trial") -> None:
-        """Take in a trial that begins, or that goes on under this engine: its record knows since
-        when."""
+        """Handle a trial that begins, or continues under this engine: its record has its start
+        time."""
         age = time.time() - trial.began  # below 0 where an engine was killed before it wrote a time
         self._begin(trial, self._now() - max(0.0, age))
 
@@ -272,7 +272,7 @@ class Spending(Follower):
         return f"the budget of {self.budget} is used up" if self._is_overrun else ""
 
     def end(self, trials: int, most: int | None) -> tuple[str, str]:
-        """Say what was used, and by how many trials: ``1 h 58 min of 2 h; 42 of 60 trials``."""
+        """Report the use and the number of trials: ``1 h 58 min of 2 h; 42 of 60 trials``."""
         now = self._now()
         count = plural(trials, "trial") if most is None else f"{trials} of {plural(most, 'trial')}"
         used = self.budget.used(self._seconds(now), self._pod_seconds_until(now))

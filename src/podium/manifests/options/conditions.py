@@ -131,7 +131,7 @@ class Conditions(SweepOption):
         return self.text
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse what is not searched, a circle, and an algorithm that does not know of
+        """Refuse parameters that are not searched, cycles, and an algorithm that does not support
         conditions."""
         known = {parameter.name: parameter for parameter in experiment.space}
         for name, premises in self.premises.items():
@@ -173,7 +173,8 @@ def _check_values(premise: Premise, parameter: Parameter) -> None:
 
 
 def _check_together(parameter: Parameter, premises: Sequence[Premise]) -> None:
-    """Refuse what no value of a parameter satisfies, or hardly ever one of a continuum."""
+    """Refuse conditions that no value of a parameter satisfies, or hardly any value of a continuous
+    one."""
     if any(
         all(premise.holds(value) for premise in premises) for value in probes(parameter, premises)
     ):

@@ -47,8 +47,8 @@ class Deterministic(SweepOption):
         return f"the same trials each time, each from results {self.trials} trials back"
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse more trials at a time than it waits for, and what depends on which trial ends
-        first."""
+        """Refuse more trials at a time than it waits for, and options that depend on which trial
+        ends first."""
         if (parallel := experiment.limits.parallel) > self.trials:
             raise InvalidInput(
                 f"{parallel} trials at a time are more than the {self.trials} that a deterministic search waits for",

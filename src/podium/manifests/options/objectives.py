@@ -96,8 +96,8 @@ class Objectives(SweepOption):
         )
 
     def check(self, experiment: "Experiment") -> None:
-        """Refuse a metric that is not recorded, and what the algorithm or early stopping cannot
-        do."""
+        """Refuse a metric that is not recorded, and combinations that the algorithm or early
+        stopping does not support."""
         criteria, recorded = (
             Criteria.of(experiment.objective, experiment.asked),
             experiment.objective.metrics,
@@ -175,7 +175,7 @@ class Criteria:
 
     @classmethod
     def of(cls, objective: "Objective", values: Values) -> "Criteria":
-        """Take an Experiment's objective and what it is asked, which its trials carry too.
+        """Combine an Experiment's objective with its options, which its trials carry too.
 
         Raises:
             InvalidInput: One is not in the notation of objectives or constraints.
@@ -204,8 +204,8 @@ class Criteria:
         )
 
     def measured(self, metrics: "Metrics") -> dict[str, float]:
-        """Return what counts of a trial's metrics, by the Experiment's strategies; without those
-        that are no number."""
+        """Return the relevant values of a trial's metrics, by the Experiment's strategies, without
+        those that are not numbers."""
         strategies = {**self.objective.strategies, self.objective.metric: self.objective.strategy}
         values = {
             name: objective_value(metrics.get(name, {}), strategies.get(name, "latest"))
@@ -214,7 +214,7 @@ class Criteria:
         return {name: value for name, value in values.items() if value is not None}
 
     def value(self, metrics: "Metrics") -> Value | None:
-        """Return what a trial has reached; None if one of the metrics is no number."""
+        """Return the value that a trial has reached; None if one of the metrics is not a number."""
         known = self.measured(metrics)
         if len(known) < len(self.metrics):
             return None
@@ -226,7 +226,7 @@ class Criteria:
         )
 
     def flaws(self, metrics: "Metrics") -> list[str]:
-        """Say what keeps a trial that has the first objective from being the best, or on the
+        """Return the reasons why a trial with the first objective cannot be the best, or on the
         front."""
         known = self.measured(metrics)
         lacking = [f"{name} is no number" for name in self.metrics if name not in known]
@@ -238,8 +238,8 @@ class Criteria:
         return lacking + broken if self.objective.metric in known else []
 
     def rank(self, name: str, value: Value | None, order: float) -> tuple[Any, ...]:
-        """Return a trial's sort key: best first, what breaks a constraint after the rest, no number
-        last.
+        """Return a trial's sort key: best first, then trials that break a constraint, then those
+        without a number.
 
         The objectives count in their order, so that nothing dominates the first trial. Of equals
         that of the least order is first, then by name.

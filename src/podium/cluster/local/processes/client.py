@@ -178,7 +178,7 @@ class Launcher:
             self._channel.sendall(json.dumps(message).encode() + b"\n")
 
     def close(self) -> None:
-        """Stop what still runs and end the launcher; returns when nothing is left."""
+        """Stop all processes and end the launcher; returns when nothing is left."""
         if not self.is_ready:
             self._program.kill()  # it runs nothing yet, and would finish its imports first
         with contextlib.suppress(OSError):

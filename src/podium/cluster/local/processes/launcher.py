@@ -55,7 +55,7 @@ class Launcher:
             signal.signal(ignored, signal.SIG_IGN)
 
     def serve(self) -> None:
-        """Work until the caller closes its end, then stop what still runs."""
+        """Work until the caller closes its end, then stop all processes."""
         while True:
             ready = wait([self.caller, *self.supervisors])
             for channel in ready:

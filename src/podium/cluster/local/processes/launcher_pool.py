@@ -165,8 +165,8 @@ def find_module(command: Command) -> tuple[str, ...] | None:
 
 
 def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
-    """Return what a fork server imports for a module; None if the module cannot run in a fork of
-    one.
+    """Return the modules that a fork server imports for a module; None if the module cannot run in
+    a fork.
 
     podium's trainer is imported whole. Of any other module, only the installed or standard packages
     that it imports at its top: its own code may change from trial to trial. If a file beside the

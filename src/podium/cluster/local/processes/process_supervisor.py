@@ -152,7 +152,7 @@ class ProcessSupervisor:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of what its descendants leave behind, on Linux."""
+    """Make this process the parent of its descendants' orphans, on Linux."""
     _prctl(_SET_CHILD_SUBREAPER, 1)
 
 
