@@ -1,5 +1,5 @@
-"""Work in the background: what fails there is said and counted, begun again later, and seen by who
-asks for health."""
+"""Background tasks: failures are logged and counted, the task is restarted later, and health checks
+see it."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from pathlib import Path
 _log = logging.getLogger("podium")
 
 FIRST_PAUSE, MOST_PAUSE = 1.0, 60.0
-"""Seconds before what failed begins again; each failure in a row doubles them."""
+"""Seconds before a failed task restarts; each failure in a row doubles them."""
 
 STUCK = 5
 """Failures in a row after which a task is taken for one that does not come back by itself."""

@@ -40,8 +40,8 @@ _MAX_DIRECTIVES = 100  # libyaml compares each with all before it
 def foreign(
     what: str, kind: type[PodiumError] = InvalidInput, hint: str | None = None, *, why: bool = True
 ) -> Iterator[None]:
-    """Turn whatever reading foreign bytes raises within this into one sentence: nobody can list it
-    all.
+    """Turn any error of reading foreign bytes within this block into one sentence: nobody can list
+    them all.
 
     Args:
         what: Names the file and says what it is not, as "model.sig is no signature".

@@ -48,8 +48,8 @@ class PodiumError(Exception):
         return f"{self.message}\nhint: {self.hint}" if self.hint else self.message
 
     def _render_traceback_(self) -> list[str]:
-        """Return what a notebook shows (IPython: docs/source/config/integrating.rst): the user's
-        lines, no others."""
+        """Return the traceback for a notebook (IPython: docs/source/config/integrating.rst): the
+        user's lines, no others."""
         frames = traceback.extract_tb(self.__traceback__)
         own = [frame for frame in frames if not any(part in frame.filename for part in OTHERS)]
         return [
@@ -81,7 +81,7 @@ class Damaged(PodiumError):
 
 
 class Untrusted(PodiumError):
-    """A model has no valid signature, where one is asked for."""
+    """A model has no valid signature, where one is required."""
 
 
 class Unavailable(PodiumError):

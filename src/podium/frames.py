@@ -25,8 +25,7 @@ def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "Da
 
 
 def number(text: str) -> float | int | str | None:
-    """Return what Kubernetes keeps as text as a number; other text stays, and empty text is
-    None."""
+    """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
     for kind in (int, float):
         try:
             return kind(text)

@@ -1,5 +1,4 @@
-"""Signs of life: a command that is silent for long tells what it is doing, so that nobody takes it
-for dead.
+"""Progress messages of commands that are silent for long, so that users do not take them for dead.
 
 On a terminal this is a line at the foot of the screen, from two seconds on; it goes when something
 is printed. A file gets a line before fifteen seconds pass without one. All printing of
@@ -76,7 +75,7 @@ class Heartbeat:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Keep still: another display is on the terminal, or silence is what is expected."""
+        """Print nothing: another display is on the terminal, or silence is expected."""
         with self._lock:
             self._clear()
             self._pauses += 1
@@ -88,7 +87,7 @@ class Heartbeat:
                 self._last = time.monotonic()
 
     def stopping(self) -> None:
-        """Say from now on that what was started is being stopped; safe in a signal handler."""
+        """Report from now on that started jobs are being stopped; safe in a signal handler."""
         self._stopping = True
 
     @contextmanager

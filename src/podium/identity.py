@@ -1,5 +1,5 @@
-"""The run a step belongs to, and the names of what it launches: equal on retry, different in every
-run.
+"""The run a step belongs to, and the names of objects that it launches: equal on retry, different
+in every run.
 
 On a cluster the run id is the step pod's label ``pipeline/runid``. Placeholders such as
 ``PIPELINE_JOB_ID`` do not help: KFP 2.0.5 passes them to the step unreplaced (observed).

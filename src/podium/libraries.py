@@ -41,7 +41,7 @@ class Library:
     """A metric of validation data, as it prints its name."""
 
     training: re.Pattern[str]
-    """Names of what is not measured on validation data."""
+    """Names of metrics that are not measured on validation data."""
 
     def meant(self, wanted: str, printed: Sequence[str]) -> str:
         """Return which of the metrics that it printed is meant by a name."""

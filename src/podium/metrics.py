@@ -169,8 +169,8 @@ def _line(values: Mapping[str, str], time: datetime) -> str:
 
 
 def _digits(value: float) -> str:
-    """Return four decimals; four digits of what would be left with fewer than two, such as an rmse
-    of 5.213e-05."""
+    """Format with four decimals; with four significant digits where fewer than two would remain,
+    such as an rmse of 5.213e-05."""
     return f"{value:.4f}" if value == 0 or abs(value) >= 0.001 else f"{value:.4g}"
 
 

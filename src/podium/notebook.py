@@ -42,7 +42,7 @@ class LiveCell:
         self._shown = ""
 
     def show(self, html: str) -> None:
-        """Show HTML instead of what was there."""
+        """Replace the shown HTML."""
         if html == self._shown:
             return
         self._shown = html

@@ -1,5 +1,5 @@
-"""Tell somebody how a run ended: a webhook, as Slack and Mattermost take it, or a command that
-reads the same JSON.
+"""Notifications about the end of a run: a webhook, as Slack and Mattermost take it, or a command
+that reads the same JSON.
 
 A notification that fails is a warning: what it tells of has ended all the same.
 """
@@ -61,12 +61,12 @@ class Notice:
     """Reason of the failure."""
 
     def fail(self, status: str, reason: str) -> None:
-        """Make it the notice of a failure; of the reason the first line is told."""
+        """Make it the notice of a failure, with the first line of the reason."""
         first = _CREDENTIALS.sub("", reason.strip().partition("\n")[0])
         self.event, self.status, self.reason = "failure", status, first
 
     def body(self) -> dict[str, Any]:
-        """Return what is sent."""
+        """Return the JSON body."""
         fields = asdict(self)
         del fields["what"], fields["reason"]
         return {"text": self.text, **fields}
@@ -109,7 +109,7 @@ class Webhook:
             raise Unavailable(f"{shown} {failures[0]}")
 
     def _post(self, body: bytes, failures: list[str]) -> None:
-        """Post a notice; append what went wrong, in words that cannot hold the URL's path."""
+        """Post a notice; append errors in words that cannot hold the URL's path."""
         headers = {"Content-Type": "application/json", "User-Agent": "podium"}
         request = urllib.request.Request(self.url, body, headers, method="POST")
         try:
@@ -176,7 +176,7 @@ Target = Webhook | Command
 
 
 def parse_target(text: str) -> Target:
-    """Read what --notify names: a URL, or a command line.
+    """Parse the value of --notify: a URL, or a command line.
 
     Raises:
         InvalidInput: The URL is not http:// or https://, or there is no such command.

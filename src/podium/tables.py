@@ -27,7 +27,7 @@ MARKS = {
     "Stopped": ("■", "yellow"),
     "Cached": ("✓", "green"),
 }
-"""Mark and color of a row, by the phase of what it shows; a dot for all others."""
+"""Mark and color of a row by phase; a dot for all others."""
 
 SHORTEST = 8
 """Columns that a cell keeps of a name that is cut."""
@@ -42,7 +42,7 @@ class Row:
     """Chooses the mark before the cells, where there is a width; None for no mark."""
 
     rest: str = ""
-    """A log line, cut to what the cells leave of the width."""
+    """A log line, cut to the remaining width."""
 
     bold: bool = False
     below: Sequence[str] = ()

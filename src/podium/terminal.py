@@ -30,7 +30,7 @@ def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
 
 
 def echo_json(value: Any) -> None:
-    """Print a value as JSON; what JSON does not know, such as a path, as text."""
+    """Print a value as JSON; types that JSON does not have, such as a path, as text."""
     import json
 
     echo(json.dumps(value, indent=1, default=str))

@@ -55,11 +55,11 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         self._max_characters = max_characters
         self._nodes = self._characters = self._depth = self._deepest = 0
         self._extent: dict[Node, tuple[int, int, int]] = {}
-        """Nodes, characters and levels of what has an anchor."""
+        """Nodes, characters and levels of each anchored node."""
 
     def compose_node(self, parent: Any, index: Any) -> Any:
-        """Compose a node; an alias counts as much as what it repeats, so that nothing is built that
-        is too large."""
+        """Compose a node; an alias counts as much as its target, so that nothing too large is
+        built."""
         if self.check_event(yaml.AliasEvent):
             return self._repeat(parent, index)
         anchored = self._next().anchor is not None
@@ -114,7 +114,7 @@ class Loader(Composer, _Parser, SafeConstructor, Resolver):
         return number if number in _INT64 else float(number)
 
     def construct_float(self, node: ScalarNode) -> float:
-        """Construct a finite number: JSON, which is what a cluster gets, has no other."""
+        """Construct a finite number: JSON, the format sent to a cluster, has no other."""
         text = str(self.construct_scalar(node)).replace("_", "")
         number = float(re.sub(r"\.(?=inf$|nan$)", "", text.lower()))
         if not math.isfinite(number):

@@ -29,8 +29,7 @@ IGNORED = (
     "*.egg-info", ".cache", ".DS_Store", ".hg", ".idea", ".ipynb_checkpoints", ".mypy_cache", ".nox",
     ".pytest_cache", ".ruff_cache", ".svn", ".tox", ".venv", ".vscode", "node_modules", "venv",
 )  # fmt: skip
-"""Names that are left out of a directory that is not in a git checkout, which says itself what it
-ignores."""
+"""Names that are left out of a directory outside a git checkout; a checkout has its own list."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,7 +136,7 @@ def _files(root: Path) -> Iterator[str]:
 
 
 def _known_to_git(root: Path) -> list[str] | None:
-    """Return what git tracks or would track below a directory; None if that is not in a
+    """Return the files that git tracks or would track below a directory; None outside a
     checkout."""
     command = [
         "git",

@@ -79,7 +79,7 @@ class Call:
 
 
 def metrics_of(result: Any, name: str) -> dict[str, float]:
-    """Return the metrics in what a function returned.
+    """Return the metrics in a function's return value.
 
     Args:
         result: A number, or numbers by name; whatever float() takes, so arrays and tensors of one

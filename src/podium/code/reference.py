@@ -16,8 +16,8 @@ SUFFIX = ".tar.gz"
 
 MOST_FILES = 20_000
 MOST_BYTES = 64 << 20
-"""Limits of what is packed and of what is unpacked: what every pod of every trial fetches is code,
-not data."""
+"""Size limits of packed and of unpacked code: every pod of every trial fetches it, and it should
+hold no data."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,7 @@ def allow(names: Iterable[str]) -> str:
 
 
 def refuse_secrets(contents: Mapping[str, bytes]) -> None:
-    """Refuse files that hold what looks like a private key or a token.
+    """Refuse files with a string that looks like a private key or a token.
 
     Args:
         contents: Bytes by name.

@@ -43,7 +43,7 @@ def with_code(
 
 
 def store_code(bundles: Mapping[str, Bundle]) -> None:
-    """Store what was packed, unless it is there."""
+    """Store packed code, unless it is there."""
     for uri, bundle in bundles.items():
         store(bundle, Code.parse(uri).storage)
 

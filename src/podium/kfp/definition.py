@@ -152,8 +152,8 @@ def reaching(spec: Mapping[str, Any], field: str) -> set[str]:
 
 
 def constants(spec: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    """Return the holders of what a pipeline's own code gives to an input of podium's components,
-    under ``constant``."""
+    """Return the holders of constants that a pipeline's own code passes to an input of podium's
+    components, under ``constant``."""
     groups = [spec.get("root", {}), *spec.get("components", {}).values()]
     given = [source for group in groups for source in _sources(spec, group, field)]
     holders = {id(source): source["runtimeValue"] for source in given if "runtimeValue" in source}
@@ -165,8 +165,8 @@ LAUNCHING = ("comp-katib-sweep", "comp-train-distributed")
 
 
 def _sources(spec: Mapping[str, Any], group: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    """Return where each task of a group gets the field from; in a group of its own, what leads
-    there."""
+    """Return the sources of a field for each task of a group; for a group of its own, the sources
+    of that group's input."""
     holders: list[dict[str, Any]] = []
     for task in group.get("dag", {}).get("tasks", {}).values():
         name = task["componentRef"]["name"]

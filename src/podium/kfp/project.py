@@ -189,7 +189,7 @@ def _is_file(pipeline: str) -> bool:
 def read_given(
     words: Sequence[str], known: list[Parameter], project: Project | None = None
 ) -> dict[str, Any]:
-    """Return what a user gave: the command line's words, and else the values of the project.
+    """Return the user's parameters: from the command line, else from the project.
 
     Raises:
         InvalidInput: A parameter is unknown or of another type.

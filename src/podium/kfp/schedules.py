@@ -43,7 +43,7 @@ class Change:
     """Ids of the recurring runs of that name."""
 
     running: tuple[str, ...] = ()
-    """Ids of their runs in flight, which end when apply deletes what started them."""
+    """Ids of their runs in flight, which end when apply deletes their recurring runs."""
 
     code: Mapping[str, Bundle] = field(default_factory=dict)
     """Packed code that the parameters name, by URI."""

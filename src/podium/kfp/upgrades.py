@@ -31,8 +31,8 @@ class Pinned:
     """Whether it is one of podium's pipelines."""
 
     current: bool
-    """Whether its steps are those of this podium; of another pipeline nobody knows, and it counts
-    as such."""
+    """Whether its steps are those of this podium; True for another pipeline, about which nothing is
+    known."""
 
     newest_current: bool
     """Whether those of the newest version are."""

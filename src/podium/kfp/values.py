@@ -30,8 +30,8 @@ T = TypeVar("T")
 
 
 def own_name(spec: Mapping[str, Any]) -> str | None:
-    """Return which of PIPELINES a compiled pipeline is, whatever its name; None for one of somebody
-    else's."""
+    """Return the name in PIPELINES of a compiled pipeline, whatever its own name; None for a user's
+    pipeline."""
     info = spec["pipelineInfo"]
     begins = str(info.get("description", ""))
     renamed = (name for name in PIPELINES if begins.startswith(_FOR_PROJECT.format(name)))
@@ -39,7 +39,7 @@ def own_name(spec: Mapping[str, Any]) -> str | None:
 
 
 def rename(spec: Mapping[str, Any], title: str) -> None:
-    """Give a compiled pipeline another name; what it is stays known."""
+    """Rename a compiled pipeline, so that own_name still recognizes it."""
     own, info = own_name(spec), spec["pipelineInfo"]
     if own:
         info["description"] = _FOR_PROJECT.format(own) + info.get("description", "")
@@ -127,7 +127,7 @@ def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:
 
 
 def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSettings:
-    """Refuse now what a later step would refuse after hours of training.
+    """Refuse now the values that a later step would refuse after hours of training.
 
     Args:
         values: The parameters of one of podium's pipelines; an older version of it on a server may
@@ -236,7 +236,7 @@ def with_experiment_text(
 
 
 def experiment_text(given: Any, folder: Path = Path()) -> Any:
-    """Return the text of an Experiment's file; a bundled name, text and what is not text stay.
+    """Return the text of an Experiment's file; a bundled name, text, and other values stay.
 
     Raises:
         InvalidInput: There is no such file, or it does not hold a single YAML object.

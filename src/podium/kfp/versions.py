@@ -79,8 +79,7 @@ class Version:
         return {name: values[name] for name in given}, code
 
     def require_own(self, given: Mapping[str, Any]) -> None:
-        """Refuse what somebody uploaded from a project under a name that everybody takes for
-        podium's own.
+        """Refuse a version uploaded from a project under the name of one of podium's own pipelines.
 
         Args:
             given: Values of parameters; who names the model knows what is run.
@@ -120,7 +119,7 @@ class Version:
 
 
 def pipeline_spec(spec: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the pipeline spec of what a server returns, which may hold a platform spec too."""
+    """Return the pipeline spec from a server's answer, which may hold a platform spec too."""
     inner: Mapping[str, Any] = spec.get("pipeline_spec", spec)
     return inner
 

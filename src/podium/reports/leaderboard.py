@@ -28,7 +28,7 @@ class TrialRow:
     """Number of its Pareto front, where there are several objectives."""
 
     infeasible: bool = False
-    """Whether it breaks a constraint, or lacks what it is judged by."""
+    """Whether it breaks a constraint, or lacks one of the metrics for the objectives."""
 
     number: int | None = None
     """Place in the order of starts, from 1; shown where it is known."""
@@ -121,7 +121,7 @@ class Leaderboard:
     def text(
         self, *, width: int | None, title: str = "", reasons: Mapping[str, Sequence[str]] = {}
     ) -> Styled:
-        """Draw it; where it is narrow without the last parameters, lesser metrics and the state.
+        """Draw it; on a narrow terminal without the last parameters, lesser metrics and the state.
 
         Args:
             width: The terminal's; None for what the cells need.

@@ -182,8 +182,8 @@ def render_sweep(page: SweepPage) -> str:
 
 
 def complete(report: str, steps: Sequence[Step], command: str, champion_report: str = "") -> str:
-    """Put what only the runner knows into the report of a run: times of its steps, its command, the
-    champion's report.
+    """Complete the report of a run with data that only the runner has: times of its steps, its
+    command, the champion's report.
 
     Args:
         report: As the last step wrote it, while it did not know its own end.
@@ -214,8 +214,8 @@ def complete(report: str, steps: Sequence[Step], command: str, champion_report: 
 def versions(
     trained: Mapping[str, Any], evaluated: Mapping[str, str]
 ) -> list[tuple[str, str, str]]:
-    """Return name, value in the training and value in the evaluation of what was recorded of both,
-    packages first."""
+    """Return name, value in the training and value in the evaluation of everything that both
+    recorded, packages first."""
     single = {
         name: value for name, value in trained.items() if isinstance(value, str | int | float)
     }

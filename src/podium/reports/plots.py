@@ -86,8 +86,8 @@ class Window:
 
 
 def window(values: Iterable[float | None], *, maximize: bool) -> Window | None:
-    """Return what an axis should show so that a few bad values do not flatten all others; None for
-    everything."""
+    """Return the range of an axis so that a few bad values do not flatten all others; None for the
+    whole range."""
     known = sorted(value for value in values if value is not None and math.isfinite(value))
     if len(known) < FEWEST:
         return None
@@ -626,8 +626,8 @@ def curve(epochs: Sequence[Mapping[str, float]], metric: str) -> dict[str, list[
 
 
 def confusion_matrix(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> str:
-    """Return true class by row and predicted class by column, what is right in blue and what is
-    wrong in red.
+    """Return true class by row and predicted class by column, right ones in blue and wrong ones in
+    red.
 
     Each has a scale of its own, so that few mistakes stand out beside many right answers; both are
     translucent, so that the numbers can be read on white and on black.
@@ -784,8 +784,8 @@ def titled(title: str, **axis: Any) -> dict[str, Any]:
 
 
 def windowed(title: str, shown: Window | None) -> dict[str, Any]:
-    """Return the layout of an upright axis that shows a part of itself, with room below for what is
-    said of it."""
+    """Return the layout of an upright axis that shows a part of its range, with room below for the
+    note about the rest."""
     if shown is None:
         return {"yaxis": titled(title)}
     margin = {"l": 60, "r": 20, "t": 30, "b": 68}
@@ -797,8 +797,8 @@ def windowed(title: str, shown: Window | None) -> dict[str, Any]:
 
 
 def noted(title: str, shown: Window | None) -> str:
-    """Return the title of an axis with what lies outside on a line below: wherever the figure goes,
-    it goes along."""
+    """Return the title of an axis with the note about values outside on a line below: it stays with
+    the figure wherever that goes."""
     return f"{title}<br>{shown.said}" if shown else title
 
 

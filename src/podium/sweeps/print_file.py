@@ -50,8 +50,7 @@ def print_file(path: Path, ended: threading.Event) -> None:
 
 
 def print_events(directory: Path, ended: threading.Event, names: Sequence[str]) -> None:
-    """Print what was written as metrics of these names, once that has ended; or in place of it why
-    it cannot be."""
+    """Print the metrics of these names once ended is set, or the reason why they cannot be read."""
     ended.wait()
     try:
         for reading in read_events(directory if directory.is_dir() else None, names):

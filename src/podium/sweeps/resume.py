@@ -113,7 +113,7 @@ def resume(
 
 
 def is_stopped(experiment: Experiment) -> bool:
-    """Tell whether somebody stopped an Experiment, so that it can be resumed."""
+    """Tell whether an Experiment was stopped, so that it can be resumed."""
     return experiment.condition("Stopped") is not None
 
 

@@ -44,8 +44,8 @@ class Run(Protocol):
         """Ask for its end, without waiting."""
 
     def end_early(self, message: str) -> None:
-        """Ask for its end, without waiting; it counts as one that was stopped early, with what it
-        has reported."""
+        """Ask for its end, without waiting; it counts as stopped early, with the metrics it has
+        reported."""
 
 
 class TrialRun(Run):
@@ -112,7 +112,7 @@ class TrialRun(Run):
             self._io.stop()
 
     def end_early(self, message: str) -> None:
-        """Ask for its end, without waiting; it counts with what it has reported."""
+        """Ask for its end, without waiting; it counts with the metrics it has reported."""
         if self._io and not self._stopped_early.is_set():
             self._why_early = message
             self._stopped_early.set()

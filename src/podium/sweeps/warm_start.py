@@ -11,8 +11,8 @@ from podium.search.warm_start import Earlier, fits
 
 
 def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
-    """Return what an Experiment can learn from before it begins; nothing if it asks for no warm
-    start.
+    """Return the earlier trials that an Experiment learns from before it begins; empty without a
+    warm start.
 
     Args:
         cluster: Holds the earlier Experiments and their trials.

@@ -89,7 +89,7 @@ class Worker:
                 self._stopping.wait(AWAY_SECONDS)
 
     def _end_of(self, trial: Trial) -> tuple[TrialEnd | None, bytes]:
-        """Run a trial and return its end, None if it was cut short, and what it printed."""
+        """Run a trial and return its end, None if it was cut short, and its output."""
         folder = self._cluster.store.path("Trial", trial.name)
         try:
             experiment = self._store.experiment()

@@ -43,7 +43,7 @@ class Wrapped:
     """The job to create."""
 
     metrics: tuple[Path, ...]
-    """Files, or one directory, that hold the metrics; none: what the replicas print."""
+    """Files, or one directory, that hold the metrics; empty for the replicas' output."""
 
     replicas: tuple[str, ...]
     """Replicas whose output is collected; none: a Job's last pod."""
@@ -161,8 +161,8 @@ def _mount(
 
 
 def check_trials(cluster: LocalCluster, experiment: Experiment, directory: Path) -> Workload:
-    """Refuse what no trial could run as here, before anything is stored; return the job of a trial
-    that could be.
+    """Refuse Experiments whose trials cannot run here, before anything is stored; return the job of
+    a sample trial.
 
     Raises:
         InvalidInput: The cluster would refuse the trials' jobs.

@@ -21,7 +21,7 @@ def stop_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
 
 
 def resume_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
-    """Let a run go on in a process of its own, which outlives the page."""
+    """Resume a run in a process of its own, which outlives the page."""
     begin("resume_run", {"run": run})
     return f"run {run} goes on"
 
@@ -42,8 +42,7 @@ def stop_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str =
 
 
 def resume_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    """Let a sweep go on: by whatever runs it on a cluster, on this machine in a process of its
-    own."""
+    """Resume a sweep: on a cluster by its engine, on this machine in a process of its own."""
     cluster = house.cluster(run)
     if cluster.outlives_client("Experiment"):
         Sweep(house.spec, name, cluster).resume(wait=False)
@@ -68,14 +67,14 @@ def analyse(house: House, fields: Mapping[str, Any], *, name: str, run: str = ""
 def stop_trial(
     house: House, fields: Mapping[str, Any], *, name: str, trial: str, run: str = ""
 ) -> str:
-    """End a trial that runs; it counts with what it has reported."""
+    """End a running trial; it counts with the metrics it has reported."""
     house.cluster(run).stop("Trial", trial)
     return f"trial {trial} is being stopped"
 
 
 def add_trial(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
-    """Begin a trial with values of one's own; a sweep that does not run goes on for it, in a
-    process of its own."""
+    """Start a trial with values of the user's own; a sweep that does not run is resumed for it, in
+    a process of its own."""
     cluster = house.cluster(run)
     values = {parameter: str(value) for parameter, value in fields.items()}
     if not cluster.experiment(name).state.finished:
@@ -124,7 +123,7 @@ def roll_back(house: House, fields: Mapping[str, Any], *, name: str) -> str:
 
 
 def try_model(house: House, body: bytes, media: str, *, name: str) -> list[dict[str, Any]]:
-    """Return what the champion says of raw items.
+    """Return the champion's predictions for raw items.
 
     Raises:
         InvalidInput: It takes other items.

@@ -1,4 +1,4 @@
-"""The pages over HTTP: what a path shows, the stream of what changes of it, and who may ask."""
+"""The pages over HTTP: routes, the stream of changes, and access control."""
 
 import asyncio
 import gzip
@@ -54,7 +54,7 @@ SHORT = 8
 """Rows of each kind on the first page."""
 
 MOST_BODY = 32 << 20
-"""Bytes of what is posted."""
+"""Maximum size of a posted body in bytes."""
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
@@ -140,8 +140,7 @@ class Pages:
     def _guarded(
         self, answer: Callable[[Request], Awaitable[Response]]
     ) -> Callable[[Request], Awaitable[Response]]:
-        """Return a handler that lets in who knows the token, and turns what is raised into an
-        answer."""
+        """Return a handler that checks the token and turns exceptions into responses."""
 
         async def handle(request: Request) -> Response:
             response = self._unknown(request)
@@ -169,7 +168,7 @@ class Pages:
         return handle
 
     def _unknown(self, request: Request) -> Response | None:
-        """Return what a stranger gets; None for who knows the token.
+        """Return the response to a client without the token; None for one that has it.
 
         A browser gets it by the address. It keeps a cookie, which is enough to look, and which
         every port of this host gets: so it is another secret. The token itself goes into the

@@ -1,5 +1,5 @@
-"""optuna-dashboard over copies of studies: it writes into what it opens, and asks nobody for a
-token."""
+"""optuna-dashboard over copies of studies: it writes to the files it opens, and has no access
+control."""
 
 import shutil
 import socket

@@ -43,8 +43,7 @@ class House:
 
     @property
     def is_here(self) -> bool:
-        """Whether all that is shown is read from files of this machine, which cost nobody else
-        anything."""
+        """Whether everything is read from files of this machine, which is cheap for everybody."""
         return traits_of(self.spec.url).shares_files and self._server is None
 
     @property

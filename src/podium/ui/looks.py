@@ -41,7 +41,7 @@ class Looks:
         self._last: dict[str, asyncio.Future[Look]] = {}
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """Do what may take long where no quick answer waits for it."""
+        """Run slow work in the pool, so that quick responses do not wait for it."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *arguments)
 
     async def at(self, page: str, show: Callable[[], View], pause: float) -> Look:
@@ -60,7 +60,7 @@ class Looks:
         return await asyncio.shield(known)
 
     def forget(self) -> None:
-        """Look anew at everything: something was changed."""
+        """Drop all cached views: something was changed."""
         self._last.clear()
 
 

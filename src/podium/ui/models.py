@@ -14,12 +14,12 @@ MOST_RECORDS = 50
 """Events of the history that a page shows, the newest."""
 
 KNOWN_SECONDS = 2.0
-"""Seconds for which what a registry said is shown: it may be far away, and asked by several
-pages."""
+"""Seconds for which a registry's answers are cached: it may be far away, and several pages ask
+it."""
 
 
 class FollowedRegistry:
-    """A registry that is looked at again and again.
+    """A registry that is polled.
 
     Args:
         registry: It.
@@ -32,7 +32,7 @@ class FollowedRegistry:
         self._opened: dict[str, tuple[str, Predictor]] = {}
 
     def rows(self) -> list[dict[str, Any]]:
-        """Return what a list says of each model."""
+        """Return the list entry of each model."""
         if time.monotonic() - self._read > KNOWN_SECONDS:
             overviews = [self.registry[name].overview() for name in self.registry]
             self._rows = [
@@ -53,7 +53,7 @@ class FollowedRegistry:
         return self._opened[name][1]
 
     def forget(self) -> None:
-        """Read anew next time: something was changed."""
+        """Read again next time: something was changed."""
         self._read = -KNOWN_SECONDS
 
 

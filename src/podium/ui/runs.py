@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def rows_of(most: int | None = None) -> list[dict[str, Any]]:
-    """Return what a list says of each run on this machine, the newest first."""
+    """Return the list entry of each run on this machine, the newest first."""
     known = podium.runs().all[::-1]
     return [_row(run) for run in known[:most]]
 

@@ -33,7 +33,7 @@ MANY = 50
 
 
 class FollowedSweep:
-    """A sweep that is looked at again and again: of a trial that has ended nothing is read twice.
+    """A sweep that is polled: nothing is read twice about a trial that has ended.
 
     Args:
         cluster: Open.
@@ -202,7 +202,7 @@ class FollowedSweep:
 
 
 def load_figures() -> None:
-    """Load what computes importance, which takes seconds, before it is needed."""
+    """Import the computation of importance, which takes seconds, before it is needed."""
     with suppress(ImportError):
         import_module("optuna.importance").get_param_importances  # noqa: B018  optuna loads it when it is looked at
 

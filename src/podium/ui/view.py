@@ -32,7 +32,7 @@ class View:
     """Whether nothing of it will change by itself."""
 
     def html(self, **frame: Any) -> str:
-        """Return the whole page, or with ``frame`` left out what is inside of it."""
+        """Return the whole page, or its inner part if ``frame`` is left out."""
         return (
             _environment()
             .get_template(self.template)
