@@ -22,7 +22,7 @@ class Tries:
     """Failure count and health of a background task.
 
     Args:
-        name: For people.
+        name: Name in log messages.
     """
 
     def __init__(self, name: str) -> None:
@@ -79,9 +79,9 @@ class Background:
     runs, so cleanup would not wait for it.
 
     Args:
-        target: What it does.
-        name: For people.
-        again: Whether it begins again when it fails.
+        target: The function to run.
+        name: Name in log messages.
+        again: Whether it restarts after a failure.
     """
 
     def __init__(self, target: Callable[[], object], name: str, *, again: bool = False) -> None:

@@ -45,8 +45,8 @@ def foreign(
 
     Args:
         what: Names the file and says what it is not, as "model.sig is no signature".
-        kind: Of the error; one of this kind passes as it is.
-        hint: What to do about it.
+        kind: Class of the error; an error of this class passes unchanged.
+        hint: Suggested fix.
         why: Whether the parser's own words are in it.
 
     Raises:

@@ -29,7 +29,7 @@ class PodiumError(Exception):
 
     Args:
         message: One sentence with the offending value.
-        hint: What to do about it, printed on its own line.
+        hint: Suggested fix, printed on its own line.
         fix: Values of a pipeline's parameters with which it would not occur; empty where there is
             more than one way.
     """
@@ -101,7 +101,7 @@ def require(holds: bool, rule: str, /, hint: str | None = None, **given: Any) ->
 
     Args:
         rule: The rule as an expression, for example ``workers >= 1``.
-        hint: What to do if it does not hold.
+        hint: Suggested fix if it does not hold.
         **given: The values it is about, by name.
 
     Raises:

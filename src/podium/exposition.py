@@ -16,9 +16,9 @@ def metric(name: str, text: str, value: Value, label: str = "") -> str:
     """Return the lines of one metric.
 
     Args:
-        name: Its name; a counter's ends in _total, any other is a gauge.
-        text: What it says, for people.
-        value: Its value, or values by a label's value.
+        name: Name of the metric; a counter's ends in _total, any other is a gauge.
+        text: Help text for people.
+        value: The value, or values by a label's value.
         label: The name of that label.
     """
     samples = (
@@ -33,8 +33,8 @@ def labeled(name: str, text: str, samples: Iterable[tuple[Mapping[str, str], flo
     """Return the lines of a metric with several labels, of any values.
 
     Args:
-        name: As metric takes it.
-        text: As metric takes it.
+        name: See metric.
+        text: See metric.
         samples: Labels and value of each.
     """
     kind = "counter" if name.endswith("_total") else "gauge"
@@ -72,7 +72,7 @@ def serve(
 
     Args:
         port: 0 takes a free one.
-        metrics: Makes the page; where it raises PodiumError, the answer is 503 with its words.
+        metrics: Returns the page; if it raises PodiumError, the response is 503 with the message.
 
     Raises:
         PodiumError: The port is taken.

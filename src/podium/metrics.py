@@ -123,7 +123,7 @@ def format_metrics(*, time: datetime | None = None, **values: float) -> str:
     """Format a metric line.
 
     Args:
-        time: When the values were measured; now if None.
+        time: Time of the measurement; now if None.
         **values: Finite numbers by metric name.
 
     Raises:

@@ -225,7 +225,7 @@ def notified(
     filled it in.
 
     Args:
-        warn: Called with a line for each target that did not take it.
+        warn: Called with a line for each target that failed.
     """
     try:
         yield notice

@@ -112,7 +112,7 @@ def progress_bar(total: int, what: str) -> "Iterator[Callable[[int], None]]":
 
     Args:
         total: Bytes.
-        what: For the lines, as `copying`.
+        what: Activity in the lines, such as `copying`.
 
     Yields:
         A function to call with the number of bytes done since its last call.

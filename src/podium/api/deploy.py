@@ -77,7 +77,7 @@ def deploy(
         version: An alias to follow, or a version that stays.
         to: ``kubernetes`` or ``kserve``.
         storage: URL of the registry, for a name; PODIUM_STORAGE if None.
-        name: Of the objects; the model's if empty.
+        name: Name of the objects; the model's if empty.
         key: PEM of the public key that versions must be signed with; that of PODIUM_PUBLIC_KEY if
             None.
         secret: Secret with the bucket's accesskey and secretkey; empty for a workload identity.

@@ -69,14 +69,14 @@ def changed(
     """Read an Experiment and change it.
 
     Args:
-        source: As read takes it.
+        source: The argument of read.
         data: Directory or URI of the dataset: the trainer's ``--data``.
-        output: Where trials put their models, each below its own name.
+        output: URL or directory of the trials' models, each below its trial's name.
         flags: Flags of the trials' program and their values, ``{"epochs": 2}``.
         config_maps: Files of ConfigMaps that may hold the trial template.
         queue: Kueue's local queue of each trial.
         queue_priority: Kueue's WorkloadPriorityClass, with a queue.
-        **changes: As customize takes them.
+        **changes: Arguments of customize.
 
     Raises:
         InvalidInput: There is no such file or bundled Experiment, or a change makes no sense for
@@ -104,9 +104,9 @@ def ready(
     reads and writes below ``home`` where the user named no place.
 
     Args:
-        home: Holds ``data/mnist`` and ``trials`` on this machine.
-        data: What the user gave.
-        output: What the user gave.
+        home: Directory with ``data/mnist`` and ``trials`` on this machine.
+        data: The user's argument.
+        output: The user's argument.
         say: Gets a notice about missing access.
 
     Raises:

@@ -190,9 +190,9 @@ def read_jobs(
     """Return the jobs of a file.
 
     Args:
-        source: Its name, for errors.
+        source: Name of the source, for errors.
         name: metadata.name instead of its own, of one job.
-        most: How many it may hold.
+        most: Maximum number of jobs in it.
 
     Raises:
         InvalidInput: It holds none, too many, or something else.
@@ -256,7 +256,7 @@ def open_job(name: str, *, cluster: str | Path | ClusterSpec | None = None) -> J
     """Return a job that runs or has run, also one of another process.
 
     Args:
-        cluster: Where it is, as podium.run_job takes it.
+        cluster: Cluster of the job, as podium.run_job takes it.
 
     Raises:
         NotFound: There is none.

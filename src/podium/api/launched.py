@@ -32,7 +32,7 @@ class Session:
     runs there.
 
     Args:
-        cluster: It, if it is open already.
+        cluster: The cluster, if it is open already.
     """
 
     def __init__(self, spec: ClusterSpec, cluster: Cluster | None = None) -> None:
@@ -164,9 +164,9 @@ def follow(
     """Wait until all objects have ended.
 
     Args:
-        objects: What to wait for.
+        objects: Objects to wait for.
         look: Called at the start, several times a second, and at the end.
-        finish: Called before the last look.
+        finish: Called before the last call of look.
 
     Raises:
         Failed: One can never start, or was deleted.

@@ -110,7 +110,7 @@ def program_of(
     Args:
         train: A function, the path of a script, or a command.
         fixed: Other arguments, the same in all trials.
-        metric: What a number that a function returns is the value of.
+        metric: Name of the metric if a function returns a single number.
         pickle: Whether a function is handed on as cloudpickle writes it, not as source.
 
     Raises:

@@ -59,9 +59,9 @@ def stopping(
 
     Args:
         stop: One of STOPS, or None.
-        algorithm: As the user chose it.
-        settings: Its settings.
-        searched: What is searched.
+        algorithm: The algorithm that the user chose.
+        settings: Settings of the algorithm.
+        searched: Searched parameters.
         fixed: Other arguments, the same in all trials.
         metric: Name of the objective.
 

@@ -189,8 +189,8 @@ class Sweep(Launched):
         """Return the output of a trial.
 
         Args:
-            trial: Its name; the best one's if None, or of a sweep without a result the first that
-                failed.
+            trial: Name of the trial; the best one if None, or the first failed one of a sweep
+                without a result.
 
         Raises:
             NotFound: There is no such trial.
@@ -513,10 +513,10 @@ def begin(
     """Create an Experiment and return at once.
 
     Args:
-        exact: Whether it must have its own name; else one that is taken gets a number.
-        data: What the user gave as data.
-        output: What the user gave for the trials' models.
-        detach: Whether it is to go on without this process.
+        exact: Whether the name must be free; else a number is appended to a name that is taken.
+        data: The user's argument.
+        output: The user's argument.
+        detach: Whether it has to outlive this process.
 
     Raises:
         InvalidInput: It breaks a rule, or cannot go on without this process; nothing was started.
@@ -558,7 +558,7 @@ def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) ->
     """Return a sweep that runs or has run, also one of another process.
 
     Args:
-        cluster: Where it is, as podium.sweep takes it.
+        cluster: Cluster of the sweep, as podium.sweep takes it.
 
     Raises:
         NotFound: There is none.

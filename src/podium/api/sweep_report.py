@@ -46,7 +46,7 @@ def write_report(cluster: Cluster, name: str, path: Path) -> None:
 
     Args:
         cluster: Runs it, or has run it.
-        path: Where the HTML file goes; its directory is made.
+        path: Path of the HTML file; its directory is created.
 
     Raises:
         PodiumError: The file cannot be written.
@@ -133,7 +133,7 @@ def epochs_printed(
     Of more than MOST_EPOCHS lines some are left out, evenly.
 
     Args:
-        lines: Its log, where that is known.
+        lines: Lines of the trial's log, if known.
     """
     names, formats = experiment.objective.metrics, experiment.collector.filters
     printed = logs_of(cluster, trial) if lines is None else lines

@@ -42,7 +42,7 @@ class Training(Job):
 
     Args:
         session: The cluster it runs on.
-        target: Where and with what it runs.
+        target: Cluster, storage, image and pod settings.
     """
 
     def __init__(self, session: Session, planned: PlannedTraining, target: LaunchTarget) -> None:

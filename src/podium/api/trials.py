@@ -70,10 +70,10 @@ def failure(
     did.
 
     Args:
-        trials: What to type to see its trials.
-        logs: What to type to see what a trial said, with TRIAL for its name.
-        objective: What to change to search for another metric, with NAME for its name.
-        ask: How a sweep is started that reads a library's lines, from its key and the metric.
+        trials: Command that shows its trials.
+        logs: Command that shows a trial's log, with TRIAL for its name.
+        objective: Setting that selects another objective, with NAME for its name.
+        ask: Returns how to start a sweep that reads a library's lines, from its key and the metric.
     """
     experiment = cluster.experiment(name)
     text = f"Experiment {name} failed: {experiment.state.message}"
@@ -100,7 +100,7 @@ def partly_failed(cluster: Cluster, name: str, *, logs: str) -> str:
     none did.
 
     Args:
-        logs: What to type to see what a trial said, with TRIAL for its name.
+        logs: Command that shows a trial's log, with TRIAL for its name.
     """
     ended = finished(cluster, name)
     bad = failed(ended)
@@ -156,7 +156,7 @@ def row_of(
 
     Args:
         on: Number of the Pareto front by trial.
-        number: Its place in the order of starts.
+        number: Index in the order of starts.
     """
     return TrialRow(
         name=trial.name,

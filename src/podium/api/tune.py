@@ -102,10 +102,10 @@ def experiment_of(
     """Return the Experiment that tunes a program.
 
     Args:
-        stops: What early stopping changes.
+        stops: Changes for early stopping.
         name: metadata.name; the program's if None.
         data: Directory or URI of the dataset.
-        output: Where trials put their models, each below its own name.
+        output: URL or directory of the trials' models, each below its trial's name.
 
     Raises:
         BrokenRules: A value breaks a rule.
@@ -272,14 +272,14 @@ def tune(
         prints: The library whose lines hold the metrics, as it prints them: ``huggingface``,
             ``lightning``, ``keras``, ``xgboost``, ``lightgbm``, ``catboost`` or ``sklearn``;
             ``colon`` for lines such as ``Accuracy: 0.93``.
-        parallel: How many at a time.
+        parallel: Trials at a time.
         algorithm: ``auto``, podium's choice by the space and the number of trials; or ``tpe``,
             ``random``, ``grid``, ``cmaes``, ``sobol`` … as Katib calls them.
         settings: Settings of the algorithm.
-        stop: How trials that get nowhere are kept short. ``median`` stops one that is worse than
-            the others after three lines of the objective, so the program prints one for each epoch,
-            a function by ``podium.report``; ``asha`` gives few epochs to all and more to the best,
-            and needs a range such as ``"epochs": (1, 27)``.
+        stop: Early stopping of trials that make no progress. ``median`` stops one that is worse
+            than the others after three lines of the objective, so the program prints one for each
+            epoch, a function by ``podium.report``; ``asha`` gives few epochs to all and more to the
+            best, and needs a range such as ``"epochs": (1, 27)``.
         seed: Seed of the algorithm.
         data: A dataset, its directory or URI: a script gets it as ``--data``. Or ``(X, y)``, arrays
             by name, which are prepared first.

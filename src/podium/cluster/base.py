@@ -182,8 +182,8 @@ class Cluster(ABC):
         Args:
             kind: A kind of job, or Experiment.
             changes: For an Experiment, new maxTrialCount, parallelTrialCount, maxFailedTrialCount,
-                or the annotations of its budget; with a higher maxTrialCount a finished one may go
-                on too, as Katib allows it, and with a higher budget one that has used it.
+                or the annotations of its budget; a higher maxTrialCount resumes a finished one too,
+                as in Katib, and a higher budget one that has used it up.
 
         Raises:
             NotFound: There is none.

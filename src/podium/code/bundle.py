@@ -112,7 +112,7 @@ def store(bundle: Bundle, storage: str) -> Code:
     """Put a bundle into a storage, unless it is there.
 
     Args:
-        bundle: As pack makes it.
+        bundle: Result of pack.
     """
     target = connect(storage)
     code = Code(storage=target.url, digest=bundle.digest)

@@ -61,7 +61,7 @@ def examine_given(lines: list[str], reader: Reader, subject: str) -> Report:
     """Examine a log; report if it is not the one Katib would read.
 
     Args:
-        reader: What to look for, and how Katib collects.
+        reader: Metrics to look for, and Katib's collector.
     """
     report = examine_log(lines, reader, subject)
     findings = apply(GIVEN_RULES, Given(reader, subject))

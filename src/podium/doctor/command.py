@@ -129,9 +129,9 @@ def examine_command(
 
     Args:
         words: The program and its arguments.
-        choose: Makes a reader of the lines printed.
-        seconds: After which the command is stopped.
-        collector: What Katib reads. Its path, where a word names it, is replaced by a temporary
+        choose: Returns a reader for the printed lines.
+        seconds: Time limit of the command.
+        collector: Katib's collector. Its path, where a word names it, is replaced by a temporary
             one.
 
     Raises:
@@ -227,9 +227,9 @@ def execute(
 
     Args:
         words: The program and its arguments.
-        folder: For the output, and for what stands for the collector's path.
+        folder: Directory for the output, and for a replacement of the collector's path.
         wrapped: Whether through Katib's shell line; else as given.
-        collector: What Katib reads.
+        collector: Katib's collector.
 
     Returns:
         How it went, and the file or folder that the collector would read.

@@ -29,7 +29,7 @@ def examine_log(lines: Iterable[str], reader: Reader, subject: str) -> Report:
 
     Args:
         lines: With or without line ends.
-        subject: What to call the log.
+        subject: Name of the log in the report.
     """
     log = scan(lines, reader)
     findings = apply(rules_for(reader), log)

@@ -345,8 +345,8 @@ def see(
 
     Args:
         api: The API server, and the namespace.
-        account: Whose rights to ask for, a service account; one's own if None.
-        manifests: To try as a dry run: the webhooks answer, nothing is made.
+        account: Service account whose rights are checked; the user's own if None.
+        manifests: Manifests for a dry run: the webhooks answer, nothing is created.
 
     Raises:
         PodiumError: The server does not answer.

@@ -42,7 +42,7 @@ def service_of(address: str, namespace: str) -> Service | None:
 
     Args:
         address: ``http://minio-service:9000``, ``minio.store.svc:9000``; TLS unless it says http.
-        namespace: For a host without one.
+        namespace: Namespace of a host without one.
     """
     url = urlsplit(address if "://" in address else f"//{address}")
     service, _, rest = (url.hostname or "").partition(".")

@@ -25,8 +25,8 @@ def why_unavailable(
     """Explain why a trial that succeeded has no metrics.
 
     Args:
-        objective: How another objective is chosen, with NAME for its name.
-        ask: As a Reader has it.
+        objective: Setting that selects another objective, with NAME for its name.
+        ask: See Reader.
 
     Returns:
         Lines that say what was seen, and a hint.

@@ -43,8 +43,7 @@ def compile_pipeline(
         steps_image: Image of the steps; the one the components name if None.
         trainer_image: Image of podium's own trainer; the one the components name if None.
         platform: Settings for kfp-kubernetes as ``name=value``, see podium.kfp.platforms.configure.
-        project: Gives what is not among the words and not given otherwise: parameters, name,
-            images.
+        project: Project with the parameters, name and images that are not given otherwise.
         title: Name of the compiled pipeline; the project's if None, else the pipeline's own.
 
     Raises:

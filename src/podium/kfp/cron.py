@@ -55,7 +55,7 @@ def next_times(expression: str, count: int = 5, after: datetime | None = None) -
     is set there.
 
     Args:
-        expression: As check takes it.
+        expression: The argument of check.
         after: Start; now if None.
 
     Raises:

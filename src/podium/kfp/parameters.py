@@ -44,7 +44,7 @@ class Parameter:
         number too.
 
         Args:
-            shown: What an error shows; the value itself if None.
+            shown: Text for an error; the value itself if None.
 
         Raises:
             InvalidInput: It is of another type.

@@ -27,10 +27,10 @@ def configure(
         task: A ``kfp.dsl.PipelineTask``.
         secret: Secret with the keys accesskey and secretkey, each step's S3 credentials.
         timeout: Deadline of a step's pod in seconds.
-        retries: How often a failed step is retried; a retried step adopts the job it launched
+        retries: Number of retries of a failed step; a retried step adopts the job it launched
             before.
         pull_policy: Always, IfNotPresent or Never.
-        tolerations: Those of each step's pod, as in [{"key": "spot", "operator": "Exists",
+        tolerations: Tolerations of each step's pod, as in [{"key": "spot", "operator": "Exists",
             "effect": "NoSchedule"}].
         non_root: Whether steps say that they never run as root, as a namespace that enforces Pod
             Security restricted demands. The rest of it the server adds by itself from 2.16 on
@@ -93,7 +93,7 @@ def configured(pipeline: Any, settings: Mapping[str, Any]) -> Any:
 
     Args:
         pipeline: A ``kfp.dsl`` GraphComponent.
-        settings: As read_settings returns them.
+        settings: Result of read_settings.
     """
     from kfp import dsl
     from kfp.dsl.pipeline_context import Pipeline

@@ -80,9 +80,9 @@ def submit(
         service_account: Service account of the steps; the project's if None, else the server's
             default.
         pipeline_root: URL below which the server keeps the run's artifacts; the same.
-        project: Gives the parameters that are not among the words.
+        project: Project with the parameters that are not among the words.
         named: Whether the user named this very version.
-        tell: Called with what is run, before it starts.
+        tell: Called with a description of the run, before it starts.
 
     Raises:
         InvalidInput: A parameter is unknown, of another type, or breaks a rule of its pipeline, or
@@ -168,7 +168,7 @@ def storage_of(run: Any) -> str:
     """Return the storage in which a run keeps its models and logs.
 
     Args:
-        run: As find_run returns it.
+        run: Result of find_run.
 
     Returns:
         Its parameter ``storage``; else ``podium`` in the bucket of its artifacts, of KFP's own
@@ -287,7 +287,7 @@ def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
     """Return a run of the server's list.
 
     Args:
-        run: As find_run returns it.
+        run: Result of find_run.
         pipelines: Names by id, see pipeline_names.
     """
     reference = run.pipeline_version_reference

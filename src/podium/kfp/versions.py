@@ -132,7 +132,7 @@ def read_spec(text: str, name: str = "the compiled pipeline") -> dict[str, Any]:
     """Parse compiled YAML into the form in which the server returns it.
 
     Args:
-        name: What it is called in an error.
+        name: Name in an error.
 
     Raises:
         InvalidInput: It is not a compiled KFP v2 pipeline.

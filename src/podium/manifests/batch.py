@@ -22,7 +22,7 @@ def job_manifest(
     preempted.
 
     Args:
-        labels: For the job and its pod.
+        labels: Labels of the job and its pod.
         active_deadline_seconds: Seconds from the start after which it fails.
         ttl_seconds_after_finished: Seconds from the end after which it is deleted.
     """

@@ -146,7 +146,7 @@ class Conditions:
 
     Args:
         status: The object's status, altered in place.
-        style: Whose rules apply.
+        style: Controller whose rules apply.
     """
 
     def __init__(self, status: dict[str, Any], style: Style) -> None:

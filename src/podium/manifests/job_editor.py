@@ -213,7 +213,7 @@ class JobEditor:
 
         Args:
             sidecar: The container; Kubernetes 1.29 and later know init containers that go on.
-            folder: Where both find it.
+            folder: Mount path in both containers.
         """
         beside = {**sidecar, "restartPolicy": "Always"}
         for body in (container, beside):

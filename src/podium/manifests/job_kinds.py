@@ -139,7 +139,7 @@ def trials_as(experiment: Experiment, kind: str, workers: int) -> Experiment:
     Conditions and labels of the trials' job are Katib's defaults for the new kind.
 
     Args:
-        workers: Its pods beside the first one.
+        workers: Number of its pods beside the first one.
 
     Raises:
         InvalidInput: Their pods cannot be those of the other kind.

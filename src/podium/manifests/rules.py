@@ -180,7 +180,7 @@ def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violat
     """Return the violation of a rule by a value.
 
     Args:
-        rule: What must hold: an expression such as ``min <= max``, or a predicate that begins with
+        rule: The condition: an expression such as ``min <= max``, or a predicate that begins with
             "must".
     """
     must = rule if rule.startswith("must ") else f"`{rule}` must hold"
@@ -199,8 +199,8 @@ def unsupported(where: str, runs: str, given: str, hint: str | None = None) -> V
     """Return the violation for a feature that podium does not run although a cluster may.
 
     Args:
-        runs: What podium runs instead, a sentence: ``podium collects from StdOut, …``.
-        given: What follows ", not" in the sentence.
+        runs: A sentence about podium's own behavior: ``podium collects from StdOut, …``.
+        given: Text after ", not" in the sentence.
     """
     instead = f"podium cannot tell whether a cluster runs it; to run it here, change {where}"
     return Violation(f"{runs}, not {given}", where, hint or instead)

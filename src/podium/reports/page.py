@@ -186,9 +186,9 @@ def complete(report: str, steps: Sequence[Step], command: str, champion_report: 
     command, the champion's report.
 
     Args:
-        report: As the last step wrote it, while it did not know its own end.
+        report: Report written by the last step, before its own end was known.
         command: Empty where it is not known.
-        champion_report: Its path from the directory of this report; empty if it is not on this
+        champion_report: Path relative to this report's directory; empty if it is not on this
             machine.
     """
     begin, end = CHAMPION_SLOT
@@ -230,9 +230,9 @@ def html_page(template: str, figures: Mapping[str, str], **shown: Any) -> str:
     """Return a page with its figures and all that draws them.
 
     Args:
-        template: Its file.
+        template: File name of the template.
         figures: Plotly JSON by name.
-        **shown: What the template shows.
+        **shown: Variables of the template.
     """
     notes = {
         name: json.loads(text)["layout"].get("meta", {}).get("note", "")

@@ -63,7 +63,7 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
     Python.
 
     Args:
-        info: What the data hold, where that is known.
+        info: Facts about the data, if known.
     """
     from podium.manifests.experiment import check
 

@@ -33,7 +33,7 @@ def begin(what: str, given: Mapping[str, Any]) -> dict[str, str]:
 
     Args:
         what: One of BEGINNERS.
-        given: Its arguments, plain values.
+        given: Arguments, plain values.
 
     Raises:
         PodiumError: It was refused, or broke off; the message says why.

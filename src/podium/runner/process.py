@@ -48,7 +48,7 @@ def start_run(
     """Begin a run of a pipeline; return as soon as its parameters are checked.
 
     Args:
-        pipeline: Its name, or ``FILE.py``.
+        pipeline: Name of a pipeline, or ``FILE.py``.
         words: Parameters as ``name=value``.
         settings: Directories of runs and models.
         project: A ``podium.yaml`` that gives the parameters that are not among the words.
@@ -120,8 +120,8 @@ class RunningPipeline:
     The run is stopped when this process ends, however it does.
 
     Args:
-        run: Its record, which changes as it runs.
-        order: What the child carries out.
+        run: The run's record, which changes as it runs.
+        order: Order for the child process.
     """
 
     def __init__(self, run: RunRecord, order: Order) -> None:

@@ -313,7 +313,7 @@ class RunRecord:
 
         Args:
             code: Exit code of its child.
-            stopped: Whether it was stopped on purpose.
+            stopped: Whether the stop was requested.
 
         Raises:
             Failed: A step failed, or a signal killed it.

@@ -42,8 +42,8 @@ class Run:
     goes, what came of it, what it printed, to stop and to go on.
 
     Args:
-        record: What is recorded of it.
-        running: It, where this process carries it out.
+        record: The record at the time.
+        running: The running pipeline, if it belongs to this process.
     """
 
     def __init__(self, record: RunRecord, running: RunningPipeline | None = None) -> None:
@@ -408,7 +408,7 @@ def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> R
     """Begin a run as the command line names it, and return as soon as its parameters are checked.
 
     Args:
-        pipeline: Its name, ``FILE.py`` or ``FILE.py:function``.
+        pipeline: Name of a pipeline, ``FILE.py`` or ``FILE.py:function``.
         words: Parameters as ``name=value``.
         project: A ``podium.yaml`` that gives the parameters that are not among the words.
 

@@ -59,7 +59,7 @@ class Runs(Mapping[str, Run]):
         run.delete()``.
 
         Args:
-            keep: How many of the newest runs are not among them.
+            keep: Number of the newest runs to leave out.
             older_than: Days since they began, at least.
 
         Raises:
@@ -97,7 +97,7 @@ class Runs(Mapping[str, Run]):
         durations of the steps.
 
         Args:
-            names: As ``podium.runs()[name]`` takes them, two or more.
+            names: Two or more keys of ``podium.runs()``.
             path: The file to write.
 
         Raises:
@@ -239,7 +239,7 @@ def choose_old(
 
     Args:
         moment: Returns the time that decides how old a run is.
-        keep: How many of the newest are not among them.
+        keep: Number of the newest runs to leave out.
         older_than: Days since that moment, at least.
 
     Raises:

@@ -20,7 +20,7 @@ def take_today(run: RunRecord, first: str, code: Mapping[str, str]) -> tuple[str
 
     Args:
         first: Step to repeat, with all after it; empty for none.
-        code: By parameter, a directory to take in place of the one that was packed.
+        code: By parameter, a directory to use in place of the packed one.
 
     Returns:
         The step to repeat from, which is an earlier one where it has to be, and what is to be said.

@@ -87,7 +87,7 @@ class Trigger:
     no change.
 
     Args:
-        directory: Where the state is kept.
+        directory: Directory of the state.
         command: Words of the command; another command has a state of its own.
         now: Whether data that are there at the first look of all count as changed.
     """
@@ -149,7 +149,7 @@ class Trigger:
 
         Args:
             run: Runs the command; raises PodiumError if it fails, which is reported.
-            say: Called with each line of news.
+            say: Called with each message.
             every: Seconds between two looks.
             once: Look once only.
 

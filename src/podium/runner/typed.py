@@ -44,8 +44,8 @@ def parameters_of(named: str) -> dict[str, str]:
     such pipeline.
 
     Args:
-        named: As the command line has it; the project's pipeline, else the usual one, if it is
-            empty or a parameter.
+        named: The pipeline on the command line; the project's pipeline, else the default one, if it
+            is empty or a parameter.
     """
     if not named or "=" in named or named.startswith("-"):
         named = PIPELINE

@@ -49,8 +49,8 @@ def choose(
     """Return the algorithm for a search; it follows from the arguments alone.
 
     Args:
-        trials: How many there are at most; None: no end.
-        parallel: How many at a time.
+        trials: Maximum number of trials; None for no limit.
+        parallel: Trials at a time.
         modeled: Whether a Gaussian process can be had.
         several: Whether there is more than one objective.
     """

@@ -31,9 +31,9 @@ class History:
 
     Args:
         record: The study on disk.
-        limit: How many trials there are at most, beside running ones.
-        draw: Gives the sampler's seed and the sample.
-        sampler: Makes the sampler, for a seed and the number of trials it does not see.
+        limit: Maximum number of trials, beside running ones.
+        draw: Random numbers for the sampler's seed and the sample.
+        sampler: Returns the sampler for a seed and the number of trials it does not see.
     """
 
     def __init__(

@@ -29,8 +29,8 @@ class Sampled(Plan):
     """A plan whose points Optuna's sampler gives, with a seed of its own for each of them.
 
     Args:
-        directions: Of the objectives, the first one that of the plan.
-        sampler: Makes a sampler for a seed.
+        directions: Directions of the objectives; the first is that of the plan.
+        sampler: Returns a sampler for a seed.
         keeps: Whether the sampler keeps something of its own from point to point, beside the
             trials.
         earlier: Trials of other sweeps, which it learns from.
@@ -91,8 +91,8 @@ class InOrder(Plan):
     are long past.
 
     Args:
-        plan: Gives the points; one with a seed.
-        behind: How many trials may run at a time at most: the newest of them are not heard of.
+        plan: Source of the points, with a seed.
+        behind: Maximum number of trials at a time: the results of the newest so many are not used.
     """
 
     def __init__(self, plan: Plan, behind: int) -> None:

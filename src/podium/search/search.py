@@ -36,13 +36,13 @@ class Search:
         settings: The algorithm's, checked.
         maximize: Whether more is better.
         further: The same of further objectives; the algorithm must be one that takes several.
-        directory: Holds the journal; an existing study is continued.
+        directory: Directory of the journal; an existing study is continued.
         earlier: Finished trials of other sweeps, in this space; a continued study has them already.
         begun: The trials there are; those that the study lacks are added to it. A point that was
             asked for before a crash, but never became one of them, is given back. None: all became
             one.
-        behind: How many trials may run at a time at most where points are to be the same each time,
-            see in_order; None: each point follows from all results there are.
+        behind: Maximum number of trials at a time if points are to be reproducible, see in_order;
+            None: each point follows from all results there are.
     """
 
     def __init__(

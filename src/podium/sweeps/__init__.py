@@ -19,8 +19,8 @@ def connect(
     Args:
         url: ``kubernetes://namespace``, with ``?engine=here`` if this process is to run them even
             though the cluster would, or ``local:///dir``.
-        images: As ``podium.cluster.connect`` takes them.
-        entrypoints: As ``podium.cluster.connect`` takes them.
+        images: See ``podium.cluster.connect``.
+        entrypoints: See ``podium.cluster.connect``.
         fork_server: Whether ``python -m`` may start from a warm process on this machine.
         state: URL of a copy of what this process keeps of Experiments on a cluster; empty for none.
 

@@ -30,9 +30,9 @@ class ApiRecords(Records):
 
     Args:
         cluster: The namespace; it serves Experiments and runs the trials' jobs.
-        experiment: As stored.
+        experiment: The stored Experiment.
         leadership: Only while it is held may this write; it does not come back.
-        image: For the container that prints a metrics file.
+        image: Image of the container that prints a metrics file.
     """
 
     removes_failed = False

@@ -53,7 +53,7 @@ class ExperimentController:
     """Runs one Experiment in a thread until its last trial has ended.
 
     Args:
-        records: Where it is kept; one with trials continues where it was.
+        records: Storage of the Experiment; one with trials is continued.
 
     Raises:
         InvalidInput: Katib would refuse it, or could never end it.

@@ -52,11 +52,11 @@ class Engine:
     Args:
         cluster: The namespace.
         holder: Name of this process, different from every other engine's.
-        image: For the container that prints a trial's metrics file: one with podium.
+        image: Image of the container that prints a trial's metrics file: one with podium.
         storage: URL of the storage through which pools get their trials; empty for none, and no
             pools.
-        report: Says what it does, a line each.
-        lease_seconds: After how long without a sign of life another engine takes over.
+        report: Called with each line about its work.
+        lease_seconds: Seconds without a renewal after which another engine takes over.
     """
 
     def __init__(

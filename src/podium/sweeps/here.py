@@ -66,11 +66,11 @@ class NamespaceSweeps(KubernetesCluster):
     object.
 
     Args:
-        url: As KubernetesCluster takes it, with ``?engine=cluster`` or ``?engine=here`` to decide
-            that in advance, and with ``state=`` for the next argument.
+        url: URL of a KubernetesCluster, with ``?engine=cluster`` or ``?engine=here`` to decide that
+            in advance, and with ``state=`` for the next argument.
         state: URL of a copy of Experiments and trials, from which a process on another machine goes
             on; empty for none.
-        lease_seconds: After how long without a sign of life another process takes an Experiment
+        lease_seconds: Seconds without a renewal after which another process takes an Experiment
             over.
     """
 
@@ -243,10 +243,9 @@ class Loops(LocalSweeps):
     namespace's.
 
     Args:
-        directory: Holds the files.
-        state: Holds a copy of them; what it has is read first, and the directory goes with this
-            object.
-        lease_seconds: After how long without a sign of life another process takes an Experiment
+        directory: Directory of the files.
+        state: Copy of the files, which is read first; the directory is deleted with this object.
+        lease_seconds: Seconds without a renewal after which another process takes an Experiment
             over.
     """
 
@@ -500,8 +499,8 @@ class _Loop(Supervisor):
     API server.
 
     Args:
-        loops: Keep it.
-        experiment: As stored.
+        loops: Store of the Experiment.
+        experiment: The stored Experiment.
         leadership: Held.
     """
 

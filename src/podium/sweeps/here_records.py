@@ -39,7 +39,7 @@ class HereRecords(LocalRecords):
     """An Experiment in files, whose trials are jobs of a namespace.
 
     Args:
-        loops: Keep it.
+        loops: Store of the Experiment.
         experiment: Checked.
         leadership: Only while it is held may this write; it does not come back.
     """
@@ -156,8 +156,8 @@ class StateCopy:
     """A copy of Experiments and trials in a storage, for a process that does not have their files.
 
     Args:
-        storage: Where it is; None keeps none.
-        directory: Of the store of objects.
+        storage: Storage of the copy; None for no copy.
+        directory: Directory of the store of objects.
     """
 
     def __init__(self, storage: Storage | None, directory: Path) -> None:

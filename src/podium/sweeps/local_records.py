@@ -31,7 +31,7 @@ class LocalRecords(Records):
     One class, because each of the trial loop's questions is one line over the same files.
 
     Args:
-        cluster: Holds it and runs its trials' jobs.
+        cluster: Cluster with the Experiment and its trials' jobs.
         experiment: Checked.
 
     Raises:

@@ -28,7 +28,7 @@ class LocalTrial(TrialIO):
 
     Args:
         experiment: The one it belongs to.
-        trial: As stored.
+        trial: The stored trial.
     """
 
     def __init__(self, cluster: LocalCluster, experiment: Experiment, trial: Trial) -> None:

@@ -29,9 +29,9 @@ def collect(
     """Read the metrics of a trial.
 
     Args:
-        experiment: Says which metrics are collected, and how.
+        experiment: Experiment with the collector and the names of its metrics.
         metrics: Files, or one directory, of the collector; none reads the log.
-        log: Gives the lines of the reporting replicas.
+        log: Returns the lines of the reporting replicas.
 
     Returns:
         The observation for the trial's status, and the readings behind it.

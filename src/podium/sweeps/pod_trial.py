@@ -52,9 +52,9 @@ class PodTrial(TrialIO):
     Args:
         cluster: The namespace.
         experiment: The one it belongs to.
-        trial: As stored.
+        trial: The stored trial.
         leadership: Only while it is held does the job begin or end by this.
-        image: For the container that prints a metrics file.
+        image: Image of the container that prints a metrics file.
         served: Whether the API server has the trial, which then owns the job.
     """
 
@@ -153,7 +153,7 @@ class PodTrial(TrialIO):
         """Return the readings of a line.
 
         Args:
-            number: Of the line.
+            number: Number of the line.
 
         Raises:
             Failed: The collector cannot read it.
@@ -270,8 +270,8 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
 
     Args:
         experiment: Checked.
-        trial: As stored.
-        image: For the container that prints a metrics file.
+        trial: The stored trial.
+        image: Image of the container that prints a metrics file.
         served: Whether the API server has the trial: then it owns the job, which goes with it; else
             the job belongs to the run that the Experiment belongs to.
     """

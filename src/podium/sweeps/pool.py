@@ -42,7 +42,7 @@ class Pool:
     """The workers of one Experiment.
 
     Args:
-        store: What is left for the workers, and what they leave.
+        store: Storage that engine and workers exchange files through.
         experiment: Checked, as stored.
         leadership: Only while it is held is anything given to workers.
         owners: Owner references of the Job.
@@ -124,7 +124,7 @@ class Pool:
         """Let a worker run a trial, and wait for its end; None if it was given up first.
 
         Args:
-            trial: As stored; one that a worker had already under an earlier engine is not begun
+            trial: The stored trial; one that a worker got from an earlier engine is not started
                 again.
             begun: Called before a worker gets it; again if another gets it.
             given_up: Whether nobody waits for it any more.

@@ -31,8 +31,8 @@ class PooledRun(Run):
 
     Args:
         pool: The workers.
-        records: Where the trial is kept.
-        trial: As created.
+        records: Storage of the trial.
+        trial: The created trial.
         save: Writes the trial's status.
         stopping: Set when the engine stops.
     """
@@ -89,7 +89,7 @@ class PoolRecords(ApiRecords):
 
     Args:
         cluster: The namespace.
-        experiment: As stored.
+        experiment: The stored Experiment.
         leadership: Only while it is held may this write.
     """
 

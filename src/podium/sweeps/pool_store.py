@@ -59,7 +59,7 @@ class PoolStore:
     methods for each kind of object.
 
     Args:
-        url: Where all of it lies.
+        url: URL of the storage.
 
     Raises:
         InvalidInput: No storage has such a URL.
@@ -186,8 +186,8 @@ class PoolStore:
             self._storage.fetch(entry.key, file)
 
     def clear(self, *, whole: bool) -> None:
-        """Remove what workers and engine left for one another; the trials and their logs too if it
-        is the whole."""
+        """Remove everything that workers and engine exchanged; with whole the trials and their
+        logs, too."""
         if whole:
             self._storage.delete(
                 EXPERIMENT

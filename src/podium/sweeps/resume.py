@@ -76,7 +76,7 @@ def resume(
     with more trials.
 
     Args:
-        changes: As ``edit`` takes them.
+        changes: See ``edit``.
 
     Raises:
         NotFound: There is none.

@@ -52,9 +52,9 @@ class TrialRun(Run):
     """Runs one trial in the calling thread.
 
     Args:
-        records: Where it is kept.
+        records: Storage of the trial.
         experiment: The one it belongs to.
-        trial: As created.
+        trial: The created trial.
         save: Writes the trial's status; called at each change.
         stopping: Set when the engine stops: the trial stays as it is then, and runs again when it
             is resumed.

@@ -15,7 +15,7 @@ def earlier_trials(cluster: Cluster, experiment: Experiment) -> list[Earlier]:
     warm start.
 
     Args:
-        cluster: Holds the earlier Experiments and their trials.
+        cluster: Cluster with the earlier Experiments and their trials.
         experiment: Checked.
 
     Raises:

@@ -39,9 +39,9 @@ class Worker:
     """Runs one trial after another.
 
     Args:
-        store: Where trials come from and ends go to.
-        uid: Of this pod.
-        directory: For the files of the trial that runs.
+        store: Source of trials and destination of their ends.
+        uid: Uid of this pod.
+        directory: Directory for the files of the running trial.
     """
 
     def __init__(self, store: PoolStore, uid: str, directory: Path) -> None:

@@ -58,7 +58,7 @@ def wrap(
         experiment: Checked.
         job: Rendered, named after the trial.
         directory: The trial's own; files that the collector reads are put there.
-        share: How many cores the job may use.
+        share: Number of cores that the job may use.
         checkpoints: The directory of population based training for this trial.
     """
     shutil.rmtree(directory / "metrics", ignore_errors=True)  # of a run that was stopped

@@ -85,8 +85,8 @@ class Pages:
     """Answers with pages.
 
     Args:
-        house: What there is to see.
-        token: Who asks has to know it.
+        house: Sources of the pages.
+        token: Secret that clients must send.
     """
 
     def __init__(self, house: House, token: str) -> None:

@@ -22,7 +22,7 @@ class FollowedRegistry:
     """A registry that is polled.
 
     Args:
-        registry: It.
+        registry: The registry.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -61,7 +61,7 @@ def view(model: Model, path: str, first: str, second: str) -> View:
     """Return the page of a model.
 
     Args:
-        path: Of the page.
+        path: Path of the page.
         first: A version or alias to compare with; empty compares nothing.
         second: The version that is compared.
 

@@ -48,8 +48,8 @@ def view(run: Run, path: str, step: str) -> View:
     """Return the page of a run.
 
     Args:
-        path: Of the page.
-        step: Whose log it shows; empty for the one that runs, failed, or ended last.
+        path: Path of the page.
+        step: Step whose log it shows; empty for the one that failed, runs, or ended last.
 
     Raises:
         NotFound: There is no such step.
@@ -104,8 +104,8 @@ def server_view(run: "ServerRun", path: str, storage: str, log: str) -> View:
     """Return the page of a run of a server.
 
     Args:
-        path: Of the page.
-        storage: Where its steps, trials and trainings keep their logs, each when it ends.
+        path: Path of the page.
+        storage: Storage of the logs of its steps, trials and trainings, each written at its end.
         log: The one to show; empty for that of a step that failed, else the newest of a step.
 
     Raises:

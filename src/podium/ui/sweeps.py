@@ -37,7 +37,7 @@ class FollowedSweep:
 
     Args:
         cluster: Open.
-        name: Of the Experiment.
+        name: Name of the Experiment.
     """
 
     def __init__(self, cluster: Cluster, name: str) -> None:
@@ -74,7 +74,7 @@ class FollowedSweep:
         """Return its page.
 
         Args:
-            path: Of the page.
+            path: Path of the page.
             every: Whether the leaderboard has all trials.
 
         Raises:

@@ -256,7 +256,7 @@ class Api:
         restart.
 
         Args:
-            doing: What is tried, for the error.
+            doing: Description of the request, for the error.
             function: Method of a kubernetes client.
             patience: Seconds to repeat, or what tells how many are left; that of this object if
                 None.
@@ -301,7 +301,8 @@ class Api:
 
         Args:
             error: A kubernetes.client.ApiException or urllib3.exceptions.HTTPError.
-            doing: What was tried, for example "create PyTorchJob mnist in namespace team".
+            doing: Description of the request, for example "create PyTorchJob mnist in namespace
+                team".
             kind: The kind concerned, to tell a missing CRD from a missing object.
         """
         if getattr(error, "status", None):

@@ -42,8 +42,8 @@ class Leadership:
     Args:
         api: The namespace of the Lease.
         holder: Name of this process, different from every other's.
-        seconds: After how long without renewal others may take it; renewals and giving up scale
-            with it.
+        seconds: Seconds without renewal after which others may take it; renewals and giving up
+            scale with it.
         owners: Owner references of the Lease, which goes with them.
     """
 

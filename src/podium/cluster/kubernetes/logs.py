@@ -151,8 +151,7 @@ def logs(
         replica: ``master-0`` …, or None for the one that reports metrics.
         follow: Go on until the replica has ended for good.
         is_over: Tells whether the object has reached its last state or is gone.
-        restarted: Called before the first line of a container that was started again, or of a pod
-            in place of another.
+        restarted: Called before the first line of a restarted container, or of a replacement pod.
 
     Raises:
         NotFound: There is no such replica (when following: and the object is over).

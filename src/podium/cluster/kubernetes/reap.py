@@ -113,7 +113,7 @@ class Reaper:
     Args:
         cluster: The namespace.
         every: Seconds between two rounds.
-        report: Called with a line at the start, for each deletion, and for each error that is new.
+        report: Called with a line at the start, for each deletion, and for each new error.
     """
 
     def __init__(

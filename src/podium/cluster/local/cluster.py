@@ -51,7 +51,7 @@ class LocalCluster(Cluster):
     One class, because it is a Cluster; how jobs and pods run is in the modules beside it.
 
     Args:
-        directory: Holds ``{pytorchjobs,jobs,…}/<name>/``; made when needed.
+        directory: Parent of ``{pytorchjobs,jobs,…}/<name>/``; created when needed.
         images: Directories that stand for container images; any other image is this Python.
         entrypoints: Entrypoints of images, for containers without a command.
         fork_server: Whether ``python -m`` may run in a fork of a process that has done its imports

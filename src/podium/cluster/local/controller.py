@@ -42,7 +42,7 @@ class Controller(ABC):
     Args:
         runtime: Store, launchers and images.
         job: The admitted object, as stored.
-        plans: How the pods of each role run here.
+        plans: Plans for the pods of each role.
     """
 
     def __init__(self, runtime: Runtime, job: Workload, plans: Mapping[str, PodPlan]) -> None:
@@ -129,8 +129,8 @@ class Controller(ABC):
 
         Args:
             name: master-0, worker-1, pod-0 …
-            labels: What the pod reads as its labels.
-            annotations: What the pod reads as its annotations; those of the template if None.
+            labels: Labels that the pod reads.
+            annotations: Annotations that the pod reads; those of the template if None.
             delay: Seconds to wait before the start.
         """
         job, policy = self.job, replica.restart_policy

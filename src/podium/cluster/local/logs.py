@@ -97,8 +97,8 @@ class GrowingFile:
     """The lines of a file, in bounded memory whatever is in it: of a long line the beginning.
 
     Args:
-        start: Where to begin.
-        holding: Where given, lines without any of these texts may be left out.
+        start: Offset to begin at.
+        holding: If given, lines without any of these texts may be left out.
     """
 
     def __init__(self, path: Path, start: int = 0, holding: Sequence[str] = ()) -> None:

@@ -60,10 +60,10 @@ class RunningPod:
     """A pod: Pending, Running, then Succeeded or Failed. One thread drives it by calls of advance.
 
     Args:
-        plan: What to run.
+        plan: The plan to run.
         setting: Identity, directory and environment.
         launchers: Start the processes.
-        wake: Called from any thread when it is worth calling advance.
+        wake: Called from any thread when advance has something to do.
         delay: Seconds to wait before the start.
     """
 

@@ -65,7 +65,7 @@ def adapt(
             Another trainer gets none of them.
         image_for: Returns the image that takes the place of one in the Experiment.
         gpus: GPUs of every replica, requests and limits alike; 0 leaves them to the Experiment.
-        **changes: As customize takes them.
+        **changes: Arguments of customize.
 
     Raises:
         InvalidInput: A change makes no sense for this Experiment.

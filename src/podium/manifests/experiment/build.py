@@ -89,9 +89,10 @@ def customize(
             added at the end; a flag whose value is None is removed. What a given flag searched over
             is searched no more. In a container whose command Katib hands to a shell, a value with
             blanks or other special characters is quoted.
-        output: Where each trial leaves its model, below its own name: the trainer's ``--output``.
+        output: URL or directory of the trials' models, each below its trial's name: the trainer's
+            ``--output``.
         annotations: Added to the Experiment's.
-        **changes: What else changes, see Changes.
+        **changes: Other changes, see Changes.
 
     Raises:
         InvalidInput: A value makes no sense here, or a field of the manifest is of another type

@@ -26,8 +26,8 @@ def with_template(
     text where Katib would let YAML make a number of it.
 
     Args:
-        config_maps: Those at hand; one without a namespace fits any.
-        origin: Where the Experiment comes from, for messages.
+        config_maps: The available ones; one without a namespace fits any.
+        origin: Source of the Experiment, for messages.
 
     Raises:
         InvalidInput: The ConfigMap has no such template, the template is not one object, or the

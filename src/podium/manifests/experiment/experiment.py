@@ -290,7 +290,7 @@ class Experiment(Resource):
         """Read YAML text, a file, or an Experiment that comes with podium.
 
         Args:
-            name_or_text: As ``load`` takes it.
+            name_or_text: The argument of ``load``.
             network: The trainer's ``--model``, by which one that comes with podium chooses its
                 learning rates.
 

@@ -105,7 +105,7 @@ def pool_job(
 
     Args:
         experiment: Checked, as stored.
-        url: Of the pool's storage.
+        url: URL of the pool's storage.
         access: Environment that opens it; a container that has one of these variables keeps its
             own.
         owners: Owner references: the Job goes with them.

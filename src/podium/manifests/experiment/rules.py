@@ -34,8 +34,8 @@ def check(
     """Return an Experiment that can run to its end.
 
     Args:
-        runners: Who must accept it and end it; what neither podium nor Katib would is refused in
-            any case.
+        runners: Systems that must accept it and bring it to an end; an Experiment that neither
+            podium nor Katib would is always refused.
         job: Whether the job of its trials is examined too.
 
     Raises:

@@ -94,7 +94,7 @@ def wrap(
     """Return the command that Katib runs instead of command and args.
 
     Args:
-        file: Where the collector reads; its folder gets the marker of a good end.
+        file: File that the collector reads; its folder gets the marker of a successful end.
         stdout: Whether the collector is StdOut; others get no redirection.
         early_stopping: Whether a stopping rule is in force.
 
@@ -114,8 +114,8 @@ def specials(word: str, variables: Sequence[str] = ()) -> Iterator[Special]:
     """Yield the effects of a POSIX shell on one word of a command line.
 
     Args:
-        word: As it stands in command or args; quotes around a value do their work, an odd one does
-            not end.
+        word: A word of command or args as written; quotes around a value take effect, an unmatched
+            one does not end.
         variables: Names that Kubernetes itself replaces as ``$(NAME)`` before the shell sees them.
     """
     if word == "":

@@ -45,7 +45,7 @@ def quickest(meaning: str) -> str:
     """Return the network of pipelines that name none.
 
     Args:
-        meaning: What the input of the data is: image, table, array.
+        meaning: Kind of input: image, table, array.
     """
     return "mlp" if meaning in ("table", "array") else QUICKEST
 
@@ -121,7 +121,7 @@ def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ())
     Args:
         text: The objects; a trial template that one of its ConfigMaps holds is put into the
             Experiment.
-        origin: Where the text comes from, for messages.
+        origin: Source of the text, for messages.
 
     Raises:
         InvalidInput: Not YAML, not one object beside ConfigMaps, or it holds what JSON cannot say.

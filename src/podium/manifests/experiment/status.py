@@ -169,7 +169,7 @@ def completion_condition(
     where it stopped trials: those would count as failed if they had no result yet.
 
     Args:
-        experiment: With its limits and its goal.
+        experiment: An Experiment with its limits and goal.
         exhausted: Whether nothing runs and the algorithm gives no more points.
         full: Reason and message of an option that has no room for another trial.
         stopped: Whether trials were stopped because of it.

@@ -123,7 +123,7 @@ def fill(editor: JobEditor, values: Mapping[str, str], *, wrapped: Iterable[str]
 
     Args:
         editor: Is altered.
-        values: What stands for DATA, OUTPUT and NAME; those that are left out stay.
+        values: Values of DATA, OUTPUT and NAME; placeholders without a value stay.
         wrapped: Roles whose containers Katib hands to a shell.
     """
     shells = set(wrapped)

@@ -254,7 +254,7 @@ def news(trial: Trial, before: str) -> list[str]:
     """Return the phases of a trial to report: nothing, its start, its end, or both.
 
     Args:
-        trial: As it is now.
+        trial: The trial with its current status.
         before: The phase that was reported last; ``Pending`` for a trial not reported yet.
     """
     if trial.phase in (before, "Pending"):

@@ -118,8 +118,8 @@ def prepare(spec: dict[str, Any], before: Values, given: Values) -> Values:
     """Change Katib's fields for the given settings, and return all settings of the sweep.
 
     Args:
-        spec: Of the manifest as written, altered in place.
-        before: What was asked so far.
+        spec: Spec of the manifest as written, altered in place.
+        before: Settings so far.
         given: Read by read_settings.
     """
     kept = dict(before)

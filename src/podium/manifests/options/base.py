@@ -112,8 +112,8 @@ class Follower:
         """Return reason and message of a sweep that ends since there is no room for another trial.
 
         Args:
-            trials: That there are.
-            most: That there may be.
+            trials: Number of trials.
+            most: Maximum number of trials.
         """
         raise NotImplementedError
 
@@ -142,7 +142,7 @@ class SweepOption:
         """Read its settings; None if none is given.
 
         Args:
-            values: Of all options, each read by its Setting.
+            values: Values of all options, each read by its Setting.
 
         Raises:
             InvalidInput: They make no sense.
@@ -171,8 +171,8 @@ class SweepOption:
         store.
 
         Args:
-            spec: Of the manifest as written, altered in place.
-            values: Those that are given of this option.
+            spec: Spec of the manifest as written, altered in place.
+            values: Given settings of this option.
         """
         return values
 

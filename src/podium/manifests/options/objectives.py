@@ -27,7 +27,7 @@ class Goal:
         """Read ``accuracy``, ``min:loss`` or ``max:score``; without a direction the name decides.
 
         Args:
-            any_name: Whether it may be a name that some library prints, such as ``valid_0's auc``.
+            any_name: Whether any library's name of a metric is valid, such as ``valid_0's auc``.
 
         Raises:
             InvalidInput: The name is empty, or has characters that no metric line can have.
@@ -245,8 +245,8 @@ class Criteria:
         that of the least order is first, then by name.
 
         Args:
-            value: What it reached; trials with None keep their order.
-            order: As order_of returns it.
+            value: Value the trial reached; trials with None keep their order.
+            order: Result of order_of.
         """
         return (
             (2,)

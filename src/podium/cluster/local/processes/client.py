@@ -139,8 +139,8 @@ class Launcher:
         """Start a process and return when it exists.
 
         Args:
-            command: What to start. A program that cannot be executed ends with 127 or 126 and says
-                so in its log.
+            command: The command to start. A program that cannot be executed ends with 127 or 126,
+                with a message in its log.
             on_exit: Called from another thread when the process has ended.
 
         Raises:
