@@ -42,7 +42,7 @@ class Tries:
         self._row = 0
 
     def failed(self, error: Exception) -> float:
-        """Say and count a failure; return the seconds until it should begin again."""
+        """Log and count a failure; return the seconds until the next try."""
         self.failures, self._row = self.failures + 1, self._row + 1
         pause = min(MOST_PAUSE, FIRST_PAUSE * 2.0 ** (min(self._row, 10) - 1))
         place = traceback.extract_tb(error.__traceback__)[-1]
@@ -72,8 +72,7 @@ class Tries:
 
 
 class Background:
-    """A daemon thread that can be joined again after Ctrl-C, and that can begin again when it
-    fails.
+    """A daemon thread that can be joined again after Ctrl-C, and can restart after a failure.
 
     Before Python 3.13 a Thread whose join was interrupted counts as finished although it still
     runs, so cleanup would not wait for it.

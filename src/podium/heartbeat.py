@@ -18,7 +18,7 @@ from typing import TextIO
 from podium.text import cut, duration, harmless
 
 TERMINAL_SECONDS = 2.0
-"""Seconds of silence before a terminal gets a sign of life."""
+"""Seconds of silence before a terminal gets a progress message."""
 
 FILE_SECONDS = 14.0
 """Seconds after which a file that got no line gets one: fifteen never pass."""

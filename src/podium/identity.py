@@ -56,7 +56,7 @@ class RunIdentity:
 
     @property
     def resumed_as(self) -> str:
-        """The id without the attempt, as ``podium run --resume`` takes it."""
+        """The id without the attempt, for ``podium run --resume``."""
         return self.id.partition(ATTEMPT)[0]
 
     @property

@@ -68,12 +68,12 @@ class Reading(NamedTuple):
     """The value as printed; may be empty or not a number."""
 
     time: datetime = _NO_TIME
-    """The time on the line; without one the earliest time there is."""
+    """The time on the line; without one the earliest possible time."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:
-    """A bound that a metric of a trial has to keep."""
+    """A bound on a metric of a trial."""
 
     metric: str
     sign: str

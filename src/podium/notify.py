@@ -27,7 +27,7 @@ ANSWER = 10.0
 """Seconds a webhook has for everything: to be found, to take the notice, and to answer."""
 
 END = 30.0
-"""Seconds a command has to end."""
+"""Seconds that a command may take."""
 
 _CREDENTIALS = re.compile(r"(?<=://)[^/\s@]+@")
 

@@ -39,7 +39,7 @@ class Row:
 
     cells: Sequence[str]
     phase: str | None = None
-    """Chooses the mark before the cells, where there is a width; None for no mark."""
+    """Selects the mark before the cells, where a width is given; None for no mark."""
 
     rest: str = ""
     """A log line, cut to the remaining width."""
@@ -161,7 +161,7 @@ def fold(text: str, width: int | None, *, indent: str = "", hang: str = "  ") ->
 
 
 def columns() -> int:
-    """Return the width of the terminal; 80 if there is none."""
+    """Return the width of the terminal; 80 without one."""
     return shutil.get_terminal_size().columns
 
 

@@ -49,7 +49,7 @@ def figure(value: float) -> str:
 
 
 def apart(value: float, other: float) -> str:
-    """Format a value with as many digits as tell it from another; say if it is equal."""
+    """Format a value with as many digits as distinguish it from another; say if it is equal."""
     if value == other or math.isnan(value) or math.isnan(other):
         return f"an equal {figure(value)}" if value == other else figure(value)
     digits = (
@@ -79,7 +79,7 @@ def p_words(p_value: float, is_bound: bool = False) -> str:
 
 
 def listed(names: Sequence[str]) -> str:
-    """Name the first five of some things, and how many more there are."""
+    """Name the first five items, and the number of the rest."""
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return ", ".join(names[:5]) + more
 

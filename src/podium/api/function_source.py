@@ -1,5 +1,4 @@
-"""The source of a function that was typed into a notebook or a script, with all that it uses of its
-module.
+"""The source of a function from a notebook or a script, with everything that it uses of its module.
 
 A process of its own cannot import such a function: importing the script would run it, and a
 notebook is no module. So its source is collected together with the imports, functions, classes and
@@ -54,7 +53,7 @@ class Source:
 
 
 def source_of(function: Callable[..., Any]) -> Source:
-    """Return where a process of its own gets a function from.
+    """Return the source from which another process imports a function.
 
     Raises:
         InvalidInput: It cannot be imported there: a lambda, a nested function, a method, or one

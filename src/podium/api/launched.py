@@ -189,7 +189,7 @@ def follow(
 
 
 class _Watch:
-    """Waits for the end of an object in a thread: the cluster may have to tell that it can never
+    """Waits for the end of an object in a thread: only the cluster may know that it can never
     start."""
 
     def __init__(self, cluster: Cluster, key: ObjectKey, woken: threading.Event) -> None:

@@ -47,7 +47,7 @@ class Plots:
         return _drawn(plots.pareto(table, *chosen))
 
     def importance(self) -> "Figure":
-        """Return how much each parameter mattered for being among the best trials (PED-ANOVA), with
+        """Return the importance of each parameter for being among the best trials (PED-ANOVA), with
         90 % intervals.
 
         Raises:

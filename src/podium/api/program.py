@@ -50,8 +50,8 @@ class Program:
     """Directory of the code it imports or is in; None for none."""
 
     folder: str = ""
-    """Working directory on this machine; empty for one of the trial's own that sees the files of
-    this one."""
+    """Working directory on this machine; empty for one of the trial's own with links to this one's
+    files."""
 
     code: Code | None = None
     """The code, stored; None where the command runs as it is."""
@@ -230,7 +230,7 @@ def _root_of(words: Sequence[str]) -> Path | None:
 
 
 def slug(name: str) -> str:
-    """Return a name as Kubernetes takes it, at most 30 characters."""
+    """Return a name that is valid in Kubernetes, at most 30 characters."""
     plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:30].strip("-")
     return plain if plain[:1].isalpha() else f"sweep-{plain}".strip("-")
 

@@ -110,8 +110,8 @@ def _table(
 
 
 def command_of(trial: Trial, container: str) -> str:
-    """Return a trial's program as a shell takes it, of its first replica; values that go by
-    variables stand in it."""
+    """Return a trial's program as a shell command, for its first replica; variables are replaced by
+    their values."""
     own = next((own for _, own in trial.workload.containers() if own.name == container), None)
     script = join(own.words)[1] if own else ""
     for name, variable in own.env.items() if own else ():

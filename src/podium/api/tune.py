@@ -403,7 +403,8 @@ class Plan:
 
     data: str | Path | None
     exact: bool
-    """Whether the Experiment must have its own name; else one that is taken gets a number."""
+    """Whether the Experiment's name must be free; else a number is appended to a name that is
+    taken."""
 
     def start(self) -> Sweep:
         """Create the Experiment and return at once.

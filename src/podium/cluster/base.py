@@ -19,7 +19,7 @@ from podium.manifests.workload import Workload
 R = TypeVar("R", bound=Resource)
 
 KINDS = (*JOB_KINDS, "Experiment", "Trial")
-"""Kinds a cluster knows. Trials are made by Experiments and are read only."""
+"""Kinds that a cluster supports. Trials are created by Experiments and are read only."""
 
 MOST_LINE = 1 << 16
 """Bytes of a line of a log that are read."""
@@ -137,8 +137,8 @@ class Cluster(ABC):
         """
 
     def waits_for(self, job: Workload) -> str:
-        """Return why pods of a job do not start, as far as is known; empty if they do, or are not
-        asked to."""
+        """Return why pods of a job do not start, as far as known; empty if they start, or should
+        not."""
         return ""
 
     @property

@@ -51,7 +51,7 @@ def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Vi
 
 
 def line_numbers(lines: Iterator[Line]) -> str:
-    """Name lines by number, a few of them if there are many."""
+    """Name lines by number, only a few of many."""
     numbers = list(dict.fromkeys(line.number for line in lines))
     shown = ", ".join(map(str, numbers[:5]))
     more = f" and {len(numbers) - 5} more" if len(numbers) > 5 else ""

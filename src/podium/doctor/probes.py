@@ -79,8 +79,7 @@ def find_unknown_kinds(api: Api) -> list[str]:
 
 
 def serves_katib(api: Api) -> bool:
-    """Return whether the server knows Katib's own kinds; it counts as known where that may not be
-    asked."""
+    """Return whether the server serves Katib's own kinds; True where that may not be asked."""
     where = api_resource("Experiment")
     try:
         group = ask(api, "discover Katib", api.custom.get_api_resources, where.group, where.version)

@@ -61,7 +61,7 @@ class Answer(NamedTuple):
     """A store's answer to the question for its bucket."""
 
     well: bool | None
-    """Whether it has the bucket and knows the key; None if it could not be asked."""
+    """Whether it has the bucket and accepts the key; None if it could not be asked."""
 
     what: str
     """The answer in words."""
@@ -81,7 +81,7 @@ class NamespaceSnapshot:
     """Kinds that the API server does not know."""
 
     katib: bool = True
-    """Whether the API server knows Katib's own kinds."""
+    """Whether the API server serves Katib's own kinds."""
 
     engine: bool | None = None
     """Whether a podium-engine leads in this namespace."""

@@ -57,8 +57,7 @@ def service_of(address: str, namespace: str) -> Service | None:
 def ask_for_bucket(
     api: Api, storage: Mapping[str, str], secret: Mapping[str, str]
 ) -> Answer | None:
-    """Ask a store whether it has the bucket and lets the key list it; None if there is no bucket or
-    key to ask with.
+    """Ask a store whether it has the bucket and lets the key list it; None without a bucket or key.
 
     Args:
         secret: Data of its Secret, in base64.

@@ -17,7 +17,7 @@ _WRONG = re.compile(r"[,_]\d|\.\d|[xX][0-9a-fA-F]")
 
 
 class Printed(NamedTuple):
-    """One value as it stands in the log and as Katib takes it."""
+    """One value as printed in the log and as stored by Katib."""
 
     metric: str
     line: Line

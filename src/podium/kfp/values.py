@@ -96,10 +96,9 @@ class PipelineSettings:
         )
 
     def jobs(self) -> "Iterator[tuple[str, Workload | Experiment]]":
-        """Yield what the steps launch, as far as that is known before they run, and what it is
-        called.
+        """Yield a description and the job or Experiment that each step launches, as far as known.
 
-        What a sweep's winner is trained by is known if that is podium's trainer.
+        The training of a sweep's winner is known before it runs if it uses podium's trainer.
         """
         from podium.identity import RunIdentity
         from podium.training.settings import plan

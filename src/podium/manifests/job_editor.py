@@ -184,7 +184,7 @@ class JobEditor:
 
     def default_commands(self, entrypoint: Callable[[str], Sequence[str]]) -> None:
         """Give each container without a command, init containers too, the entrypoint of its image
-        if it is known."""
+        if known."""
         for _, template in self.templates:
             for part in ("initContainers", "containers"):
                 for container in items(template["spec"].get(part)):

@@ -1,4 +1,4 @@
-"""Kueue's record of a job: where it stands in its queue, and why it waits.
+"""Kueue's record of a job: its position in the queue, and why it waits.
 
 Source: kubernetes-sigs/kueue v0.15.0, apis/kueue/v1beta2/workload_types.go,
 pkg/controller/jobframework/reconciler.go.

@@ -89,7 +89,7 @@ RUN_NAMESPACE = "podium.dev/run-namespace"
 """Annotation of objects that a run's step launched: namespace of the run's Workflow."""
 
 TRIAL_UID = "podium.dev/trial-uid"
-"""Annotation of a trial's job: uid of the trial, by which the next engine knows it."""
+"""Annotation of a trial's job: uid of the trial, by which the next engine recognizes it."""
 
 LAUNCHED = "podium.dev/launched"
 """Set on every pod that podium launches on a real cluster; the network policy in deploy/ selects

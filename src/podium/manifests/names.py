@@ -48,7 +48,7 @@ def random_suffix(length: int = 5) -> str:
 
 
 def named(resource: R) -> R:
-    """Return an object with a name, which is made of ``metadata.generateName`` if there is none.
+    """Return an object with a name, generated from ``metadata.generateName`` if it has none.
 
     Raises:
         InvalidInput: There is neither, or the name cannot be a folder's.

@@ -188,7 +188,7 @@ def broken(where: str, rule: str, given: Any, hint: str | None = None) -> Violat
 
 
 def one_of(where: str, value: Any, known: Iterable[str]) -> Iterator[Violation]:
-    """Yield a violation unless a value is one of those known."""
+    """Yield a violation unless a value is one of the known ones."""
     if value not in (names := tuple(known)):
         yield broken(
             where, f"must be one of {', '.join(names)}", value, suggestion(str(value or ""), names)

@@ -58,7 +58,7 @@ class ModelServer:
 
     storage: str
     namespace: str = ""
-    """Empty for that of whoever applies the manifests."""
+    """Namespace; empty for the one of the user who applies the manifests."""
 
     image: str = IMAGE
     replicas: int = 2

@@ -55,7 +55,7 @@ TRAINER_FIELDS = {
     "env": "env",
     "resources": "resourcesPerNode",
 }
-"""Fields of the container ``node`` that stand in spec.trainer, with their names there."""
+"""Fields of the container ``node`` that spec.trainer holds, with their names there."""
 
 PATCHED_CONTAINER = ("name", "env", "volumeMounts", "securityContext")
 """Fields of a container that a runtimePatch may set; ``env`` of ``node`` is not among them."""

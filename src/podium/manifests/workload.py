@@ -236,8 +236,8 @@ class Workload(Resource):
 
     @property
     def has_roles(self) -> bool:
-        """Whether its pods are known by role and number before they run; a Job's are numbered as
-        they come."""
+        """Whether its pods have a role and number before they run; a Job's are numbered as they
+        start."""
         return self.operator is not None or self.kind == TRAINJOB
 
     @cached_property

@@ -1,1 +1,1 @@
-"""Small projects to begin with: `podium init`."""
+"""Small starter projects: `podium init`."""

@@ -47,6 +47,6 @@ def create(target: Path, template: str) -> list[Path]:
 
 
 def needs_torch(project: Path) -> bool:
-    """Return whether a project trains with PyTorch, in a trainer of its own or in podium's."""
+    """Return whether a project trains with PyTorch, in its own trainer or podium's."""
     trainer = project / "train.py"
     return not trainer.exists() or "import torch" in trainer.read_text(encoding="utf-8")

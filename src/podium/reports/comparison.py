@@ -52,7 +52,7 @@ class Compared:
     """Seconds by step, in the order they ran."""
 
     test: str = ""
-    """Checksum of the test items; empty where it is not known."""
+    """Checksum of the test items; empty if unknown."""
 
 
 def render_comparison(rows: Sequence[Compared], what: str) -> str:

@@ -25,13 +25,13 @@ class TrialRow:
 
     seconds: float | None
     front: int | None = None
-    """Number of its Pareto front, where there are several objectives."""
+    """Number of its Pareto front, for several objectives."""
 
     infeasible: bool = False
     """Whether it breaks a constraint, or lacks one of the metrics for the objectives."""
 
     number: int | None = None
-    """Place in the order of starts, from 1; shown where it is known."""
+    """Position in the order of starts, from 1; shown if known."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class Leaderboard:
 
     @property
     def heads(self) -> list[str]:
-        """Heads of the columns; one that begins with > is of numbers."""
+        """Heads of the columns; one that begins with > is right-aligned, for numbers."""
         started = [">STARTED"] * any(row.number for row in self.rows)
         front = [">FRONT"] * self.several
         values = (f">{name}" for name in (*self.parameters, *self.metrics))

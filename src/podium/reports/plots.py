@@ -31,13 +31,13 @@ BLUE, GOLD, GRAY, RED, GREEN, PURPLE = (
     "#2f9153",
     "#9066c0",
 )
-"""Colors that stand out on white and on black: 3 to 1 or more, as WCAG asks of graphics."""
+"""Colors with a contrast of 3 to 1 or more on white and on black, as WCAG requires of graphics."""
 
 STATES = {
     "Succeeded": (BLUE, ""), "EarlyStopped": (GOLD, "/"), "Failed": (RED, "x"), "MetricsUnavailable": (PURPLE, "\\"),
     "Running": (GREEN, "."), "Killed": (GRAY, "-"),
 }  # fmt: skip
-"""Color of a state and the pattern that tells it without color."""
+"""Color of a state, and the pattern that identifies it without color."""
 
 MOST_LINES, MOST_POINTS, MOST_BARS, MOST_TEXTS = 150, 200, 500, 2000
 """Limits of figures of long sweeps, since a report is one file of at most 3 MB: the best trials'

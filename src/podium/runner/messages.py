@@ -46,7 +46,7 @@ class Order(Message):
     """The parameters of a resumed run; None for a new one."""
 
     attempts: Mapping[str, str] = field(default_factory=dict)
-    """The run id that each step has seen in its last attempt; empty for a new run."""
+    """Run id of each step's last attempt; empty for a new run."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -136,7 +136,7 @@ class RunningPipeline:
         atexit.register(self.stop)
 
     def wait_for_steps(self) -> None:
-        """Wait until the steps are known.
+        """Wait until the child has reported the steps.
 
         Raises:
             InvalidInput: The parameters were refused.

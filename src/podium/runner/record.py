@@ -374,8 +374,8 @@ def records_below(directory: Path, *, newest_first: bool = False) -> Iterator[Ru
 
 
 def last_like(run: RunRecord) -> RunRecord | None:
-    """Return the newest earlier run that did the same, with any seed, in one go; None if there is
-    none."""
+    """Return the newest earlier run of the same work, with any seed, without a resume; None if
+    there is none."""
 
     def what(run: RunRecord) -> tuple[str, list[str], dict[str, Any]]:
         own = ("cluster", "storage", "seed")  # of each run its own

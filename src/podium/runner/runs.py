@@ -220,7 +220,7 @@ class StoredRuns:
 
 
 def run_called(name: str, names: Sequence[str]) -> str:
-    """Return the run of this id, else the only one whose id begins so; empty if there is none.
+    """Return the run of this id, else the only one whose id starts with it; empty if there is none.
 
     Raises:
         InvalidInput: Several begin so.

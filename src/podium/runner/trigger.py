@@ -83,8 +83,7 @@ class _State:
 
 
 class Trigger:
-    """Looks at data, and says when a command is due. What it saw is kept, so that a restart loses
-    no change.
+    """Polls data, and reports when a command is due. Its state is stored: a restart loses no change.
 
     Args:
         directory: Directory of the state.

@@ -11,7 +11,7 @@ from podium.kfp.project import LOCAL, PIPELINE, find_project
 
 
 def values_of(name: str, kind: str) -> Sequence[str]:
-    """Return the values that a parameter may have; nothing where there is no list of them."""
+    """Return the valid values of a parameter; empty where they cannot be listed."""
     if name == "network":
         from podium.trainer.networks import OWN, TORCHVISION
 
@@ -40,8 +40,8 @@ def values_of(name: str, kind: str) -> Sequence[str]:
 
 
 def parameters_of(named: str) -> dict[str, str]:
-    """Return the type of each parameter of a pipeline, as its file has it; nothing if there is no
-    such pipeline.
+    """Return the type of each parameter of a pipeline, as in its file; empty if there is no such
+    pipeline.
 
     Args:
         named: The pipeline on the command line; the project's pipeline, else the default one, if it

@@ -30,7 +30,7 @@ class Setting(NamedTuple):
     """Further values that Katib takes and podium does not."""
 
     def read(self, given: str) -> Any:
-        """Return the value; None if neither podium nor Katib takes it."""
+        """Return the value; None if neither podium nor Katib accepts it."""
         try:
             value = self.convert(given)
         except (ValueError, OverflowError):
@@ -94,7 +94,7 @@ class Plan:
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:
-    """A search algorithm: it has a plan of its own, or a sampler of Optuna's.
+    """A search algorithm, with a plan of its own or a sampler of Optuna's.
 
     Sources of what Katib does: katib 0.19,
     pkg/suggestion/v1beta1/{hyperopt,optuna,goptuna,skopt,hyperband,pbt}.

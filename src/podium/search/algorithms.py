@@ -1,5 +1,4 @@
-"""The search algorithms there are. A new one is a file with its Algorithm, and its name in this
-table."""
+"""All search algorithms. A new one is a file with its Algorithm, and its name in this table."""
 
 from podium.search.algorithm import COUNT, Algorithm
 from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE
@@ -34,8 +33,8 @@ MEDIAN_STOP = Algorithm(
 
 
 def find(name: str) -> Algorithm:
-    """Return the algorithm of that name, of early stopping too; one without facts if there is
-    none."""
+    """Return the algorithm of that name, of early stopping too; one without facts for an unknown
+    name."""
     return {**ALGORITHMS, MEDIAN_STOP.name: MEDIAN_STOP}.get(name) or Algorithm(
         name=name, settings={}
     )

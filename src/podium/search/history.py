@@ -58,7 +58,7 @@ class History:
         return asked.params
 
     def give(self, number: int, values: "Mapping[str, Any]") -> None:
-        """Take in a running trial with values of its own."""
+        """Add a running trial with values of its own."""
         from optuna.trial import TrialState, create_trial
 
         self._places[number] = len(self._study.get_trials(deepcopy=False))

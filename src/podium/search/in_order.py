@@ -26,7 +26,7 @@ NUMBER = "number"
 
 
 class Sampled(Plan):
-    """A plan whose points Optuna's sampler gives, with a seed of its own for each of them.
+    """A plan whose points come from Optuna's sampler, with a new seed for each point.
 
     Args:
         directions: Directions of the objectives; the first is that of the plan.

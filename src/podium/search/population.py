@@ -30,7 +30,7 @@ class Member:
     """Number of ancestors."""
 
     parent: str | None = None
-    """The trial whose files it begins with."""
+    """The trial whose files it starts from."""
 
     value: float = 0.0
     """Its objective, more being better."""
@@ -77,7 +77,7 @@ class Population(Plan):
         self.current.append(trial)
 
     def recall(self, history: Iterable[PastTrial]) -> None:
-        """Go on with the last generation that had begun, after the one before it."""
+        """Continue with the last generation that had begun, after the one before it."""
         seen = list(history)
         for earlier in seen:
             generation, parent = int(earlier.tags.get(GENERATION, 0)), earlier.tags.get(PARENT)

@@ -177,7 +177,7 @@ class Search:
         return decoded(self._space, values)
 
     def give(self, trial: str, point: Mapping[str, str]) -> None:
-        """Take in a trial that begins with values which a person has chosen.
+        """Add a running trial with values chosen by a user.
 
         Args:
             point: A value of the space for each parameter.

@@ -106,8 +106,8 @@ class Parameter:
         return self.nth(min(round((value - self.low) / (self.step or 1.0)), self.points - 1))
 
     def text(self, value: float) -> str:
-        """Write a value of a double or int the way a trial sees it; steps leave no rounding
-        dust."""
+        """Format a value of a double or int as a trial gets it, without rounding errors of
+        steps."""
         if self.kind == "int":
             return str(round(value))
         return repr(float(f"{value:.12g}")) if self.step else repr(float(value))

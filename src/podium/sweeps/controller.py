@@ -90,7 +90,7 @@ class ExperimentController:
         self._events.put(None)
 
     def wake(self) -> None:
-        """Ask for a look at the Experiment: it may have to be deleted."""
+        """Ask for a check of the Experiment: it may have to be deleted."""
         self._events.put(None)
 
     def edit(self, experiment: Experiment) -> None:
@@ -153,8 +153,8 @@ class ExperimentController:
         return self._stopping.is_set()
 
     def _is_ending(self) -> bool:
-        """Look whether a stop is under way, or Python itself ends: what fails then fails for that,
-        and can be resumed.
+        """Return whether a stop is under way, or Python itself exits: failures then have that
+        cause, and can be resumed.
 
         As the main thread ends, thread pools refuse work, and soon no thread starts; whoever stops
         the Experiment then comes later.

@@ -50,7 +50,7 @@ class MedianStop:
             self._means[trial] = sum(numbers) / len(numbers)
 
     def rules(self) -> list[dict[str, Any]]:
-        """Return ``earlyStoppingRules`` for a trial that begins now; none until enough trials
+        """Return ``earlyStoppingRules`` for a trial that starts now; empty until enough trials
         succeeded."""
         if len(self._means) < self._required:
             return []

@@ -428,7 +428,8 @@ class Loops(LocalSweeps):
         return PoolStore(f"{storage}/pools/{self.namespace.api.namespace}/{experiment.uid}")
 
     def _pool_of(self, kind: str, name: str) -> PoolStore | None:
-        """Return where the log of a trial is that a pool ran; None if it had pods of its own."""
+        """Return the store with the log of a trial that a pool ran; None if it had pods of its
+        own."""
         experiment = self.experiment(self.trial(name).experiment) if kind == "Trial" else None
         return self.pool_store(experiment) if experiment and pool_size(experiment) else None
 

@@ -58,7 +58,7 @@ class HereRecords(LocalRecords):
         refuse_what_pods_lack(experiment)
 
     def begin(self) -> None:
-        """Nothing: the pods begin by themselves."""
+        """Do nothing: the pods start by themselves."""
 
     def trials(self) -> Sequence[Trial]:
         trials = super().trials()

@@ -363,7 +363,7 @@ def _print_file(
 def jobs_of_trials(
     cluster: KubernetesCluster, experiment: str, trials: Sequence[Trial]
 ) -> set[tuple[str, str]]:
-    """Return kind and name of the jobs there are of an Experiment's trials."""
+    """Return kind and name of the existing jobs of an Experiment's trials."""
     kinds = {trial.workload.kind for trial in trials}
     return {
         (kind, job.name) for kind in kinds for job in cluster.list(kind, {EXPERIMENT: experiment})

@@ -75,7 +75,7 @@ class Pool:
         self._looked, self._served = 0.0, time.monotonic()
 
     def start(self, unfinished: Collection[str]) -> None:
-        """Create the Job, or take up the one of an earlier engine with what its workers have.
+        """Create the Job, or adopt an earlier engine's with the trials that its workers have.
 
         Args:
             unfinished: Names of the trials that an earlier engine left without an end.
@@ -121,7 +121,7 @@ class Pool:
     def run(
         self, trial: Trial, begun: Callable[[], None], given_up: Callable[[], bool]
     ) -> TrialEnd | None:
-        """Let a worker run a trial, and wait for its end; None if it was given up first.
+        """Have a worker run a trial, and wait for its end; None if it was given up first.
 
         Args:
             trial: The stored trial; one that a worker got from an earlier engine is not started
@@ -217,7 +217,7 @@ class Pool:
                 return self._fail(Failed(f"the pool failed: {error!r}", "begin the sweep again"))
 
     def _look_at_pods(self) -> None:
-        """See which workers there are; a trial of one that is gone waits for another."""
+        """Update the set of workers; the trial of a worker that is gone waits for another."""
         if time.monotonic() - self._looked < PODS_SECONDS:
             return
         self._looked = time.monotonic()

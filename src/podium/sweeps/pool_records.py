@@ -27,7 +27,7 @@ again and again."""
 
 
 class PooledRun(Run):
-    """One trial that a worker of a pool runs; what the worker says of its end stands.
+    """One trial that a worker of a pool runs; the worker decides how it ended.
 
     Args:
         pool: The workers.

@@ -61,6 +61,6 @@ class House:
             return self._cluster_at(self.url(run))
 
     def sweep(self, name: str, run: str = "") -> FollowedSweep:
-        """Return a sweep of a cluster, whether there is one or not."""
+        """Return a sweep of a cluster, whether it exists or not."""
         with self._lock:
             return self._sweep_at(self.url(run), name)

@@ -26,7 +26,7 @@ MOST_CURVES = 30
 """Trials whose curves are drawn: those that run, and the best."""
 
 GROWTH = 1.1
-"""Importance is computed again when there are so many times as many results."""
+"""Importance is computed again when the number of results has grown by this factor."""
 
 MANY = 50
 """Trials that are read one by one before all are read at once."""

@@ -1,5 +1,5 @@
-"""The Kubernetes API for the kinds podium knows: plain dicts in and out, the server's own reason in
-every error."""
+"""The Kubernetes API for podium's kinds: plain dicts in and out, the server's own reason in every
+error."""
 
 import re
 import time
@@ -293,7 +293,7 @@ class Api:
         return min(next(limits) if self.answered else 3.0, self.budget)
 
     def note(self, error: Any) -> None:
-        """Remember since when requests get no answer."""
+        """Record the time since which requests get no answer."""
         self.silent_since = (self.silent_since or time.monotonic()) if is_passing(error) else None
 
     def error(self, error: Any, doing: str, kind: str | None = None) -> PodiumError:
@@ -368,11 +368,12 @@ class Api:
         )
 
     def serves(self, kind: str) -> bool:
-        """Return whether the server knows a kind; every account may ask (role system:discovery)."""
+        """Return whether the server serves a kind; every account may ask (role
+        system:discovery)."""
         return api_resource(kind).plural in self.plurals(kind)
 
     def plurals(self, kind: str) -> set[str]:
-        """Return the plurals of all kinds that the server knows in the group and version of a
+        """Return the plurals of all kinds that the server serves in the group and version of a
         kind."""
         known = api_resource(kind)
         try:

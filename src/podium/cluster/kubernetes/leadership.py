@@ -19,7 +19,7 @@ from podium.cluster.kubernetes.api import Api
 from podium.errors import Conflict, NotFound, PodiumError
 
 ENGINE_LEASE = "podium-engine"
-"""Lease of whoever runs the Experiments of a namespace."""
+"""Lease of the engine that runs the Experiments of a namespace."""
 
 DURATION_SECONDS = 15
 """A Lease that was not renewed for so long is free."""

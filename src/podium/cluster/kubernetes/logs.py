@@ -78,8 +78,8 @@ def _start_of(pod: Any, container: str) -> tuple[str, int]:
 
 
 def is_coming(pod: Any | None) -> bool:
-    """Tell whether a pod will have a log: a job is over with its master, when a worker may not even
-    have begun."""
+    """Return whether a pod will have a log: a job is over with its master, when a worker may not
+    even have started."""
     return pod is not None and pod.status.phase == "Pending" and cannot_start(pod) is None
 
 

@@ -1,5 +1,5 @@
-"""The pods of a job: which there are, which can never start or be created, which one failed and
-why."""
+"""The pods of a job: the existing ones, those that can never start or be created, and the one that
+failed, with its reason."""
 
 import logging
 import re
@@ -343,8 +343,8 @@ class Watchman:
         return refusal_of(news[-1], self.api.waits) if news else None
 
     def _refusals(self, ask: Callable[[], list[Any]]) -> list[Any]:
-        """Return the events that tell of refused pods; none where events may not be listed, which
-        is said once."""
+        """Return the events about refused pods; empty where events may not be listed, which is
+        logged once."""
         try:
             return [event for event in ask() if event.reason in REFUSED]
         except Unavailable:
@@ -404,7 +404,7 @@ def pods_of(job: Workload) -> int:
 
 
 def explain(api: Api, kind: str, name: str, resource: Resource | None) -> Failed:
-    """Return the error that tells why an object failed: pod, reason, last lines, hint.
+    """Return the error that explains why an object failed: pod, reason, last lines, hint.
 
     Args:
         resource: The object as last seen; its own condition is quoted.

@@ -120,7 +120,7 @@ class Queues:
         return {entry.job_uid: entry for entry in sorted(entries, key=lambda entry: entry.created)}
 
     def _call(self, doing: str, function: Any, *args: Any, **options: Any) -> Any:
-        """Call a function of the API in the version that the server knows; None if it knows
+        """Call a function of the API in the version that the server serves; None if it serves
         none."""
         for version in self.versions:
             try:

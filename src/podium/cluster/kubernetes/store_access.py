@@ -189,8 +189,8 @@ def opens_store(resource: Workload | Experiment) -> bool:
 
 
 def grant_access(resource: T, access: Access | AccessByReference | None) -> T:
-    """Return a job or Experiment with the store's environment in every container that has none of
-    its own.
+    """Return a job or Experiment with the store's environment in every container without one of its
+    own.
 
     Args:
         access: The store; None changes nothing.

@@ -226,14 +226,14 @@ class LocalCluster(Cluster):
 
     def with_entrypoints(self, job: Workload) -> Workload:
         """Return a job whose containers without a command have the entrypoint of their image, where
-        it is known."""
+        known."""
         return job.changed_job(
             lambda editor: editor.default_commands(self._runtime.images.entrypoint)
         )
 
     def warm(self, given: Workload) -> None:
-        """Let the fork servers for the processes of a job like this one begin with their imports,
-        without waiting.
+        """Start the imports of the fork servers for the processes of a job like this one, without
+        waiting.
 
         Raises:
             InvalidInput: As for plan.

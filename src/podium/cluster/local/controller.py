@@ -37,7 +37,7 @@ class Runtime:
 
 
 class Controller(ABC):
-    """Runs one job in a thread of its own until nothing of it is left to do.
+    """Runs one job in a thread of its own until it has nothing left to do.
 
     Args:
         runtime: Store, launchers and images.

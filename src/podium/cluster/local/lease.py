@@ -46,7 +46,7 @@ def drop_dead(directory: Path) -> None:
 
 @contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Hold a directory's one lock, waiting for whoever has it."""
+    """Hold a directory's only lock, waiting for its current holder."""
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / ".lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

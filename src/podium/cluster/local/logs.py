@@ -94,7 +94,7 @@ def replica_names(job: Workload, directory: Path) -> list[str]:
 
 
 class GrowingFile:
-    """The lines of a file, in bounded memory whatever is in it: of a long line the beginning.
+    """The lines of a file, in bounded memory whatever it holds: long lines are cut.
 
     Args:
         start: Offset to begin at.

@@ -40,7 +40,7 @@ class ContainerPlan:
     """$(VAR) not yet expanded."""
 
     working_dir: Path | None
-    """workingDir as it is called here; None is a directory of its own."""
+    """The working directory on this machine; None for a directory of the pod's own."""
 
     mounts: tuple[tuple[str, str, Path | None], ...]
     """Mount path, name and sub path of a volume, and where a hostPath lies; None is an emptyDir."""

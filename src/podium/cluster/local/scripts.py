@@ -1,5 +1,4 @@
-"""Which file a command line lets Python run: directly, behind a launcher, or in a shell's
-script."""
+"""The Python file that a command line runs: directly, through a launcher, or in a shell script."""
 
 import re
 import shlex

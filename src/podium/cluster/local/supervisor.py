@@ -13,7 +13,7 @@ class Supervisor(Protocol):
         """Ask for the end of everything it runs, without waiting; safe to call twice."""
 
     def wake(self) -> None:
-        """Ask for a look at the object: it may have to be deleted."""
+        """Ask for a check of the object: it may have to be deleted."""
 
     def join(self, timeout: float | None = None) -> bool:
         """Wait until nothing is running; return whether that is so."""

@@ -26,8 +26,7 @@ OURS = ("data", "output")
 
 
 def decided(*, epochs: int, network: str, seed: int, gpus: int) -> dict[str, Any]:
-    """Return the flags of podium's trainer that a run decides: 0 and empty text leave one to
-    whoever else has a say."""
+    """Return the flags of podium's trainer that a run sets: 0 and empty text leave one unset."""
     flags = {"epochs": epochs, "model": network, "seed": seed, "backend": "nccl" if gpus else ""}
     return {name: value for name, value in flags.items() if value}
 
@@ -109,8 +108,7 @@ def with_pods_retained(experiment: Experiment) -> Experiment:
 
 
 def locate(experiment: Experiment, *, data: str, root: str) -> Experiment:
-    """Let the trials of an adapted Experiment read the data, and let each write its model under its
-    own name.
+    """Set the data of an adapted Experiment's trials, and a model path below each trial's name.
 
     Args:
         data: URI or path of the dataset artifact.

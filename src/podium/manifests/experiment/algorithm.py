@@ -25,14 +25,14 @@ class AlgorithmSpec(ManifestView):
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """Settings that the algorithm knows, as numbers and words; those that break a rule are left
-        out."""
+        """Known settings of the algorithm, as numbers and words, without those that break a
+        rule."""
         known = self.facts.settings
         read = {name: known[name].read(value) for name, value in self.given if name in known}
         return {name: value for name, value in read.items() if value is not None}
 
     def instead(self, name: str) -> "AlgorithmSpec":
-        """Return another algorithm with those of the settings that it knows."""
+        """Return another algorithm with the settings that it supports."""
         known = find(name).settings
         kept = [
             {"name": setting, "value": value} for setting, value in self.given if setting in known

@@ -1,4 +1,4 @@
-"""Trial templates in ConfigMaps: the job is put where an Experiment of its own would have it."""
+"""Trial templates in ConfigMaps: the job is inserted where an Experiment without one has it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

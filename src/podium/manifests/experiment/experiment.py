@@ -485,7 +485,7 @@ class Experiment(Resource):
 
     @property
     def trial_count(self) -> int:
-        """Trials there are, whatever became of them."""
+        """Number of trials in any phase."""
         return integer(self.status.get("trials")) or 0
 
     def summary(self) -> dict[str, Any]:

@@ -91,7 +91,8 @@ def default_conditions(kind: str) -> tuple[str, str] | None:
 
 
 def default_primary_labels(kind: str) -> dict[str, str] | None:
-    """Return the labels by which Katib knows the pod that reports metrics; None: every pod does."""
+    """Return the labels by which Katib finds the pod that reports metrics; None if every pod
+    does."""
     if kind == TRAINJOB:
         return {REPLICATED_JOB: "node", COMPLETION_INDEX: "0"}
     return {JOB_ROLE: "master"} if kind in _KUBEFLOW_KINDS else None

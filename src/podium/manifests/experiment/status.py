@@ -40,7 +40,7 @@ class TrialSummary:
 
     @classmethod
     def of(cls, trial: Trial) -> "TrialSummary":
-        """Return where a trial stands."""
+        """Summarize a trial."""
         return cls(
             name=trial.name,
             phase=trial.state.phase,

@@ -1,5 +1,5 @@
-"""Rules about the pod in which Katib collects: whether the collector gets there, sees the output
-and ever ends."""
+"""Rules about the pod that Katib collects from: whether the collector runs there, sees the output
+and ends."""
 
 import re
 import shlex

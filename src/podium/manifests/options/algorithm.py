@@ -50,7 +50,7 @@ class ChosenAlgorithm(SweepOption):
 
     @classmethod
     def prepare(cls, spec: dict[str, Any], values: Values) -> Values:
-        """Set spec.algorithm to one that Katib knows, with those of the settings that it knows."""
+        """Set spec.algorithm to one that Katib has, with the settings that Katib supports."""
         name = values.get("algorithm")
         if name is None or "algorithm_reason" in values:
             return values

@@ -34,12 +34,12 @@ class Pool(SweepOption):
         return None if pods is None else cls(pods=pods)
 
     def describe(self, experiment: "Experiment") -> str:
-        """Return how many pods there are."""
+        """Return the number of pods in words."""
         return plural(self.size(experiment), "pod")
 
     @classmethod
     def prepare(cls, spec: dict[str, Any], values: Values) -> Values:
-        """Let as many trials run at a time as there are pods."""
+        """Set the number of parallel trials to the number of pods."""
         if option := cls.of(values):
             spec["parallelTrialCount"] = min(option.pods, spec.get("maxTrialCount") or option.pods)
         return values
@@ -51,7 +51,7 @@ class Pool(SweepOption):
 
 
 def pool_size(experiment: "Experiment") -> int:
-    """Return how many pods run the trials of an Experiment one after another; 0 if each has pods of
-    its own."""
+    """Return the number of pods that run the trials of an Experiment one after another; 0 if each
+    trial has pods of its own."""
     option = Pool.of(experiment.asked)
     return option.size(experiment) if option else 0
