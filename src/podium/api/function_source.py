@@ -221,7 +221,6 @@ def _class_in_a_cell(value: type) -> str | None:
 
 
 def _importable(value: Any) -> ModuleType | None:
-    """Return the module from which a function or class can be imported by its name."""
     module = sys.modules.get(getattr(value, "__module__", None) or "")
     name = getattr(value, "__qualname__", "")
     if module is None or module.__name__ == "__main__" or not name.isidentifier():

@@ -32,7 +32,6 @@ class Miss(NamedTuple):
 
 
 def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
-    """Yield the lines that match a pattern made for each metric that is never reported."""
     for name in log.silent():
         wanted = re.compile(pattern.replace("NAME", re.escape(name)), flags)
         for line in log.lines:

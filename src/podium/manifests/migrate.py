@@ -359,7 +359,6 @@ def _command(
 
 
 def _common_end(words: tuple[str, ...], args: list[str]) -> int:
-    """Count the trailing words that still equal the trailing args."""
     count = 0
     while count < min(len(args), len(words) - 1) and words[-1 - count] == args[-1 - count]:
         count += 1

@@ -142,7 +142,6 @@ def _check_flags(
 
 
 def _enough(data: "DataSettings", batch: int) -> int:
-    """Return the least limit that leaves a batch of training items."""
     limits = count(max(batch, data.limit))
     return next(
         limit for limit in limits if (replace(data, limit=limit).training_items or 0) >= batch

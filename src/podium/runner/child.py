@@ -288,7 +288,6 @@ def _values(
 
 
 def _outputs(task: Any) -> dict[str, Any]:
-    """Return the outputs of the pipeline: values, and the URIs of artifacts."""
     return {name: getattr(value, "uri", value) for name, value in task.outputs.items()}
 
 

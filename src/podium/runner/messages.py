@@ -72,7 +72,7 @@ class Event(Message):
     """Titles of all steps by name, in the order they run."""
 
     packed: Mapping[str, str] = field(default_factory=dict)
-    """Of kind ``steps``: the directory that each code parameter was packed from."""
+    """Directory that each code parameter was packed from, with ``steps``."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     """The run's parameters, with ``steps``, or the pipeline's return values, with ``outputs``."""

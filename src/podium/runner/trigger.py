@@ -83,7 +83,7 @@ class _State:
 
 
 class Trigger:
-    """Polls data, and reports when a command is due. Its state is stored: a restart loses no change.
+    """Polls data and reports when a command is due. Its state is stored: a restart loses no change.
 
     Args:
         directory: Directory of the state.

@@ -66,7 +66,6 @@ def has_started(pod: Any, container: str) -> bool:
 
 
 def _status_of(pod: Any, container: str) -> Any | None:
-    """Return the status of a container once it has a state."""
     statuses = (*(pod.status.container_statuses or []), *(pod.status.init_container_statuses or []))
     return next((status for status in statuses if status.name == container and status.state), None)
 

@@ -37,7 +37,7 @@ class Orphan:
     phase: str
     created: str
     why: str
-    """How the run ended, or that it is gone."""
+    """End of the run, or that it is gone."""
 
     uid: str
 

@@ -1,5 +1,5 @@
-"""How a trainer gets its data and output paths: podium's own by flags, any other by placeholders,
-variables or two flags.
+"""Data and output paths of a trainer: podium's own gets flags, any other placeholders, variables or
+two flags.
 
 A command, its arguments and its environment may hold ``${podium.data}``, ``${podium.output}`` and
 ``${podium.name}`` anywhere; ``fill`` replaces them. Every container of a trainer also gets

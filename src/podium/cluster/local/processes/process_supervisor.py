@@ -212,7 +212,6 @@ def _exec(argv: list[str], env: dict[str, str]) -> NoReturn:
 
 
 def _ended() -> list[tuple[int, int]]:
-    """Reap ended children and return their pids and exit codes."""
     reaped = []
     with contextlib.suppress(ChildProcessError):
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
