@@ -162,6 +162,7 @@ class RunRecord:
         return self.directory / "logs" / f"{step}.log"
 
     def _last_words(self, step: str) -> tuple[str, Mapping[str, Any]]:
+        """Return a step's error, else the end of its log, and the parameters that avoid it."""
         left = failure_file(self.directory, step)
         with suppress(FileNotFoundError, InvalidInput):
             failure = parse(_Failure, read_json(left), str(left))

@@ -172,6 +172,7 @@ def output_not_collected(experiment: Experiment) -> Iterator[Violation]:
 
 
 def _scripts(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Yield (path, script) of each wrapped container whose command is ``sh -c``."""
     for _, container in experiment.wrapped_containers():
         if takes_script(container.words) and len(container.words) > 2:
             yield list(container.numbered_words)[2][0], container.words[2]
