@@ -4,7 +4,7 @@ sequences."""
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -117,3 +117,11 @@ def relative(path: str) -> str:
     """Make a path below the working directory relative to it; return URLs and other paths
     unchanged."""
     return path.removeprefix(os.getcwd() + os.sep)
+
+
+def last_said(lines: Iterable[str]) -> str:
+    """Return the last line that says something, on one line; podium's own hint follows the error
+    that counts."""
+    said = [line.strip() for line in lines if line.strip()]
+    errors = [line for line in said if not line.startswith("hint: ")]
+    return one_line((errors or said or [""])[-1])

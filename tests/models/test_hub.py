@@ -155,7 +155,7 @@ def test_what_a_hub_refuses_is_a_sentence(
 
 def test_a_hub_that_is_not_there_is_a_sentence(model: Model) -> None:
     done = export(model, hub="http://127.0.0.1:1")
-    error, hint = done.stderr.splitlines()
+    error, hint = done.stderr.splitlines()[-2:]  # a slow machine hears a sign of life first
     assert (done.returncode, done.stdout) == (1, "")
     assert "is not registered at http://127.0.0.1:1: Cannot connect to host 127.0.0.1:1" in error
     assert hint.startswith(

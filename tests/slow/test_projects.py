@@ -59,7 +59,7 @@ def test_a_project_runs_from_data_to_a_champion(tmp_path: Path, template: str) -
     if template in ("images", "table"):
         assert champion.metadata["code"] is None
     if template == "images":
-        assert "better than the champion: accuracy" in outcome["decision"]["reasons"][0]
+        assert "better than the champion with probability" in outcome["decision"]["reasons"][0]
     if template in ("text", "blank"):
         code = Code.parse(champion.metadata["code"]["uri"])
         assert code.digest == champion.metadata["code"]["digest"]

@@ -45,3 +45,23 @@ def test_what_the_run_decides_is_searched_no_longer() -> None:
     flags = flags_of(adapted, "sweep-1-abc", left)
     assert flags[name] == "7"
     assert not {"data", "output"} & set(flags)
+
+
+def test_what_a_network_does_not_take_is_searched_no_longer() -> None:
+    def change(manifest: dict[str, Any]) -> None:
+        dropout = {"name": "dropout", "parameterType": "double"}
+        dropout["feasibleSpace"] = {"min": "0.0", "max": "0.3"}  # type: ignore[assignment]
+        manifest["spec"]["parameters"].append(dropout)
+        template = manifest["spec"]["trialTemplate"]
+        template["trialParameters"].append({"name": "dropout", "reference": "dropout"})
+        for replica in template["trialSpec"]["spec"]["pytorchReplicaSpecs"].values():
+            words = replica["template"]["spec"]["containers"][0]["args"]
+            words.append("--dropout=${trialParameters.dropout}")
+
+    searched = Experiment.load("random").changed(change)
+    kept = adapt(searched, fixed={"model": "mlp"}, **RUN)
+    assert "dropout" in {parameter.name for parameter in kept.space}
+    linear = adapt(searched, fixed={"model": "linear"}, **RUN)
+    assert "dropout" not in {parameter.name for parameter in linear.space}
+    values = {parameter.name: "0.1" for parameter in linear.space}
+    assert flags_of(linear, "sweep-1-abc", values)["dropout"] == "0"

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from podium.cluster import traits_of
 from podium.cluster.base import Cluster
+from podium.cluster.traits import traits_of
 from podium.settings import Settings
 from podium.sweeps import connect
 

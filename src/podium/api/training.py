@@ -12,7 +12,7 @@ from podium.api.experiments import check_here
 from podium.api.jobs import Job
 from podium.api.launched import Session
 from podium.api.prepare import prepared
-from podium.cluster import traits_of
+from podium.cluster.traits import traits_of
 from podium.documents import load_yaml, read_text
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
 from podium.frames import data_frame

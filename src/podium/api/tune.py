@@ -14,7 +14,7 @@ from podium.api.space import Dimension, parameter, split
 from podium.api.stopping import Stopping, stopping
 from podium.api.sweep import Sweep, begin
 from podium.api.trials import partly_failed
-from podium.cluster import traits_of
+from podium.cluster.traits import traits_of
 from podium.code.wrap import with_code
 from podium.errors import Failed, InvalidInput, require, suggestion
 from podium.libraries import Library, library_of

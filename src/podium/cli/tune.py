@@ -303,7 +303,7 @@ def _read(
 def _save(planned: "Plan", file: Path) -> None:
     """Write an Experiment as it is created on its cluster."""
     from podium.api.experiments import with_store
-    from podium.cluster import traits_of
+    from podium.cluster.traits import traits_of
     from podium.yaml_loader import dump
 
     experiment, url = planned.experiment, planned.spec.url

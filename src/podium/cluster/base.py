@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from podium.cluster import Traits, traits_of
+from podium.cluster.traits import Traits, traits_of
 from podium.errors import Failed, InvalidInput
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial

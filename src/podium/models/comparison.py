@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Protocol
 
+import podium.models.approval as approval
+import podium.models.signature as signature
 from podium.data import sealed
 from podium.data.seen import (
     SEEN,
@@ -26,11 +28,9 @@ from podium.data.seen import (
 from podium.data.test_part import mostly, sketch
 from podium.documents import foreign, load_json
 from podium.errors import Damaged, InvalidInput
-from podium.models import approval, signature
 from podium.models.decision import Decision, Earlier
 from podium.models.fresh import NewItems
 from podium.models.journal import Journal, Record
-from podium.models.model import Model
 from podium.models.promotion import Promotion
 from podium.models.rule import PromotionRule, decide
 from podium.models.task import Task, check_model_task, check_task, class_names
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
     from podium.data.held_out import HeldOut, TestInputs
     from podium.data.schema import DatasetInfo
+    from podium.models.model import Model
     from podium.scoring import Comparison, Metric
     from podium.scoring.comparison import Changes
 
@@ -420,7 +421,7 @@ def _prepare(
     return taken, *unseen(taken, held_out.groups, seen), notes
 
 
-def check_comparable(model: Model, data: str) -> None:
+def check_comparable(model: "Model", data: str) -> None:
     """Refuse a dataset on which no version of a model could be compared with the champion, before
     anything is trained.
 
@@ -704,7 +705,7 @@ def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
 
 
 def contest(
-    model: Model, version: str, rule: str, data: str | None, evidence: Mapping[str, Any]
+    model: "Model", version: str, rule: str, data: str | None, evidence: Mapping[str, Any]
 ) -> Promotion:
     """Let a version challenge the champion, with stored predictions or on given data.
 

@@ -4,10 +4,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import podium.models.fresh as fresh
+import podium.models.signature as signature
 from podium.data.seen import LEAST_ITEMS
 from podium.errors import InvalidInput, require
 from podium.metrics import Constraint
-from podium.models import fresh, signature
 from podium.models.decision import Case, Condition, Criterion
 from podium.models.version import Version
 from podium.text import apart, exact, figure, listed, p_words

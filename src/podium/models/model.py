@@ -6,10 +6,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import podium.models.approval as approval
+import podium.models.audit as audit
+import podium.models.garbage as garbage
 from podium.data.test_part import mostly
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.frames import data_frame
-from podium.models import approval, audit, garbage
 from podium.models.audit import Finding, Repair
 from podium.models.catalog import Catalog
 from podium.models.decision import Decision

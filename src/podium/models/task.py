@@ -5,13 +5,13 @@ from typing import TYPE_CHECKING
 
 from podium.documents import load_json
 from podium.errors import InvalidInput
-from podium.models.model import Model
 from podium.models.version import Version
 from podium.prediction import PREPROCESSING
 from podium.text import listed
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
+    from podium.models.model import Model
 
 LEAST_CLASSES = 2
 """Fewer common classes are nothing to compare by."""
@@ -65,7 +65,7 @@ def check_task(version: Version, task: Task) -> None:
         )
 
 
-def check_model_task(model: Model, task: Task) -> None:
+def check_model_task(model: "Model", task: Task) -> None:
     """Refuse a task that is another than a model's: its champion's, or else its first version's.
 
     Raises:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from podium.reports import plots
+import podium.reports.plots as plots
 from podium.reports.page import html_page
 from podium.text import brief
 

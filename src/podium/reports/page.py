@@ -13,9 +13,9 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
+import podium.reports.plots as plots
 from podium import __version__
 from podium.libraries import PACKAGES
-from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
 from podium.text import brief, duration, figure, plural
 

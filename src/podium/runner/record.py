@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from podium.cluster import traits_of
+from podium.cluster.traits import traits_of
 from podium.documents import parse, parse_member, read_json
 from podium.drafts import appearing
 from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError, suggestion

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
-from podium.cluster import traits_of
 from podium.cluster.base import Cluster
+from podium.cluster.traits import traits_of
 from podium.code.reference import Code
 from podium.code.wrap import with_code
 from podium.data import artifact

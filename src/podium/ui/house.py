@@ -7,8 +7,8 @@ from functools import lru_cache
 
 import podium
 from podium.api.cluster_spec import ClusterSpec
-from podium.cluster import traits_of
 from podium.cluster.base import Cluster
+from podium.cluster.traits import traits_of
 from podium.kfp.client import Server
 from podium.models import open_registry
 from podium.ui.dashboard import Dashboards

@@ -11,7 +11,7 @@ from podium.errors import NotFound
 from podium.manifests.conditions import status_of
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.workload import Workload
-from podium.text import one_line
+from podium.text import last_said
 
 _LOOK = 0.1
 """Seconds between checks of a growing file."""
@@ -75,8 +75,8 @@ def last_line(store: Store, kind: str, name: str) -> str:
         with path.open("rb") as log:
             log.seek(max(0, path.stat().st_size - _TAIL))
             lines = log.read().decode(errors="replace").splitlines()
-        if said := [line.strip() for line in lines if line.strip()]:
-            return one_line(said[-1])
+        if said := last_said(lines):
+            return said
     return ""
 
 

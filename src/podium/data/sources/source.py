@@ -146,13 +146,14 @@ SOURCES = {
 }
 """Where the Source of each name is; it is imported when it is needed."""
 
+KNOWN_SOURCES = "podium.data.sources.mnist"
+"""Module whose ``known_source`` makes the Source of a known dataset."""
+
 
 def find_source(name: str) -> Source:
     """Return the source of a name of SOURCES, or of a known dataset."""
     if name in DATASETS:
-        from podium.data.sources.mnist import known_source
-
-        return known_source(DATASETS[name])
+        return import_module(KNOWN_SOURCES).known_source(DATASETS[name])
     module, _, declared = SOURCES[name].partition(":")
     source: Source = getattr(import_module(module), declared)
     return source

@@ -1,5 +1,6 @@
 """Adapt an Experiment to a run: its data, its trials' outputs, and other settings of the run."""
 
+import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Unpack
 
@@ -19,6 +20,8 @@ from podium.manifests.experiment.trainer import (
 )
 from podium.manifests.fields import items, mapping
 from podium.manifests.job_editor import JobEditor, merge
+
+log = logging.getLogger(__name__)
 
 GPU = "nvidia.com/gpu"
 OURS = ("data", "output")
@@ -71,6 +74,7 @@ def adapt(
     """
     builtin = experiment.uses_builtin_trainer
     flags = {name: str(value) for name, value in fixed.items() if value} if builtin else {}
+    flags |= _without_use(experiment, flags.get("model", ""))
     given = {**{f"--{name}": value for name, value in flags.items()}, **(FLAGS if builtin else {})}
 
     def prepare(manifest: dict[str, Any]) -> None:
@@ -98,6 +102,22 @@ def adapt(
     return connected.changed_job(
         lambda editor: give_gpus(editor, connected.template.primary_container, gpus)
     )
+
+
+def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
+    """Return the value of each flag that is searched, but that a network of podium's trainer does
+    not take."""
+    from podium.trainer.config import TAKEN_BY
+
+    searched = {flag_name(parameter.name) for parameter in experiment.space} if network else set()
+    unused = {
+        name: f"{value:g}"
+        for name, (value, takers) in TAKEN_BY.items()
+        if name in searched and network not in takers
+    }
+    if unused:
+        log.info("not searched, since %s does not take it: %s", network, ", ".join(unused))
+    return unused
 
 
 def with_pods_retained(experiment: Experiment) -> Experiment:

@@ -1,0 +1,11 @@
+"""The last words of a program are its error, not the hint behind it."""
+
+from podium.text import last_said
+
+
+def test_the_error_is_taken_and_not_its_hint() -> None:
+    assert last_said(["epoch 1", "error: no such file", "hint: name one", ""]) == (
+        "error: no such file"
+    )
+    assert last_said(["hint: alone"]) == "hint: alone"
+    assert last_said(["", " "]) == ""
