@@ -332,7 +332,8 @@ def upload(directory: Path, info: DatasetInfo, uri: str, test: str) -> None:
 
 
 def _files(info: DatasetInfo, uri: str, test: str) -> list[tuple[str, list[FileInfo]]]:
-    """Return what lies where, the test part first: who finds the dataset must find that too."""
+    """List the files of each directory, the test part first, so that a dataset never appears
+    without it."""
     return [(test, list(info.parts["test"].files)), (uri, list(info.given))]
 
 

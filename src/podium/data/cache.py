@@ -173,7 +173,7 @@ def _remove(path: Path) -> bool:
 
 
 def _lock_of(path: Path) -> Path:
-    """Return the lock of a file of the cache, which its draft has too."""
+    """Return the lock of a cached file; its draft shares it."""
     return path.with_name(f".{path.name.removeprefix('.').removesuffix('.draft')}.lock")
 
 

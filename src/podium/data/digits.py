@@ -74,7 +74,7 @@ def background_light(pixels: Floats) -> tuple[Floats, float]:
 
 
 def _commonest(gray: Floats) -> float:
-    """Return the middle of the third that is most alike."""
+    """Return the middle of the densest third of the values."""
     order, third = np.sort(gray), len(gray) // 3
     start = int(np.argmin(order[third:] - order[: len(order) - third]))
     return float(np.median(order[start : start + third + 1]))

@@ -102,8 +102,8 @@ def _mix_columns(numbers: NDArray[np.float64]) -> Hashes:
 
 
 def _rounded(numbers: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Round what has a fraction to a sixteenth of itself or less: no scale is needed, which changes
-    as data grow."""
+    """Round fractional numbers to a sixteenth of their magnitude or finer: no scale is needed,
+    which would change as data grow."""
     share, power = np.frexp(numbers)
     return np.where(np.rint(numbers) == numbers, numbers, np.ldexp(np.rint(share * 16) / 16, power))
 

@@ -179,8 +179,7 @@ def seen_in_training(data: str | Path, uri: str) -> SeenItems | None:
 
 
 def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:
-    """Yield what a preprocessing makes of original items, some at a time; positions are among all
-    of them."""
+    """Preprocess original items in batches; positions are among all of them."""
     if isinstance(prepared, ImagePreprocessing):
         yield from _apply_pictures(prepared, file, name)
         return

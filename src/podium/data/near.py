@@ -133,8 +133,7 @@ def picture_grid(pictures: Array) -> Points:
 
 
 def _areas(side: int) -> Points:
-    """Return what share of each of GRID spots lies in each of the pixels of a side, [GRID,
-    side]."""
+    """Return the share of each of GRID spots that lies in each pixel of a side, [GRID, side]."""
     edges = np.linspace(0, side, GRID + 1)
     pixels = np.arange(side)
     shared = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)
@@ -142,7 +141,7 @@ def _areas(side: int) -> Points:
 
 
 def _spreads(columns: Points) -> list[float]:
-    """Return the spread of each column [n, columns]; 0 of one that holds only whole numbers."""
+    """Return the spread of each column of [n, columns]; 0 where all values are whole numbers."""
     low, high = np.quantile(columns, (0.1, 0.9), axis=0)
     spread = np.where(high > low, (high - low) / 2.563, columns.std(axis=0))
     return np.where((np.rint(columns) == columns).all(axis=0), 0.0, spread).tolist()
@@ -258,7 +257,6 @@ class NearItems:
 
 
 def _items(items: Selection, chosen: Any) -> dict[str, Array]:
-    """Return some items of a selection."""
     index = chosen if items.index is None else items.index[chosen]
     return {name: array[index] for name, array in items.part.inputs.items()}
 
@@ -384,8 +382,7 @@ def _probes(own: Hashes, inside: Points) -> tuple[NDArray[np.int64], Hashes]:
 
 
 def _close(one: Hashes, other: Hashes, dimensions: int) -> NDArray[np.bool_]:
-    """Return which pairs of places are at most the tolerance apart in every dimension, also across
-    a border."""
+    """Return the pairs of places within the tolerance in every dimension, also across a border."""
     apart = (
         (one[:, None] >> _SHIFTS[:dimensions]) - (other[:, None] >> _SHIFTS[:dimensions])
     ) & np.uint64(PLACES - 1)

@@ -186,7 +186,7 @@ class DataOptions:
 
 
 def _as_list(name: str, value: Any) -> Any:
-    """Return one text as a list of one where an option lists texts: ``drop=id``."""
+    """Wrap a single text where an option is a list: ``drop=id``."""
     return [value] if isinstance(value, str) and name in LISTS else value
 
 

@@ -166,16 +166,14 @@ def _open_csv(
 
 
 def _with_index(names: Sequence[str]) -> Sequence[str]:
-    """Return the names with one for the index of pandas or the row names of R, whose header is
-    empty."""
+    """Name the column of the index of pandas or the row names of R, whose header is empty."""
     if len(names) < 2 or names[0].strip():
         return names
     return ["Unnamed: 0.1" if "Unnamed: 0" in names else "Unnamed: 0", *names[1:]]
 
 
 def _index_among(names: Sequence[str], listed: Sequence[str] = ()) -> tuple[str, ...]:
-    """Return the columns that were the index of a DataFrame, by their names or as the file
-    tells."""
+    """Return the index columns of a DataFrame, by their names or as listed in the file."""
     return tuple(name for name in names if name in listed or re.fullmatch(_INDEX, name))
 
 
@@ -328,7 +326,6 @@ def _without_headers(rows: Rows, raw: list[str], on_bad: OnProblem | None) -> Ro
 
 
 def _numbers_without(above: int, count: int, skipped: list[int]) -> NDArray[np.int64]:
-    """Return the next numbers after ``above`` that are not skipped."""
     later = [row for row in skipped if row > above]
     candidates = np.arange(above + 1, above + 1 + count + len(later), dtype=np.int64)
     return candidates[~np.isin(candidates, later)][:count]
@@ -397,8 +394,7 @@ def open_parquet(path: Path, name: str) -> RowFile:
 
 
 def _index_of(schema: pa.Schema) -> list[str]:
-    """Return the columns that pandas says were the index of a DataFrame, in the metadata that it
-    writes."""
+    """Return the index columns of a DataFrame from the metadata that pandas writes."""
     try:
         listed = json.loads((schema.metadata or {}).get(b"pandas", b"{}"))
         return [column for column in listed.get("index_columns", []) if isinstance(column, str)]

@@ -271,7 +271,7 @@ def _require_units(units: int, how: str) -> None:
 
 
 def _apart(keys: Hashes) -> Hashes:
-    """Return hashes that tell equal items apart, by their number among their equals."""
+    """Return hashes that differ even for equal items, by numbering the copies."""
     order = np.argsort(keys, kind="stable")
     first = np.searchsorted(keys[order], keys[order])
     number = np.empty(len(keys), np.uint64)

@@ -210,7 +210,7 @@ def _trimmed(values: pa.Array, missing: Sequence[str]) -> pa.Array:
 
 
 def _unmarked(text: pa.Array, missing: Sequence[str]) -> pa.Array:
-    """Return texts among numbers or dates, null where they only mark a missing value."""
+    """Replace marks of missing values among numbers or dates by null."""
     if tuple(missing) != MISSING_VALUES:
         return text
     return pc.if_else(pc.is_in(pc.utf8_lower(text), pa.array(MARKS)), _NO_TEXT, text)
@@ -341,8 +341,8 @@ def _parse_numbers(text: pa.Array) -> pa.Array:
 
 
 def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
-    """Return texts as another type, None if one is none: the first are tried, since a failure costs
-    as a success."""
+    """Cast texts to a type, or return None; the first TRIED are cast first, since a failure costs
+    as much as a success."""
     try:
         text[:TRIED].cast(kind)
         return text.cast(kind)
@@ -351,8 +351,7 @@ def _cast(text: pa.Array, kind: pa.DataType) -> pa.Array | None:
 
 
 def _is_plain(text: pa.Array) -> bool:
-    """Return whether all texts are numbers that float64 holds, without a mark among them: most
-    columns are."""
+    """Return whether all texts are plain numbers that float64 holds exactly, as in most columns."""
     numbers = _cast(text, pa.float64())
     return numbers is not None and bool(pc.all(pc.less(pc.abs(numbers), float(_EXACT))).as_py())
 
@@ -448,7 +447,6 @@ def _parse_time(value: str) -> int | None:
 
 
 def _without_zone(stamps: pa.Array) -> pa.Array:
-    """Return the same moments in UTC."""
     if not pa.types.is_timestamp(stamps.type) or stamps.type.tz is None:
         return stamps
     return (

@@ -132,7 +132,7 @@ def _write(model: "Model", event: str, version: str, reason: str, key: Path | No
 
 
 def _statement(event: str, version: Version, evidence: dict[str, Any]) -> bytes:
-    """Return what is signed: who says what of which bytes."""
+    """Return the signed bytes: the event, its author and reason, and the files."""
     files = {name: file.sha256 for name, file in sorted(version.files.items())}
     said = {name: evidence[name] for name in ("by", "reason")}
     return json.dumps([event, version.name, version.version, files, said], sort_keys=True).encode()

@@ -363,7 +363,7 @@ def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Ver
 
 
 def _numbered(target: "np.ndarray") -> tuple[str, ...]:
-    """Return the numbers of classes without names; nothing for regression."""
+    """Return class indices as names; empty for regression."""
     return (
         ()
         if target.dtype.kind == "f"
@@ -561,7 +561,6 @@ def _earlier(
     seen: SharedItems,
     records: Sequence[Record],
 ) -> Earlier:
-    """Return what the history knows of the test part."""
     own = champion.version if champion else None
     earlier = Earlier.of(records, metric, challenger.version, own, _model_of(challenger))
     if "fresh" not in rule or champion is None:
@@ -607,7 +606,7 @@ def _sketch(seen: SharedItems, items: TestItems) -> str:
 def _new_items(
     seen: SharedItems, challenger: Version, champion: Version, metric: str
 ) -> NewItems | None:
-    """Return which items came since the champion was promoted; None if it is not known."""
+    """Return the items that are new since the champion was promoted; None if that is unknown."""
     own = _stored_hashes(champion, TEST_ITEMS)
     if own is None or seen.units is None:
         return None

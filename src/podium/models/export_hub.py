@@ -199,7 +199,7 @@ def _registered(client: "ModelRegistryClient", version: Version) -> str:
 
 
 def _point(client: "ModelRegistryClient", name: str, champion: str | None) -> None:
-    """Name podium's champion in the hub's model, which then has one at most."""
+    """Name podium's champion in the hub's model, so that it has at most one."""
     model = client.get_model(name)
     known = model.custom_properties or {}
     if known.get(CHAMPION, "") != (champion or ""):

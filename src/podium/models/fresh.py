@@ -210,6 +210,6 @@ def bet(
 
 
 def _short(hashes: "np.ndarray") -> Any:
-    """Return 32 bits of each hash: in a million of others a new item is taken for one of them once
-    in 4,000."""
+    """Return 32 bits of each hash: among a million others, one new item in 4,000 is mistaken for an
+    old one."""
     return (hashes >> 32).astype("uint32")

@@ -200,8 +200,8 @@ class Pointers:
             return None, lost.etag
 
     def _predecessor(self, version: str, target: str | None) -> str | None:
-        """Return the champion before version last became champion, so that a second rollback goes
-        back further."""
+        """Return the champion before ``version`` last became it, so that a second rollback goes
+        further back."""
         for record in reversed(self.events()):
             if record.alias == CHAMPION and record.points_at == version:
                 return record.previous

@@ -330,7 +330,6 @@ def _check(what: str, predictions: "np.ndarray", target: "np.ndarray", metric: "
 
 
 def _classes(predictions: "np.ndarray") -> int:
-    """Return how many classes predictions speak of."""
     return int(predictions.shape[1] if predictions.ndim == 2 else predictions.max() + 1)
 
 

@@ -128,8 +128,7 @@ def _image(version: Version) -> list[dict[str, Any]]:
 
 
 def _digest(version: Version) -> str:
-    """Return the sha256 of the data; empty where whoever uploaded the model calls something else a
-    digest."""
+    """Return the sha256 of the data; empty where the digest of an upload is of another kind."""
     digest = version.facts.dataset.digest or ""
     return digest if re.fullmatch(r"[0-9a-f]{64}", digest) else ""
 

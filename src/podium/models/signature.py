@@ -369,7 +369,7 @@ def _resources(payload: bytes, where: str) -> dict[str, str]:
 
 
 def _pae(payload: bytes) -> bytes:
-    """Return what is signed of an envelope (DSSE v1.0.0, protocol.md)."""
+    """Return the pre-authentication encoding of an envelope (DSSE v1.0.0, protocol.md)."""
     return b"DSSEv1 %d %s %d %s" % (len(PAYLOAD), PAYLOAD.encode(), len(payload), payload)
 
 

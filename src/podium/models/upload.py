@@ -241,14 +241,14 @@ def _hash(files: Mapping[str, Content]) -> dict[str, FileRecord]:
 
 
 def _content_id(records: Mapping[str, FileRecord]) -> str:
-    """Name a version after its content, so that uploading the same files twice gives one
+    """Derive a version's id from its content, so that uploading the same files twice gives one
     version."""
     listing = "".join(f"{record.sha256}  {file}\n" for file, record in sorted(records.items()))
     return f"sha256-{hashlib.sha256(listing.encode()).hexdigest()[:16]}"
 
 
 def _stored_sha256(storage: Storage, key: str) -> str:
-    """Compute the sha256 of an object; it passes through a temporary file, not through memory."""
+    """Compute the sha256 of an object through a temporary file, not in memory."""
     with tempfile.TemporaryDirectory(prefix="podium-") as directory:
         target = Path(directory) / "object"
         storage.fetch(key, target)

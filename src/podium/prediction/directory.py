@@ -102,7 +102,7 @@ def fetch_evaluated(
 
 
 def _is_read(name: str) -> bool:
-    """Return whether a file is read before it is uploaded; evaluate has read model.onnx."""
+    """Return whether the upload has to read a file; evaluate has already read model.onnx."""
     return name.endswith((".json", ".onnx")) and name != MODELS[0]
 
 

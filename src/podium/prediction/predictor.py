@@ -376,7 +376,7 @@ def command_model(folder: Path, name: str) -> CommandModel:
 
 
 def _beside(file: Path) -> Any:
-    """Return a JSON file of a model directory; empty if there is none."""
+    """Load a JSON file of a model directory; empty if there is none."""
     return load_json(file.read_bytes(), str(file)) if file.is_file() else {}
 
 

@@ -69,7 +69,7 @@ def calibration(target: Array, predictions: Array) -> Calibration | None:
 
 
 def _cuts(confidence: Array) -> Array:
-    """Return where bins begin in ascending confidences, after the first."""
+    """Return the start of each bin but the first in ascending confidences."""
     count = max(1, min(MOST_BINS, len(confidence) // LEAST_OF_BIN))
     wanted = np.arange(1, count) * len(confidence) // count
     starts = np.searchsorted(confidence, confidence[wanted])

@@ -184,8 +184,7 @@ def compare(
 
 
 def _missing(metric: MeanMetric, target: Array, first: Array, second: Array, units: int) -> str:
-    """Say which units would undo a difference, though there may be as many of which the test part
-    has none."""
+    """Describe the units that would undo a difference and may be absent from the test part."""
     change = metric.items(target, first).mean(0) - metric.items(target, second).mean(0)
     if len(change) > 1:
         return f"large errors in fewer than {RULE_OF_THREE / units:.2g} of them may be missing"

@@ -216,8 +216,7 @@ def _area_parts(metric: Metric, target: Array, predictions: Array) -> tuple[floa
 
 
 def _count(items: Array) -> float:
-    """Return what makes the variance of a mean without bias of the sum of squares of so many
-    items."""
+    """Return the divisor that makes the sum of squares an unbiased variance of the mean."""
     count = float(items.sum())
     return math.sqrt(count * (count - 1)) or 1.0
 
@@ -228,7 +227,7 @@ def _summed(parts: Array, groups: Array | None) -> Array:
 
 
 def _error(sums: Array, units: int) -> float:
-    """Return the standard error of a value, of what its units add up to."""
+    """Return the standard error of a value from the contributions of its units."""
     return math.sqrt(float(np.square(sums).sum()) * units / (units - 1))
 
 
@@ -239,12 +238,11 @@ def _bend(sums: Array) -> float:
 
 
 def _bent(t: float, bend: float) -> float:
-    """Hall's transformation, of which the distribution is nearly symmetric."""
+    """Hall's transformation of t; its distribution is nearly symmetric."""
     return t + bend * t**2 / 3 + bend**2 * t**3 / 27 + bend / 6
 
 
 def _unbent(t: float, bend: float) -> float:
-    """The inverse of _bent."""
     if abs(bend) < 1e-9:
         return t
     return float((np.cbrt(1 + bend * (t - bend / 6)) - 1) * 3 / bend)
@@ -264,7 +262,7 @@ def _skewed(value: float, sums: Array, most: float, record: float = RECORD) -> I
 
 
 def _with(value: float, sums: Array, more: float) -> tuple[float, Array]:
-    """Return a mean and the parts of its units with one more unit."""
+    """Return a mean and the contributions of its units after adding one unit."""
     count = len(sums)
     mean = (value * count + more) / (count + 1)
     return mean, (np.append(sums * count + value, more) - mean) / (count + 1)
@@ -290,8 +288,7 @@ def _on_logits(value: float, sums: Array) -> Interval | None:
 
 
 def _free(sums: Array) -> int:
-    """Return how many degrees of freedom a variance has to which few units may give the most
-    (Satterthwaite)."""
+    """Return the degrees of freedom of a variance that few units may dominate (Satterthwaite)."""
     squares = np.square(sums)
     total, units = float(squares.sum()), len(sums)
     spread = float(np.square(squares).sum()) - total**2 / units
@@ -340,8 +337,7 @@ def _expanded(drawn: Array, units: int) -> Interval | None:
 
 
 def _t_limit(free: int) -> float:
-    """Return what a t of some degrees of freedom is within 95 % of the time, by Wallace's
-    approximation of 1959.
+    """Return the 95 % limit of a t distribution, by Wallace's approximation of 1959.
 
     It is off by .3 % at 5 degrees and by .05 % at 9; scipy takes a second to import.
     """
@@ -350,6 +346,6 @@ def _t_limit(free: int) -> float:
 
 
 def _t_tail(distance: float, free: int) -> float:
-    """Return the chance of a t farther from 0, by the same approximation."""
+    """Return the two-sided p value of a t, by the same approximation."""
     normal = (8 * free + 1) / (8 * free + 3) * math.sqrt(free * math.log1p(distance**2 / free))
     return math.erfc(normal / math.sqrt(2))

@@ -31,7 +31,6 @@ def _surprise(target: Array, predictions: Array) -> Array:
 
 
 def _outputs(array: Array) -> Array:
-    """Return floats as ``[n, k]``."""
     return array.reshape(len(array), -1).astype(np.float64)
 
 

@@ -134,7 +134,6 @@ def _deal(items: int, random: np.random.Generator, groups: Array | None) -> Arra
 
 
 def _chunk(units: int) -> int:
-    """Return how many draws of so many units are in memory at a time."""
     return max(1, _CHUNK // units)
 
 

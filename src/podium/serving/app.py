@@ -316,8 +316,7 @@ class Server:
         return await self._limited(model, asked.receive, answer)
 
     async def _apart(self, work: Callable[..., T], *given: Any) -> T:
-        """Do what is large in a thread of those for requests, so that the event loop always
-        answers."""
+        """Run large work in a request thread, so that the event loop stays responsive."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, work, *given)
 
     async def _limited(

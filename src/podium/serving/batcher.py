@@ -102,8 +102,8 @@ class Batcher:
             await asyncio.to_thread(thread.join)
 
     def _start_soon(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Start behind what the loop has to do already: requests that came join, and answers are
-        written first."""
+        """Start after the loop's pending callbacks: requests that have arrived join, and answers
+        are written first."""
         if not self._starting:
             self._starting = True
             loop.call_soon(self._start, loop)
@@ -121,7 +121,6 @@ class Batcher:
             self._quiet.set()
 
     def _serve(self) -> None:
-        """Run batches, in a thread, until the end."""
         while (batch := self._batches.get()) is not None:
             self._work(batch)
             del batch  # an idle thread keeps no rows

@@ -262,8 +262,7 @@ def find_models(
 
 
 def _of_a_directory(word: str) -> Predictor:
-    """Open a model directory or a file in it; the signature, where one is asked for, is of the
-    directory.
+    """Open a model directory or a file in it; a required signature is that of the directory.
 
     Raises:
         Untrusted: PODIUM_PUBLIC_KEY asks for a signature that it does not have.

@@ -116,7 +116,7 @@ def read_request(body: bytes, header: bytes | None) -> Request:
 
 
 def _load(text: bytes) -> Any:
-    """Parse JSON; the slower parser takes NaN as well, and says in a sentence what is wrong."""
+    """Parse JSON; the slower parser accepts NaN too, and reports errors as a sentence."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -137,8 +137,7 @@ def _is_name(value: Any) -> bool:
 
 
 def _brief(value: Any) -> str:
-    """Return the beginning of what was given, of which nothing is known; repr would follow it to
-    any depth."""
+    """Return the beginning of an unknown value; repr would follow it to any depth."""
     return f"{reprlib.repr(value):.80}"
 
 

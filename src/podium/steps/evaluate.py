@@ -230,7 +230,8 @@ def _summary(data: str | Path, info: "DatasetInfo", test: "Split") -> DataSummar
 
 
 def _versions() -> dict[str, str]:
-    """Return the versions of what scores: another onnxruntime may round otherwise."""
+    """Return the versions of the packages that scores depend on: another onnxruntime may round
+    otherwise."""
     versions = {"podium": code_version(), "python": platform.python_version()}
     for name in ("numpy", "onnxruntime"):
         with suppress(PackageNotFoundError):  # a build for a GPU has another name
@@ -446,6 +447,5 @@ def _why(ranked: list[Candidate], metric: "Metric") -> str:
 
 
 def _words(scores: "Scores", metric: "Metric") -> str:
-    """Return the metric first, then the others."""
     values = {metric.name: scores.value(metric), **scores.metrics}
     return " ".join(f"{name} {figure(value)}" for name, value in values.items())

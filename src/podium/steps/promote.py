@@ -115,8 +115,7 @@ def _named(figure: str, metric: str) -> str:
 
 
 def _run_of(model: "Model", version: str) -> str | None:
-    """Return the run that made a version, whichever of its attempts did; None for one that was
-    uploaded by hand."""
+    """Return the run that made a version, without its attempt; None for one uploaded by hand."""
     with suppress(PodiumError):  # deleted since it was compared with: what is decided is decided
         run = model.version(version).facts.run_id
         return run.partition(ATTEMPT)[0] if run else None

@@ -70,7 +70,7 @@ class _Saying(logging.Handler):
 
 
 def _let_data_talk() -> None:
-    """Print warnings about the data, and the summary of them, among what a step says."""
+    """Print warnings about the data and the data summary in the step's log."""
     if FLAG not in sys.argv:
         return
     logger = logging.getLogger("podium.data")
@@ -90,7 +90,7 @@ def _show(kind: type[BaseException], error: BaseException, trace: TracebackType 
 
 
 def _refuse(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Show and keep why a process failed before its step began, as when a setting is refused."""
+    """Show and record an error before the step began, such as a refused setting."""
     _show(kind, error, trace)
     with recorded() as recorder:
         recorder.fail(error)
@@ -120,7 +120,6 @@ def storage_of_step() -> str:
 
 
 def _artifacts(given: dict[str, Any]) -> Iterator[str]:
-    """Yield the URIs of the artifacts that a step reads and writes."""
     for side in ("inputs", "outputs"):
         for listed in given.get(side, {}).get("artifacts", {}).values():
             yield from (str(artifact["uri"]) for artifact in listed["artifacts"])

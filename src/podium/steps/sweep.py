@@ -161,8 +161,7 @@ def _ended(seen: Mapping[str, str]) -> set[str]:
 
 
 def _named(ended: set[str], seen: Mapping[str, str]) -> list[str]:
-    """Return the trials that may have done what is found now: those that have just ended, and those
-    that run."""
+    """Return the trials that may be responsible: those that have just ended, and running ones."""
     running = [name for name, phase in seen.items() if phase == "Running"]
     return [f"trial {name}" for name in (*sorted(ended), *running)] or ["a trial"]
 

@@ -99,7 +99,8 @@ def _metadata(files: Mapping[str, Content], measured: Evaluation) -> dict[str, A
 
 
 def _trial(measured: Evaluation) -> dict[str, Any] | None:
-    """Describe the trial that the winner is, or that gave its training the hyperparameters."""
+    """Describe the winning trial, or the trial whose hyperparameters the winner was trained
+    with."""
     if not (sweep := measured.sweep):
         return None
     name = measured.winner.name if measured.winner.kind == "trial" else sweep.best

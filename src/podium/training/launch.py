@@ -76,8 +76,7 @@ def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Exp
 
 
 def _access(cluster: Cluster, resource: Workload | Experiment) -> Access | None:
-    """Return the store that the namespace of the pods names, or else the one that this step's
-    namespace names.
+    """Return the store set in the namespace of the pods, or else in this step's namespace.
 
     A Service has another name from elsewhere, and a pod may read the Secrets of its own namespace
     only.

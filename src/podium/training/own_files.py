@@ -40,8 +40,7 @@ def complete(url: str, target: LaunchTarget) -> None:
 
 
 def _named(words: Sequence[str], root: Path) -> Iterator[Path]:
-    """Yield the files below a directory that a command names, by themselves or by a directory that
-    they are in."""
+    """Yield files below a directory that a command names, directly or by a directory above them."""
     for word in words:
         path = (root / word).resolve()
         if path != root and path.is_relative_to(root):

@@ -146,7 +146,7 @@ class PredictJobs:
 
 @contextmanager
 def _launched(cluster: Cluster, job: Workload) -> Iterator[None]:
-    """Launch as launched does, but never adopt a job that ended: what it wrote was removed."""
+    """Launch as ``launched`` does, but never adopt a finished job: its output was removed."""
     with suppress(NotFound):
         if cluster.get("Job", job.name).state.finished:
             cluster.delete("Job", job.name)
@@ -155,7 +155,6 @@ def _launched(cluster: Cluster, job: Workload) -> Iterator[None]:
 
 
 def _clear(root: str) -> None:
-    """Remove the inputs and predictions of a job that ended."""
     with suppress(PodiumError):
         storage = open_storage(root)
         for entry in list(storage.list()):

@@ -177,7 +177,6 @@ class Recipe:
         return target.place(job.changed_job(change), container)
 
     def _usual_workers(self, job_kind: str) -> int:
-        """Return the workers of a training that nobody gave a number."""
         if job_kind == "job":
             return 0
         return 1 if self.uses_builtin_trainer else self.workload.workers
@@ -222,7 +221,7 @@ def as_arguments(flags: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _known() -> tuple[str, ...]:
-    """Return the metrics looked for in the log of a training that no Experiment describes."""
+    """Return the metrics to look for in the log of a training without an Experiment."""
     from podium.scoring import METRICS
 
     return (*METRICS, "loss")

@@ -328,8 +328,8 @@ class _Fit:
 
 
 def _center(numbers: NDArray[np.float64]) -> float:
-    """Return what is subtracted of numbers before they become float32: the median, or 0 if that
-    holds their digits."""
+    """Return the offset subtracted before conversion to float32: the median, or 0 if no digits are
+    lost without it."""
     if (numbers.astype(np.float32) == numbers).all():
         return 0.0
     low, middle, high = np.quantile(numbers, (0.25, 0.5, 0.75), method="lower").tolist()

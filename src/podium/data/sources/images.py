@@ -159,7 +159,7 @@ def _keys(
     resized: bool,
     scratch: Path,
 ) -> NDArray[np.uint64]:
-    """Return a key of each picture, [n], that its size as an input does not change."""
+    """Return a key of each picture, [n], independent of the input size."""
     if resized:
         gray = ImagePreprocessing(size=KEY_SIZE, channels=1, bits=preprocessing.bits)
         array = decode(pictures.files, pictures.root, gray, scratch / "keys.npy")

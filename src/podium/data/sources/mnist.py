@@ -157,7 +157,7 @@ def _verified(known: Known, name: str, data: bytes) -> bytes:
 
 
 def _fill(directory: Path, fetched: Fetched) -> None:
-    """Write the files to the cache; failing to do so is reported, not fatal."""
+    """Write the files to the cache; a failure is only a warning."""
     try:
         for name, data in fetched.files.items():
             connect(directory).put(name, data)

@@ -210,7 +210,6 @@ def _read_target(
 
 
 def _flat(array: Array) -> Array:
-    """Return gray pictures [n, h, w, 1] without their channel."""
     return (
         array[..., 0]
         if array.ndim == 4 and array.shape[3] == 1 and array.dtype == np.uint8

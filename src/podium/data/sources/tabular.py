@@ -326,7 +326,7 @@ def _rank(name: str, kind: str) -> tuple[float, str]:
 
 
 def _first_written(text: pa.Array, missing_values: Sequence[str]) -> pa.Array:
-    """Return truth values as each was written first: Yes for yes, too."""
+    """Return each boolean in its first spelling: Yes for yes, too."""
     encoded = to_flags(text, missing_values).dictionary_encode()
     first = [pc.index(encoded.indices, at).as_py() for at in range(len(encoded.dictionary))]
     return text.take(pa.array(first, pa.int64())).take(encoded.indices)

@@ -57,8 +57,8 @@ def _column(file: RowFile, options: DataOptions) -> str:
 
 
 def _hash_sentences(rows: Rows, column: str) -> NDArray[np.uint64]:
-    """Return a hash of the words of each sentence, [n]: case, spaces and punctuation do not count,
-    unless there is nothing else."""
+    """Hash the words of each sentence, [n], without case, spaces and punctuation, unless nothing
+    else remains."""
     texts = [words(text or "") for text in to_text(rows.columns[column], ("",)).to_pylist()]
     return hash_texts(
         [" ".join([word for word in text if word[0].isalnum()] or text) for text in texts]

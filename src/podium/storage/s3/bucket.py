@@ -216,7 +216,6 @@ class Bucket:
             )
 
     def _full(self, key: str) -> str:
-        """Return the object's name in the bucket."""
         return f"{self.prefix}/{key}" if self.prefix else key
 
     def _entry(self, item: Any) -> Entry:

@@ -255,8 +255,8 @@ class S3Storage(Storage):
                 self.bucket.delete(entry.key)
 
     def _conditions(self, *, in_parts: bool = False) -> Conditions:
-        """Return what the server makes of conditions on writes: tried at most once a day,
-        remembered in the bucket.
+        """Return the server's support for conditional writes: probed at most once a day, remembered
+        in the bucket.
 
         Args:
             in_parts: On the completion of uploads in parts, which some servers do not check.
@@ -319,7 +319,7 @@ class S3Storage(Storage):
         return Entry(key=key, size=size, etag=etag, modified=datetime.now(UTC))
 
     def _put_plain(self, key: str, content: bytes) -> None:
-        """Write a helper object without the condition that this thread's writes may have."""
+        """Write a helper object unconditionally, whatever condition this thread's writes have."""
         with self.bucket.pool.condition(False, None):
             self._put(key, content)
 
@@ -418,7 +418,7 @@ class S3Storage(Storage):
 
 
 def _again(work: Callable[[], _T], kind: type[PodiumError]) -> _T:
-    """Call work up to three times, again after each error of this kind."""
+    """Call ``work``, and repeat it after an error of this kind, up to three times in all."""
     for _ in range(_ATTEMPTS - 1):
         with suppress(kind):
             return work()
