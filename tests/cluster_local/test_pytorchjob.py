@@ -134,6 +134,21 @@ def test_always_restarts_even_what_succeeded(cluster: LocalSweeps) -> None:
     assert "backoff limit" in state.message
 
 
+def test_workers_end_by_themselves_after_a_master_that_succeeded(tmp_path: Path) -> None:
+    script = "import os, time; time.sleep(int(os.environ['RANK']))"
+    with LocalSweeps(tmp_path / "cluster") as cluster:
+        assert run(cluster, manifest(script, workers=1, clean_pod_policy="None")).succeeded
+    phases = {replica: pod["phase"] for replica, pod in pods(cluster).items()}
+    assert phases == {"master-0": "Succeeded", "worker-0": "Succeeded"}
+
+
+def test_workers_that_do_not_end_are_stopped_with_the_cluster(tmp_path: Path) -> None:
+    script = "import os, time; time.sleep(600 * int(os.environ['RANK']))"
+    with LocalSweeps(tmp_path / "cluster") as cluster:
+        assert run(cluster, manifest(script, workers=1, clean_pod_policy="None")).succeeded
+    assert pods(cluster)["worker-0"]["phase"] == "Stopped"
+
+
 def test_workers_are_stopped_when_the_master_has_succeeded(cluster: LocalSweeps) -> None:
     script = "import os, time; time.sleep(0.5 if os.environ['RANK'] == '0' else 60)"
     assert (

@@ -21,6 +21,9 @@ from podium.errors import NotFound, PodiumError
 from podium.manifests.conditions import STYLES, Conditions, State, status_of
 from podium.manifests.workload import Replica, Workload
 
+LAST_SECONDS = 5.0
+"""In which workers may end by themselves after a job that succeeded, if the cluster is closed."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Runtime:
@@ -199,7 +202,8 @@ class Controller(ABC):
             self._end_pods()
             store.remove(self.kind, self.name)
             return True
-        if self._closing.is_set() or store.is_stop_asked(self.kind, self.name):
+        closing = self._closing.is_set() or store.is_stop_asked(self.kind, self.name)
+        if closing and not self._may_end_by_themselves(now):
             self._end_pods()
             with suppress(OSError):  # a full disk
                 self._record()
@@ -223,6 +227,14 @@ class Controller(ABC):
             return False
         store.disown(self.kind, self.name)
         return True
+
+    def _may_end_by_themselves(self, now: float) -> bool:
+        # On a cluster the pods of a job that has succeeded go on where its policy leaves them.
+        return (
+            self.state.succeeded
+            and any(pod.active for pod in self.pods)
+            and (self.finished is None or now < self.finished + LAST_SECONDS)
+        )
 
     def _pause(self) -> float:
         # A deletion asked for by another process is a file: there is no other way to notice it.
