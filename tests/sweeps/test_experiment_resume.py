@@ -16,7 +16,7 @@ from podium.errors import Conflict, InvalidInput
 from podium.manifests.experiment import Experiment
 from podium.manifests.typed import typed
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.resume import is_stopped, resume
+from podium.sweeps.resume import resume
 
 PROGRAM = "import sys, time; time.sleep(float(sys.argv[2])); print('loss=' + sys.argv[1])"
 
@@ -107,7 +107,7 @@ def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path)
                 break
         cluster.stop("Experiment", "e")
         assert cluster.join("Experiment", "e", 30)
-        assert is_stopped(cluster.experiment("e"))
+        assert cluster.experiment("e").state.phase == "Stopped"
         assert cluster.list("Job") == [] or all(
             "conditions" in job["status"]
             for job in [stored.manifest for stored in cluster.list("Job")]
@@ -116,7 +116,7 @@ def test_a_stopped_experiment_goes_on_with_its_unfinished_trials(tmp_path: Path)
     with LocalSweeps(tmp_path, fork_server=False) as cluster:
         resume(cluster, "e")
         found = finish(cluster, "e")
-        assert not is_stopped(Experiment.parse(found))
+        assert Experiment.parse(found).state.phase != "Stopped"
         assert types(found)[-1] == "Succeeded=True"
         assert found["status"]["trialsSucceeded"] == 3
         assert points(cluster, "e")[: len(begun)] == begun

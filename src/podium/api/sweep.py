@@ -82,10 +82,8 @@ class Sweep(Launched):
     @property
     def status(self) -> str:
         """``Created``, ``Running``, ``Stopped``, ``Succeeded`` or ``Failed``."""
-        from podium.sweeps.resume import is_stopped  # which loads the engine
-
         experiment = self.experiment
-        return "Stopped" if is_stopped(experiment) else experiment.state.phase
+        return experiment.state.phase
 
     @property
     def finished(self) -> dict[str, str]:

@@ -9,7 +9,6 @@ from typing import Any
 
 from podium.api.cluster_spec import ClusterSpec
 from podium.cluster.base import Cluster
-from podium.cluster.local.store import is_resumable
 from podium.manifests.experiment import Experiment
 from podium.text import figure, plural
 
@@ -95,9 +94,8 @@ def _ended(cluster: Cluster, experiment: Experiment) -> datetime:
         return datetime.fromisoformat(experiment.completed)
     if stopped := experiment.condition("Stopped"):
         return datetime.fromisoformat(stopped.changed)
-    if is_resumable(
-        experiment
-    ):  # its process died: nothing was written at that moment, only what its trials left
+    if experiment.is_resumable:
+        # Its process died: nothing was written at that moment, only what its trials left.
         return _latest(
             trial.ended for trial in cluster.trials(experiment.name)
         ) or datetime.fromisoformat(experiment.created)

@@ -21,7 +21,6 @@ from podium.reports import Failure, SweepPage, render_sweep
 from podium.reports.page import SHOWN_FAILURES
 from podium.settings import Settings
 from podium.storage import connect
-from podium.sweeps.resume import is_stopped
 from podium.training.follow import read_metrics
 from podium.training.handover import TrialTable
 
@@ -65,7 +64,7 @@ def _page(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> 
         goal=f"{experiment.objective.direction} {experiment.objective.metric}",
         no_best=no_best(trials),
         asked=describe(experiment),
-        state="Stopped" if is_stopped(experiment) else experiment.state.phase,
+        state=experiment.state.phase,
         message=experiment.state.message,
         metrics={name: value for name, value in values.items() if value is not None},
         command=command_of(best, experiment.template.primary_container) if best else "",

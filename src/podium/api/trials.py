@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 
 from podium.cluster.base import Cluster
-from podium.cluster.local.store import has_ended
 from podium.doctor.trial import why_unavailable
 from podium.errors import Failed, NotFound, PodiumError
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, news
@@ -32,7 +31,7 @@ def with_printed(cluster: Cluster, trial: Trial, experiment: Experiment) -> Tria
 
 def finished(cluster: Cluster, name: str) -> list[Trial]:
     """Return the trials that ended, oldest first."""
-    return [trial for trial in cluster.trials(name) if has_ended(trial)]
+    return [trial for trial in cluster.trials(name) if trial.has_ended]
 
 
 def failed(trials: Sequence[Trial]) -> list[Trial]:
@@ -224,7 +223,7 @@ class TrialProgress:
             yield said
 
     def _note(self, trial: Trial) -> None:
-        if self._ended is not None and has_ended(trial):
+        if self._ended is not None and trial.has_ended:
             self._ended.append(trial)
 
 

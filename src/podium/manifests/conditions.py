@@ -56,6 +56,10 @@ _ORDER = {
 _LAST = {"Succeeded", "Failed", "Stopped", "Killed", "EarlyStopped", "MetricsUnavailable"}
 
 
+LOST = "SupervisorLost"
+"""Suffix of the reason of an object whose process died; its file is not changed."""
+
+
 class State(NamedTuple):
     """State of an object in one word, with its writer's reason and message."""
 
@@ -75,6 +79,11 @@ class State(NamedTuple):
     def succeeded(self) -> bool:
         """Whether it ended well."""
         return self.phase == "Succeeded"
+
+    @property
+    def lost(self) -> bool:
+        """Whether the process that ran it died first."""
+        return self.reason.endswith(LOST)
 
 
 def status_of(manifest: Manifest) -> State:

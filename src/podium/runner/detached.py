@@ -15,14 +15,12 @@ from typing import Any
 
 import podium
 from podium.api.space import from_text
-from podium.cluster.local.store import is_resumable
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.interrupts import signals_interrupt
 from podium.kfp.project import choose
 from podium.manifests.options import ended_by
 from podium.runner.run import begin as begin_run
 from podium.runner.run import word
-from podium.sweeps.resume import restartable
 
 Begun = tuple[dict[str, str], Callable[[], object]]
 """Fields to print about the started process, and a function that waits for its end."""
@@ -95,7 +93,7 @@ def _tune(*, program: list[str], space: Mapping[str, Any], settings: Mapping[str
 def _resume_sweep(*, name: str, cluster: str) -> Begun:
     sweep = podium.open_sweep(name, cluster=cluster)
     state = sweep.experiment.state
-    if state.finished and not is_resumable(sweep.experiment):
+    if state.finished and not sweep.experiment.is_resumable:
         sweep.wait()  # which says why it failed
         raise InvalidInput(f"sweep {name} has ended: {state.message}", _way_on(sweep))
     return _begun(sweep.resume(wait=False))
@@ -106,7 +104,7 @@ def _way_on(sweep: "podium.Sweep") -> str:
     resume = f"podium experiment resume {sweep.name}"
     if full := ended_by(sweep.experiment):
         return f"{resume}, with {full.raised}"
-    if restartable(sweep.experiment):
+    if sweep.experiment.is_restartable:
         return f"{resume} --max-trials {sweep.experiment.trial_count + 1}"
     return "begin a new sweep; it can start warm from this one's trials"
 

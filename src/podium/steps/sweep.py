@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from podium.cluster.base import Cluster
-from podium.cluster.local.store import has_ended
 from podium.data import artifact
 from podium.data.given import GivenData
 from podium.doctor.trial import why_unavailable
@@ -200,7 +199,7 @@ def _say_news(trials: Sequence[Trial], seen: dict[str, str], logs: TrialLogs | N
     """Print what changed since the phases in ``seen``, update them, and keep the logs of trials
     that ended."""
     for trial in trials:
-        if trial.state.finished and not has_ended(trial):
+        if trial.state.lost:
             continue  # its process ended with an earlier attempt of this step; it runs again
         for phase in news(trial, seen.get(trial.name, "Pending")):
             say(describe(trial, phase))

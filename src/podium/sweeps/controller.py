@@ -13,7 +13,6 @@ from contextlib import suppress
 from itertools import chain
 
 from podium.background import Background
-from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
 from podium.manifests.conditions import Conditions, State, status_of, timestamp
 from podium.manifests.experiment.experiment import Experiment
@@ -422,7 +421,7 @@ def _past(trial: Trial) -> PastTrial:
         trial=trial.name,
         point=trial.assignments,
         value=value,
-        running=not has_ended(trial),
+        running=not trial.has_ended,
         tags=tags,
         by_hand=BY_HAND in trial.labels,
     )

@@ -28,7 +28,6 @@ from podium.sweeps.api_records import ApiRecords
 from podium.sweeps.controller import ExperimentController
 from podium.sweeps.pod_trial import refuse_what_pods_lack
 from podium.sweeps.pool_records import PoolRecords
-from podium.sweeps.resume import restartable
 
 WINDOW_SECONDS = 5
 """Length of a watch; after it the engine looks whether it still leads."""
@@ -344,4 +343,4 @@ def _has_more_trials(experiment: Experiment) -> bool:
     """Return whether somebody raised the maxTrialCount of an Experiment that ended by reaching
     it."""
     most = experiment.limits.max_trials
-    return restartable(experiment) and (most is None or most > experiment.trial_count)
+    return experiment.is_restartable and (most is None or most > experiment.trial_count)

@@ -9,7 +9,6 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 from podium.cluster.kubernetes.leadership import Leadership
-from podium.cluster.local.store import has_ended
 from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status
@@ -66,7 +65,7 @@ class HereRecords(LocalRecords):
         if pool_size(experiment):
             store, namespace = self._loops.pool_store(experiment), self._loops.namespace
             self._pool = Pool(namespace, store, experiment, self._leadership, experiment.owners)
-            self._pool.start({trial.name for trial in trials if not has_ended(trial)})
+            self._pool.start({trial.name for trial in trials if not trial.has_ended})
         else:
             self._jobs = jobs_of_trials(self._loops.namespace, self.name, trials)
         return trials
@@ -106,7 +105,7 @@ class HereRecords(LocalRecords):
         removed is removed."""
         self._loops.store.claim("Trial", trial.name)
         job = trial.workload.kind, trial.name
-        if not has_ended(trial):
+        if not trial.has_ended:
             return self._loops.trial(
                 trial.name
             )  # without the end that the store gives one that was stopped

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from podium.cluster.base import R
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.store import is_resumable
 from podium.cluster.local.supervisor import Supervisor
 from podium.errors import InvalidInput
 from podium.manifests.experiment.experiment import Experiment
@@ -31,14 +30,12 @@ class LocalSweeps(LocalCluster):
         resume(self, name, changes)
 
     def add_trial(self, experiment: str, values: Mapping[str, object]) -> str:
-        from podium.sweeps.resume import restartable
-
         found = self.experiment(experiment)
         assignments = check_values(found, values)
         if full := ended_by(found):
             hint = f"podium experiment resume {experiment}, with {full.raised}, comes first"
             raise InvalidInput(f"Experiment {experiment} has ended: {found.state.message}", hint)
-        if found.state.finished and not is_resumable(found) and not restartable(found):
+        if found.state.finished and not found.is_resumable and not found.is_restartable:
             problem = f"Experiment {experiment} has ended for good: {found.state.message}"
             raise InvalidInput(
                 problem, "begin a new Experiment; it can start warm from this one's trials"

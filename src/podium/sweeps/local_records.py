@@ -8,7 +8,6 @@ from datetime import datetime
 from pathlib import Path
 
 from podium.cluster.local.cluster import LocalCluster
-from podium.cluster.local.store import has_ended
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.status import Status, created
@@ -88,7 +87,7 @@ class LocalRecords(Records):
     def claim(self, trial: Trial) -> Trial:
         """Take over a trial; one that had not ended lost its processes, and starts again."""
         self._store.claim("Trial", trial.name)
-        if has_ended(trial):
+        if trial.has_ended:
             return trial
         self._cluster.delete(trial.workload.kind, trial.name)
         return created(trial)

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from podium.cluster.local.store import LOST, is_resumable
 from podium.errors import Conflict, InvalidInput
 from podium.manifests.conditions import Conditions
 from podium.manifests.experiment.experiment import Experiment
@@ -36,9 +35,8 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
     if edited.limits == experiment.limits and edited.asked == experiment.asked:
         return experiment
     most, count = edited.limits.max_trials, experiment.trial_count
-    if is_resumable(
-        experiment
-    ):  # as of one that runs, its counts may be any that its trials leave room for
+    if experiment.is_resumable:
+        # As of one that runs, its counts may be any that its trials leave room for.
         if most is not None and most < count:
             raise InvalidInput(
                 f"maxTrialCount must be at least the number of trials there are, but got maxTrialCount={most}, "
@@ -54,7 +52,7 @@ def edit(experiment: Experiment, changes: Mapping[str, int | str]) -> Experiment
                 f"{experiment.name} has ended: {experiment.state.message}",
                 f"go on with {full.raised}",
             )
-    if experiment.state.finished and not full and not restartable(experiment):
+    if experiment.state.finished and not full and not experiment.is_restartable:
         raise InvalidInput(
             "a finished Experiment is resumed only if it used its budget, or reached maxTrialCount and has "
             "resumePolicy LongRunning or FromVolume, but this one has resumePolicy "
@@ -95,11 +93,11 @@ def resume(
             )
         edited = edit(stored, changes or {})
         status = dict(stored.status)
-        lost = ["Failed"] if stored.state.reason.endswith(LOST) else []
+        lost = ["Failed"] if stored.state.lost else []
         Conditions(status, "katib").remove("Stopped", *lost)
         edited = edited.with_status(status)
         cluster.store.forget_stop("Experiment", name)
-        if stored.state.finished and changes and not is_resumable(stored):
+        if stored.state.finished and changes and not stored.is_resumable:
             edited = restarted(edited)
         supervisor = cluster.supervisor(edited)
         cluster.store.claim("Experiment", name)
@@ -110,14 +108,3 @@ def resume(
         )
     cluster.supervise("Experiment", name, supervisor)
     return replace(edited, manifest=resumed)
-
-
-def is_stopped(experiment: Experiment) -> bool:
-    """Tell whether an Experiment was stopped, so that it can be resumed."""
-    return experiment.condition("Stopped") is not None
-
-
-def restartable(experiment: Experiment) -> bool:
-    """Tell whether a finished Experiment can be resumed when maxTrialCount is raised."""
-    reached = experiment.state.reason == "ExperimentMaxTrialsReached"
-    return reached and experiment.resume_policy in ("LongRunning", "FromVolume")

@@ -5,7 +5,6 @@ from contextlib import contextmanager, suppress
 
 from podium.cluster.base import Cluster
 from podium.cluster.kubernetes.store_access import Access, find_access, grant_access, opens_store
-from podium.cluster.local.store import is_resumable
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
 from podium.interrupts import Terminated
 from podium.manifests.experiment import Experiment
@@ -94,7 +93,7 @@ def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
     except Conflict:
         existing = cluster.get(kind, name)
         state = existing.state
-    if kind == "Experiment" and is_resumable(existing):
+    if isinstance(existing, Experiment) and existing.is_resumable:
         say(f"{kind} {name} was stopped; going on with it")
         cluster.resume(kind, name)
     elif state.finished and not state.succeeded:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from podium.cluster.base import Cluster
-from podium.cluster.local.store import has_ended
 from podium.errors import InvalidInput, require
 from podium.manifests.experiment import Trial, leaderboard
 from podium.manifests.experiment.trainer import read_flags
@@ -59,7 +58,7 @@ def plan_retention(cluster: Cluster, name: str, best: int) -> Retention:
     cluster.experiment(name)
     ranked = leaderboard(cluster.trials(name))
     kept = [trial.name for trial in ranked if trial.is_good and trial.value is not None][:best]
-    losers = [trial.name for trial in ranked if has_ended(trial) and trial.name not in kept]
+    losers = [trial.name for trial in ranked if trial.has_ended and trial.name not in kept]
     outputs = {trial.name: output_of(trial) for trial in ranked}
     return Retention(kept=tuple(kept), removed=tuple(_weights(losers, outputs)))
 

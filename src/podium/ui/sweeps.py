@@ -8,14 +8,12 @@ from importlib import import_module
 from podium.api.sweep_report import command_of, epochs_printed
 from podium.api.trials import lines_of, measured, row_of, trials_of, with_printed
 from podium.cluster.base import Cluster
-from podium.cluster.local.store import has_ended
 from podium.errors import NotFound
 from podium.manifests.experiment import Experiment, Trial, best_trial, fronts_of, leaderboard
 from podium.manifests.labels import BY_HAND
 from podium.manifests.options import describe
 from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
-from podium.sweeps.resume import is_stopped
 from podium.training.handover import TrialTable
 from podium.ui.view import LINES, View
 
@@ -62,7 +60,7 @@ class FollowedSweep:
         else:
             trials = [trial for name, trial in self._ended.items() if name in listed]
             trials += [trial for name in unread for trial in self._find(name, experiment)]
-        self._ended |= {trial.name: trial for trial in trials if has_ended(trial)}
+        self._ended |= {trial.name: trial for trial in trials if trial.has_ended}
         return experiment, sorted(trials, key=lambda trial: (trial.created, trial.uid))
 
     def _find(self, name: str, experiment: Experiment) -> list[Trial]:
@@ -90,7 +88,6 @@ class FollowedSweep:
             metrics=experiment.objective.metrics,
             best=best.name if best else "",
         )
-        state = "Stopped" if is_stopped(experiment) else experiment.state.phase
         counts = {phase: len(names) for phase, names in experiment.trials.items()}
         return View(
             template="sweep.html.jinja",
@@ -99,7 +96,7 @@ class FollowedSweep:
             figures=self._drawn(experiment, trials, ranked, best),
             shown={
                 "experiment": experiment,
-                "state": state,
+                "state": experiment.state.phase,
                 "counts": counts,
                 "board": board,
                 "best": best,
@@ -131,7 +128,7 @@ class FollowedSweep:
         Importance takes seconds to load: it is not in the first view, and follows by tenths of the
         trials.
         """
-        results = [trial for trial in trials if trial.value is not None and has_ended(trial)]
+        results = [trial for trial in trials if trial.value is not None and trial.has_ended]
         before, figures = self._figures
         if before != len(results) or len(results) > GROWTH * self._importance[0]:
             table = asdict(
@@ -142,7 +139,7 @@ class FollowedSweep:
                 self._importance = len(results), plots.of_importance(table)
             self._figures = len(results), figures
         running = [trial for trial in trials if trial.phase == "Running"]
-        others = [trial for trial in ranked if has_ended(trial) and trial.is_good][:MOST_CURVES]
+        others = [trial for trial in ranked if trial.has_ended and trial.is_good][:MOST_CURVES]
         drawn = [*reversed(others), *running]  # what is drawn last lies above the rest
         drawn.sort(key=lambda trial: best is not None and trial.name == best.name)
         rows = [{"name": trial.name, "epochs": self._curve(trial, experiment)} for trial in drawn]
@@ -162,7 +159,7 @@ class FollowedSweep:
             self._curves[trial.name] = epochs_printed(
                 self.cluster, trial, experiment
             ) or self._curves.get(trial.name, [])
-            if has_ended(trial):
+            if trial.has_ended:
                 self._whole.add(trial.name)
         return self._curves[trial.name]
 
@@ -187,7 +184,7 @@ class FollowedSweep:
             template="trial.html.jinja",
             title=name,
             figures=curves,
-            over=has_ended(trial),
+            over=trial.has_ended,
             shown={
                 "trial": trial,
                 "by_hand": BY_HAND in trial.labels,
@@ -208,4 +205,4 @@ def load_figures() -> None:
 
 
 def _shown(ranked: Sequence[Trial]) -> list[Trial]:
-    return [trial for at, trial in enumerate(ranked) if at < MOST_ROWS or not has_ended(trial)]
+    return [trial for at, trial in enumerate(ranked) if at < MOST_ROWS or not trial.has_ended]

@@ -22,16 +22,12 @@ from podium.cluster.local.jsonfile import read_json, read_object, write_json
 from podium.cluster.local.lease import Lease, alone, drop_dead, is_held
 from podium.cluster.local.metadata import new_metadata
 from podium.errors import Conflict, Failed, InvalidInput, NotFound
-from podium.manifests.conditions import Conditions, Manifest, status_of
+from podium.manifests.conditions import LOST, Conditions, Manifest, status_of
 from podium.manifests.labels import EXPERIMENT
-from podium.manifests.resource import Resource
 from podium.settings import Settings
 
 PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
 """Folder of each kind, which is also its name in the Kubernetes API."""
-
-LOST = "SupervisorLost"
-"""Suffix of the reason of an object whose process died; its file is not changed."""
 
 POLL_SECONDS = 0.2
 """Seconds between checks of a file that another process may change."""
@@ -334,16 +330,6 @@ class Store:
         except (FileNotFoundError, NotADirectoryError):
             return None
         return file.st_ino, file.st_mtime_ns
-
-
-def has_ended(trial: Resource) -> bool:
-    """Return whether a trial ended for good; one whose engine was stopped or killed runs again."""
-    return trial.state.finished and not trial.state.reason.endswith(LOST)
-
-
-def is_resumable(experiment: Resource) -> bool:
-    """Return whether an Experiment was stopped, or lost its process, before its end."""
-    return experiment.state.phase == "Stopped" or experiment.state.reason.endswith(LOST)
 
 
 def _names_hint(store: Store, kind: str) -> str:

@@ -455,6 +455,17 @@ class Experiment(Resource):
         return type(self).parse(manifest)
 
     @property
+    def is_resumable(self) -> bool:
+        """Whether it was stopped, or lost its process, before its end."""
+        return self.state.phase == "Stopped" or self.state.lost
+
+    @property
+    def is_restartable(self) -> bool:
+        """Whether it has ended, but continues when maxTrialCount is raised."""
+        reached = self.state.reason == "ExperimentMaxTrialsReached"
+        return reached and self.resume_policy in ("LongRunning", "FromVolume")
+
+    @property
     def started(self) -> datetime | None:
         """Start of the first attempt."""
         given = text(self.status.get("startTime"))

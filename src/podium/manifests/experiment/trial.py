@@ -85,6 +85,11 @@ class Trial(Resource):
         return self.phase in ("Succeeded", "EarlyStopped")
 
     @property
+    def has_ended(self) -> bool:
+        """Whether it ended for good; one whose engine was stopped or killed runs again."""
+        return self.state.finished and not self.state.lost
+
+    @property
     def message(self) -> str:
         """Message of the condition that decides the state."""
         return self.state.message
