@@ -43,6 +43,10 @@ LONGEST = 1 << 16
 """Characters of a line of a step's output; a longer one is kept as several."""
 
 
+AGAIN_SECONDS = 1.0
+"""After which SIGTERM is sent to a step's process that may not have been there at first."""
+
+
 class Stopped(BaseException):
     """The run was cancelled between two steps."""
 
@@ -66,10 +70,15 @@ class Reporter:
 
     def stop(self, *_: Any) -> None:
         """Handle SIGTERM. A running step got it too: it cleans up, ends, and kfp.local reports its
-        failure."""
+        failure. One that was about to start has missed it, so it is sent once more."""
+        if self.stopping:
+            return
         self.stopping = True
         if self.step is None:
             raise Stopped
+        again = threading.Timer(AGAIN_SECONDS, os.killpg, (0, signal.SIGTERM))
+        again.daemon = True
+        again.start()
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Report a record of the root logger and write it to kfp.log only."""
@@ -343,6 +352,8 @@ def _keep_exit_codes(reporter: Reporter) -> None:
         left = failure_file(reporter.logs.parent, str(reporter.step))
         left.unlink(missing_ok=True)
         os.environ[FAILURE] = str(left)
+        if reporter.stopping:
+            raise Stopped
         reporter.code = run(command, *arguments, **more)
         return reporter.code
 
