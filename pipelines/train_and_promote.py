@@ -60,7 +60,7 @@ def train_and_promote(
         gpus_per_worker: GPUs of the master and of each worker; 0 trains on the CPU.
         seed: Seed of the training; data_options split_seed is that of the split.
         model_name: Name of the model in the registry.
-        metric: What models are compared by, as in rmse or max:package.module:function; empty for accuracy or rmse.
+        metric: As in rmse, max:package.module:function, threshold:f1_macro; empty for accuracy or rmse.
         rule: What a challenger must do to be promoted.
         tracking: Address of an MLflow server that gets the run and the version; empty for none.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.

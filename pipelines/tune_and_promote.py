@@ -68,7 +68,7 @@ def tune_and_promote(
         gpus_per_worker: GPUs of the master and of each worker, of trials too; 0 trains on the CPU.
         seed: Seed of search and training; 0 leaves it to the Experiment. data_options split_seed is that of the split.
         model_name: Name of the model in the registry.
-        metric: As in rmse or max:package.module:function; empty for the Experiment's objective, else accuracy or rmse.
+        metric: As in rmse, max:module:function, threshold:f1_macro; empty for the Experiment's, else accuracy or rmse.
         rule: What a challenger must do to be promoted.
         tracking: Address of an MLflow server that gets the run and the version; empty for none.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.

@@ -100,10 +100,10 @@ def version(
     part."""
     from rich.text import Text
 
-    metadata, held = (
-        of.metadata,
-        {alias: record for alias, record in aliases.items() if record.version == of.version},
-    )
+    from podium.models.task import decision_threshold
+
+    metadata = of.metadata
+    held = {alias: record for alias, record in aliases.items() if record.version == of.version}
     dataset, origin, environment = (
         _mapping(metadata.get(key)) for key in ("dataset", "origin", "environment")
     )
@@ -128,6 +128,7 @@ def version(
         ),
         "metrics": _words(_by_part(metadata, "")),
         "constant guess": str(of.facts.constant),
+        "decides for": str(decision_threshold(of) or ""),
         "measured later": _later(later) if later else None,
         "chosen by": _words(_by_part(metadata, "validation_")),
         "reported": _words(metadata.get("reported")),

@@ -94,6 +94,8 @@ def predict(
     else:
         version = _version(open_registry(storage), name, alias)
         title, model = version.title, version.opened
+    if model.threshold:
+        echo(f"{title} decides for {model.threshold}", err=True)
     tally = _Tally(strict=strict)
     results = model.stream(items, **reading, on_unknown=tally.judge)
     outcomes = tally.good(results)
@@ -180,9 +182,10 @@ def _line(outcome: "Outcome") -> str:
         return f"{name}  {' '.join(f'{value:.6g}' for value in outcome.values)}"
     if not outcome.probabilities:
         return f"{name}  {outcome.label}"
-    (label, share), *others = outcome.ranked
+    others = [pair for pair in outcome.ranked if pair[0] != outcome.label]
     runners = ", ".join(f"{other} {probability:.1%}" for other, probability in others[:2])
-    return f"{name}  {label}  {share:.1%}  (then {runners})"
+    share = outcome.probabilities[outcome.label]
+    return f"{name}  {outcome.label}  {share:.1%}  (then {runners})"
 
 
 def _print_json(outcomes: "Iterable[Outcome]", model: str, problems: "list[Problem]") -> None:

@@ -199,7 +199,9 @@ def _check_metric(
     """
     from podium.scoring import METRICS, FunctionMetric, choose_metric, find_metric
     from podium.scoring.own_metric import is_found, try_out
+    from podium.scoring.threshold import require_tunable, split
 
+    tune, text = split(text)
     objective, maximize = (
         (experiment.objective.metric, experiment.objective.maximize) if experiment else ("", None)
     )
@@ -209,6 +211,8 @@ def _check_metric(
     if text or kind or rule.metric:
         metric = choose_metric(text, kind or "classification", objective, maximize)
         decisive = find_metric(rule.metric) if rule.metric else metric
+        if tune:
+            require_tunable(metric)
         rule.check(decisive)
         for own in {metric, decisive}:
             if isinstance(own, FunctionMetric) and (here or is_found(own)):

@@ -33,10 +33,17 @@ from podium.models.fresh import NewItems
 from podium.models.journal import Journal, Record
 from podium.models.promotion import Promotion
 from podium.models.rule import PromotionRule, decide
-from podium.models.task import Task, check_model_task, check_task, class_names
+from podium.models.task import (
+    Task,
+    check_model_task,
+    check_task,
+    class_names,
+    decision_threshold,
+)
 from podium.models.version import PREDICTIONS, TARGET, Version
 from podium.prediction import ONNX, PREPROCESSING
 from podium.prediction.command import CommandModel
+from podium.scoring.threshold import THRESHOLD
 from podium.text import are, figure
 
 if TYPE_CHECKING:
@@ -79,6 +86,10 @@ class Measured:
     fair: "np.ndarray"
     """[n], whether an item counts: it could be prepared, and the version has not seen it."""
 
+    decided: "np.ndarray | None" = None
+    """Class indices [n] of a version with a threshold; None of one that decides for the most
+    probable class."""
+
     near: int = 0
     """How many items do not count since they nearly equal what it has seen."""
 
@@ -100,6 +111,9 @@ class SharedItems:
     predicted: "tuple[np.ndarray, ...]"
     """The predictions of each version: probabilities, class indices or floats."""
 
+    decided: "tuple[np.ndarray, ...]"
+    """Class indices of each version with a threshold; the predictions of others."""
+
     classes: tuple[str, ...]
     """Names of the classes; empty for regression."""
 
@@ -115,6 +129,10 @@ class SharedItems:
 
     notes: tuple[str, ...] = ()
     """How many items were left out and why, and what is not known, in sentences."""
+
+    def of(self, metric: "Metric") -> "tuple[np.ndarray, ...]":
+        """Return what a metric is computed from, of each version."""
+        return self.decided if metric.decides else self.predicted
 
     @property
     def kind(self) -> str:
@@ -139,6 +157,7 @@ class SharedItems:
             items=self.items[kept],
             target=self.target[kept],
             predicted=tuple(array[kept] for array in self.predicted),
+            decided=tuple(array[kept] for array in self.decided),
             groups=None if self.groups is None else self.groups[kept],
             units=None if self.units is None else self.units[kept],
             notes=(*self.notes, note),
@@ -207,15 +226,21 @@ class TestItems:
                 fair &= known
         require_items(fair)
         items = self._in_order(np.flatnonzero(fair))
+        predicted = _alike(
+            [by_name(version.predicted[items], version.classes, names) for version in measured]
+        )
+        decided = (
+            array if own.decided is None else by_name(own.decided[items], own.classes, names)
+            for own, array in zip(measured, predicted, strict=True)
+        )
         return SharedItems(
             items=items,
             target=self.target[items],
             classes=names,
             inputs=self.inputs,
             notes=tuple(notes),
-            predicted=_alike(
-                [by_name(version.predicted[items], version.classes, names) for version in measured]
-            ),
+            predicted=predicted,
+            decided=tuple(decided),
             groups=_groups(self.units, items),
             units=None if self.units is None else self.units[items],
         )
@@ -351,10 +376,13 @@ def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Ver
         fair = np.ones(len(target), bool)
         if hashes is not None and seen is not None:
             fair &= ~np.isin(hashes[:, :2], seen.hashes).any(axis=1)
+        own = version.facts.dataset.classes or classes
+        threshold = decision_threshold(version)
         return Measured(
             version=version.version,
             predicted=array,
-            classes=version.facts.dataset.classes or classes,
+            decided=threshold.decide(array, own) if threshold else None,
+            classes=own,
             fair=fair,
         )
 
@@ -399,8 +427,15 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
         np.zeros((len(held_out), *predicted.shape[1:]), predicted.dtype),
     )
     fair[taken.kept], whole[taken.kept] = fresh, predicted
+    threshold = decision_threshold(version)
     return Measured(
-        version=version.version, predicted=whole, classes=classes, fair=fair, near=near, notes=notes
+        version=version.version,
+        predicted=whole,
+        decided=threshold.decide(whole, classes) if threshold else None,
+        classes=classes,
+        fair=fair,
+        near=near,
+        notes=notes,
     )
 
 
@@ -524,16 +559,18 @@ def judge(
             return column(name)[seen.items]
 
         earlier = _earlier(rule, chosen.name, challenger, champion, seen, records)
+        first, *second = seen.of(chosen)
         decision = decide(
             rule,
             chosen,
             seen.target,
-            seen.predicted[0],
-            seen.predicted[1] if champion else None,
+            first,
+            second[0] if champion else None,
             seen.groups,
             earlier,
             seen.classes,
             of_shared if column else None,
+            probabilities=seen.predicted[0],
         )
         for note in seen.notes:
             decision = decision.noting(note)
@@ -570,8 +607,8 @@ def _earlier(
 
 def _model_of(version: Version) -> list[str]:
     """Return what tells its model, under whatever version: digests of its predictions and of its
-    graph."""
-    files = (PREDICTIONS,), (ONNX, PREPROCESSING)
+    graph, each with its threshold."""
+    files = (PREDICTIONS, THRESHOLD), (ONNX, PREPROCESSING, THRESHOLD)
     known = [
         [version.files[name].sha256 for name in some if name in version.files]
         for some in files
@@ -637,7 +674,7 @@ def _jumped(
     except InvalidInput:  # its labels are encrypted with the key of another machine
         return ""
     own = items.common([measure(champion)])
-    target, predicted, groups = own.target, own.predicted[0], own.groups
+    target, predicted, groups = own.target, own.of(metric)[0], own.groups
     if own.classes:
         names = {seen.classes[label] for label in np.unique(seen.target)}
         kept = np.array([name in names for name in own.classes])[target]
@@ -691,8 +728,10 @@ def chosen_metric(text: str, version: Version, kind: str) -> "Metric":
     Raises:
         InvalidInput: There is no such metric, or it is of the other kind.
     """
-    from podium.scoring import METRICS, choose_metric
+    from podium.scoring import METRICS, choose_metric, find_metric
 
+    if text:
+        find_metric(text)
     name = version.facts.metric.name
     if not text and name is not None and name not in METRICS:
         direction = "max" if version.facts.metric.maximize else "min"
@@ -822,15 +861,22 @@ def difference(seen: SharedItems, metric: "Metric") -> Difference:
     from podium.scoring import compare, score_predictions
     from podium.scoring.comparison import by_class, flips, moved_errors
 
-    before, after = seen.predicted
     scores = [
-        score_predictions(array, seen.target, classes=len(seen.classes) or None, metric=metric)
-        for array in (before, after)
+        score_predictions(
+            array,
+            seen.target,
+            classes=len(seen.classes) or None,
+            metric=metric,
+            decided=None if array is decided else decided,
+        )
+        for array, decided in zip(seen.predicted, seen.decided, strict=True)
     ]
+    before, after = seen.decided
+    old, new = seen.of(metric)
     names = dict.fromkeys([metric.name, *scores[0].metrics, *scores[1].metrics])
     regression = seen.kind == "regression"
     return Difference(
-        comparison=compare(metric, seen.target, after, before, seen.groups),
+        comparison=compare(metric, seen.target, new, old, seen.groups),
         items=len(seen.target),
         metrics={
             name: (scores[0].metrics.get(name), scores[1].metrics.get(name)) for name in names

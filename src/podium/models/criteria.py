@@ -194,7 +194,8 @@ def _read_window(text: str) -> int:
 def _calibration(most: float, case: Case) -> Iterator[Condition]:
     from podium.scoring.calibration import calibration
 
-    found = calibration(case.target, case.challenger)
+    assert case.probabilities is not None
+    found = calibration(case.target, case.probabilities)
     if found is None:
         yield False, "the challenger gives classes only, which have no calibration error"
         return

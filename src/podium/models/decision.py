@@ -110,6 +110,9 @@ class Case:
     column: "Callable[[str], np.ndarray]"
     """Returns a column of the test items, [n]: texts, or floats."""
 
+    probabilities: "np.ndarray | None" = None
+    """The challenger's, even where its predictions are classes that a threshold made of them."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Criterion:

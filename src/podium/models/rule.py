@@ -3,7 +3,7 @@ part."""
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, suggestion
@@ -151,6 +151,8 @@ def decide(
     earlier: Earlier | None = None,
     classes: Sequence[str] = (),
     column: "Callable[[str], np.ndarray] | None" = None,
+    *,
+    probabilities: "np.ndarray | None" = None,
 ) -> Decision:
     """Compare two models on the same items.
 
@@ -166,6 +168,8 @@ def decide(
         classes: Names of the classes; empty for their numbers.
         column: Returns a column of the same items, ``[n]``: texts, or floats. None if they have
             none.
+        probabilities: The challenger's, where a threshold made its classes; None where they are
+            its predictions.
 
     Raises:
         InvalidInput: There are no items, the shapes differ, or the rule or the metric does not fit.
@@ -178,6 +182,7 @@ def decide(
             _check(what, predictions, target, metric)
     column = column or _no_column
     case = _compared(metric, target, challenger, champion, groups, earlier or Earlier(), column)
+    case = replace(case, probabilities=challenger if probabilities is None else probabilities)
     constant = constant_guess(metric, target, challenger, classes)
     case.figures.update(rule=str(rule), constant=asdict(constant) if constant else None)
     conditions = _conditions(rule, case)

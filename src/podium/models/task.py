@@ -7,6 +7,7 @@ from podium.documents import load_json
 from podium.errors import InvalidInput
 from podium.models.version import Version
 from podium.prediction import PREPROCESSING
+from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.text import listed
 
 if TYPE_CHECKING:
@@ -74,6 +75,19 @@ def check_model_task(model: "Model", task: Task) -> None:
     version = model.find_champion() or next(iter(model.versions), None)
     if version is not None:
         check_task(version, task)
+
+
+def decision_threshold(version: Version) -> Threshold | None:
+    """Return by which a version decides between two classes; None for the most probable one.
+
+    Raises:
+        InvalidInput: Its file cannot be read.
+        Damaged: Its file is not what was uploaded.
+    """
+    if THRESHOLD not in version.files:
+        return None
+    given = load_json(version.read(THRESHOLD), THRESHOLD)
+    return Threshold.read(given, f"{THRESHOLD} of {version.title}")
 
 
 def class_names(version: Version) -> tuple[str, ...]:

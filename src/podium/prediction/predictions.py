@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from podium.data.rows import Problem
 from podium.frames import data_frame
 from podium.notebook import table
+from podium.scoring import class_indices
+from podium.scoring.threshold import Threshold
 from podium.text import one_line
 
 if TYPE_CHECKING:
@@ -38,22 +40,22 @@ class Outcome:
 
     @classmethod
     def of(
-        cls, name: Mapping[str, str | int], result: Any, classes: Sequence[str] | None
+        cls, name: Mapping[str, str | int], result: Any, index: int, classes: Sequence[str] | None
     ) -> "Outcome":
         """Make it of a model's result, as plain numbers.
 
         Args:
             result: Probabilities by class, the index of a class, or of a regression a number or
                 several.
+            index: Of the class that the model decides for; anything for a regression.
             classes: Names of the classes; None for regression.
         """
         if classes is None:
             return cls(name=name, values=tuple(result) if isinstance(result, list) else (result,))
         if isinstance(result, int):
             return cls(name=name, label=classes[result])
-        best = max(range(len(result)), key=result.__getitem__)
         return cls(
-            name=name, label=classes[best], probabilities=dict(zip(classes, result, strict=True))
+            name=name, label=classes[index], probabilities=dict(zip(classes, result, strict=True))
         )
 
     @property
@@ -87,6 +89,13 @@ class Outcome:
         return {**self.name, "class": self.label, **given}
 
 
+def decided(
+    result: NDArray[Any], classes: Sequence[str], threshold: Threshold | None
+) -> NDArray[Any]:
+    """Return class indices [n] of probabilities [n, classes], or those that a model gives."""
+    return threshold.decide(result, classes) if threshold else class_indices(result)
+
+
 class Predictions(Sequence[Any]):
     """Predictions of a model for some items, in their order.
 
@@ -95,6 +104,7 @@ class Predictions(Sequence[Any]):
         result: Probabilities [n, classes], class indices [n], or numbers [n] or [n, k].
         items: What identifies each item; its position if empty.
         problems: Items that could not be read; they are not among the others.
+        threshold: By which the model decides; None for the most probable class.
     """
 
     def __init__(
@@ -103,8 +113,9 @@ class Predictions(Sequence[Any]):
         result: NDArray[Any],
         items: Sequence[Mapping[str, str | int]] = (),
         problems: Sequence[Problem] = (),
+        threshold: Threshold | None = None,
     ) -> None:
-        self.classes, self.problems = classes, tuple(problems)
+        self.classes, self.problems, self.threshold = classes, tuple(problems), threshold
         self._result, self._items = result, tuple(items)
 
     @property
@@ -114,10 +125,11 @@ class Predictions(Sequence[Any]):
 
     @property
     def indices(self) -> NDArray[Any] | None:
-        """[n], the most probable class of each item as its index; None for regression."""
+        """[n], the class of each item as its index: the most probable one, or as the threshold
+        decides; None for regression."""
         if self.classes is None:
             return None
-        return self._result.argmax(1) if self._result.ndim == 2 else self._result
+        return decided(self._result, self.classes, self.threshold)
 
     @property
     def values(self) -> NDArray[Any]:
@@ -140,9 +152,10 @@ class Predictions(Sequence[Any]):
     def _rows(self, most: int) -> list[dict[str, str | int | float]]:
         results = self._result[:most].tolist()
         items: Sequence[Mapping[str, str | int]] = self._items or [{}] * len(results)
+        indices = [0] * len(results) if self.indices is None else self.indices[:most].tolist()
         return [
-            Outcome.of(item, result, self.classes).row()
-            for item, result in zip(items, results, strict=False)
+            Outcome.of(item, result, index, self.classes).row()
+            for item, result, index in zip(items, results, indices, strict=False)
         ]
 
     def __len__(self) -> int:

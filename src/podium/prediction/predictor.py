@@ -21,8 +21,9 @@ from podium.notebook import say
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel
 from podium.prediction.directory import fetch_model, model_files, require_model
-from podium.prediction.predictions import Outcome, Predictions
+from podium.prediction.predictions import Outcome, Predictions, decided
 from podium.scoring import OnnxModel
+from podium.scoring.threshold import THRESHOLD, Threshold
 from podium.storage import absolute, local_path
 
 if TYPE_CHECKING:
@@ -166,8 +167,9 @@ class Predictor:
         def outcomes() -> Iterator[Outcome | Problem]:
             for batch, results in self._batches(recipe, classes, items, delimiter, encoding):
                 unknown.add(batch.inputs)
-                named = zip(batch.names, results.tolist(), strict=True)
-                yield from (Outcome.of(name, result, classes) for name, result in named)
+                indices = results if classes is None else decided(results, classes, self.threshold)
+                named = zip(batch.names, results.tolist(), indices.tolist(), strict=True)
+                yield from (Outcome.of(*each, classes) for each in named)
                 yield from batch.problems
             if on_unknown:
                 on_unknown(unknown)
@@ -178,13 +180,28 @@ class Predictor:
         inputs = given if isinstance(given, Mapping) else {self._only_input(): given}
         arrays = {name: np.asarray(array) for name, array in inputs.items()}
         classes = self.classes
-        return Predictions(classes, self._run(arrays, None if classes is None else len(classes)))
+        result = self._run(arrays, None if classes is None else len(classes))
+        return Predictions(classes, result, threshold=self.threshold)
 
     def _run(self, inputs: Mapping[str, NDArray[Any]], classes: int | None) -> NDArray[Any]:
         result = self.model.predict(inputs, classes=classes)
         if self.seen:
-            self.seen(inputs, result)
+            self.seen(inputs, self.decided(result))
         return result
+
+    @cached_property
+    def threshold(self) -> Threshold | None:
+        """By which the model decides between two classes; None for the most probable one.
+
+        Raises:
+            InvalidInput: Its file cannot be read.
+        """
+        return Threshold.read(self._beside(THRESHOLD), f"{THRESHOLD} of {self.name}")
+
+    def decided(self, result: NDArray[Any]) -> NDArray[Any]:
+        """Return class indices of what the model says, if it has a threshold; else the same."""
+        classes = self.classes
+        return self.threshold.decide(result, classes or ()) if self.threshold else result
 
     def _only_input(self) -> str:
         if not isinstance(self.model, OnnxModel):
@@ -224,7 +241,11 @@ class Predictor:
         if classes is None and result.ndim == 2 and result.shape[1] == 1:
             result = result[:, 0]
         return Predictions(
-            classes, result.astype(float) if classes is None else result, names, problems
+            classes,
+            result.astype(float) if classes is None else result,
+            names,
+            problems,
+            self.threshold,
         )
 
     @property

@@ -54,6 +54,11 @@ class Metric(ABC):
     undefined: ClassVar[str] = "choose another metric"
     """Hint where the metric is not defined."""
 
+    @property
+    def decides(self) -> bool:
+        """Whether it follows from decided classes alone, so that a model's threshold counts."""
+        return self.kind == "classification" and not self.needs_probabilities
+
     @abstractmethod
     def value(self, target: Array, predictions: Array) -> float:
         """Compute the metric; NaN where it is not defined.

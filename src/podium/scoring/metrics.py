@@ -136,6 +136,10 @@ METRICS = {metric.name: metric for metric in _ALL}
 its name here."""
 
 
+TUNED = "threshold:"
+"""In front of a metric for which a run chooses a decision threshold: see podium.scoring.threshold."""
+
+
 def default_metric(kind: str) -> Metric:
     """Return the metric of a kind where none is chosen."""
     return next(metric for metric in METRICS.values() if metric.kind == kind and metric.is_default)
@@ -153,6 +157,11 @@ def find_metric(text: str, maximize: bool | None = None) -> Metric:
         InvalidInput: There is no such metric, or its direction is not known or contradicts the
             metric.
     """
+    if text.startswith(TUNED):
+        raise InvalidInput(
+            f"{text}: a threshold is chosen where a run evaluates, from the parameter metric",
+            f"{text.removeprefix(TUNED)}; each model decides by its own threshold anyway",
+        )
     prefix, _, rest = text.partition(":")
     name = rest if prefix in ("max", "min") else text
     if prefix in ("max", "min"):

@@ -33,6 +33,13 @@ class Scores:
     """[classes, classes]: rows are the true class, columns the predicted one; None for
     regression."""
 
+    decided: Array
+    """Class indices ``[n]`` of a model with a threshold; else the predictions."""
+
+    def of(self, metric: Metric) -> Array:
+        """Return the predictions that a metric is computed from."""
+        return self.decided if metric.decides else self.predictions
+
     def value(self, metric: Metric) -> float:
         """Return one metric.
 
@@ -50,7 +57,7 @@ class Scores:
             )
         if isinstance(metric, FunctionMetric):  # NaN for one model says nothing about the others
             return metric.steady_value(self.target, self.predictions)
-        return metric.defined_value(self.target, self.predictions)
+        return metric.defined_value(self.target, self.of(metric))
 
     def tie_breakers(self) -> Iterator[tuple[str, float]]:
         """Yield name and value of what decides where the metric is equal; less is better."""
@@ -95,6 +102,7 @@ def score_predictions(
     classes: int | None,
     metric: Metric | None = None,
     name: str = "the model",
+    decided: Array | None = None,
 ) -> Scores:
     """Measure predictions, wherever they come from.
 
@@ -103,21 +111,26 @@ def score_predictions(
         target: As in Scores.
         classes: How many classes the dataset has; None for regression.
         metric: One to compute besides those podium knows; it must be defined.
+        decided: Class indices ``[n]`` of a model with a threshold.
 
     Raises:
         InvalidInput: Shapes or classes do not fit the target, or the metric is not defined.
     """
     check_predictions(predictions, target, classes=classes, name=name)
-    matrix = None if classes is None else confusion(target, class_indices(predictions), classes)
+    decided = predictions if decided is None else decided
+    matrix = None if classes is None else confusion(target, class_indices(decided), classes)
+    scores = Scores(
+        metrics={}, predictions=predictions, target=target, confusion=matrix, decided=decided
+    )
     kind = "regression" if classes is None else "classification"
     fitting = [
         known
         for known in METRICS.values()
         if known.kind == kind and not (known.needs_probabilities and predictions.ndim == 1)
     ]
-    values = {known.name: known.value(target, predictions) for known in fitting}
+    values = {known.name: known.value(target, scores.of(known)) for known in fitting}
     defined = {name: value for name, value in values.items() if not math.isnan(value)}
-    scores = Scores(metrics=defined, predictions=predictions, target=target, confusion=matrix)
+    scores = replace(scores, metrics=defined)
     if metric is None or math.isnan(value := scores.value(metric)):
         return scores
     return replace(scores, metrics={metric.name: value, **defined})

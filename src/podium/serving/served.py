@@ -57,7 +57,7 @@ class Loaded:
             predictor.model = CommandPool(name=model.name, fetch=model.fetch, processes=settings)
             batcher = Batcher(partial(_commanded, predictor), MOST_ROWS, settings.count)
         else:
-            run = partial(_watched, model, predictor.classes, watch) if watch else model.run
+            run = partial(_watched, model, predictor, watch) if watch else model.run
             batcher = Batcher(run, MOST_ROWS, options=model.options)
         return cls(version=version, predictor=predictor, batcher=batcher)
 
@@ -92,16 +92,15 @@ class Loaded:
 
 def _watched(
     model: OnnxModel,
-    classes: Sequence[str] | None,
+    predictor: Predictor,
     watch: Watch,
     inputs: Mapping[str, Array],
     options: Any,
 ) -> dict[str, Array]:
-    outputs = model.run(inputs, options)
+    outputs, classes = model.run(inputs, options), predictor.classes
     try:
-        watch.note(
-            inputs, model.predicted(outputs, classes=None if classes is None else len(classes))
-        )
+        said = model.predicted(outputs, classes=None if classes is None else len(classes))
+        watch.note(inputs, predictor.decided(said))
     except PodiumError:  # outputs that are not finite, for example, which a client may want to see
         watch.failures += 1
     return outputs

@@ -2,6 +2,7 @@
 
 import math
 import platform
+import shutil
 import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
 
     from podium.data.schema import DatasetInfo, Split
     from podium.scoring import Metric, Scores
+    from podium.scoring.threshold import Threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +102,9 @@ class Candidate:
     scores: "Scores"
     """On the validation part."""
 
+    threshold: "Threshold | None"
+    """By which it decides; None for the most probable class."""
+
 
 @step
 def evaluate(
@@ -124,10 +129,12 @@ def evaluate(
         evaluation: JSON file to write all measurements to, with the sha256 of each file of the
             winner.
         predictions: Directory to write PREDICTIONS, TARGET, TEST_ITEMS, SEEN, PROFILE and
-            PREPROCESSING to; the last two only if the dataset has them and the winner does not.
+            PREPROCESSING to, the last two only if the dataset has them and the winner does not,
+            and THRESHOLD if one was chosen.
         trials: Table of the sweep's trials, if there was a sweep.
         metric: In the notation of find_metric; empty for the Experiment's objective if that is a
-            known metric, else accuracy or rmse.
+            known metric, else accuracy or rmse. With ``threshold:`` in front, each candidate gets
+            the decision threshold that is best for it on the validation part.
         test: URI of the dataset's test part; None where it lies beside the dataset.
         jobs: Where models that are commands predict.
 
@@ -138,15 +145,17 @@ def evaluate(
         Damaged: The data or a model cannot be read.
     """
     from podium.data.artifact import describe
+    from podium.scoring.threshold import split
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
     info, sweep = describe(data), TrialTable.read(Path(trials)) if trials else None
     for sentence in info.warnings:
         say(f"warning of the data: {sentence}")
-    chosen_by = _metric(metric, info, sweep)
-    ranked = _rank(data, info, candidates, chosen_by, jobs)
+    tune, metric = split(metric)
+    chosen_by = _metric(metric, info, sweep, tune=tune)
+    ranked = _rank(data, info, candidates, chosen_by, jobs, tune=tune)
     winner = ranked[0]
-    tested = _test(data, test or data, info, winner.origin, Path(predictions), chosen_by, jobs)
+    tested = _test(data, test or data, info, winner, Path(predictions), chosen_by, jobs)
     scores = tested.scores
     _say_tested(winner, tested, chosen_by)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
@@ -177,6 +186,7 @@ def evaluate(
             points=regression_points(scores) if info.kind == "regression" else [],
             calibration=_calibration(scores) if info.kind == "classification" else {},
             constant=_constant(scores, chosen_by, info),
+            threshold=str(winner.threshold or ""),
         ),
         sweep=sweep,
         data=_summary(data, info, tested.part),
@@ -206,7 +216,7 @@ def evaluate(
 def _constant(scores: "Scores", metric: "Metric", info: "DatasetInfo") -> dict[str, Any]:
     from podium.scoring.constant import constant_guess
 
-    found = constant_guess(metric, scores.target, scores.predictions, info.classes)
+    found = constant_guess(metric, scores.target, scores.of(metric), info.classes)
     if found is None:
         return {}
     say(f"a constant guess, {found.guess}: {metric.name} {figure(found.value)}")
@@ -254,18 +264,27 @@ def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
         )
 
 
-def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None) -> "Metric":
+def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None, *, tune: bool) -> "Metric":
     from podium.scoring import choose_metric
+    from podium.scoring.threshold import require_tunable
 
     objective = sweep.objective if sweep else None
     name, maximize = (objective.metric, objective.maximize) if objective else ("", None)
     metric = choose_metric(text, info.kind, name, maximize)
+    if tune:
+        require_tunable(metric, info.classes)
     say(f"metric: {metric.name}, {'more' if metric.maximize else 'less'} is better")
     return metric
 
 
 def _rank(
-    data: str | Path, info: "DatasetInfo", uris: Sequence[str], metric: "Metric", jobs: PredictJobs
+    data: str | Path,
+    info: "DatasetInfo",
+    uris: Sequence[str],
+    metric: "Metric",
+    jobs: PredictJobs,
+    *,
+    tune: bool,
 ) -> list[Candidate]:
     """Score the candidates on the validation part; the best comes first."""
     from podium.data.artifact import load
@@ -276,13 +295,40 @@ def _rank(
         trained = TrainedMetrics.read(uri)
         check_data(uri, trained, info)
         origin = Origin.read(uri)
-        scores = _score(origin, part, info, metric, jobs, part_name="validation")
-        candidates.append(Candidate(origin=origin, trained=trained, scores=scores))
-        say(f"{candidates[-1].origin.title}: validation {_words(scores, metric)}")
+        predicted, name = _predict(origin, part, info, jobs, part_name="validation")
+        threshold = _threshold(uri, metric if tune else None, part, predicted, info)
+        scores = _score(predicted, part.target, info, metric, threshold, name)
+        candidates.append(
+            Candidate(origin=origin, trained=trained, scores=scores, threshold=threshold)
+        )
+        say(f"{origin.title}: validation {_words(scores, metric)}")
+        if threshold:
+            say(f"{origin.title} decides for {threshold}")
+            if threshold.warning:
+                say(f"warning: {threshold.warning}")
     # sorted is stable: of equal candidates the one listed first stays first.
     ranked = sorted(candidates, key=lambda candidate: _order(candidate.scores, metric))
     say(f"winner: {ranked[0].origin.title}, {_why(ranked, metric)}")
     return ranked
+
+
+def _threshold(
+    uri: str,
+    metric: "Metric | None",
+    part: "Split",
+    predicted: "np.ndarray",
+    info: "DatasetInfo",
+) -> "Threshold | None":
+    """Choose a threshold for a metric, or take that of the model's directory, if it has one."""
+    from podium.scoring.threshold import THRESHOLD, Threshold
+
+    if metric:
+        return Threshold.choose(metric, part.target, predicted, info.classes)
+    if THRESHOLD not in model_files(uri):
+        return None
+    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
+        fetch_model(uri, (THRESHOLD,), Path(scratch))
+        return Threshold.read(read_json(Path(scratch, THRESHOLD)), f"{uri}/{THRESHOLD}")
 
 
 def _order(scores: "Scores", metric: "Metric") -> tuple[float, float]:
@@ -329,7 +375,7 @@ def _test(
     data: str | Path,
     test: str | Path,
     info: "DatasetInfo",
-    winner: Origin,
+    chosen: Candidate,
     predictions: Path,
     metric: "Metric",
     jobs: PredictJobs,
@@ -338,9 +384,10 @@ def _test(
 
     from podium.data.held_out import HeldOut, seen_in_training
 
-    held_out = HeldOut.open(test)
+    winner, held_out = chosen.origin, HeldOut.open(test)
     part = held_out.part
-    predictions.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(predictions, ignore_errors=True)  # an earlier attempt may have left files
+    predictions.mkdir(parents=True)
     seen = seen_in_training(data, winner.uri)
     fresh, near = unseen(held_out.as_prepared(), held_out.groups, seen)
     require_items(fresh)
@@ -350,17 +397,17 @@ def _test(
         files = {name: sha256_of(directory / name)[0] for name in entries}
         recorded = read_json(directory / ENVIRONMENT) if ENVIRONMENT in files else {}
         pictures = pictures_among(directory, files)
-        scores = _score(
+        predicted, name = _predict(
             winner,
             part,
             info,
-            metric,
             jobs,
             part_name="test",
             target=predictions / PREDICTIONS,
-            fresh=fresh,
             directory=directory,
         )
+    counted = slice(None) if fresh.all() else np.flatnonzero(fresh)
+    scores = _score(predicted[counted], part.target[counted], info, metric, chosen.threshold, name)
     # Not before: a predict command would find it.
     save_labels(predictions / TARGET, part.target, sealed=holds_sealed(test))
     write_test_items(held_out, predictions)
@@ -369,7 +416,10 @@ def _test(
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
     if PROFILE not in files:
-        write_profile(info, np.load(predictions / PREDICTIONS, mmap_mode="r"), predictions)
+        said = chosen.threshold.decide(predicted, info.classes) if chosen.threshold else predicted
+        write_profile(info, said, predictions)
+    if chosen.threshold:
+        chosen.threshold.write(predictions)
     etags = {name: entry.etag for name, entry in entries.items()}
     environment = (
         recorded if isinstance(recorded, dict) else {}
@@ -386,30 +436,27 @@ def _test(
     )
 
 
-def _score(
+def _predict(
     origin: Origin,
     part: "Split",
     info: "DatasetInfo",
-    metric: "Metric",
     jobs: PredictJobs,
     *,
     part_name: str,
     target: Path | None = None,
-    fresh: "np.ndarray | None" = None,
     directory: Path | None = None,
-) -> "Scores":
-    """Score a model on a part: its model.onnx here, or its predict command in a job.
+) -> "tuple[np.ndarray, str]":
+    """Return a model's predictions of a part, and what errors call it: its model.onnx runs here,
+    its predict command in a job.
 
     Args:
-        metric: What it is chosen by.
         jobs: Where a predict command runs.
-        target: File to write the predictions of all items to.
-        fresh: [n], which items count; None for all.
+        target: File to write the predictions to.
         directory: Where its files were fetched to, if they were.
     """
     import numpy as np
 
-    from podium.scoring import OnnxModel, score_predictions
+    from podium.scoring import OnnxModel
 
     classes = len(info.classes) or None
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
@@ -418,17 +465,29 @@ def _score(
                 directory = Path(scratch) / origin.name
                 fetch_model(origin.uri, (ONNX,), directory)
             model = OnnxModel(directory / ONNX)
-            predicted, name = model.predict(part.inputs, classes=classes, target=target), model.name
-        else:
-            name = origin.title
-            predicted = jobs.predict(
-                origin.uri, origin.runtime, part.inputs, part=part_name, classes=classes, name=name
-            )
-            if target:
-                np.save(target, predicted)
-    counted = slice(None) if fresh is None or fresh.all() else np.flatnonzero(fresh)
+            return model.predict(part.inputs, classes=classes, target=target), model.name
+    predicted = jobs.predict(
+        origin.uri, origin.runtime, part.inputs, part=part_name, classes=classes, name=origin.title
+    )
+    if target:
+        np.save(target, predicted)
+    return predicted, origin.title
+
+
+def _score(
+    predicted: "np.ndarray",
+    target: "np.ndarray",
+    info: "DatasetInfo",
+    metric: "Metric",
+    threshold: "Threshold | None",
+    name: str,
+) -> "Scores":
+    from podium.scoring import score_predictions
+
+    decided = threshold.decide(predicted, info.classes) if threshold else None
+    classes = len(info.classes) or None
     return score_predictions(
-        predicted[counted], part.target[counted], classes=classes, metric=metric, name=name
+        predicted, target, classes=classes, metric=metric, name=name, decided=decided
     )
 
 

@@ -190,7 +190,7 @@ def check_data(
         return None
     if settings.is_prepared:
         info = artifact.describe(settings.dataset)
-        _check_metric(metric, info.kind)
+        _check_metric(metric, info.kind, info.classes)
         from podium.data.held_out import HeldOut
 
         for column in columns:
@@ -274,14 +274,15 @@ def prepare(
     from podium.data.splits import divide
 
     if settings.is_prepared:
-        _check_metric(metric, artifact.describe(settings.dataset).kind)
+        info = artifact.describe(settings.dataset)
+        _check_metric(metric, info.kind, info.classes)
         return artifact.copy(settings.dataset, target, test)
     source, options, limit = settings.reader, settings.options, settings.limit or None
     source.check(options)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch, _heard() as warnings:
         folder = cache or Settings.from_environment().cache if source.cached else Path(scratch)
         raw = source.read(settings.location, options, folder)
-        _check_metric(metric, raw.kind)
+        _check_metric(metric, raw.kind, raw.classes)
         division = divide(raw, options, limit=limit)
         raw = raw if raw.fit is None else raw.fit(division.index["train"])
         own: dict[str, Split | None] = {"validation": raw.validation, "test": raw.test}
@@ -328,12 +329,16 @@ def _heard() -> Iterator[list[str]]:
         log.removeHandler(handler)
 
 
-def _check_metric(text: str, kind: str) -> None:
+def _check_metric(text: str, kind: str, classes: Sequence[str]) -> None:
     from podium.scoring import METRICS
     from podium.scoring.metrics import require_kind
+    from podium.scoring.threshold import require_tunable, split
 
+    tune, text = split(text)
     if known := METRICS.get(text.rpartition(":")[2]):
         require_kind(known, kind)
+        if tune:
+            require_tunable(known, classes)
 
 
 def _check_overlaps(

@@ -83,7 +83,7 @@ def _by_class(scores: "Scores") -> tuple["np.ndarray", "np.ndarray"]:
 
     from podium.scoring import class_indices
 
-    wrong = np.flatnonzero(class_indices(scores.predictions) != scores.target)
+    wrong = np.flatnonzero(class_indices(scores.decided) != scores.target)
     values = np.full(len(scores.target), np.nan)
     if scores.predictions.ndim == 2:
         values[wrong] = scores.predictions[wrong, scores.target[wrong]]
@@ -106,7 +106,7 @@ def _by_error(scores: "Scores") -> tuple["np.ndarray", "np.ndarray"]:
 def _predicted(scores: "Scores", items: "np.ndarray") -> "np.ndarray":
     from podium.scoring import class_indices
 
-    chosen = scores.predictions[items]
+    chosen = scores.decided[items]
     return chosen if scores.confusion is None else class_indices(chosen)
 
 

@@ -102,6 +102,8 @@ class WinnerScores(PartScores):
     """That of podium.scoring.calibration; empty where there are no probabilities."""
     constant: dict[str, Any] = field(default_factory=dict)
     """guess and value of the best constant guess, by the metric; empty where there is none."""
+    threshold: str = ""
+    """By which the winner decides, in words; empty for the most probable class."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -30,6 +30,7 @@ from podium.prediction.predictor import (
     PREPROCESSING,
     PROFILE,
     command_model,
+    open_model,
     write_preprocessing,
     write_profile,
 )
@@ -200,10 +201,16 @@ def _judge(
     require_items(fresh)
     target = held_out.part.target[taken.kept]
     predicted = _predict(opened, taken.inputs, own.get("classes"), info, source.uri)
+    said = _decided(predicted, directory, info)
     scores: Scores = score_predictions(
-        predicted[fresh], target[fresh], classes=classes, metric=metric, name=source.uri
+        predicted[fresh],
+        target[fresh],
+        classes=classes,
+        metric=metric,
+        name=source.uri,
+        decided=said[fresh],
     )
-    constant = constant_guess(metric, scores.target, scores.predictions, info.classes)
+    constant = constant_guess(metric, scores.target, scores.of(metric), info.classes)
     if len(taken.kept) == len(held_out):
         np.save(judged / PREDICTIONS, predicted)
         np.save(judged / TARGET, target)
@@ -219,9 +226,7 @@ def _judge(
         dict.fromkeys(info.preprocessing),
     ):
         names = tuple(map(str, own.get("classes") or info.classes))
-        write_profile(
-            info, by_name(predicted, info.classes, names) if names else predicted, judged, names
-        )
+        write_profile(info, by_name(said, info.classes, names) if names else said, judged, names)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     return {
         "metric": metric.to_json(),
@@ -257,6 +262,12 @@ def _predict(
         )
     predicted = opened.predict(inputs, classes=len(names) or None)
     return by_name(predicted, names, info.classes) if names else predicted
+
+
+def _decided(predicted: "np.ndarray", directory: Path, info: "DatasetInfo") -> "np.ndarray":
+    """Return class indices by the directory's threshold; the predictions if it has none."""
+    threshold = open_model(directory).threshold
+    return threshold.decide(predicted, info.classes) if threshold else predicted
 
 
 def _own_preprocessing(directory: Path) -> Mapping[str, Any]:
