@@ -282,6 +282,11 @@ def test_a_single_word_is_the_same_in_all_trials(text: str, value: Any) -> None:
             "--objective val_acc, or print accuracy=",
         ),
         (
+            "loss=0.2",
+            "name=value was found for loss",
+            "--objective loss, or print accuracy=",
+        ),
+        (
             '{"accuracy": 0.9}',
             '`"accuracy": 0.9` is a dict',
             "print accuracy=0.9; or use a File collector",

@@ -233,7 +233,7 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
     if not searched:
         raise InvalidInput(
             f"there is nothing to search in {dict(space)!r:.80}",
-            f"{hint}, in the shell --lr 1e-4..1e-1",
+            f"in a shell --lr 1e-4..1e-1, in Python {hint}",
         )
     fixed = {name: given for name, given in space.items() if name not in searched}
     return searched, {

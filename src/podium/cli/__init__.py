@@ -93,6 +93,23 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
 }
 COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
 
+MEANT = {
+    "sweep": "tune SCRIPT, or podium experiment run FILE",
+    "hpo": "tune SCRIPT, or podium experiment run FILE",
+    "search": "tune SCRIPT, or podium experiment run FILE",
+    "train": "job run FILE, or podium run train_and_promote",
+    "promote": "models promote NAME VERSION",
+    "rollback": "models rollback NAME",
+    "deploy": "models deploy NAME",
+    "list": "runs list, podium experiment list or podium models list",
+    "status": "runs list, podium experiment list or podium models list",
+    "logs": "runs logs RUN, or podium job logs NAME",
+    "stop": "runs stop RUN, or podium experiment stop NAME",
+    "dashboard": "ui",
+    "server": "serve MODEL",
+}
+"""What people type who come from another tool, and the command for it."""
+
 
 class LazyGroup(click.Group):
     """A group whose subcommands are imported on first use."""
@@ -106,7 +123,11 @@ class LazyGroup(click.Group):
                 return None
             from podium.errors import suggestion
 
-            raise InvalidInput(f"there is no command {name!r}", suggestion(name, COMMANDS))
+            meant = MEANT.get(name.lower())
+            raise InvalidInput(
+                f"there is no command {name!r}",
+                f"podium {meant}" if meant else suggestion(name, COMMANDS),
+            )
         module, attribute, _ = COMMANDS[name]
         command = getattr(import_module(f"podium.cli.{module}"), attribute)
         assert isinstance(command, click.Command)

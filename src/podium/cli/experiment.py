@@ -209,8 +209,8 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
     \b
     Examples:
       podium experiment render random --image registry.example/trainer:1 --data s3://bucket/mnist
-      podium experiment render tpe --data s3://datasets/mnist --secret storage-keys | kubectl -n
-      team apply -f - podium experiment render tpe --max-trials 50 --json
+      podium experiment render tpe --data s3://datasets/mnist --secret keys | kubectl apply -f -
+      podium experiment render tpe --max-trials 50 --json
     """
     from podium.api.experiments import changed
     from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store

@@ -86,9 +86,9 @@ def drift(
 
     \b
     Examples:
-      podium models drift churn --metrics http://127.0.0.1:8080/metrics podium models drift churn
-      --data customers-of-may.csv --fail-over 0.2 podium models drift churn --metrics
-      http://churn:8080/metrics --since last-look.json --fail-over 0.2
+      podium models drift churn --metrics http://127.0.0.1:8080/metrics
+      podium models drift churn --data customers-of-may.csv --fail-over 0.2
+      podium models drift churn --metrics http://churn:8080/metrics --since last-look.json
     """
     from podium.documents import load_json, parse
     from podium.models.drift import seen_by_servers, seen_in_data, shifts

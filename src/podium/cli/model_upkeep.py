@@ -66,8 +66,8 @@ def upload(name: str, version: str, storage: str | None, as_json: bool, **source
 
     \b
     Examples:
-      podium models upload churn trained/ --data prepared/ podium models upload churn
-      s3://team/models/churn --version 2026-05 --metric roc_auc --data s3://team/churn
+      podium models upload churn trained/ --data prepared/
+      podium models upload churn s3://team/churn --version 2026-05 --data s3://team/churn/data
     """
     from podium.training.import_model import Source, import_model
 

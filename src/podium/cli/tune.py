@@ -134,15 +134,16 @@ def tune(
 
     \b
     Examples:
-      podium tune train.py --lr 1e-4..1e-1 --batch-size 32,64,128 --trials 20 podium tune ./train.sh
-      --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4 podium tune train.py --lr
-      1e-4..1e-1 --trials 40 --stop median podium tune train.py --lr 1e-4..1e-1 --trials 500
-      --max-time 2h podium tune train.py --width 8..256 --objective accuracy --objective
-      min:latency_ms --constraint "size_mb<5" podium tune --lr 1e-3..1 --trials 10 -- python -m
-      podium.trainer --epochs 1 --data podium-work/data/mnist podium tune train.py --learning_rate
-      1e-5..1e-3 --prints huggingface --objective eval_accuracy podium tune train.py --lr 1e-4..1e-1
-      --save sweep.yaml --no-run podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team
-      --storage s3://bucket/tuning
+      podium tune train.py --lr 1e-4..1e-1 --batch-size 32,64,128 --trials 20
+      podium tune ./train.sh --lr 1e-4..1e-1 --objective min:loss --algorithm random --parallel 4
+      podium tune train.py --lr 1e-4..1e-1 --trials 40 --stop median
+      podium tune train.py --lr 1e-4..1e-1 --trials 500 --max-time 2h
+      podium tune train.py --width 8..256 --objective accuracy --objective min:latency_ms
+      podium tune train.py --width 8..256 --constraint "size_mb<5"
+      podium tune --lr 1e-3..1 --trials 10 -- python -m podium.trainer --data podium-work/data/mnist
+      podium tune train.py --learning_rate 1e-5..1e-3 --prints huggingface --objective eval_accuracy
+      podium tune train.py --lr 1e-4..1e-1 --save sweep.yaml --no-run
+      podium tune train.py --lr 1e-4..1e-1 --cluster kubernetes://team --storage s3://bucket/tuning
     """
     train, space = _read(words, command, options.pop("params"))
     save, given = (

@@ -45,7 +45,7 @@ def why_unavailable(
         if finding.level == "fail" or finding.rule == LIBRARY
     ]
     misses = [finding for finding in found if finding.rule != "objective-missing"] or found
-    near = nearest(name, log.seen)
+    near = nearest(name, log.seen) or (next(iter(log.seen)) if len(log.seen) == 1 else "")
     hints = dict.fromkeys(finding.hint for finding in misses if finding.hint)
     if asked := _as_printed(log, found):
         hints, near = dict.fromkeys([asked]), ""
