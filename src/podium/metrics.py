@@ -70,6 +70,17 @@ class Reading(NamedTuple):
     time: datetime = _NO_TIME
     """The time on the line; without one the earliest possible time."""
 
+    @classmethod
+    def of(cls, row: Sequence[str]) -> "Reading":
+        """Read what ``row`` wrote."""
+        name, value, time = row
+        return cls(name, value, datetime.fromisoformat(time))
+
+    @property
+    def row(self) -> list[str]:
+        """Name, value and time (ISO 8601), as they are kept in JSON."""
+        return [self.name, self.value, self.time.isoformat()]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Constraint:

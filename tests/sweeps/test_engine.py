@@ -15,6 +15,7 @@ from urllib3.exceptions import ProtocolError
 from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.errors import Conflict, Denied
 from podium.manifests.labels import READINGS
+from podium.manifests.options import annotation
 from podium.manifests.typed import typed
 
 PROGRAM = """
@@ -367,6 +368,33 @@ def test_early_stopping_acts_while_trials_run(
     assert not complete & {trial.name for trial in stopped}
     kept = [trial for trial in cluster.trials("sweep") if trial.phase == "Succeeded"]
     assert all(READINGS in trial.annotations for trial in kept)
+
+
+def warm(name: str) -> dict[str, Any]:
+    """A sweep that learns from another one first."""
+    made = experiment("second", trials=1, parallel=1, algorithm={"algorithmName": "tpe"})
+    made["metadata"]["annotations"] = annotation({"warm_start": name})
+    return made
+
+
+def test_a_warm_sweep_of_an_engine_learns_from_earlier_trials(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.create(typed(experiment("first", trials=2)))
+    finished(cluster, "first")
+    cluster.create(typed(warm("first")))
+    conditions = finished(cluster, "second")["conditions"]
+    assert conditions[0]["message"] == "Experiment is created; it starts warm from 2 trials"
+
+
+def test_a_warm_sweep_without_its_source_is_refused(
+    start: Callable[..., EngineThread], cluster: KubernetesCluster
+) -> None:
+    start()
+    cluster.create(typed(warm("nowhere")))
+    (condition,) = finished(cluster, "second")["conditions"]
+    assert (condition["type"], "nowhere" in condition["message"]) == ("Failed", True)
 
 
 def test_an_engine_beside_katib_refuses_to_start(

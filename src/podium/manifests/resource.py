@@ -122,6 +122,18 @@ class Resource:
         """Return a copy with other metadata."""
         return replace(self, manifest={**self.manifest, "metadata": dict(metadata)})
 
+    @property
+    def as_owner(self) -> dict[str, Any]:
+        """Entry of ``metadata.ownerReferences`` of an object that goes with it."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+            "controller": True,
+            "blockOwnerDeletion": True,
+        }
+
     def without_owners(self) -> Self:
         """Return a copy that belongs to no other object."""
         return self.with_metadata(

@@ -1,22 +1,18 @@
-"""The two seams of the trial loop: where an Experiment and its trials are kept, and how a trial
-runs and is read."""
+"""The seams of the trial loop: the documents that keep an Experiment and its trials, the executor
+that runs trials, and how the job of one is run and read."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from podium.errors import Failed
 from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.status import Status
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
-from podium.search.warm_start import Earlier
-
-if TYPE_CHECKING:
-    from podium.sweeps.trials import Run
 
 
 class NoMetricsFile(Failed):
@@ -73,114 +69,120 @@ class TrialIO(ABC):
         """Remove the job; its logs stay with the trial where the cluster can keep them."""
 
 
-class Records(ABC):
-    """Storage of one Experiment and its trials.
+@dataclass(kw_only=True)
+class TrialResult:
+    """Outcome of a trial."""
 
-    One class, because they are the questions that the trial loop has to whatever keeps an
-    Experiment; each is one line there.
+    readings: Sequence[Reading] = ()
+    """Every value it reported."""
 
-    Args:
-        directory: This process's own files of the Experiment: the search keeps its study there.
-    """
+    refused: str | None = None
+    """Reason why its job could not be created."""
 
-    removes_failed = True
-    """Whether the job of a trial that failed is removed at once; else close does that."""
+    unsaved: Exception | None = None
+    """Error that kept its end from being written."""
 
-    def __init__(self, name: str, directory: Path) -> None:
-        self.name, self.directory = name, directory
+
+class Run(Protocol):
+    """Runs one trial, here or elsewhere."""
+
+    trial: Trial
+    """The trial with its current status."""
+
+    def run(self) -> TrialResult:
+        """Have the trial run to its end; its status says how it went."""
+
+    def stop(self) -> None:
+        """Ask for its end, without waiting."""
+
+    def end_early(self, message: str) -> None:
+        """Ask for its end, without waiting; it counts as stopped early, with the metrics it has
+        reported."""
+
+
+class Save(Protocol):
+    """Writes the status of a trial, with the readings it reported once it has ended."""
+
+    def __call__(self, trial: Trial, readings: Sequence[Reading] = ()) -> None: ...
+
+
+class Executor(ABC):
+    """Runs the trials of one Experiment."""
 
     @abstractmethod
-    def experiment(self) -> Experiment:
-        """Return the Experiment as it is stored.
+    def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
+        """Prepare for the first trial, without waiting, and take over the trials of a stopped or
+        killed engine; return them as they continue, or start again.
 
-        Raises:
-            NotFound: It was deleted.
+        Args:
+            experiment: As stored.
         """
 
     @abstractmethod
-    def trials(self) -> Sequence[Trial]:
-        """Return its trials, oldest first."""
+    def run(self, experiment: Experiment, trial: Trial, save: Save, stopping: Event) -> Run:
+        """Return the object that runs a trial.
 
-    @abstractmethod
-    def write(self, experiment: Experiment, status: Status) -> None:
-        """Write the Experiment's status, and the counts of its spec, which may have been edited.
-
-        Raises:
-            NotFound: It was deleted.
+        Args:
+            trial: As stored.
+            stopping: Set when the engine stops: the trial stays as it is then.
         """
 
+    def settle(self, trial: Trial) -> None:  # noqa: B027  nothing to do by default
+        """Take note that the end of a trial is stored."""
+
+    def close(self, *, remove: bool) -> None:  # noqa: B027  nothing to do by default
+        """End, before the last status of the Experiment is written.
+
+        Args:
+            remove: Whether everything it runs goes, too; else the next engine takes it up.
+        """
+
+    def tidy(self) -> None:  # noqa: B027  nothing to do by default
+        """Remove what stayed for people to read until the Experiment had ended."""
+
+
+class Documents(ABC):
+    """Keeps the documents of Experiments and their trials: a directory, the API server, or a prefix
+    of a storage."""
+
+    directory: Path
+    """This process's own files of the Experiment: the search keeps its study there."""
+
+    keeps_all_readings = False
+    """Whether every reading of a trial is kept, not only those that a stopping rule needs."""
+
+    resume_command = ""
+    """Command that resumes the Experiment after a stop."""
+
     @abstractmethod
-    def add(self, trial: Trial) -> Trial:
+    def trials(self, experiment: str) -> Sequence[Trial]:
+        """Return the trials of an Experiment, oldest first, which belong to this process from now
+        on."""
+
+    @abstractmethod
+    def create(self, trial: Trial) -> Trial:
         """Store a new trial and return it as stored."""
 
     @abstractmethod
-    def save(self, trial: Trial) -> None:
-        """Write a trial's status.
+    def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
+        """Write the status of an Experiment, with the counts of its spec, which may have been
+        edited, or of a trial, after the readings that it reported.
 
         Raises:
             NotFound: It was deleted.
         """
 
-    def is_stop_asked(self, trial: str) -> bool:
-        """Return whether somebody, perhaps another process, asked to end a trial with the metrics
-        it has reported."""
-        return False
-
-    def asked_trials(self) -> Mapping[str, Mapping[str, str]]:
-        """Return the values of requested trials, by the names that they will have."""
-        return {}
-
-    def forget_asked(self, trial: str) -> None:  # noqa: B027  nothing was asked
-        """Take such a request back, as the trial is there; nothing where none can be made."""
-
     @abstractmethod
-    def readings(self, trial: Trial) -> list[Reading]:
+    def readings(self, trial: Trial) -> Sequence[Reading]:
         """Return the readings of a trial that ended; empty if it failed."""
 
-    @abstractmethod
-    def keep_readings(self, trial: Trial, readings: Sequence[Reading]) -> None:
-        """Keep the readings of a trial, for an engine that resumes the Experiment."""
+    def asked(self, kind: str, name: str) -> str:
+        """Return ``stop`` or ``delete`` if somebody, perhaps another process, asked for that."""
+        return ""
 
-    @abstractmethod
-    def claim(self, trial: Trial) -> Trial:
-        """Take over a trial of a stopped or killed engine; return it as it continues, or starts
-        again."""
+    def close(self, experiment: str, asked: str) -> None:  # noqa: B027  nothing to do by default
+        """Give an Experiment up, whose last status is written.
 
-    @abstractmethod
-    def open(self, experiment: Experiment, trial: Trial) -> TrialIO:
-        """Return the object that runs and reads a trial."""
-
-    def hand_over(
-        self, experiment: Experiment, trial: Trial, save: Callable[[Trial], None], stopping: Event
-    ) -> "Run | None":
-        """Return the object that has a trial run elsewhere, None if this process runs it; the
-        arguments are those of TrialRun."""
-        return None
-
-    @property
-    def outlives_engine(self) -> bool:
-        """Whether trials outlive the engine's process, and the next engine takes them over."""
-        return False
-
-    def earlier(self, experiment: Experiment) -> Sequence[Earlier]:
-        """Return the trials of other Experiments that the search learns from."""
-        return []
-
-    def begin(self) -> None:  # noqa: B027  nothing to do by default
-        """Prepare for the first trial, without waiting."""
-
-    @property
-    @abstractmethod
-    def asked(self) -> str:
-        """Pending request: ``stop`` or ``delete``; ``leave`` if another engine runs it now; else
-        empty."""
-
-    @property
-    @abstractmethod
-    def resume_command(self) -> str:
-        """Command that resumes the Experiment after a stop."""
-
-    @abstractmethod
-    def close(self, experiment: Experiment, status: Status) -> None:
-        """Write the status for the last time and give the Experiment up; remove it if that was
-        asked for."""
+        Args:
+            asked: Its request; removes the Experiment if that is ``delete``.
+        """

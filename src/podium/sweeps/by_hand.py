@@ -67,14 +67,9 @@ def _checked(parameter: Parameter, text: str) -> str:
     return parameter.nearest(value) if parameter.step else parameter.text(value)
 
 
-def file_of_asked(directory: Path, trial: str) -> Path:
-    """Return the file that asks for a trial of an Experiment in a directory."""
-    return directory / ASKED / f"{trial}.json"
-
-
 def ask_for(directory: Path, trial: str, values: Mapping[str, str]) -> None:
     """Ask the process that runs an Experiment, or will, for a trial."""
-    file = file_of_asked(directory, trial)
+    file = directory / ASKED / f"{trial}.json"
     file.parent.mkdir(exist_ok=True)
     with appearing(file) as draft:
         draft.write_text(json.dumps(dict(values)) + "\n")
@@ -94,3 +89,8 @@ def asked_trials(directory: Path) -> dict[str, Mapping[str, str]]:
         with suppress(FileNotFoundError, InvalidInput):
             asked[file.stem] = parse(dict[str, str], read_json(file), str(file))
     return asked
+
+
+def forget_asked(directory: Path, trial: str) -> None:
+    """Take a request back, as the trial is there."""
+    (directory / ASKED / f"{trial}.json").unlink(missing_ok=True)

@@ -32,14 +32,17 @@ from podium.manifests.labels import NUMBER as NUMBER_LABEL
 from podium.manifests.names import random_suffix
 from podium.manifests.options import options_of
 from podium.manifests.options.base import Follower
+from podium.metrics import Reading
 from podium.search.algorithm import PastTrial
 from podium.search.in_order import NUMBER
 from podium.search.population import GENERATION, PARENT
 from podium.search.search import Search
-from podium.sweeps.base import Records
+from podium.sweeps.base import Run, TrialResult
+from podium.sweeps.by_hand import asked_trials, forget_asked
 from podium.sweeps.early_stopping import MedianStop
+from podium.sweeps.records import Records
 from podium.sweeps.status_writer import StatusWriter
-from podium.sweeps.trials import Run, TrialResult, TrialRun
+from podium.sweeps.warm_start import earlier_trials
 
 LOOK_SECONDS = 0.2
 """Interval between checks for requests of other processes."""
@@ -76,7 +79,8 @@ class ExperimentController:
         self._followers: list[Follower] = [follower for follower in followers if follower]
         self._have_stopped = False
         # One that is resumed has them in its study, and can be resumed after they were deleted.
-        self._earlier = [] if "startTime" in self._status else records.earlier(self.experiment)
+        begun = "startTime" in self._status
+        self._earlier = [] if begun else earlier_trials(records.cluster, self.experiment)
         self._thread = Background(self._run, f"podium-Experiment-{self.name}")
 
     def start(self) -> None:
@@ -139,7 +143,7 @@ class ExperimentController:
                     step()
             if self._stopping.is_set():
                 self._count()
-                if not self._completed and not self._leaves_trials:
+                if not self._completed and not self._records.leaves_trials:
                     message = f"Experiment was stopped{self._why}; resume it with: {self._records.resume_command}"
                     self._conditions.add("Stopped", "ExperimentStopped", message)
             self._records.close(self.experiment, self._status)
@@ -163,12 +167,9 @@ class ExperimentController:
         return self._is_stopping()
 
     def _begin(self) -> None:
-        stored = (
-            self._records.experiment()
-        )  # uid and labels of the stored object go into its trials
-        self.experiment = self.experiment.with_metadata(stored.metadata)
-        self._records.begin()
-        trials = self._records.trials()
+        # Uid and labels of the stored object go into its trials.
+        self.experiment = self.experiment.with_metadata(self._records.experiment().metadata)
+        trials = self._records.begin(self.experiment)
         asked = dict(
             chain.from_iterable(
                 option.search(self.experiment).items() for option in options_of(self.experiment)
@@ -199,7 +200,7 @@ class ExperimentController:
         again."""
         for follower in self._followers:
             follower.begin(trials)
-        for trial in map(self._records.claim, trials):
+        for trial in trials:
             self._take_up(trial)
             if trial.state.finished:
                 self._learn(trial.name, TrialResult(readings=self._records.readings(trial)))
@@ -226,12 +227,11 @@ class ExperimentController:
         for name, (run, _) in self._active.items():
             if self._records.is_stop_asked(name):
                 run.end_early("Trial was stopped by hand")
-        for name, assignments in self._records.asked_trials().items():
-            if (
-                name not in self._summaries
-            ):  # an engine that was killed may have begun it and left the request
+        for name, assignments in asked_trials(self._records.directory).items():
+            # An engine that was killed may have begun it and left the request.
+            if name not in self._summaries:
                 self._add_trial(name, assignments, {BY_HAND: "true"})
-            self._records.forget_asked(name)
+            forget_asked(self._records.directory, name)
 
     def _stop_early(self) -> None:
         """Stop trials where an option asks for it; they count with the metrics they have
@@ -315,11 +315,7 @@ class ExperimentController:
         self._trials[name] = trial
         for follower in self._followers:
             follower.trial_begins(trial)
-        run: Run = self._records.hand_over(
-            self.experiment, trial, self._save_trial, self._stopping
-        ) or TrialRun(
-            self._records, self.experiment, trial, save=self._save_trial, stopping=self._stopping
-        )
+        run = self._records.run(self.experiment, trial, self._save_trial, self._stopping)
         thread = threading.Thread(
             target=self._run_trial, args=(name, run), name=f"podium-Trial-{name}", daemon=True
         )
@@ -330,7 +326,7 @@ class ExperimentController:
         try:
             ended = run.run()
         except Exception as error:
-            ended = TrialResult(readings=[])
+            ended = TrialResult()
             if not self._is_ending():
                 message = (
                     f"Trial has failed: {error if isinstance(error, PodiumError) else repr(error)}"
@@ -341,8 +337,8 @@ class ExperimentController:
                     ended.unsaved = unsaved
         self._events.put((name, ended))
 
-    def _save_trial(self, trial: Trial) -> None:
-        self._records.save(trial)
+    def _save_trial(self, trial: Trial, readings: Sequence[Reading] = ()) -> None:
+        self._records.save(trial, readings)
         # Only now: whoever sees the Experiment's end reads its trials next, and they have to have ended there too.
         self._trials[trial.name] = trial
         self._events.put(None)  # the counts follow
@@ -384,19 +380,13 @@ class ExperimentController:
             self._median.learn(name, ended.readings)
 
     def _stop_trials(self) -> None:
-        if self._leaves_trials:
+        if self._records.leaves_trials:
             return
         for run, _ in list(self._active.values()):
             with suppress(PodiumError):
                 run.stop()
         for _, thread in list(self._active.values()):
             thread.join(timeout=60)
-
-    @property
-    def _leaves_trials(self) -> bool:
-        """Whether only this engine ends: its trials keep running, and the next engine takes them
-        over."""
-        return self._records.outlives_engine and self._records.asked in ("", "leave")
 
     def _close_study(self) -> None:
         """Tell the study about the trials that ended since the last round, and about those that

@@ -21,13 +21,16 @@ from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.pool import refuse_what_pools_lack
 from podium.manifests.experiment.rules import check
 from podium.manifests.experiment.status import Status, restarted
-from podium.manifests.labels import KATIB_FINALIZERS
+from podium.manifests.labels import KATIB_FINALIZERS, POOL_STATE
 from podium.manifests.options.pool import pool_size
 from podium.manifests.resource import Resource
-from podium.sweeps.api_records import ApiRecords
+from podium.sweeps.api_documents import ApiDocuments
+from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
-from podium.sweeps.pod_trial import refuse_what_pods_lack
-from podium.sweeps.pool_records import PoolRecords
+from podium.sweeps.pod_trial import JobExecutor, refuse_what_pods_lack
+from podium.sweeps.pool import Pool
+from podium.sweeps.pool_store import PoolStore
+from podium.sweeps.records import Records
 
 WINDOW_SECONDS = 5
 """Length of a watch; after it the engine looks whether it still leads."""
@@ -42,7 +45,7 @@ class _Running:
 
     uid: str
     controller: ExperimentController
-    records: ApiRecords
+    records: Records
 
 
 class Engine:
@@ -219,7 +222,7 @@ class Engine:
                 self._begin(experiment)
             elif _has_more_trials(experiment):
                 self._begin(restarted(experiment))
-        except InvalidInput as error:
+        except (InvalidInput, NotFound) as error:  # NotFound: of a sweep it is to learn from
             self._refuse(seen.name, error)
 
     def _begin(self, experiment: Experiment) -> None:
@@ -235,18 +238,39 @@ class Engine:
         self._report(f"Experiment {experiment.name}: begun")
         controller.start()
 
-    def _records_of(self, experiment: Experiment, leadership: Leadership) -> ApiRecords:
-        if not pool_size(experiment):
-            return ApiRecords(self._cluster, experiment, leadership=leadership, image=self._image)
+    def _records_of(self, experiment: Experiment, leadership: Leadership) -> Records:
+        executor: Executor
+        store = self._pool_store(experiment, leadership) if pool_size(experiment) else None
+        if store:
+            executor = Pool(self._cluster, experiment, lambda _: store, leadership)
+        else:
+            executor = JobExecutor(self._cluster, leadership, self._image)
+        return Records(
+            self._cluster,
+            experiment,
+            ApiDocuments(self._cluster, leadership),
+            executor,
+            trials=store,
+            leadership=leadership,
+            served=True,
+        )
+
+    def _pool_store(self, experiment: Experiment, leadership: Leadership) -> PoolStore:
+        """Return where the trials of a pool are kept, which everybody finds by an annotation."""
         refuse_what_pools_lack(experiment)
         if not self._storage:
             raise InvalidInput(
                 "a pool needs a storage, but podium-engine has none",
                 "set its variable PODIUM_STORAGE",
             )
-        return PoolRecords(self._cluster, experiment, storage=self._storage, leadership=leadership)
+        url = f"{self._storage.rstrip('/')}/pools/{self.namespace}/{experiment.uid}"
+        if experiment.annotations.get(POOL_STATE) != url:
+            change = {"metadata": {"annotations": {POOL_STATE: url}}}
+            patience = leadership.left
+            self._cluster.api.patch("Experiment", experiment.name, change, patience=patience)
+        return PoolStore(url)
 
-    def _refuse(self, name: str, error: InvalidInput) -> None:
+    def _refuse(self, name: str, error: PodiumError) -> None:
         self.refused += 1
         self._report(f"Experiment {name}: refused: {error.message}")
         status: Status = {}

@@ -18,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -41,11 +41,14 @@ from podium.manifests.resource import Resource
 from podium.pod import POD_NAME, pod_namespace
 from podium.settings import STORAGE, Settings
 from podium.storage import Storage, connect, local_path
+from podium.sweeps.base import Executor
 from podium.sweeps.controller import ExperimentController
-from podium.sweeps.here_records import COPY_SECONDS, HereRecords, StateCopy
+from podium.sweeps.file_documents import FileDocuments, StateCopy
 from podium.sweeps.local import LocalSweeps
-from podium.sweeps.pod_trial import jobs_of_trials, refuse_what_pods_lack
+from podium.sweeps.pod_trial import JobExecutor, jobs_of_trials, refuse_what_pods_lack
+from podium.sweeps.pool import Pool
 from podium.sweeps.pool_store import PoolStore
+from podium.sweeps.records import Records
 
 _log = logging.getLogger("podium")
 
@@ -54,6 +57,9 @@ OWN = ("Experiment", "Trial")
 
 IMAGE = "PODIUM_IMAGE"
 """Variable with the image of the container that prints a trial's metrics file."""
+
+COPY_SECONDS = 2.0
+"""Age up to which the copy of a sweep that another process runs is not read again."""
 
 LEASE = "podium-sweep-"
 """Begins the name of an Experiment's Lease."""
@@ -362,7 +368,17 @@ class Loops(LocalSweeps):
 
     def controller(self, experiment: Experiment, leadership: Leadership) -> ExperimentController:
         """Return the controller of an Experiment for as long as a leadership lasts."""
-        return ExperimentController(HereRecords(self, experiment, leadership), experiment)
+        executor: Executor
+        if pool_size(experiment):
+            executor = Pool(self.namespace, experiment, self.pool_store, leadership, served=False)
+        else:
+            refuse_what_pods_lack(experiment)
+            executor = JobExecutor(self.namespace, leadership, self.image, served=False)
+        documents = FileDocuments(
+            self, experiment.name, partial(self.copy.write, leadership=leadership)
+        )
+        records = Records(self, experiment, documents, executor, leadership=leadership)
+        return ExperimentController(records, experiment)
 
     def keep(self, experiment: Experiment) -> None:
         """Store an Experiment that another process is to run.

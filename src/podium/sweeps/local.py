@@ -69,9 +69,14 @@ class LocalSweeps(LocalCluster):
         """
         from podium.manifests.experiment.rules import check
         from podium.sweeps.controller import ExperimentController
-        from podium.sweeps.local_records import LocalRecords
+        from podium.sweeps.file_documents import FileDocuments
+        from podium.sweeps.local_trial import ProcessExecutor
+        from podium.sweeps.records import Records
 
-        return ExperimentController(LocalRecords(self, check(experiment)), experiment)
+        checked = check(experiment)
+        documents = FileDocuments(self, checked.name)
+        records = Records(self, checked, documents, ProcessExecutor(self, checked))
+        return ExperimentController(records, experiment)
 
     def remove(self, kind: str, name: str) -> None:
         """Remove an object that no process runs; an Experiment with its trials and their jobs."""

@@ -2,7 +2,7 @@
 
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -11,13 +11,15 @@ from podium.cluster.local.cluster import LocalCluster
 from podium.cluster.local.logs import GrowingFile, last_line, read_last_run
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import created
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
-from podium.sweeps.base import TrialIO
+from podium.sweeps.base import Executor, Save, TrialIO
 from podium.sweeps.checkpoints import prepare, trial_directory
 from podium.sweeps.metrics_collector import collect
-from podium.sweeps.wrapping import Wrapped, cores_of_a_trial, wrap
+from podium.sweeps.trials import TrialRun
+from podium.sweeps.wrapping import Wrapped, check_trials, cores_of_a_trial, wrap
 
 TAIL = 0.05
 """Seconds between checks of a metrics file while an early-stopping rule is in force."""
@@ -101,3 +103,39 @@ class LocalTrial(TrialIO):
         while not over:
             over = self._over.wait(TAIL)
             yield from file.lines()
+
+
+class ProcessExecutor(Executor):
+    """Runs trials as processes of the local cluster.
+
+    Args:
+        experiment: Checked.
+
+    Raises:
+        InvalidInput: The cluster would refuse the trials' jobs.
+    """
+
+    def __init__(self, cluster: LocalCluster, experiment: Experiment) -> None:
+        directory = cluster.store.path("Experiment", experiment.name)
+        self._cluster, self._likely_job = cluster, check_trials(cluster, experiment, directory)
+
+    def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
+        """Start imports for the first trial; trials that lost their processes start again."""
+        self._cluster.warm(self._likely_job)
+        return [trial if trial.has_ended else self._again(trial) for trial in trials]
+
+    def _again(self, trial: Trial) -> Trial:
+        self._cluster.delete(trial.workload.kind, trial.name)
+        return created(trial)
+
+    def run(
+        self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
+    ) -> TrialRun:
+        return TrialRun(
+            lambda: LocalTrial(self._cluster, experiment, trial),
+            experiment,
+            trial,
+            save=save,
+            stopping=stopping,
+            removes_failed=True,
+        )

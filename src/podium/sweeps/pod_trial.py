@@ -24,8 +24,9 @@ from podium.manifests.labels import EXPERIMENT, MANAGED_BY, RUN, RUN_NAMESPACE, 
 from podium.manifests.options.pool import pool_size
 from podium.manifests.workload import Workload, role_of
 from podium.metrics import RESUMED, Reading, json_readings, parse_line
-from podium.sweeps.base import TrialIO
+from podium.sweeps.base import Executor, Save, TrialIO
 from podium.sweeps.metrics_collector import MOST_READINGS, observe, shortened
+from podium.sweeps.trials import TrialRun
 from podium.sweeps.wrapping import needs_shell, words_of, wrap_command
 
 MOST_WORDS = 1000
@@ -265,6 +266,65 @@ class _LogReader:
             self._lines.clear()
 
 
+class JobExecutor(Executor):
+    """Runs trials as jobs of a namespace, which run on without an engine.
+
+    The jobs of trials that failed stay until the Experiment's end, so that their pods can be read.
+
+    Args:
+        cluster: The namespace.
+        leadership: Only while it is held do jobs begin or end by this.
+        image: Image of the container that prints a metrics file.
+        served: Whether the API server has the trials.
+    """
+
+    def __init__(
+        self,
+        cluster: KubernetesCluster,
+        leadership: Leadership,
+        image: str,
+        *,
+        served: bool = True,
+    ) -> None:
+        self._cluster, self._leadership = cluster, leadership
+        self._image, self._served = image, served
+        self._failed: set[tuple[str, str]] = set()  # kind and name of the jobs that stay
+
+    def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
+        """Remove the jobs that an earlier engine was about to remove."""
+        jobs = jobs_of_trials(self._cluster, experiment.name, trials)
+        for trial in trials:
+            job = trial.workload.kind, trial.name
+            if trial.has_ended and job in jobs:
+                self.settle(trial)
+                if trial.is_good and not trial.retain:
+                    self._cluster.abandon(*job)
+        return trials
+
+    def run(
+        self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
+    ) -> TrialRun:
+        def open() -> PodTrial:
+            return PodTrial(
+                self._cluster,
+                experiment,
+                trial,
+                leadership=self._leadership,
+                image=self._image,
+                served=self._served,
+            )
+
+        return TrialRun(open, experiment, trial, save=save, stopping=stopping, removes_failed=False)
+
+    def settle(self, trial: Trial) -> None:
+        if not trial.is_good and not trial.retain:
+            self._failed.add((trial.workload.kind, trial.name))
+
+    def tidy(self) -> None:
+        for job in self._failed if self._leadership.is_held else ():
+            self._cluster.abandon(*job)
+
+
 def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = True) -> Workload:
     """Return a trial's job as it is created on a cluster.
 
@@ -281,12 +341,7 @@ def job_of(experiment: Experiment, trial: Trial, image: str, *, served: bool = T
     editor.label(labels if served else {**_of_run(experiment.labels), **labels})
     editor.label_pods(labels)
     editor.annotate({TRIAL_UID: trial.uid, **({} if served else _of_run(experiment.annotations))})
-    owner = {"apiVersion": trial.api_version, "kind": "Trial", "name": trial.name, "uid": trial.uid}
-    owners = (
-        [{**owner, "controller": True, "blockOwnerDeletion": True}]
-        if served
-        else [*experiment.owners]
-    )
+    owners = [trial.as_owner] if served else [*experiment.owners]
     merge(editor.body, ("metadata",), present(ownerReferences=owners))
     editor.replace_disrupted()
     editor.run_policy.pop(
@@ -368,19 +423,6 @@ def jobs_of_trials(
     return {
         (kind, job.name) for kind in kinds for job in cluster.list(kind, {EXPERIMENT: experiment})
     }
-
-
-def remove_jobs(cluster: KubernetesCluster, experiment: str, trials: Sequence[Trial]) -> None:
-    """Remove the jobs of trials that failed: they stayed until the Experiment's end, so that their
-    pods can be read."""
-    present = jobs_of_trials(cluster, experiment, trials)
-    for trial in trials:
-        if (
-            trial.state.finished
-            and not trial.retain
-            and (trial.workload.kind, trial.name) in present
-        ):
-            cluster.abandon(trial.workload.kind, trial.name)
 
 
 def refuse_what_pods_lack(experiment: Experiment) -> None:

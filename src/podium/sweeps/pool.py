@@ -10,10 +10,9 @@ counts once, however many pods began it.
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 from podium.background import Background
 from podium.cluster.kubernetes.cluster import KubernetesCluster
@@ -25,6 +24,7 @@ from podium.manifests.experiment.pool import as_workers_run, pool_job, pool_name
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import EXPERIMENT
 from podium.storage import local_path
+from podium.sweeps.base import Executor, Run, Save, TrialResult
 from podium.sweeps.pool_store import PoolStore, TrialEnd
 
 LOOK_SECONDS = 0.1
@@ -38,26 +38,78 @@ MOST_LOSSES = 3
 """Workers that a trial may take along, by using up the memory or the like; then it has failed."""
 
 
-class Pool:
+class _PooledRun(Run):
+    """One trial that a worker of a pool runs; the worker decides how it ended.
+
+    Args:
+        pool: The workers.
+        trial: The created trial.
+        save: Called at each change of the trial's status.
+        stopping: Set when the engine stops.
+    """
+
+    def __init__(self, pool: "Pool", trial: Trial, save: Save, stopping: threading.Event) -> None:
+        self._pool, self.trial, self._save = pool, trial, save
+        self._stopping, self._given_up = stopping, threading.Event()
+
+    def run(self) -> TrialResult:
+        try:
+            end = self._pool.wait_for(
+                self.trial, self._begun, lambda: self._given_up.is_set() or self._stopping.is_set()
+            )
+        except PodiumError as error:
+            self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
+            return TrialResult(refused=str(error))
+        if end is None:
+            return TrialResult()
+        if end.refused:
+            self._mark(
+                "Failed", "TrialFailed", f"Trial has failed. Its job was refused: {end.refused}"
+            )
+            return TrialResult(refused=end.refused)
+        self.trial = self.trial.with_status(end.status)
+        self._save(self.trial, end.reported)
+        return TrialResult(readings=end.reported)
+
+    def stop(self) -> None:
+        self._given_up.set()
+
+    def end_early(self, message: str) -> None:
+        """Do nothing: a worker of a pool runs a trial to its end, and nobody can ask for this
+        (Sweep.stop_trial)."""
+
+    def _begun(self) -> None:
+        if self.trial.phase != "Running":
+            self._mark("Running", "TrialRunning", "Trial is running")
+
+    def _mark(self, kind: str, reason: str, message: str) -> None:
+        self.trial = self.trial.with_condition(kind, reason, message)
+        self._save(self.trial)
+
+
+class Pool(Executor):
     """The workers of one Experiment.
 
     Args:
-        store: Storage that engine and workers exchange files through.
-        experiment: Checked, as stored.
+        experiment: Checked.
+        open_store: Returns the storage through which the engine and the workers of a stored
+            Experiment exchange files.
         leadership: Only while it is held is anything given to workers.
-        owners: Owner references of the Job.
+        served: Whether the API server has the Experiment, which then owns the Job; else the job
+            belongs to the run that the Experiment belongs to.
     """
 
     def __init__(
         self,
         cluster: KubernetesCluster,
-        store: PoolStore,
         experiment: Experiment,
+        open_store: Callable[[Experiment], PoolStore],
         leadership: Leadership,
-        owners: Sequence[Mapping[str, Any]],
+        *,
+        served: bool = True,
     ) -> None:
-        self._cluster, self._store, self._experiment = cluster, store, experiment
-        self._leadership, self._owners = leadership, owners
+        self._cluster, self._open_store, self._experiment = cluster, open_store, experiment
+        self._leadership, self._is_served = leadership, served
         self._workers_run = as_workers_run(experiment)
         self._name = pool_name(experiment)
         self._changed = threading.Condition()
@@ -74,12 +126,10 @@ class Pool:
         self._writers = ThreadPoolExecutor(8, "podium-pool-writer")
         self._looked, self._served = 0.0, time.monotonic()
 
-    def start(self, unfinished: Collection[str]) -> None:
-        """Create the Job, or adopt an earlier engine's with the trials that its workers have.
-
-        Args:
-            unfinished: Names of the trials that an earlier engine left without an end.
-        """
+    def begin(self, experiment: Experiment, trials: Sequence[Trial]) -> Sequence[Trial]:
+        """Create the Job, or adopt an earlier engine's with the trials that its workers have."""
+        self._experiment, self._store = experiment, self._open_store(experiment)
+        unfinished = {trial.name for trial in trials if not trial.has_ended}
         self._has = {
             trial: uid for uid, trial in self._store.all_given().items() if trial in unfinished
         }
@@ -91,12 +141,18 @@ class Pool:
         self._server = Background(self._serve, "podium-pool")
         for thread in (self._server, Background(self._watch, "podium-pool-pods")):
             thread.start()
+        return trials
+
+    def run(
+        self, experiment: Experiment, trial: Trial, save: Save, stopping: threading.Event
+    ) -> _PooledRun:
+        return _PooledRun(self, trial, save, stopping)
 
     def _create(self) -> None:
         access = None if local_path(self._store.url) else find_access(self._cluster.url)
-        job = pool_job(
-            self._experiment, self._store.url, access.env() if access else (), self._owners
-        ).manifest
+        experiment = self._experiment
+        owners = [experiment.as_owner] if self._is_served else experiment.owners
+        job = pool_job(experiment, self._store.url, access.env() if access else (), owners).manifest
         end = time.monotonic() + self._cluster.api.waits.outage
         while True:
             self._leadership.check()
@@ -118,7 +174,7 @@ class Pool:
                     self._cluster.api.delete("Job", self._name)
                 self._closed.wait(0.5)
 
-    def run(
+    def wait_for(
         self, trial: Trial, begun: Callable[[], None], given_up: Callable[[], bool]
     ) -> TrialEnd | None:
         """Have a worker run a trial, and wait for its end; None if it was given up first.
@@ -147,21 +203,16 @@ class Pool:
             del self._runs[name]
             return self._ends.pop(name)
 
-    def settle(self, trial: str) -> None:
-        """Forget a trial whose end is stored."""
+    def settle(self, trial: Trial) -> None:
         with self._changed:
-            uid = self._has.pop(trial, None)
-            self._taken.discard(trial)
-            self._losses.pop(trial, None)
+            uid = self._has.pop(trial.name, None)
+            self._taken.discard(trial.name)
+            self._losses.pop(trial.name, None)
         if uid:
-            self._store.drop(trial, uid)
+            self._store.drop(trial.name, uid)
 
     def close(self, *, remove: bool) -> None:
-        """Stop giving trials to workers.
-
-        Args:
-            remove: Whether the pods go, too; else the next engine takes them up.
-        """
+        """Stop giving trials to workers."""
         self._closed.set()
         with self._changed:
             self._changed.notify_all()
@@ -170,6 +221,8 @@ class Pool:
         self._writers.shutdown()
         if remove:
             self._cluster.api.delete("Job", self._name)
+            if self._server:
+                self._store.clear(whole=False)
 
     def _watch(self) -> None:
         """Wait for the end of the Job: it has none before the pool is closed, unless its pods

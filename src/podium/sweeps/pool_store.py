@@ -10,16 +10,18 @@ of a population. The engine alone writes slots and trials, a worker the rest.
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from podium.cluster.local.metadata import new_metadata
 from podium.documents import load_json, parse
 from podium.errors import NotFound
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
+from podium.manifests.labels import READINGS
 from podium.metrics import Reading
 from podium.storage import connect
+from podium.sweeps.base import Documents
 
 EXPERIMENT = "experiment.json"
 
@@ -40,23 +42,19 @@ class TrialEnd:
     @classmethod
     def of(cls, trial: Trial, readings: Sequence[Reading], refused: str = "") -> "TrialEnd":
         """Describe the end of a trial."""
-        rows = [[reading.name, reading.value, reading.time.isoformat()] for reading in readings]
+        rows = [reading.row for reading in readings]
         return cls(status=dict(trial.status), readings=rows, refused=refused)
 
     @property
     def reported(self) -> list[Reading]:
         """Readings that the trial reported."""
-        return [
-            Reading(name, value, datetime.fromisoformat(time))
-            for name, value, time in self.readings
-        ]
+        return [*map(Reading.of, self.readings)]
 
 
-class PoolStore:
+class PoolStore(Documents):
     """The storage of one Experiment's pool.
 
-    One class, because both sides of what is written, read and removed there belong together: two
-    methods for each kind of object.
+    One class, because both sides of what is written, read and removed there belong together.
 
     Args:
         url: URL of the storage.
@@ -137,9 +135,20 @@ class PoolStore:
         """Remove a worker's result: it has been handled, or came too late."""
         self._storage.delete(f"inbox/{trial}/{uid}")
 
-    def write(self, trial: Trial) -> None:
-        """Store a trial."""
-        self._storage.put(f"trials/{trial.name}", _json(trial.manifest))
+    def create(self, trial: Trial) -> Trial:
+        """Return a new trial; it is stored when a worker gets it."""
+        return trial.with_metadata({**trial.metadata, **new_metadata(trial.metadata)})
+
+    def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
+        """Store a trial, with its readings if there are any."""
+        if readings:
+            rows = json.dumps([reading.row for reading in readings])
+            annotations = {**resource.annotations, READINGS: rows}
+            resource = resource.with_metadata({**resource.metadata, "annotations": annotations})
+        self._storage.put(f"trials/{resource.name}", _json(resource.manifest))
+
+    def readings(self, trial: Trial) -> Sequence[Reading]:
+        return [*map(Reading.of, json.loads(trial.annotations.get(READINGS) or "[]"))]
 
     def trial(self, name: str) -> Trial:
         """Return a trial.
@@ -149,7 +158,7 @@ class PoolStore:
         """
         return Trial(manifest=load_json(self._storage.get(f"trials/{name}"), f"trials/{name}"))
 
-    def trials(self) -> list[Trial]:
+    def trials(self, experiment: str = "") -> Sequence[Trial]:
         """Return all trials, oldest first; reads only those that have changed since the last
         call."""
         etags = {entry.key: entry.etag for entry in self._storage.list("trials/")}
@@ -184,6 +193,10 @@ class PoolStore:
             file = directory / entry.key.removeprefix(f"files/{trial}/")
             file.parent.mkdir(parents=True, exist_ok=True)
             self._storage.fetch(entry.key, file)
+
+    def close(self, experiment: str, asked: str) -> None:
+        if asked == "delete":
+            self.clear(whole=True)
 
     def clear(self, *, whole: bool) -> None:
         """Remove everything that workers and engine exchanged; with whole the trials and their

@@ -1,9 +1,8 @@
 """One trial: its job is started, watched, perhaps stopped early, and its metrics collected."""
 
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from podium.errors import Failed, InvalidInput, NotFound, PodiumError
 from podium.manifests.conditions import SteadyTime
@@ -12,64 +11,36 @@ from podium.manifests.experiment.expression import matches
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.workload import Workload
 from podium.metrics import Reading
-from podium.sweeps.base import NoMetricsFile, Records, TrialIO
+from podium.sweeps.base import NoMetricsFile, Run, Save, TrialIO, TrialResult
 from podium.sweeps.early_stopping import RuleWatch
 from podium.sweeps.metrics_collector import observe
-
-
-@dataclass(kw_only=True)
-class TrialResult:
-    """Outcome of a trial."""
-
-    readings: list[Reading]
-    """Every value it reported."""
-
-    refused: str | None = None
-    """Reason why its job could not be created."""
-
-    unsaved: Exception | None = None
-    """Error that kept its end from being written."""
-
-
-class Run(Protocol):
-    """Runs one trial, here or elsewhere."""
-
-    trial: Trial
-    """The trial with its current status."""
-
-    def run(self) -> TrialResult:
-        """Have the trial run to its end; its status says how it went."""
-
-    def stop(self) -> None:
-        """Ask for its end, without waiting."""
-
-    def end_early(self, message: str) -> None:
-        """Ask for its end, without waiting; it counts as stopped early, with the metrics it has
-        reported."""
 
 
 class TrialRun(Run):
     """Runs one trial in the calling thread.
 
     Args:
-        records: Storage of the trial.
+        open: Returns the object that runs and reads the trial's job.
         experiment: The one it belongs to.
         trial: The created trial.
-        save: Writes the trial's status; called at each change.
+        save: Called at each change of the trial's status.
         stopping: Set when the engine stops: the trial stays as it is then, and runs again when it
             is resumed.
+        removes_failed: Whether the job of a trial that failed is removed at once.
     """
 
     def __init__(
         self,
-        records: Records,
+        open: Callable[[], TrialIO],
         experiment: Experiment,
         trial: Trial,
         *,
-        save: Callable[[Trial], None],
+        save: Save,
         stopping: threading.Event,
+        removes_failed: bool,
     ) -> None:
-        self._records, self._experiment, self.trial = records, experiment, trial
+        self._open, self._experiment, self.trial = open, experiment, trial
+        self._removes_failed = removes_failed
         self._io: TrialIO | None = None
         self._save, self._stopping = save, stopping
         self._stopped_early, self._why_early = threading.Event(), "Trial is early stopped"
@@ -78,18 +49,16 @@ class TrialRun(Run):
 
     def run(self) -> TrialResult:
         """Run the trial to its end; its status says how it went."""
-        self._io = io = self._records.open(self._experiment, self.trial)
+        self._io = io = self._open()
         try:
             io.start()
         except PodiumError as error:
             if self._stopping.is_set():
-                return TrialResult(readings=[])
+                return TrialResult()
             self._mark(
                 "Failed", "TrialFailed", f"Trial has failed. Its job was refused: {error.message}"
             )
-            return TrialResult(
-                readings=[], refused=str(error) if isinstance(error, InvalidInput) else None
-            )
+            return TrialResult(refused=str(error) if isinstance(error, InvalidInput) else None)
         if self.trial.phase != "Running":
             self._mark("Running", "TrialRunning", "Trial is running")
         watcher = self._watch_rules(io)
@@ -98,11 +67,9 @@ class TrialRun(Run):
         if watcher:
             watcher.join()
         if self._stopping.is_set() and (ended is None or not ended.state.succeeded):
-            return TrialResult(readings=[])
+            return TrialResult()
         readings = self._finish(io, ended)
-        if not self.trial.retain and (
-            self.trial.is_good or self._records.removes_failed
-        ):  # as in Katib
+        if not self.trial.retain and (self.trial.is_good or self._removes_failed):  # as in Katib
             io.remove()
         return TrialResult(readings=readings)
 
@@ -162,7 +129,6 @@ class TrialRun(Run):
             self._mark("Failed", "TrialFailed", f"Trial has failed: {error.message}")
             return []
         self.trial = self.trial.with_status({**self.trial.status, "observation": observation})
-        self._records.keep_readings(self.trial, readings)
         if self.trial.value is None:
             name, strategy = self.trial.objective.metric, self.trial.objective.strategy
             said = (
@@ -177,10 +143,13 @@ class TrialRun(Run):
             )
             ended = "Metrics are not available" if kind == "Succeeded" else message
             self._mark(
-                "MetricsUnavailable", reason, f"{ended}{broken}. The objective {name} {said}"
+                "MetricsUnavailable",
+                reason,
+                f"{ended}{broken}. The objective {name} {said}",
+                readings,
             )
         else:
-            self._mark(kind, reason, message)
+            self._mark(kind, reason, message, readings)
         return readings
 
     def _watch_rules(self, io: TrialIO) -> threading.Thread | None:
@@ -213,9 +182,9 @@ class TrialRun(Run):
             self._broken = Failed(f"its stopping rules cannot be followed: {error!r}")
         io.stop()
 
-    def _mark(self, kind: str, reason: str, message: str) -> None:
+    def _mark(self, kind: str, reason: str, message: str, readings: Sequence[Reading] = ()) -> None:
         self.trial = self.trial.with_condition(kind, reason, message, self._time.timestamp())
-        self._save(self.trial)
+        self._save(self.trial, readings)
 
 
 def _words(reason: str, message: str, condition: Mapping[str, Any]) -> tuple[str, str]:

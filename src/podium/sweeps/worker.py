@@ -12,6 +12,7 @@ import signal
 import sys
 import tempfile
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -20,10 +21,11 @@ from podium.errors import NotFound, PodiumError
 from podium.manifests.experiment.pool import POD_UID, TERMINATED
 from podium.manifests.experiment.trial import Trial
 from podium.manifests.labels import PBT_PARENT
+from podium.metrics import Reading
+from podium.sweeps.base import Run
 from podium.sweeps.checkpoints import trial_directory
-from podium.sweeps.local_records import LocalRecords
+from podium.sweeps.local_trial import ProcessExecutor
 from podium.sweeps.pool_store import PoolStore, TrialEnd
-from podium.sweeps.trials import TrialRun
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 0.05, 0.5
 """Intervals between checks for the next trial; they grow while there is none."""
@@ -48,7 +50,7 @@ class Worker:
         self._store, self._uid = store, uid
         self._cluster = LocalCluster(directory)
         self._stopping = threading.Event()
-        self._run: TrialRun | None = None
+        self._run: Run | None = None
 
     def stop(self) -> None:
         """End: the trial that runs is cut short."""
@@ -96,13 +98,8 @@ class Worker:
             family = self._cluster.store.path("Experiment", experiment.name) / "checkpoints"
             if parent := trial.labels.get(PBT_PARENT):
                 self._store.fetch_files(parent, family / parent)
-            run = self._run = TrialRun(
-                LocalRecords(self._cluster, experiment),
-                experiment,
-                trial,
-                save=lambda _: None,
-                stopping=self._stopping,
-            )
+            executor = ProcessExecutor(self._cluster, experiment)
+            run = self._run = executor.run(experiment, trial, _save_nothing, self._stopping)
             result = run.run()
             if trial_directory(experiment) and run.trial.is_good:
                 self._store.keep_files(trial.name, family / trial.name)
@@ -118,6 +115,10 @@ class Worker:
         if not run.trial.state.finished:
             return None, b""
         return TrialEnd.of(run.trial, result.readings, result.refused or ""), log
+
+
+def _save_nothing(trial: Trial, readings: Sequence[Reading] = ()) -> None:
+    """Do nothing: the engine learns of a trial at its end."""
 
 
 def _tail(path: Path) -> bytes:

@@ -16,6 +16,10 @@ from podium.manifests.options import annotation, of_trials
 from podium.manifests.workload import Workload
 from podium.search.pareto import Value
 
+MOST_NAMES = 100
+"""Names that a list of an Experiment's status has at most where the API server has no trials: it is
+one object of etcd, and is written again and again."""
+
 Status = dict[str, Any]
 """``status`` of an Experiment or a Trial, altered in place by the engine that runs it."""
 
@@ -64,6 +68,16 @@ def restarted(experiment: Experiment) -> Experiment:
     return experiment.with_status(status)
 
 
+def shortened(status: Status) -> Status:
+    """Return the status of an Experiment without lists of more than MOST_NAMES trials."""
+    lists = {names for names, _ in TRIAL_LISTS.values()}
+    return {
+        name: value
+        for name, value in status.items()
+        if name not in lists or len(value) <= MOST_NAMES
+    }
+
+
 def same_conditions(before: Status, after: Status) -> bool:
     """Return whether no condition differs."""
     return before.get("conditions") == after.get("conditions")
@@ -108,18 +122,12 @@ def new_trial(
         "earlyStoppingRules": list(rules),
     }
     spec |= {field: value for field, value in optional.items() if value}
-    owner = {
-        "apiVersion": "kubeflow.org/v1beta1",
-        "kind": "Experiment",
-        "name": experiment.name,
-        "controller": True,
-    }
     metadata: dict[str, Any] = {
         **present(annotations=annotation(of_trials(experiment.asked)) or None),
         "name": name,
         "namespace": experiment.namespace,
         "labels": {**experiment.labels, EXPERIMENT: experiment.name, **labels},
-        "ownerReferences": [{**owner, "uid": experiment.uid, "blockOwnerDeletion": True}],
+        "ownerReferences": [experiment.as_owner],
     }
     return created(
         Trial(

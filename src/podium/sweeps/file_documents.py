@@ -1,0 +1,152 @@
+"""Experiments and trials in the files of a local cluster's store, and a copy of them in a storage."""
+
+import json
+import math
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from podium.cluster.local.cluster import LocalCluster
+from podium.errors import PodiumError
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.trial import Trial
+from podium.metrics import Reading
+from podium.storage import Storage
+from podium.sweeps.base import Documents
+
+if TYPE_CHECKING:
+    from podium.cluster.kubernetes.leadership import Leadership
+
+OBJECT, READINGS = "object.json", "readings.json"
+"""Files in a trial's directory: the Trial, and every value it reported, as [name, value, time]."""
+
+AWAY_SECONDS = 900.0
+"""Outage of the storage after which a sweep fails."""
+
+
+class FileDocuments(Documents):
+    """An Experiment and its trials in files.
+
+    Args:
+        cluster: Cluster with the store.
+        experiment: Its name.
+        written: Called with each file that was written.
+    """
+
+    keeps_all_readings = True
+
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        experiment: str,
+        written: Callable[[Path], None] = lambda file: None,
+    ) -> None:
+        self._cluster, self._store, self._written = cluster, cluster.store, written
+        self.directory = self._store.path("Experiment", experiment)
+        self.resume_command = self._store.resume_command(experiment)
+
+    def trials(self, experiment: str) -> Sequence[Trial]:
+        return [
+            trial if trial.has_ended else self._claimed(trial.name)
+            for trial in self._cluster.trials(experiment)
+        ]
+
+    def _claimed(self, name: str) -> Trial:
+        """Return a trial without the end that the store shows of one that nobody supervises."""
+        self._store.claim("Trial", name)
+        return self._cluster.trial(name)
+
+    def create(self, trial: Trial) -> Trial:
+        stored = Trial(manifest=self._store.create(trial.manifest))
+        # Before its job begins: else a process with the copy would not know whose that is.
+        self._written(self._file(trial, OBJECT))
+        return stored
+
+    def write(self, resource: Experiment | Trial, readings: Sequence[Reading] = ()) -> None:
+        if readings:
+            file = self._file(resource, READINGS)
+            file.write_text(json.dumps([reading.row for reading in readings]))
+            self._written(file)
+        parts = {"status": dict(resource.status), "spec": dict(resource.spec)}
+        self._store.update(resource.kind, resource.name, lambda manifest: manifest.update(parts))
+        self._written(self._file(resource, OBJECT))
+
+    def readings(self, trial: Trial) -> Sequence[Reading]:
+        try:
+            return [*map(Reading.of, json.loads(self._file(trial, READINGS).read_text()))]
+        except FileNotFoundError:
+            return []
+
+    def asked(self, kind: str, name: str) -> str:
+        if self._store.is_deletion_asked(kind, name):
+            return "delete"
+        return "stop" if self._store.is_stop_asked(kind, name) else ""
+
+    def close(self, experiment: str, asked: str) -> None:
+        if asked == "delete":
+            self._cluster.remove("Experiment", experiment)
+        elif asked != "leave":
+            self._store.disown("Experiment", experiment)
+
+    def _file(self, resource: Experiment | Trial, name: str) -> Path:
+        return self._store.path(resource.kind, resource.name) / name
+
+
+class StateCopy:
+    """A copy of Experiments and trials in a storage, for a process that does not have their files.
+
+    Args:
+        storage: Storage of the copy; None for no copy.
+        directory: Directory of the store of objects.
+    """
+
+    def __init__(self, storage: Storage | None, directory: Path) -> None:
+        self._storage, self._directory = storage, directory
+        self._known: dict[str, object] = {}
+        self._read = -math.inf
+
+    def read(self, age: float = 0.0) -> None:
+        """Copy new objects from the storage into the directory.
+
+        Args:
+            age: Nothing is read if it was read within so many seconds.
+        """
+        if self._storage is None or time.monotonic() - self._read < age:
+            return
+        self._read = time.monotonic()
+        for entry in self._storage.list():
+            if self._known.get(entry.key) == entry:
+                continue
+            self._known[entry.key] = entry
+            file = self._directory / entry.key
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._storage.fetch(entry.key, file)
+
+    def write(self, file: Path, leadership: "Leadership | None") -> None:
+        """Write a file to the storage; while it is away, wait for it as long as this process leads.
+
+        Raises:
+            PodiumError: The storage stays away, or refuses.
+        """
+        if self._storage is None or not file.is_file():
+            return
+        end = time.monotonic() + AWAY_SECONDS
+        while True:
+            if leadership:
+                leadership.check()
+            try:
+                self._storage.put(str(file.relative_to(self._directory)), file.read_bytes())
+                return
+            except PodiumError:
+                if time.monotonic() > end or leadership is None:
+                    raise
+                leadership.lost.wait(1.0)
+
+    def drop(self, directories: Sequence[Path]) -> None:
+        """Remove these objects from the storage."""
+        if self._storage is None:
+            return
+        for directory in directories:
+            for entry in list(self._storage.list(f"{directory.relative_to(self._directory)}/")):
+                self._storage.delete(entry.key)

@@ -1,0 +1,168 @@
+"""The records of a sweep: its Experiment and its trials, written while this process may."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from threading import Event
+from typing import TYPE_CHECKING
+
+from podium.cluster.base import Cluster
+from podium.errors import NotFound, PodiumError
+from podium.manifests.experiment.experiment import Experiment
+from podium.manifests.experiment.status import Status, shortened
+from podium.manifests.experiment.trial import Trial
+from podium.metrics import Reading, in_order
+from podium.sweeps.base import Documents, Executor, Run, Save
+
+if TYPE_CHECKING:
+    from podium.cluster.kubernetes.leadership import Leadership
+
+KEPT_READINGS = 100
+"""Readings of the objective that are kept where not all are: a stopping rule needs only the first
+ones."""
+
+
+class Records:
+    """One Experiment and its trials.
+
+    Args:
+        cluster: Cluster that has the Experiment.
+        experiment: Checked; as stored, if it is stored.
+        documents: Keeps the Experiment.
+        executor: Runs the trials.
+        trials: Keeps the trials, where that is not where the Experiment is kept.
+        leadership: Only while it is held is anything written; None where the documents' own store
+            says who supervises them.
+        served: Whether the API server has the Experiment: then its trials run on without this
+            process, and the next engine takes them over.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        experiment: Experiment,
+        documents: Documents,
+        executor: Executor,
+        *,
+        trials: Documents | None = None,
+        leadership: "Leadership | None" = None,
+        served: bool = False,
+    ) -> None:
+        self.cluster, self.name = cluster, experiment.name
+        self._uid = experiment.uid if served else ""
+        self._documents, self._executor = documents, executor
+        self._trials = trials or documents
+        self._leadership, self._served = leadership, served
+        self._stops_early = experiment.early_stopping is not None
+        self._is_deleted = False
+        self.directory = documents.directory
+        self.resume_command = documents.resume_command
+        self.readings = self._trials.readings
+
+    def experiment(self) -> Experiment:
+        """Return the Experiment as it is stored.
+
+        Raises:
+            NotFound: It was deleted.
+        """
+        stored = self.cluster.experiment(self.name)
+        if stored.is_leaving or self._uid not in ("", stored.uid):
+            raise NotFound(f"Experiment {self.name} is deleted")
+        return stored
+
+    def begin(self, experiment: Experiment) -> Sequence[Trial]:
+        """Return the trials of an earlier engine as they continue, oldest first.
+
+        Args:
+            experiment: As stored.
+        """
+        self._check()
+        trials = [
+            trial
+            for trial in self._trials.trials(self.name)
+            if any(owner.get("uid") == experiment.uid for owner in trial.owners)
+        ]
+        return self._executor.begin(experiment, trials)
+
+    def write(self, experiment: Experiment, status: Status) -> None:
+        """Write the Experiment's status, and the counts of its spec.
+
+        Raises:
+            NotFound: It was deleted.
+        """
+        self._check()
+        if self._trials is not self._documents:
+            status = shortened(status)
+        self._documents.write(experiment.with_status(status))
+
+    def add(self, trial: Trial) -> Trial:
+        """Store a new trial and return it as stored."""
+        self._check()
+        return self._trials.create(trial)
+
+    def save(self, trial: Trial, readings: Sequence[Reading] = ()) -> None:
+        """Write a trial's status, and its readings for an engine that resumes the Experiment.
+
+        Raises:
+            NotFound: It was deleted.
+        """
+        self._check()
+        if not self._trials.keeps_all_readings:
+            readings = _first(trial, readings) if self._stops_early else ()
+        self._trials.write(trial, readings)
+        if trial.state.finished:
+            self._executor.settle(trial)
+
+    def run(self, experiment: Experiment, trial: Trial, save: Save, stopping: Event) -> Run:
+        """Return the object that runs a trial."""
+        return self._executor.run(experiment, trial, save, stopping)
+
+    def is_stop_asked(self, trial: str) -> bool:
+        """Return whether somebody, perhaps another process, asked to end a trial with the metrics
+        it has reported."""
+        return self._documents.asked("Trial", trial) == "stop"
+
+    @property
+    def asked(self) -> str:
+        """Pending request: ``stop`` or ``delete``; ``leave`` if another engine runs it now; else
+        empty."""
+        if self._is_deleted:
+            return "delete"
+        held = self._leadership is None or self._leadership.is_held
+        return self._documents.asked("Experiment", self.name) or ("" if held else "leave")
+
+    def forget(self) -> None:
+        """Take note that the Experiment was deleted: its trials and their jobs go with it."""
+        self._is_deleted = True
+
+    @property
+    def leaves_trials(self) -> bool:
+        """Whether only this engine ends: its trials keep running, and the next engine takes them
+        over."""
+        return self.asked == "leave" or (self._served and not self.asked)
+
+    def close(self, experiment: Experiment, status: Status) -> None:
+        """Write the status for the last time and give the Experiment up; remove it if that was
+        asked for."""
+        asked, ended = self.asked, experiment.with_status(status).state.finished
+        stays = asked == "leave" or (self.leaves_trials and not ended)
+        with suppress(PodiumError):  # the jobs go with the Experiment, or at their deadline
+            self._executor.close(remove=not stays)
+        if asked not in ("delete", "leave"):
+            # Where there is no room, or no server, the Experiment reads as one left behind.
+            with suppress(PodiumError, OSError):
+                self.write(experiment, status)
+        if not stays:
+            with suppress(PodiumError):
+                self._executor.tidy()
+        for documents in dict.fromkeys((self._trials, self._documents)):
+            with suppress(PodiumError):
+                documents.close(self.name, asked)
+
+    def _check(self) -> None:
+        if self._leadership:
+            self._leadership.check()
+
+
+def _first(trial: Trial, readings: Sequence[Reading]) -> Sequence[Reading]:
+    metric = trial.objective.metric
+    return [reading for reading in in_order(readings) if reading.name == metric][:KEPT_READINGS]
