@@ -125,6 +125,16 @@ def test_the_manifests_own_thread_count_is_kept(cluster: LocalSweeps) -> None:
     assert output(cluster, manifest(container=say("$OMP_NUM_THREADS", env=env))) == ["5"]
 
 
+def test_threads_that_wait_sleep(cluster: LocalSweeps, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OMP_WAIT_POLICY", raising=False)
+    assert output(cluster, manifest(container=say("$OMP_WAIT_POLICY"))) == ["PASSIVE"]
+
+
+def test_threads_that_wait_spin_where_the_manifest_says_so(cluster: LocalSweeps) -> None:
+    env = [{"name": "OMP_WAIT_POLICY", "value": "ACTIVE"}]
+    assert output(cluster, manifest(container=say("$OMP_WAIT_POLICY", env=env))) == ["ACTIVE"]
+
+
 @pytest.mark.parametrize("share", ["0", "nan", "inf", "many"])
 def test_a_core_share_that_is_no_positive_number_is_refused(
     cluster: LocalSweeps, share: str

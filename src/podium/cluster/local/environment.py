@@ -47,6 +47,10 @@ class PodIdentity:
 MOST_PROCESSES = 1000
 """A typing error in replicas or parallelTrialCount must not take the machine down."""
 
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE"}
+"""Threads of PyTorch that wait for each other sleep: on a busy machine those that spin take the
+processor from the one that is waited for."""
+
 
 def threads_per_process(job: Workload) -> int:
     """Return the threads of each process: the processes of a job together fill the cores it may
@@ -100,7 +104,7 @@ def container_environment(
     loopback = "lo0" if sys.platform == "darwin" else "lo"
     env |= {"OMP_NUM_THREADS": str(threads), "HOSTNAME": pod.name}
     # A host name that does not resolve would stop gloo, and all replicas are here anyway.
-    env = {"GLOO_SOCKET_IFNAME": loopback} | env
+    env = {"GLOO_SOCKET_IFNAME": loopback, **WAITING} | env
     env["PATH"] = plan.image.search_path(os.environ.get("PATH", ""))
     declared: dict[str, str] = {}
     for number, variable in enumerate(plan.env):
