@@ -5,7 +5,6 @@ import io
 import font_caladea
 import font_intuitive
 import font_roboto
-import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
 FONTS = {
@@ -37,15 +36,6 @@ def draw(
     middle = at or (size[0] // 2, size[1] // 2)
     ImageDraw.Draw(picture).text(middle, str(digit), fill=ink, font=face, anchor="mm")
     return picture
-
-
-def in_uneven_light(picture: Image.Image) -> Image.Image:
-    """Put a lamp at the right, darken the corners, add the noise of a cheap camera."""
-    pixels = np.asarray(picture, float)
-    y, x = np.meshgrid(*(np.linspace(-1, 1, side) for side in pixels.shape[:2]), indexing="ij")
-    light = (0.75 + 0.25 * x) * (1 - 0.18 * (x * x + y * y))
-    noise = np.random.default_rng(0).normal(0, 5, pixels.shape)
-    return Image.fromarray((pixels * light[..., None] + noise).clip(0, 255).astype(np.uint8))
 
 
 def as_jpeg(picture: Image.Image, quality: int = 40) -> Image.Image:

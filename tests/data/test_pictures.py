@@ -1,4 +1,4 @@
-"""One digit drawn in many ways must become one image: the same whatever paper, ink, size and light."""
+"""One digit drawn in many ways must become one image: the same whatever paper, ink and size."""
 
 import functools
 import struct
@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from drawing import FONTS, as_jpeg, draw, in_uneven_light, tight
+from drawing import FONTS, as_jpeg, draw, tight
 from PIL import Image, ImageDraw
 
-from podium.data.digits import dilate, label_regions
 from podium.data.pictures import as_colors, find_pictures, prepare_picture
 from podium.errors import InvalidInput, NotFound
 
@@ -31,7 +30,6 @@ WAYS: dict[str, Drawing] = {
     ),
     "in a corner": lambda digit, font: draw(digit, font, size=(300, 300), at=(230, 60)),
     "large": lambda digit, font: draw(digit, font, size=(700, 900), height=500),
-    "in uneven light": lambda digit, font: in_uneven_light(draw(digit, font)),
     "cut tight": lambda digit, font: tight(draw(digit, font)),
     "black on nothing": lambda digit, font: draw(
         digit, font, ink=(0, 0, 0, 255), paper=(0, 0, 0, 0)
@@ -86,30 +84,6 @@ def test_an_image_of_mnist_size_passes_almost_unchanged() -> None:
     once = prepare_picture(draw(5))
     again = prepare_picture(Image.fromarray(once))
     assert correlation(once, again) > 0.98
-
-
-def test_specks_and_the_edge_of_the_page_are_no_digit() -> None:
-    clean = draw(7, size=(200, 200))
-    dirty = np.array(clean)
-    dirty[:, :12] = 40  # the table beside the page
-    dirty[30:32, 150:152] = dirty[180:183, 60:62] = 0
-    assert correlation(prepare_picture(clean), prepare_picture(Image.fromarray(dirty))) > 0.97
-
-
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.3, 0.45, 0.6, 0.9, 1.0])
-def test_regions_are_those_of_scipy(share: float) -> None:
-    from scipy import ndimage
-
-    random = np.random.default_rng(7)
-    for _ in range(20):
-        mask = random.random((random.integers(1, 60), random.integers(1, 60))) < share
-        ours, count = label_regions(mask)
-        theirs, wanted = ndimage.label(mask, np.ones((3, 3)))
-        assert count == wanted
-        assert len({*zip(ours.ravel().tolist(), theirs.ravel().tolist(), strict=True)}) == len(
-            np.unique(theirs)
-        )
-        assert (dilate(mask) == ndimage.binary_dilation(mask, np.ones((3, 3)))).all()
 
 
 def test_a_photo_is_turned_the_way_it_was_taken(tmp_path: Path) -> None:
