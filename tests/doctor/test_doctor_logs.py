@@ -199,7 +199,6 @@ def test_lines_without_a_time_count_as_the_oldest() -> None:
             "Train Epoch: 1 [1280/60000 (2%)]\tloss=0.1",
             "loss=0.5",
         ],
-        ["epoch 1 loss=0.5", "epoch 1 loss=0.1"],
         ["10%|# | 1/9 [00:01, 3it/s, loss=0.3]\r20%|## | 2/9 [00:01, 3it/s, loss=0.2]"],
     ],
 )

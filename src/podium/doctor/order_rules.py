@@ -18,7 +18,6 @@ _TIMELIKE = re.compile(
 _PROGRESS = re.compile(
     r"\[\s*\d+/\d+|\b(batch|step|iter(ation)?)\b|\d+/\d+ \[|it/s|\r", re.IGNORECASE
 )
-_EPOCH = re.compile(r"\bepoch\b\W{0,3}(\d+)", re.IGNORECASE)
 
 
 def _untimed(log: Log) -> list[int]:
@@ -109,23 +108,13 @@ def batches_share_the_name(log: Log) -> Iterator[Violation]:
     name = log.reader.objective
     reported = log.reported(name)
     batches = [line for line, _ in reported if _PROGRESS.search(line.text)]
-    if len(reported) <= 1 or not (batches or _repeats_within_an_epoch(log)):
+    if len(reported) <= 1 or not batches:
         return
     strategy = log.reader.strategy(name)
     level = "note" if strategy == "latest" else None
     what = f"{len(reported)} readings of {name}, several an epoch, and the strategy is {strategy}"
     hint = f"print a batch's value as train_{name}=… (or `{name}: …`), and {name}= once an epoch"
-    yield Violation(
-        what, line_numbers(iter(batches or [line for line, _ in reported])), hint, level=level
-    )
-
-
-def _repeats_within_an_epoch(log: Log) -> bool:
-    values: dict[str, set[str]] = {}
-    for line, reading in log.reported(log.reader.objective):
-        if match := _EPOCH.search(line.text):
-            values.setdefault(match[1], set()).add(reading.value)
-    return any(len(several) > 1 for several in values.values())
+    yield Violation(what, line_numbers(iter(batches)), hint, level=level)
 
 
 @rule(
