@@ -44,8 +44,10 @@ assert total > 0
 """,
     "inspect": """
 import sys
-from podium.data import look
-look.statistics(f"{sys.argv[1]}/prepared")
+from functools import partial
+from podium.data import artifact, look
+uri = f"{sys.argv[1]}/prepared"
+look.statistics(artifact.describe(uri), partial(artifact.load, uri))
 """,
     "import torch": """
 import podium.trainer.data

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -191,6 +192,45 @@ def test_every_room_is_known_and_no_rooms_form_a_circle() -> None:
         lowest = {room for room, others in left.items() if not others & set(left)}
         assert lowest, f"a circle among {sorted(left)}"
         left = {room: others for room, others in left.items() if room not in lowest}
+
+
+def modules() -> dict[str, Path]:
+    """Return each file by the name it is imported by."""
+    roots = {"podium": ROOT / "src" / "podium"}
+    roots |= {f"podium.{room}": ROOT / folder for folder, room in FOLDERS.items()}
+    return {
+        ".".join([package, *file.relative_to(root).with_suffix("").parts]).removesuffix(
+            ".__init__"
+        ): file
+        for package, root in roots.items()
+        for file in root.rglob("*.py")
+    }
+
+
+def needed_names(file: Path) -> set[str]:
+    """Return the modules, and perhaps names in them, that a file imports when it runs."""
+    checked = [
+        node
+        for node in nodes(file)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+    ]
+    skipped = {id(node) for branch in checked for node in ast.walk(branch)}
+    names: set[str] = set()
+    for node in nodes(file):
+        if id(node) in skipped:
+            continue
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    files = modules()
+    needs = {name: needed_names(file) & files.keys() - {name} for name, file in files.items()}
+    needs["podium.models.version"].discard("podium.models.signature")  # the one circle left
+    TopologicalSorter(needs).prepare()  # raises CycleError, which names the files
 
 
 def test_labels_of_kubernetes_are_written_in_one_place() -> None:

@@ -20,7 +20,7 @@ def made(tmp_path: Path, **arrays: Any) -> tuple[Path, artifact.DatasetInfo]:
 
 
 def sheet_of(data: Path, tmp_path: Path) -> np.ndarray:
-    draw.save_picture(data, "train", tmp_path / "sheet.png")
+    draw.save_picture(artifact.load(data, "train"), tmp_path / "sheet.png")
     return np.asarray(Image.open(tmp_path / "sheet.png"))
 
 
@@ -72,9 +72,9 @@ def test_arrays_are_drawn_as_histograms(tmp_path: Path, y: np.ndarray) -> None:
 
 def test_a_picture_that_cannot_be_written_is_an_error(tiny_dataset: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="not the name of a PNG"):
-        draw.save_picture(tiny_dataset, "train", tmp_path / "grid.xyz")
+        draw.save_picture(artifact.load(tiny_dataset, "train"), tmp_path / "grid.xyz")
     with pytest.raises(PodiumError, match="cannot be written"):
-        draw.save_picture(tiny_dataset, "train", tmp_path / "nowhere" / "grid.png")
+        draw.save_picture(artifact.load(tiny_dataset, "train"), tmp_path / "nowhere" / "grid.png")
 
 
 def test_braille_sets_the_right_dot() -> None:

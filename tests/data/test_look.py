@@ -1,4 +1,5 @@
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ from podium.data.schema import Column, InputInfo
 from podium.errors import Damaged
 
 
+def statistics(uri: Path) -> dict[str, Any]:
+    return look.statistics(artifact.describe(uri), partial(artifact.load, uri))
+
+
 def test_statistics_are_measured_from_the_pixels(tiny_dataset: Path) -> None:
-    found = look.statistics(tiny_dataset)
+    found = statistics(tiny_dataset)
     images = {part: artifact.load(tiny_dataset, part).inputs["images"] for part in artifact.PARTS}
     test = found["parts"]["test"]
     assert test["count"] == 100
@@ -30,7 +35,7 @@ def test_inspecting_verifies_every_part(tiny_dataset: Path, tmp_path: Path) -> N
     shutil.copytree(artifact.test_uri(tiny_dataset), artifact.test_uri(copy))
     (tmp_path / "copy_test" / "test-target.npy").write_bytes(b"\0" * 228)
     with pytest.raises(Damaged, match="test-target"):
-        look.statistics(copy)
+        statistics(copy)
 
 
 def measure(array: np.ndarray, described: InputInfo, blocks: int = 3) -> dict[str, Any]:

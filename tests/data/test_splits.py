@@ -5,8 +5,9 @@ import pytest
 
 from podium.data.hashes import _mix_columns, _rounded, coarser
 from podium.data.options import DataOptions
-from podium.data.schema import InputDescription, Split
+from podium.data.schema import InputDescription
 from podium.data.sources.source import Raw
+from podium.data.split import Split
 from podium.data.splits import Division, divide
 from podium.errors import InvalidInput
 

@@ -4,6 +4,7 @@ import logging
 import shlex
 import tracemalloc
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from podium.data.blocks import Selection
 from podium.data.draw import _charts
 from podium.data.items import read_items
 from podium.data.preprocessing import TablePreprocessing
-from podium.data.schema import InputDescription, Split
+from podium.data.schema import InputDescription
+from podium.data.split import Split
 from podium.data.suspects import near_duplicates
 from podium.errors import InvalidInput
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -482,7 +484,9 @@ def test_large_numbers_are_shown_and_counted_whole(prepare: Prepare, tmp_path: P
     assert bins.labels[:2] == ("below 100000001", "from 100000001")
     assert bins.labels[-2] == "above 100000005"
     assert bins.count(part.inputs["table"][:, 0]).tolist() == list(bins.counts)
-    found = look.statistics(tmp_path / "data")
+    found = look.statistics(
+        artifact.describe(tmp_path / "data"), partial(artifact.load, tmp_path / "data")
+    )
     measured = found["parts"]["train"]["inputs"]["table"]
     assert (measured["min"][0], measured["max"][0]) == (codes[0], codes[-1])
     assert measured["mean"][0] == pytest.approx(part.frame["code"].mean(), abs=1e-6)

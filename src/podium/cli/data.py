@@ -1,6 +1,7 @@
 """`podium data prepare`, `podium data inspect` and `podium data contract`."""
 
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -126,15 +127,15 @@ def inspect(uri: str | None, picture: Path | None, part: str, as_json: bool) -> 
 
     uri = uri or str(Settings.from_environment().home / "data" / "mnist")
     with doing(f"verifying and measuring {uri}"):
-        statistics = look.statistics(uri)
+        info = artifact.describe(uri)
+        statistics = look.statistics(info, partial(artifact.load, uri))
     if picture:
-        draw.save_picture(uri, part, picture)
+        draw.save_picture(artifact.load(uri, part), picture)
         echo(f"picture written to {picture}", err=True)
     if as_json:
         echo_json(statistics)
         return
     echo(data_view.summary(statistics, part))
-    info = artifact.describe(uri)
     if draw.image_input(info):
         echo("\n" + draw.terminal_view(artifact.load(uri, part), info))
 

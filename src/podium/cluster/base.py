@@ -5,16 +5,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar, cast
 
 from podium.cluster.traits import Traits, traits_of
 from podium.errors import Failed, InvalidInput
-from podium.manifests.experiment.experiment import Experiment
-from podium.manifests.experiment.trial import Trial
 from podium.manifests.kinds import JOB_KINDS
 from podium.manifests.labels import EXPERIMENT
 from podium.manifests.resource import Resource
-from podium.manifests.workload import Workload
+
+if TYPE_CHECKING:
+    from podium.manifests.experiment.experiment import Experiment
+    from podium.manifests.experiment.trial import Trial
+    from podium.manifests.workload import Workload
 
 R = TypeVar("R", bound=Resource)
 
@@ -136,7 +138,7 @@ class Cluster(ABC):
             NotFound: There is none.
         """
 
-    def waits_for(self, job: Workload) -> str:
+    def waits_for(self, job: "Workload") -> str:
         """Return why pods of a job do not start, as far as known; empty if they start, or should
         not."""
         return ""
@@ -208,47 +210,37 @@ class Cluster(ABC):
         """
         return kind in KINDS
 
-    def experiment(self, name: str) -> Experiment:
+    def experiment(self, name: str) -> "Experiment":
         """Return an Experiment with its present status.
 
         Raises:
             NotFound: There is none.
         """
-        found = self.get("Experiment", name)
-        assert isinstance(found, Experiment)
-        return found
+        return cast("Experiment", self.get("Experiment", name))
 
-    def experiments(self) -> Sequence[Experiment]:
+    def experiments(self) -> "Sequence[Experiment]":
         """Return the Experiments, oldest first."""
-        return [found for found in self.list("Experiment") if isinstance(found, Experiment)]
+        return cast("Sequence[Experiment]", self.list("Experiment"))
 
-    def trial(self, name: str) -> Trial:
+    def trial(self, name: str) -> "Trial":
         """Return a Trial with its present status.
 
         Raises:
             NotFound: There is none.
         """
-        found = self.get("Trial", name)
-        assert isinstance(found, Trial)
-        return found
+        return cast("Trial", self.get("Trial", name))
 
-    def trials(self, experiment: str) -> Sequence[Trial]:
+    def trials(self, experiment: str) -> "Sequence[Trial]":
         """Return the trials of an Experiment, oldest first."""
-        return [
-            trial
-            for trial in self.list("Trial", {EXPERIMENT: experiment})
-            if isinstance(trial, Trial)
-        ]
+        return cast("Sequence[Trial]", self.list("Trial", {EXPERIMENT: experiment}))
 
-    def workload(self, kind: str, name: str) -> Workload:
+    def workload(self, kind: str, name: str) -> "Workload":
         """Return a job with its present status.
 
         Raises:
             NotFound: There is none.
         """
-        found = self.get(kind, name)
-        assert isinstance(found, Workload)
-        return found
+        return cast("Workload", self.get(kind, name))
 
     def directory(self, kind: str, name: str) -> Path | None:
         """Return the directory of an object's logs and files on this machine; None if they are

@@ -36,11 +36,11 @@ from podium.data.schema import (
     DatasetInfo,
     FileInfo,
     InputDescription,
-    Split,
     digest_of,
 )
 from podium.data.sealed import is_sealed, unsealed
 from podium.data.seen import SeenItems
+from podium.data.split import Split
 from podium.documents import MAX_JSON, load_json
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
 from podium.settings import Settings

@@ -2,11 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.schema import Array, Split, len_statistics
+from podium.data.schema import Array, len_statistics
+
+if TYPE_CHECKING:
+    from podium.data.split import Split
 
 BLOCK = 4 * 2**20
 """Bytes of a block, if an item is not larger: some steps need several times as much."""
@@ -16,7 +20,7 @@ BLOCK = 4 * 2**20
 class Selection:
     """Some items of a part, read block by block."""
 
-    part: Split
+    part: "Split"
 
     index: NDArray[np.int64] | None = None
     """Positions of the items; None for all of them in order."""

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from podium.data import artifact, preprocessing
-from podium.data.schema import PARTS, DatasetInfo, Split
+from podium.data.schema import PARTS, DatasetInfo
+from podium.data.split import Split
 from podium.errors import InvalidInput
 from podium.notebook import table
 from podium.storage import absolute

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data import artifact
-from podium.data.artifact import DatasetInfo, Split
 from podium.data.blocks import blocks
 from podium.data.look import Numbers, input_numbers, target_numbers
-from podium.data.schema import Array, Column
+from podium.data.schema import Array, Column, DatasetInfo
 from podium.errors import InvalidInput, PodiumError
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+
+    from podium.data.split import Split
 
 CELL = 56
 """Pixels of a picture in the grid: smaller ones are enlarged by a whole number, larger ones are
@@ -35,19 +35,18 @@ MOST_PANELS = 40
 INK, PAPER, BAR = 0, 255, 96
 
 
-def save_picture(uri: str | Path, part: str, target: Path) -> None:
+def save_picture(part: "Split", target: Path) -> None:
     """Write a picture of a part as PNG: a grid of its images, or histograms of all columns and of
     the target.
 
     Raises:
-        InvalidInput: The name does not end in .png, or there is no such part.
+        InvalidInput: The name does not end in .png.
         PodiumError: It cannot be written.
     """
     if target.suffix.lower() != ".png":
         raise InvalidInput(f"{target} is not the name of a PNG", "end it in .png")
-    sheet = artifact.load(uri, part).picture
     try:
-        sheet.save(target)
+        part.picture.save(target)
     except OSError as error:
         raise PodiumError(f"{target} cannot be written: {error.strerror or error}") from error
 
@@ -59,12 +58,12 @@ def image_input(info: DatasetInfo) -> str | None:
     )
 
 
-def draw_split(part: Split, info: DatasetInfo) -> "Image":
+def draw_split(part: "Split", info: DatasetInfo) -> "Image":
     """Draw the first images of each class, or histograms of all columns and of the target."""
     return picture_grid(part, info) if image_input(info) else histogram_sheet(part, info)
 
 
-def picture_grid(part: Split, info: DatasetInfo) -> "Image":
+def picture_grid(part: "Split", info: DatasetInfo) -> "Image":
     """Draw the first images of each class, one row per class, labeled with its name; of a
     regression, one row for each range of targets."""
     from PIL import Image, ImageDraw, ImageFont
@@ -86,7 +85,7 @@ def picture_grid(part: Split, info: DatasetInfo) -> "Image":
     return sheet
 
 
-def _rows(part: Split, info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
+def _rows(part: "Split", info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
     """Return the label of each row of the grid and the positions of its items."""
     target = np.asarray(part.target)
     if info.kind == "classification":
@@ -129,7 +128,7 @@ def fit(picture: "Image", side: int = CELL) -> "Image":
     return picture
 
 
-def histogram_sheet(part: Split, info: DatasetInfo) -> "Image":
+def histogram_sheet(part: "Split", info: DatasetInfo) -> "Image":
     """Draw a histogram of each column of each input, and of the target."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -155,7 +154,7 @@ def histogram_sheet(part: Split, info: DatasetInfo) -> "Image":
     return sheet
 
 
-def _charts(part: Split, info: DatasetInfo) -> "list[tuple[str, str, str, Sequence[int]]]":
+def _charts(part: "Split", info: DatasetInfo) -> "list[tuple[str, str, str, Sequence[int]]]":
     """Return title, text at the left and right end, and counts of each histogram, the target
     first."""
     charts: list[tuple[str, str, str, Sequence[int]]] = []
@@ -188,7 +187,7 @@ def _shorten(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
-def terminal_view(part: Split, info: DatasetInfo) -> str:
+def terminal_view(part: "Split", info: DatasetInfo) -> str:
     """Draw one image of each of the first ten classes in braille characters, at most 14 columns and
     7 lines each; of a regression, the first ten images."""
     name = image_input(info)

@@ -17,8 +17,9 @@ from podium.data.hashes import Hashes, hash_items
 from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import FOLDER, PICTURE
 from podium.data.row_files import open_parquet
-from podium.data.schema import Array, DatasetInfo, Split
+from podium.data.schema import Array, DatasetInfo
 from podium.data.seen import SeenItems, read_seen
+from podium.data.split import Split
 from podium.data.values import to_numbers, to_text
 from podium.errors import InvalidInput, suggestion
 

@@ -3,16 +3,16 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data import artifact
-from podium.data.artifact import PARTS, DatasetInfo, Split
 from podium.data.blocks import blocks, mean_and_std
-from podium.data.schema import Array, InputInfo
+from podium.data.schema import PARTS, Array, DatasetInfo, InputInfo
+
+if TYPE_CHECKING:
+    from podium.data.split import Split
 
 BINS = 16
 """Bars of a histogram, from the smallest number to the largest."""
@@ -42,8 +42,11 @@ class Numbers:
         return replace(self, min=low, max=high, mean=tuple(mean))
 
 
-def statistics(uri: str | Path) -> dict[str, Any]:
-    """Read every part of a dataset, verify it, and measure it.
+def statistics(info: DatasetInfo, load: "Callable[[str], Split]") -> dict[str, Any]:
+    """Read every part of a dataset and measure it.
+
+    Args:
+        load: Returns the part of a name, verified.
 
     Returns:
         ``dataset.json`` without its files, and in ``parts`` for each part ``count``, ``bytes``,
@@ -52,18 +55,14 @@ def statistics(uri: str | Path) -> dict[str, Any]:
         scaled to 0..1) or column of a table, else one; ``histograms`` of a table and an array, of a
         category one count for each; ``lengths`` of tokens. ``train+validation`` has the sums of
         both, and of images mean and std, since published ones are those of both.
-
-    Raises:
-        NotFound, InvalidInput, Damaged: As artifact.load.
     """
-    info = artifact.describe(uri)
-    parts = {name: _measure(artifact.load(uri, name), info) for name in PARTS}
+    parts = {name: _measure(load(name), info) for name in PARTS}
     parts["train+validation"] = _merge(parts["train"], parts["validation"], info)
     facts = {key: value for key, value in info.to_json().items() if key != "parts"}
     return {**facts, "parts": parts}
 
 
-def _measure(part: Split, info: DatasetInfo) -> dict[str, Any]:
+def _measure(part: "Split", info: DatasetInfo) -> dict[str, Any]:
     measured: dict[str, Any] = {
         "count": len(part),
         "bytes": sum(array.nbytes for array in (*part.inputs.values(), part.target)),
@@ -82,7 +81,7 @@ def _measure(part: Split, info: DatasetInfo) -> dict[str, Any]:
     return measured
 
 
-def target_numbers(part: Split) -> Numbers:
+def target_numbers(part: "Split") -> Numbers:
     """Measure the target of a regression."""
     return measure_numbers(lambda: (block.reshape(len(block), -1) for block in blocks(part.target)))
 

@@ -10,7 +10,8 @@ from podium.data.blocks import Selection, blocks
 from podium.data.hashes import Hashes, mix
 from podium.data.near import NearItems, picture_grid
 from podium.data.options import written
-from podium.data.schema import Array, Column, InputDescription, Split
+from podium.data.schema import Array, Column, InputDescription
+from podium.data.split import Split
 from podium.text import are, plural
 
 MOST_ROWS = 20_000

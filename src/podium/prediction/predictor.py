@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from podium.data import artifact
 from podium.data.profile import Profile
 from podium.data.rows import Problem
-from podium.data.schema import Split
+from podium.data.split import Split
 from podium.documents import load_json, parse
 from podium.errors import InvalidInput, NotFound
 from podium.notebook import say

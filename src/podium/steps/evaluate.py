@@ -56,7 +56,8 @@ __all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.data.schema import DatasetInfo, Split
+    from podium.data.schema import DatasetInfo
+    from podium.data.split import Split
     from podium.scoring import Metric, Scores
     from podium.scoring.threshold import Threshold
 

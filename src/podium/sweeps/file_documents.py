@@ -12,11 +12,11 @@ from podium.errors import PodiumError
 from podium.manifests.experiment.experiment import Experiment
 from podium.manifests.experiment.trial import Trial
 from podium.metrics import Reading
-from podium.storage import Storage
 from podium.sweeps.base import Documents
 
 if TYPE_CHECKING:
     from podium.cluster.kubernetes.leadership import Leadership
+    from podium.storage import Storage
 
 OBJECT, READINGS = "object.json", "readings.json"
 """Files in a trial's directory: the Trial, and every value it reported, as [name, value, time]."""
@@ -101,7 +101,7 @@ class StateCopy:
         directory: Directory of the store of objects.
     """
 
-    def __init__(self, storage: Storage | None, directory: Path) -> None:
+    def __init__(self, storage: "Storage | None", directory: Path) -> None:
         self._storage, self._directory = storage, directory
         self._known: dict[str, object] = {}
         self._read = -math.inf

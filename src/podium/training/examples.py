@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import numpy as np
 
-    from podium.data.schema import DatasetInfo, InputInfo, Split
+    from podium.data.schema import DatasetInfo, InputInfo
+    from podium.data.split import Split
     from podium.scoring import Scores
 
 MOST_EXAMPLES = 12

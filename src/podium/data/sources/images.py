@@ -19,9 +19,10 @@ from podium.data.hashes import key_pictures
 from podium.data.options import COMMON, DataOptions, changed, written
 from podium.data.pictures import ENDINGS, INSTALL_HEIF, is_hidden, is_picture, look_at
 from podium.data.preprocessing.image import FOLDER, PICTURE, ImagePreprocessing
-from podium.data.schema import PART_NAMES, InputDescription, Split
+from podium.data.schema import PART_NAMES, InputDescription
 from podium.data.sources.fetching import fetch_folder
 from podium.data.sources.source import Raw, Source
+from podium.data.split import Split
 from podium.errors import InvalidInput, PodiumError
 from podium.machine import cores
 from podium.text import plural

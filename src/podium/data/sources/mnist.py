@@ -17,10 +17,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from podium.data.schema import InputDescription, Split
+from podium.data.schema import InputDescription
 from podium.data.sources import origins
 from podium.data.sources.known import FILES, Known
 from podium.data.sources.source import Raw, Source
+from podium.data.split import Split
 from podium.errors import Damaged, Failed, PodiumError
 from podium.storage import connect
 

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from podium.data.options import COMMON, DataOptions, written
-from podium.data.schema import MOST_CLASSES, Array, InputDescription, Split
+from podium.data.schema import MOST_CLASSES, Array, InputDescription
 from podium.data.sources.fetching import fetch_file, fetch_folder
 from podium.data.sources.source import Raw, Source
+from podium.data.split import Split
 from podium.errors import Damaged, InvalidInput, NotFound, suggestion
 
 TARGETS = ("target", "label", "labels", "y")

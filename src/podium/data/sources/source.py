@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.options import DataOptions
-from podium.data.schema import Array, InputDescription, Split, check_kind
+from podium.data.schema import Array, InputDescription, check_kind
 from podium.data.sources.known import DATASETS
+from podium.data.split import Split
 from podium.errors import InvalidInput, require, suggestion
 
 if TYPE_CHECKING:

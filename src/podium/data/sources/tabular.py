@@ -17,9 +17,10 @@ from podium.data.options import DataOptions, changed, written
 from podium.data.preprocessing import TablePreprocessing, TextPreprocessing
 from podium.data.row_files import open_rows
 from podium.data.rows import RowFile, Rows
-from podium.data.schema import Array, InputDescription, Split
+from podium.data.schema import Array, InputDescription
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw
+from podium.data.split import Split
 from podium.data.values import FLAGS, MISSING_VALUES, Guess, to_days, to_flags, to_numbers, to_text
 from podium.errors import InvalidInput
 
