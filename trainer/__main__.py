@@ -62,7 +62,7 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
     """Train or resume, then write the model directory; only print the metrics of a training that is
     finished."""
     storage = connect(config.output) if config.output else None
-    finished, state = world.broadcast(lambda: look_up(storage, config, dataset))
+    finished, state = world.broadcast(lambda: _look_up(storage, config, dataset))
     if finished is not None:
         if world.rank == 0:
             print("notice: this training is finished, nothing to do", file=sys.stderr)
@@ -103,7 +103,7 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
             status.close()
 
 
-def look_up(
+def _look_up(
     storage: Storage | None, config: TrainConfig, dataset: data.Dataset
 ) -> tuple[list[str] | None, Any]:
     """Return the metric lines if this training is finished, else None; and the state to resume
@@ -132,7 +132,7 @@ def start(training: Training, state: dict[str, Any] | None) -> None:
         ):
             training.resume(state)
         if world.rank == 0:
-            say_resumed(training)
+            _say_resumed(training)
     elif (parent := world.broadcast(lambda: checkpoint.load_parent(config))) is not None:
         hint = "inherit from trainings of the same network"
         with checkpoint.fitting(
@@ -143,11 +143,11 @@ def start(training: Training, state: dict[str, Any] | None) -> None:
         given = world.broadcast(lambda: weights.read(config.weights))
         weights.start_from(training.model, given, config.weights, say_so=world.rank == 0)
     if world.rank == 0:
-        warn_of_few_steps(config, training.steps * config.epochs)
+        _warn_of_few_steps(config, training.steps * config.epochs)
     world.broadcast_tensors([*training.model.parameters(), *training.model.buffers()])
 
 
-def say_resumed(training: Training) -> None:
+def _say_resumed(training: Training) -> None:
     """Say after which step it goes on, and repeat the metrics so far: each log is whole."""
     progress = training.progress
     say(f"{RESUMED}epoch {progress.epoch} after step {progress.step} of {training.steps}")
@@ -155,7 +155,7 @@ def say_resumed(training: Training) -> None:
         say(training.objective.line(record))
 
 
-def warn_of_few_steps(config: TrainConfig, steps: int) -> None:
+def _warn_of_few_steps(config: TrainConfig, steps: int) -> None:
     """Say so if a recipe made for hundreds of steps gets only a few."""
     if config.schedule == "onecycle" and steps < FEW_STEPS:
         print(

@@ -336,7 +336,7 @@ def _layers(config: TrainConfig, task: Task) -> list[nn.Module]:
         return [*([Flatten()] if is_picture else []), *mlp(config, features, task.outputs)]
     if config.is_own:
         return {"tutorial": tutorial, "fast": fast, "best": best}[config.model](config, task)
-    return torchvision_layers(config.model, task)
+    return _torchvision_layers(config.model, task)
 
 
 class Color(nn.Module):
@@ -357,7 +357,7 @@ class Resize(nn.Module):
         return F.interpolate(value, size=self.size, mode="bilinear", align_corners=False)
 
 
-def torchvision_layers(model: str, task: Task) -> list[nn.Module]:
+def _torchvision_layers(model: str, task: Task) -> list[nn.Module]:
     """Return a network of torchvision with new weights, after what makes pictures of one or three
     channels fit it."""
     import torchvision

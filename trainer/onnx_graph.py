@@ -177,10 +177,10 @@ def export(model: nn.Sequential, task: Task) -> bytes:
     try:
         return write(model, task).SerializeToString()
     except UnknownLayer:
-        return export_with_torch(model, task)
+        return _export_with_torch(model, task)
 
 
-def export_with_torch(model: nn.Module, task: Task) -> bytes:
+def _export_with_torch(model: nn.Module, task: Task) -> bytes:
     """Return what torch's exporter makes of a network; for layers that `write` does not know."""
     buffer: Any = io.BytesIO()  # typed as a path, but the older exporter takes files
     items = torch.from_numpy(np.zeros((2, *task.info.shape), task.info.dtype))

@@ -55,7 +55,7 @@ class World:
     def sum(self, values: Tensor) -> Tensor:
         """Add a tensor over all ranks, in place."""
         if self.size > 1:
-            with peers():
+            with _peers():
                 self._finish(dist.all_reduce(values, async_op=True))
         return values
 
@@ -97,7 +97,7 @@ class World:
     def broadcast_tensors(self, tensors: list[Tensor]) -> None:
         """Overwrite tensors with those of rank 0."""
         if self.size > 1:
-            with peers():
+            with _peers():
                 for tensor in tensors:
                     self._finish(dist.broadcast(tensor.detach(), src=0, async_op=True))
 
@@ -132,7 +132,7 @@ class World:
 
 
 @contextmanager
-def peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
+def _peers(failure: type[RuntimeError] = RuntimeError) -> Iterator[None]:
     """Turn the failure of a collective operation into PeerLost.
 
     Args:
@@ -185,7 +185,7 @@ class GradientSum:
             PeerLost: Another rank is gone; no weight has been changed.
         """
         if self.is_ddp:
-            with peers(dist.DistError):
+            with _peers(dist.DistError):
                 (loss * self.world.size).backward()  # DDP divides by the number of ranks
             return self.world.sum(loss.detach().clone())
         loss.backward()
@@ -210,18 +210,18 @@ def join(config: TrainConfig, environ: Mapping[str, str] = os.environ) -> Iterat
         PeerLost: The others could not be reached.
     """
     own = ranks.read(environ)
-    check_backend(config)
+    _check_backend(config)
     device = pick_device(config, own.local)
     if own.size == 1:
         yield World(device=device)
         return
     # torchrun's store outlives a restart: without a prefix an attempt would meet the keys of the one before.
     attempt = f"attempt-{environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
-    with peers():
+    with _peers():
         store = meet(own, environ, attempt)
         second = dist.TCPStore(own.address, own.port, wait_for_workers=False, timeout=TIMEOUT)
     with Pulse(own, dist.PrefixStore(attempt, second)) as pulse:
-        with peers():
+        with _peers():
             dist.init_process_group(
                 config.backend, store=store, rank=own.rank, world_size=own.size, timeout=TIMEOUT
             )
@@ -308,7 +308,7 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def check_backend(config: TrainConfig) -> None:
+def _check_backend(config: TrainConfig) -> None:
     """Refuse a backend that cannot work here.
 
     Raises:

@@ -39,7 +39,7 @@ def main(argv: Sequence[str]) -> int:
     options = parser.parse_args(argv)
     try:
         code = Code.parse(options.uri)
-        folder = unpack(fetch(code, options.digest), new_folder(), options.uri)
+        folder = unpack(fetch(code, options.digest), _new_folder(), options.uri)
         env = environment(folder, os.environ)
         if options.install_requirements:
             env = install(folder, env)
@@ -68,7 +68,7 @@ def fetch(code: Code, digest: str) -> bytes:
     return content
 
 
-def new_folder() -> Path:
+def _new_folder() -> Path:
     """Make a directory: below the working directory, which goes when a job is deleted, else in the
     system's own."""
     here = Path.cwd() if os.access(".", os.W_OK) else None

@@ -78,7 +78,7 @@ class Call:
         return float(text) if kind == "float" else int(text)
 
 
-def metrics_of(result: Any, name: str) -> dict[str, float]:
+def _metrics_of(result: Any, name: str) -> dict[str, float]:
     """Return the metrics in a function's return value.
 
     Args:
@@ -108,7 +108,7 @@ def main(words: Sequence[str]) -> int:
         sys.path[:0] = [str(Path(words[0]).absolute().parent), *call.path]
         result = getattr(import_module(call.module), call.function)(**arguments)
         if result is not None:
-            print(metric_line(metrics_of(result, call.metric)), flush=True)
+            print(metric_line(_metrics_of(result, call.metric)), flush=True)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code

@@ -34,9 +34,12 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
     """
     pixels = np.asarray(picture, np.float64)
     frame = np.concatenate([pixels[0], pixels[-1], pixels[:, 0], pixels[:, -1]])
-    background = np.median(frame, axis=0)
+    order, third = frame[np.argsort(frame.mean(1))], max(1, len(frame) // 3)
+    spread = order[third:].mean(1) - order[: len(order) - third].mean(1)
+    densest = order[spread.argmin() :][:third] if len(spread) else order
+    background = np.median(densest, axis=0)  # a third of the frame, however tight the cut
     ink = np.sqrt(np.mean((pixels - background) ** 2, axis=2))
-    noise = 3 * max(1.0, float(np.median(np.sqrt(np.mean((frame - background) ** 2, axis=1)))))
+    noise = 3 * max(1.0, float(np.median(np.sqrt(np.mean((densest - background) ** 2, axis=1)))))
     strongest = float(np.sort(ink, axis=None)[-STRONG:].min())
     peak = float(np.median(ink[ink >= 0.6 * strongest]))
     if peak < max(LEAST_CONTRAST, 2 * noise):

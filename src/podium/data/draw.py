@@ -60,7 +60,7 @@ def image_input(info: DatasetInfo) -> str | None:
 
 def draw_split(part: "Split", info: DatasetInfo) -> "Image":
     """Draw the first images of each class, or histograms of all columns and of the target."""
-    return picture_grid(part, info) if image_input(info) else histogram_sheet(part, info)
+    return picture_grid(part, info) if image_input(info) else _histogram_sheet(part, info)
 
 
 def picture_grid(part: "Split", info: DatasetInfo) -> "Image":
@@ -80,7 +80,7 @@ def picture_grid(part: "Split", info: DatasetInfo) -> "Image":
         top = GAP + row * cell
         draw.text((GAP, top + CELL // 2), label, fill="black", font=font, anchor="lm")
         for column, item in enumerate(items):
-            picture = fit(to_picture(part.inputs[name][item], info))
+            picture = fit(_to_picture(part.inputs[name][item], info))
             sheet.paste(picture, (left + column * cell, top))
     return sheet
 
@@ -100,7 +100,7 @@ def _rows(part: "Split", info: DatasetInfo) -> Mapping[str, NDArray[np.int64]]:
     }
 
 
-def to_picture(item: Array, info: DatasetInfo) -> "Image":
+def _to_picture(item: Array, info: DatasetInfo) -> "Image":
     """Return an image of the dataset as a picture; those of ink on black turn into ink on white."""
     from PIL import Image
 
@@ -128,7 +128,7 @@ def fit(picture: "Image", side: int = CELL) -> "Image":
     return picture
 
 
-def histogram_sheet(part: "Split", info: DatasetInfo) -> "Image":
+def _histogram_sheet(part: "Split", info: DatasetInfo) -> "Image":
     """Draw a histogram of each column of each input, and of the target."""
     from PIL import Image, ImageDraw, ImageFont
 
@@ -202,7 +202,7 @@ def terminal_view(part: "Split", info: DatasetInfo) -> str:
 
 def _dots(item: Array, info: DatasetInfo) -> NDArray[np.bool_]:
     """Return an image as at most 28 x 28 dots: bright ones are set; large pictures are dithered."""
-    picture = to_picture(item, info).convert("L")
+    picture = _to_picture(item, info).convert("L")
     inverted = info.preprocessing.get("recipe") in ("digit", "garment")
     large = max(picture.size) > 28
     picture.thumbnail((28, 28))

@@ -83,7 +83,9 @@ def _measure(part: "Split", info: DatasetInfo) -> dict[str, Any]:
 
 def target_numbers(part: "Split") -> Numbers:
     """Measure the target of a regression."""
-    return measure_numbers(lambda: (block.reshape(len(block), -1) for block in blocks(part.target)))
+    return _measure_numbers(
+        lambda: (block.reshape(len(block), -1) for block in blocks(part.target))
+    )
 
 
 def _merge(first: dict[str, Any], second: dict[str, Any], info: DatasetInfo) -> dict[str, Any]:
@@ -137,16 +139,16 @@ def input_numbers(read: Read, described: InputInfo) -> Numbers:
     """Measure the columns of a table, the lengths of tokens, or all values of an array as one
     column."""
     if described.meaning == "table":
-        numbers = measure_numbers(read, [len(column.categories) for column in described.columns])
+        numbers = _measure_numbers(read, [len(column.categories) for column in described.columns])
         return numbers.moved([column.center for column in described.columns])
     if described.meaning == "tokens":
-        return measure_numbers(
+        return _measure_numbers(
             lambda: (np.count_nonzero(block, axis=1)[:, None] for block in read())
         )
-    return measure_numbers(lambda: (block.reshape(-1, 1) for block in read()))
+    return _measure_numbers(lambda: (block.reshape(-1, 1) for block in read()))
 
 
-def measure_numbers(read: Read, categories: Sequence[int] = ()) -> Numbers:
+def _measure_numbers(read: Read, categories: Sequence[int] = ()) -> Numbers:
     """Measure columns.
 
     Args:

@@ -179,7 +179,7 @@ class NearItems:
         step = rows_of(first.part.inputs)
         sample = _sample(first, descriptions, step)
         space = Space.of(sample, descriptions)
-        tolerance = 0.0 if space.is_exact else find_tolerance(*space.points(sample), count)
+        tolerance = 0.0 if space.is_exact else _find_tolerance(*space.points(sample), count)
         if not tolerance:
             return None
         located = [
@@ -287,7 +287,7 @@ def rows_of(items: Mapping[str, Array]) -> int:
     return max(1, BLOCK // max(1, sum(array[:1].nbytes for array in items.values())))
 
 
-def find_tolerance(points: Points, rest: Hashes, count: int) -> float:
+def _find_tolerance(points: Points, rest: Hashes, count: int) -> float:
     """Return the largest tolerance at which hardly any two different items are near by chance; 0 if
     there is none.
 

@@ -87,7 +87,7 @@ def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArr
     name = str(picture) if isinstance(picture, Path) else "the picture"
     try:
         flat = flatten(open_picture(picture) if isinstance(picture, Path) else picture)
-        return prepare_garment(flat) if recipe == "garment" else prepare_digit(flat)
+        return _prepare_garment(flat) if recipe == "garment" else prepare_digit(flat)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", error.hint) from error
 
@@ -244,7 +244,7 @@ def flatten(picture: Image.Image) -> Image.Image:
     return picture
 
 
-def prepare_garment(picture: Image.Image) -> NDArray[np.uint8]:
+def _prepare_garment(picture: Image.Image) -> NDArray[np.uint8]:
     """Prepare clothing as in Fashion-MNIST: trimmed, longest side 28, centered, light background
     turned to black.
 

@@ -200,7 +200,7 @@ class Profile:
             predicted: Probabilities [n, classes] or class indices [n]; numbers [n] or [n, k].
             classes: Their names; empty for regression.
         """
-        columns = predictions_of(predicted, bool(classes))
+        columns = _predictions_of(predicted, bool(classes))
         if classes:
             return Profile(
                 inputs=self.inputs,
@@ -233,7 +233,7 @@ class Profile:
             counts |= {
                 ("input", bins.name): bins.count(columns[:, at]) for at, bins in enumerate(of.bins)
             }
-        said = predictions_of(predicted, not any(bins.ordered for bins in self.predictions))
+        said = _predictions_of(predicted, not any(bins.ordered for bins in self.predictions))
         return counts | {
             ("prediction", bins.name): bins.count(said[:, at])
             for at, bins in enumerate(self.predictions)
@@ -252,7 +252,7 @@ def measured(meaning: str, array: Array) -> NDArray[np.float64]:
     return np.stack([flat.mean(1, dtype=np.float64), flat.std(1, dtype=np.float64)], 1) / scale
 
 
-def predictions_of(predicted: Array, classified: bool) -> NDArray[np.float64]:
+def _predictions_of(predicted: Array, classified: bool) -> NDArray[np.float64]:
     """Return class indices [n, 1], or the numbers of a regression [n, k]."""
     if classified and predicted.ndim == 2:
         predicted = predicted.argmax(1)

@@ -86,7 +86,7 @@ class SeenItems:
         with foreign(f"{name} does not tell which items were seen", Damaged):
             with np.load(io.BytesIO(content), allow_pickle=False) as stored:
                 arrays = {key: stored[key] for key in stored.files}
-            hashes = checked_hashes(arrays.pop("hashes"), name)
+            hashes = _checked_hashes(arrays.pop("hashes"), name)
             layers: dict[str, dict[str, np.ndarray]] = {}
             for key, array in arrays.items():
                 layers.setdefault(key.lstrip("aceflpst"), {})[key.rstrip("0123456789")] = array
@@ -185,10 +185,10 @@ def parse_hashes(content: bytes, name: str) -> "np.ndarray":
     import numpy as np
 
     with foreign(f"{name} is not an array", Damaged):
-        return checked_hashes(np.load(io.BytesIO(content), allow_pickle=False), name)
+        return _checked_hashes(np.load(io.BytesIO(content), allow_pickle=False), name)
 
 
-def checked_hashes(array: "np.ndarray", name: str) -> "np.ndarray":
+def _checked_hashes(array: "np.ndarray", name: str) -> "np.ndarray":
     """Return an array of hashes, or raise Damaged."""
     import numpy as np
 

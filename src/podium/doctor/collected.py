@@ -25,7 +25,7 @@ GIVEN_RULES, EVENT_RULES = Rules[Given](), Rules[Log]()
 
 
 @GIVEN_RULES.rule("warn", "With this collector Katib reads neither a trial's output nor a log.")
-def log_not_collected(given: Given) -> Iterator[Violation]:
+def _log_not_collected(given: Given) -> Iterator[Violation]:
     kind = given.reader.collector.kind
     if kind not in ("StdOut", "File", "TensorFlowEvent"):
         hint = "examine what the program itself reports; or collect from StdOut"
@@ -35,7 +35,7 @@ def log_not_collected(given: Given) -> Iterator[Violation]:
 @GIVEN_RULES.rule(
     "warn", "A File collector reads its file only; what the program prints elsewhere is lost."
 )
-def another_file_collected(given: Given) -> Iterator[Violation]:
+def _another_file_collected(given: Given) -> Iterator[Violation]:
     collector = given.reader.collector
     if (
         collector.kind == "File"
@@ -48,7 +48,7 @@ def another_file_collected(given: Given) -> Iterator[Violation]:
 @EVENT_RULES.rule(
     "fail", "A TensorFlowEvent collector reads the scalars of event files, nothing else."
 )
-def scalar_missing(log: Log) -> Iterator[Violation]:
+def _scalar_missing(log: Log) -> Iterator[Violation]:
     names = sorted(log.seen)[:8]
     there = f"they hold {', '.join(names)}" if names else "there are none"
     for name in log.silent():

@@ -55,7 +55,7 @@ rule = RUN_RULES.rule
 
 
 @rule("fail", "Metrics of a failed trial are not used.")
-def command_failed(run: Run) -> Iterator[Violation]:
+def _command_failed(run: Run) -> Iterator[Violation]:
     if run.code:
         last = (run.output.strip().splitlines() or ["nothing was printed"])[-1]
         hint = (
@@ -67,7 +67,7 @@ def command_failed(run: Run) -> Iterator[Violation]:
 
 
 @rule("note", "Only the beginning was looked at.")
-def stopped_at_the_limit(run: Run) -> Iterator[Violation]:
+def _stopped_at_the_limit(run: Run) -> Iterator[Violation]:
     if run.code is None:
         yield Violation(f"stopped after {run.seconds:.0f} s", "time", "give it more: --seconds 300")
 
@@ -76,7 +76,7 @@ def stopped_at_the_limit(run: Run) -> Iterator[Violation]:
     "warn",
     "The collector looks for the program's process; one that ends too soon makes the trial Failed (a race).",
 )
-def ends_too_soon(run: Run) -> Iterator[Violation]:
+def _ends_too_soon(run: Run) -> Iterator[Violation]:
     if run.code == 0 and run.seconds < 1:
         yield Violation(
             f"it ended after {run.seconds:.1f} s", "time", "make a trial last some seconds"
@@ -87,7 +87,7 @@ def ends_too_soon(run: Run) -> Iterator[Violation]:
     "warn",
     "Python keeps output back in blocks when stdout is not a terminal: nothing to follow, nothing to stop early by.",
 )
-def output_comes_late(run: Run) -> Iterator[Violation]:
+def _output_comes_late(run: Run) -> Iterator[Violation]:
     hint = "run python -u, set PYTHONUNBUFFERED=1, or print with flush=True"
     if run.code is None and not run.output:
         yield Violation(f"nothing was printed in {run.seconds:.0f} s", "output", hint)
@@ -99,7 +99,7 @@ def output_comes_late(run: Run) -> Iterator[Violation]:
     "warn",
     "The collector waits for every process in the pod; one left behind keeps the trial running.",
 )
-def processes_left_behind(run: Run) -> Iterator[Violation]:
+def _processes_left_behind(run: Run) -> Iterator[Violation]:
     if run.left:
         hint = "wait for what the program starts, or end it"
         yield Violation("processes were still there after its end", "processes", hint)
@@ -108,7 +108,7 @@ def processes_left_behind(run: Run) -> Iterator[Violation]:
 @rule(
     "fail", "A File or TensorFlowEvent collector reads what the program writes, not what it prints."
 )
-def metrics_not_written(run: Run) -> Iterator[Violation]:
+def _metrics_not_written(run: Run) -> Iterator[Violation]:
     if run.missing and run.code is not None:
         hint = f"write the metrics to {run.missing}, best by naming the path in the command; or collect from StdOut"
         yield Violation(f"the command wrote nothing to {run.missing}", "collector", hint)
@@ -149,7 +149,7 @@ def examine_command(
         run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
         log = _examine_metrics(run, metrics, choose, subject, collector)
     rules = [
-        rule for rule in RUN_RULES if collector.kind == "StdOut" or rule is not output_comes_late
+        rule for rule in RUN_RULES if collector.kind == "StdOut" or rule is not _output_comes_late
     ]
     own = apply(rules, run)
     in_log = [_later(finding) if run.code is None else finding for finding in log.findings]

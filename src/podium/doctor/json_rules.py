@@ -24,7 +24,7 @@ def _objects(log: Log) -> Iterator[tuple[Line, Any]]:
 
 
 @rule("fail", "One line that is not a JSON object ends the collector, and the trial is Failed.")
-def line_is_not_an_object(log: Log) -> Iterator[Violation]:
+def _line_is_not_an_object(log: Log) -> Iterator[Violation]:
     bad = [line for line, value in _objects(log) if not isinstance(value, dict)]
     if bad:
         what = f"`{bad[0].text[:60]}` is not a JSON object"
@@ -36,7 +36,7 @@ def line_is_not_an_object(log: Log) -> Iterator[Violation]:
 
 
 @rule("fail", "Values must be JSON texts; numbers are passed over without a word.")
-def number_for_text(log: Log) -> Iterator[Violation]:
+def _number_for_text(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         bad = [
             line

@@ -63,7 +63,7 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
     subject = f"{origin}: {kind} {Resource.parse(manifest).expected_name or 'without a name'}"
     if kind not in KINDS:
         return Report(
-            subject=subject, kind=kind, findings=[not_examined(kind, "kind")], examined=False
+            subject=subject, kind=kind, findings=[_not_examined(kind, "kind")], examined=False
         )
     if kind != "Experiment":
         findings = findings_of(Workload.parse(manifest))
@@ -80,20 +80,20 @@ def examine_manifest(manifest: Mapping[str, Any], origin: str) -> Report:
 def _not_examined_trial(template: TrialTemplate) -> list[Finding]:
     if template.workload.manifest and not template.is_supported:
         return [
-            not_examined(
+            _not_examined(
                 f"the trial's {template.workload.kind}", "spec.trialTemplate.trialSpec.kind"
             )
         ]
     if template.in_config_map and not template.workload.manifest:
         return [
-            not_examined(
+            _not_examined(
                 "the trial's job, which is in a ConfigMap,", "spec.trialTemplate.configMap"
             )
         ]
     return []
 
 
-def not_examined(what: str, where: str) -> Finding:
+def _not_examined(what: str, where: str) -> Finding:
     """Return the note about an object for which there are no rules.
 
     Args:

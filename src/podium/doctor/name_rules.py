@@ -90,7 +90,7 @@ def objective_missing(log: Log) -> Iterator[Violation]:
 
 
 @rule("note", "A metricsFormat of the Experiment's own reads what Katib's pattern does not.")
-def library_has_its_own_format(log: Log) -> Iterator[Violation]:
+def _library_has_its_own_format(log: Log) -> Iterator[Violation]:
     wanted = log.reader.objective
     for library, line in log.libraries.items() if wanted in log.silent() else ():
         if names := [reading.name for reading in line.readings]:
@@ -108,7 +108,7 @@ def additional_missing(log: Log) -> Iterator[Violation]:
 
 
 @rule("fail", "Katib's pattern wants letters, digits, _, - or | as a name, then = and the value.")
-def colon_for_equals(log: Log) -> Iterator[Violation]:
+def _colon_for_equals(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|\"'-])NAME\s*:\s*{_NUMBER}\S*", re.IGNORECASE)
     yield from _hits(
         log, misses, "`{found}` is not name=value", "print {metric}=0.9 with an equals sign"
@@ -116,14 +116,14 @@ def colon_for_equals(log: Log) -> Iterator[Violation]:
 
 
 @rule("fail", "JSON and dicts have colons and quotes; the StdOut collector reads name=value only.")
-def dict_for_equals(log: Log) -> Iterator[Violation]:
+def _dict_for_equals(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"[\"']NAME[\"']\s*:\s*[\"']?{_NUMBER}[^,}}]*", re.IGNORECASE)
     hint = "print {metric}=0.9; or use a File collector with format JSON, its values being texts"
     yield from _hits(log, misses, "`{found}` is a dict's entry, not name=value", hint)
 
 
 @rule("fail", "Without an equals sign there is no metric.")
-def words_for_equals(log: Log) -> Iterator[Violation]:
+def _words_for_equals(log: Log) -> Iterator[Violation]:
     misses = _misses(
         log, rf"(?<![\w|-])NAME\s*(?:\s|is|of|was|at|->|:=|\|)\s*{_NUMBER}\S*", re.IGNORECASE
     )
@@ -136,7 +136,7 @@ def words_for_equals(log: Log) -> Iterator[Violation]:
     "fail",
     "A name counts only if it is the metric's to the letter: val_loss is a metric of its own, not loss.",
 )
-def longer_name(log: Log) -> Iterator[Violation]:
+def _longer_name(log: Log) -> Iterator[Violation]:
     misses = _misses(
         log, rf"(?<![\w|-])(?:[\w-]+NAME[\w-]*|NAME[\w-]+)\s*=\s*{_NUMBER}\S*", re.IGNORECASE
     )
@@ -146,7 +146,7 @@ def longer_name(log: Log) -> Iterator[Violation]:
 
 
 @rule("fail", "Case matters in names.")
-def letter_case(log: Log) -> Iterator[Violation]:
+def _letter_case(log: Log) -> Iterator[Violation]:
     misses = _misses(log, rf"(?<![\w|-])NAME\s*=\s*{_NUMBER}\S*", re.IGNORECASE)
     others = (miss for miss in misses if miss.metric not in miss.text)
     yield from _hits(
@@ -158,14 +158,14 @@ def letter_case(log: Log) -> Iterator[Violation]:
     "warn",
     "| belongs to names in Katib's pattern: `epoch|loss=0.3` is a metric called `epoch|loss`.",
 )
-def bar_before_name(log: Log) -> Iterator[Violation]:
+def _bar_before_name(log: Log) -> Iterator[Violation]:
     yield from _glued(log, r"(?<![\w|-])[\w|-]*\|NAME\s*=\s*\S+", "put a blank after the bar")
 
 
 @rule(
     "warn", "The m that ends a color code is a letter and becomes part of the name: `32maccuracy`."
 )
-def color_before_name(log: Log) -> Iterator[Violation]:
+def _color_before_name(log: Log) -> Iterator[Violation]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1), or print a blank before the name"
     yield from _glued(log, r"\x1b\[[0-9;]*mNAME\s*=\s*\S+", hint)
 
@@ -185,7 +185,7 @@ def _glued(log: Log, pattern: str, hint: str) -> Iterator[Violation]:
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
-def impossible_name(log: Log) -> Iterator[Violation]:
+def _impossible_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         if not log.reader.formats and not re.fullmatch(r"[\w|-]+", name, re.ASCII):
             hint = (
@@ -201,7 +201,7 @@ def impossible_name(log: Log) -> Iterator[Violation]:
     "warn",
     "Only the last word before = is the name: `val loss=0.3`, `val/loss=0.3` and `loss=0.3` are one metric.",
 )
-def several_stages_under_one_name(log: Log) -> Iterator[Violation]:
+def _several_stages_under_one_name(log: Log) -> Iterator[Violation]:
     for name in log.reader.names:
         wanted = re.compile(
             rf"(?:\b({_STAGES})[ /.:]+)?(?<![\w|-]){re.escape(name)}\s*=", re.IGNORECASE

@@ -37,7 +37,7 @@ def fine(what: str, where: str) -> Violation:
 
 
 @rule("fail", "Everything is looked for in the namespace.")
-def namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"namespace {snapshot.namespace}"
     if snapshot.exists is False:
         yield Violation(
@@ -53,7 +53,7 @@ def namespace_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     "fail",
     "Katib 0.19 refuses Experiments in other namespaces, and older ones collect no metrics there.",
 )
-def injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"namespace {snapshot.namespace}"
     if snapshot.exists is False or not snapshot.katib:
         return
@@ -78,7 +78,7 @@ def injection_label(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 @rule("warn", "Katib's webhook is asked about every pod of a namespace with its label.")
-def guards_itself(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _guards_itself(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if (
         snapshot.namespace in _homes_of_katib(snapshot)
         and (snapshot.labels or {}).get(METRICS_INJECTION) == "enabled"
@@ -98,7 +98,7 @@ def _homes_of_katib(snapshot: NamespaceSnapshot) -> set[str]:
 
 
 @rule("fail", "The API server takes only kinds that it knows.")
-def kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     distributed = [kind for kind in TRAINERS if kind not in snapshot.unknown_kinds]
     unknown = [
         kind for kind in snapshot.unknown_kinds if kind not in (*TRAINERS, "Experiment", "Trial")
@@ -120,7 +120,7 @@ def kinds_known(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     "note",
     "The loop of a sweep then runs in its step or command, and its trials are jobs of the namespace.",
 )
-def no_experiments(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _no_experiments(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if "Experiment" in snapshot.unknown_kinds:
         what = "the server knows no Experiments: whoever asks for a sweep runs it, the step or the command"
         yield Violation(
@@ -134,7 +134,7 @@ def no_experiments(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     "warn",
     "Those that are applied stay as they are for good, and whoever asks for a sweep runs it.",
 )
-def experiments_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _experiments_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.katib or "Experiment" in snapshot.unknown_kinds:
         return
     where = f"Lease {ENGINE_LEASE}"
@@ -149,7 +149,7 @@ def experiments_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 @rule("fail", "Objects without their controller stay as they are for good.")
-def controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _controllers_run(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.controllers is None:
         hint = "ask an administrator whether the training operator runs, and Katib"
         yield Violation("Deployments may not be listed", "controllers", hint, level="note")
@@ -185,7 +185,7 @@ def rights(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 @rule("fail", "Steps learn from it where models and data lie; the keys are in a Secret.")
-def storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     where = f"ConfigMap {CONFIG_MAP}"
     if snapshot.storage is None:
         yield Violation(f"{where} may not be read", where, "ask with more rights", level="warn")
@@ -216,7 +216,7 @@ def storage_configured(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 @rule("fail", "Trials and steps keep models and data there.")
-def storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.endpoint is None:
         return
     well, what = snapshot.endpoint
@@ -229,7 +229,7 @@ def storage_reachable(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 @rule("fail", "Steps and trials fail at their first read or write.")
-def bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.bucket is None or (snapshot.endpoint and not snapshot.endpoint[0]):
         return
     well, what = snapshot.bucket.well, snapshot.bucket.what
@@ -247,7 +247,7 @@ def bucket_exists(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     "note",
     "Of concurrent writers several are told that they won; podium notices and takes lock objects instead.",
 )
-def store_checks_before_it_stores(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _store_checks_before_it_stores(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     known = re.search(
         r"SeaweedFS.* (\d+)\.(\d+)$", snapshot.bucket.server if snapshot.bucket else ""
     )
@@ -259,7 +259,7 @@ def store_checks_before_it_stores(snapshot: NamespaceSnapshot) -> Iterator[Viola
 
 
 @rule("warn", "They fail when they open s3://…: they have no identity.")
-def storage_credentials(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _storage_credentials(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     secret = (snapshot.storage or {}).get("secret") or "…"
     for name in snapshot.bare:
         hint = f"set AWS_ENDPOINT_URL, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY from Secret {secret}"
@@ -278,7 +278,7 @@ def pod_security(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     "fail",
     "A pod that a quota or policy refuses is in no list of pods, only in events; its job waits.",
 )
-def pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     if snapshot.refusals is None:
         hint = "ask with the right to list events"
         yield Violation(
@@ -290,13 +290,13 @@ def pods_refused(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
 
 
 @rule("warn", "They wait for something that somebody must provide.")
-def pods_that_cannot_start(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _pods_that_cannot_start(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     for trouble in snapshot.troubles:
         yield Violation(f"{trouble.reason}: {trouble.message}", f"pod {trouble.pod}", trouble.hint)
 
 
 @rule("fail", "The server's own webhooks were asked by a dry run.")
-def server_admits(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
+def _server_admits(snapshot: NamespaceSnapshot) -> Iterator[Violation]:
     for name, refusal in (snapshot.admitted or {}).items():
         if refusal is None:
             yield fine(f"the server would take {name}", name)

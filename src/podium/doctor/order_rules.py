@@ -32,7 +32,7 @@ def _untimed(log: Log) -> list[int]:
     "warn",
     "Katib's database sorts by time only; without one, which value is the latest is not guaranteed.",
 )
-def no_time(log: Log) -> Iterator[Violation]:
+def _no_time(log: Log) -> Iterator[Violation]:
     reported = log.reported(log.reader.objective)
     untimed = _untimed(log)
     if (
@@ -49,7 +49,7 @@ def no_time(log: Log) -> Iterator[Violation]:
     "warn",
     "A time counts only if it is the first word of the line and RFC 3339, with T and a zone.",
 )
-def time_not_understood(log: Log) -> Iterator[Violation]:
+def _time_not_understood(log: Log) -> Iterator[Violation]:
     reported = log.reported(log.reader.objective)
     lines = [
         reported[index][0] for index in _untimed(log) if _TIMELIKE.search(reported[index][0].text)
@@ -63,7 +63,7 @@ def time_not_understood(log: Log) -> Iterator[Violation]:
 
 
 @rule("warn", "Lines without a time count as the oldest ones.")
-def some_without_time(log: Log) -> Iterator[Violation]:
+def _some_without_time(log: Log) -> Iterator[Violation]:
     reported, untimed = log.reported(log.reader.objective), _untimed(log)
     if untimed and len(untimed) < len(reported):
         what = f"{len(untimed)} of {len(reported)} readings have no time"
@@ -71,7 +71,7 @@ def some_without_time(log: Log) -> Iterator[Violation]:
 
 
 @rule("warn", "latest is the value with the latest time, not the one printed last.")
-def latest_is_not_the_last(log: Log) -> Iterator[Violation]:
+def _latest_is_not_the_last(log: Log) -> Iterator[Violation]:
     name = log.reader.objective
     reported = log.reported(name)
     latest = log.folded()[name]["latest"]
@@ -87,7 +87,7 @@ def latest_is_not_the_last(log: Log) -> Iterator[Violation]:
     "fail",
     "A trial whose latest value is not a number can be named the best (kubeflow/katib#2723).",
 )
-def latest_is_not_a_number(log: Log) -> Iterator[Violation]:
+def _latest_is_not_a_number(log: Log) -> Iterator[Violation]:
     name = log.reader.objective
     reported = log.reported(name)
     if (
@@ -104,7 +104,7 @@ def latest_is_not_a_number(log: Log) -> Iterator[Violation]:
     "warn",
     "With min or max over batches the objective is the luckiest batch, not the quality of the model.",
 )
-def batches_share_the_name(log: Log) -> Iterator[Violation]:
+def _batches_share_the_name(log: Log) -> Iterator[Violation]:
     name = log.reader.objective
     reported = log.reported(name)
     batches = [line for line, _ in reported if _PROGRESS.search(line.text)]
@@ -121,7 +121,7 @@ def batches_share_the_name(log: Log) -> Iterator[Violation]:
     "warn",
     "Each process's line is a reading of its own; ranks other than 0 only add noise and repetitions.",
 )
-def every_rank_reports(log: Log) -> Iterator[Violation]:
+def _every_rank_reports(log: Log) -> Iterator[Violation]:
     reported = log.reported(log.reader.objective)
     pairs = list(zip(reported[::2], reported[1::2], strict=False))
     same = [

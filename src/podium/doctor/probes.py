@@ -50,7 +50,7 @@ def ask(api: Api, doing: str, function: Callable[..., Any], *args: Any, **option
         return None
 
 
-def look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
+def _look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
     """Return whether the namespace exists, and its labels."""
     try:
         namespace = ask(
@@ -61,7 +61,7 @@ def look_at_namespace(api: Api) -> tuple[bool | None, dict[str, str] | None]:
     return (None, None) if namespace is None else (True, dict(namespace.metadata.labels or {}))
 
 
-def find_unknown_kinds(api: Api) -> list[str]:
+def _find_unknown_kinds(api: Api) -> list[str]:
     """Return the kinds that the server has no CustomResourceDefinition for; discovery needs no
     rights."""
     missing = []
@@ -78,7 +78,7 @@ def find_unknown_kinds(api: Api) -> list[str]:
     return missing
 
 
-def serves_katib(api: Api) -> bool:
+def _serves_katib(api: Api) -> bool:
     """Return whether the server serves Katib's own kinds; True where that may not be asked."""
     where = api_resource("Experiment")
     try:
@@ -88,7 +88,7 @@ def serves_katib(api: Api) -> bool:
     return group is None or any(known.name == "suggestions" for known in group.resources)
 
 
-def look_for_engine(api: Api) -> bool | None:
+def _look_for_engine(api: Api) -> bool | None:
     """Return whether an engine leads in the namespace; None if its Lease may not be read."""
     try:
         return is_led(api, ENGINE_LEASE, 2 * RENEW_SECONDS)
@@ -98,7 +98,7 @@ def look_for_engine(api: Api) -> bool | None:
         return None
 
 
-def find_controllers(api: Api) -> list[Any] | None:
+def _find_controllers(api: Api) -> list[Any] | None:
     """Return the Deployments of controllers in any namespace; None if Deployments may not be listed
     there."""
     from kubernetes import client
@@ -119,7 +119,7 @@ def _controller(deployment: Any) -> Controller:
     )
 
 
-def find_missing_rights(
+def _find_missing_rights(
     api: Api, account: str | None, secret: str | None, unknown_kinds: Sequence[str]
 ) -> list[str] | None:
     """Ask the server for each right; None if it may not be asked (for another account).
@@ -181,7 +181,7 @@ def _may(
     return None if answer is None else bool(answer.status.allowed)
 
 
-def read_data(
+def _read_data(
     api: Api, kind: str, function: Callable[..., Any], name: str
 ) -> dict[str, str] | None:
     """Return the data of a ConfigMap or Secret: empty if it is not there, None if it may not be
@@ -193,7 +193,7 @@ def read_data(
     return None if holder is None else dict(holder.data or {})
 
 
-def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
+def _look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool, str] | None:
     """Report whether the storage's endpoint is served: by a Service with addresses, or a server
     that answers."""
     address = (storage or {}).get("endpoint") or ""
@@ -218,7 +218,7 @@ def look_at_endpoint(api: Api, storage: Mapping[str, str] | None) -> tuple[bool,
     return count > 0, f"{where} has {count} pods behind it"
 
 
-def find_troubles(api: Api) -> list[Trouble]:
+def _find_troubles(api: Api) -> list[Trouble]:
     """Return the pods of the namespace that cannot start."""
     try:
         pods = api.pods("")
@@ -227,7 +227,7 @@ def find_troubles(api: Api) -> list[Trouble]:
     return [trouble for pod in pods if (trouble := cannot_start(pod))]
 
 
-def find_refusals(api: Api) -> list[Refusal] | None:
+def _find_refusals(api: Api) -> list[Refusal] | None:
     """Return the pods that were refused, from the events of the last hour; None if events may not
     be listed."""
     options = {"field_selector": "type=Warning"}
@@ -275,7 +275,7 @@ def _is_over(api: Api, kind: str, name: str, refused: datetime) -> bool:
     return False
 
 
-def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
+def _find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     """Return the objects, given and live, whose pods use s3:// and are given no credentials."""
     live = []
     for kind in ("Experiment", *TRAINERS, "Job"):
@@ -286,7 +286,7 @@ def find_bare(api: Api, manifests: Sequence[Mapping[str, Any]]) -> list[str]:
     own = (manifest for manifest in live if not Resource.parse(manifest).owners)
     return list(
         dict.fromkeys(
-            _label(manifest) for manifest in (*manifests, *own) if is_bare(job_of(manifest))
+            _label(manifest) for manifest in (*manifests, *own) if _is_bare(job_of(manifest))
         )
     )
 
@@ -296,7 +296,7 @@ def _label(manifest: Mapping[str, Any]) -> str:
     return f"{resource.kind} {resource.name}"
 
 
-def is_bare(job: Workload) -> bool:
+def _is_bare(job: Workload) -> bool:
     """Tell whether a container's command names s3:// and its pod is given neither credentials nor
     an identity."""
     for replica, container in job.containers():
@@ -350,31 +350,31 @@ def see(
     Raises:
         PodiumError: The server does not answer.
     """
-    exists, labels = look_at_namespace(api)
-    storage = read_data(api, "ConfigMap", api.core.read_namespaced_config_map, CONFIG_MAP)
+    exists, labels = _look_at_namespace(api)
+    storage = _read_data(api, "ConfigMap", api.core.read_namespaced_config_map, CONFIG_MAP)
     secret_name = (storage or {}).get("secret")
     secret = (
-        read_data(api, "Secret", api.core.read_namespaced_secret, secret_name)
+        _read_data(api, "Secret", api.core.read_namespaced_secret, secret_name)
         if secret_name
         else None
     )
-    unknown_kinds, controllers = find_unknown_kinds(api), find_controllers(api)
+    unknown_kinds, controllers = _find_unknown_kinds(api), _find_controllers(api)
     return NamespaceSnapshot(
         namespace=api.namespace,
         exists=exists,
         labels=labels,
         unknown_kinds=unknown_kinds,
-        katib=serves_katib(api),
-        engine=look_for_engine(api),
+        katib=_serves_katib(api),
+        engine=_look_for_engine(api),
         controllers=None if controllers is None else list(map(_controller, controllers)),
         who=account or "you",
-        missing=find_missing_rights(api, account, secret_name, unknown_kinds),
+        missing=_find_missing_rights(api, account, secret_name, unknown_kinds),
         storage=storage,
         secret_keys=None if secret is None else sorted(secret),
-        endpoint=look_at_endpoint(api, storage),
+        endpoint=_look_at_endpoint(api, storage),
         bucket=ask_for_bucket(api, storage or {}, secret or {}),
-        refusals=find_refusals(api),
-        bare=find_bare(api, manifests),
-        troubles=find_troubles(api),
+        refusals=_find_refusals(api),
+        bare=_find_bare(api, manifests),
+        troubles=_find_troubles(api),
         admitted=dict(dry_run(api, manifest) for manifest in manifests),
     )

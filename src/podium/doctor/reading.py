@@ -166,7 +166,7 @@ def scan(lines: Iterable[str], reader: Reader) -> Log:
     mentions = re.compile("|".join(re.escape(name) for name in reader.names), re.IGNORECASE)
     for total, raw in enumerate(lines, 1):
         text = raw.rstrip("\r\n")
-        seen.update(names_on(text))
+        seen.update(_names_on(text))
         readings = tuple(parse_line(text, reader.names, reader.formats))
         if readings or (mentioned < MENTIONS and mentions.search(text)):
             kept.append(Line(total, text, readings))
@@ -211,7 +211,7 @@ def _scan_json(lines: Sequence[str], reader: Reader) -> Log:
     return Log(reader=reader, lines=kept, total=len(lines), seen=dict(seen))
 
 
-def names_on(text: str) -> Iterator[str]:
+def _names_on(text: str) -> Iterator[str]:
     """Yield each name on a line that Katib's own pattern finds with a digit after it."""
     if "=" in text:
         for match in compile_format(DEFAULT_FORMAT).finditer(text):
@@ -233,7 +233,7 @@ def guess_reader(
         known = [
             name for name in ("accuracy", "loss") if any(name in line.lower() for line in text)
         ]
-        names = Counter(name for line in text for name in names_on(line))
+        names = Counter(name for line in text for name in _names_on(line))
         objective = (known or [name for name, _ in names.most_common(1)] or ["accuracy"])[0]
     return Reader(
         objective=objective,

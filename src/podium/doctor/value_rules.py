@@ -73,30 +73,30 @@ def _unreadable(log: Log, pattern: str) -> Iterator[Printed]:
 
 
 @rule("fail", CROWNED)
-def not_finite(log: Log) -> Iterator[Violation]:
+def _not_finite(log: Log) -> Iterator[Violation]:
     hint = "stop the trial with an error when {metric} is not finite, and let metricsFormat ask for a digit"
     yield from _grouped(log, _unreadable(log, r"[+-]?(nan|inf)"), hint)
 
 
 @rule("fail", CROWNED)
-def tensor_or_array(log: Log) -> Iterator[Violation]:
+def _tensor_or_array(log: Log) -> Iterator[Violation]:
     values = _unreadable(log, r"(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({]")
     yield from _grouped(log, values, "print a plain number: float({metric}) or .item()")
 
 
 @rule("fail", CROWNED)
-def color_in_value(log: Log) -> Iterator[Violation]:
+def _color_in_value(log: Log) -> Iterator[Violation]:
     hint = "switch colors off where stdout is not a terminal (NO_COLOR=1)"
     yield from _grouped(log, _unreadable(log, r"\x1b"), hint)
 
 
 @rule("fail", CROWNED)
-def quoted_value(log: Log) -> Iterator[Violation]:
+def _quoted_value(log: Log) -> Iterator[Violation]:
     yield from _grouped(log, _unreadable(log, r"[\"'`]"), "print the number without quotes")
 
 
 @rule("fail", CROWNED)
-def no_number(log: Log) -> Iterator[Violation]:
+def _no_number(log: Log) -> Iterator[Violation]:
     others = r"(?![+-]?(nan|inf)|(\w+\.)*(tensor|array|float\d*|int\d*)\(|[\[({\x1b\"'`])"
     values = (value for value in _unreadable(log, others) if value.value is not None)
     yield from _grouped(log, values, "print a number after {metric}=, on the same line")
@@ -106,7 +106,7 @@ def no_number(log: Log) -> Iterator[Violation]:
     "fail",
     "The value ends where Katib's pattern no longer matches: 1,234 and 1_000 are 1, 0x10 is 0, 0,95 is 0.",
 )
-def number_cut_short(log: Log) -> Iterator[Violation]:
+def _number_cut_short(log: Log) -> Iterator[Violation]:
     values = (
         value
         for value in printed(log)
@@ -130,7 +130,7 @@ def percent(log: Log) -> Iterator[Violation]:
 
 
 @rule("warn", "What follows the number is dropped.")
-def unit_dropped(log: Log) -> Iterator[Violation]:
+def _unit_dropped(log: Log) -> Iterator[Violation]:
     values = (
         value
         for value in printed(log)
@@ -146,7 +146,7 @@ def unit_dropped(log: Log) -> Iterator[Violation]:
     "warn",
     "While a rule of medianstop is in force, a name=value without a number ends the collector: Failed.",
 )
-def unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
+def _unreadable_while_stopping_early(log: Log) -> Iterator[Violation]:
     if not log.reader.stops_early:
         return
     pair = re.compile(r"[\w|-]+\s*=\s*(?![+-]?\.?\d)\S*")

@@ -49,7 +49,7 @@ class Schedule:
     """Folder of the file, where relative paths in the parameters start; not a field of the file."""
 
     def __post_init__(self) -> None:
-        for known in written_fields():
+        for known in _written_fields():
             kind = known.type if isinstance(known.type, type) else dict
             value = getattr(self, known.name)
             if type(value) is not kind:
@@ -68,7 +68,7 @@ class Schedule:
             raise InvalidInput(problem, "let the step read the time itself")
 
 
-def written_fields() -> "list[Field[Any]]":
+def _written_fields() -> "list[Field[Any]]":
     """Return the fields that a file may set."""
     return [known for known in fields(Schedule) if known.name != "folder"]
 
@@ -145,7 +145,7 @@ def _parse(file: Path, content: Any) -> Schedule:
         raise InvalidInput(
             f"{file} must hold a schedule, but holds {content!r}", "name, pipeline, cron …"
         )
-    known = [field.name for field in written_fields()]
+    known = [field.name for field in _written_fields()]
     for name in content:
         if name not in known:
             raise InvalidInput(

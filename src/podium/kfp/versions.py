@@ -155,7 +155,7 @@ def digest_of(spec: Any) -> str:
     ).hexdigest()
 
 
-def find_pipeline(server: Server, name: str) -> str | None:
+def _find_pipeline(server: Server, name: str) -> str | None:
     """Return a pipeline's id by its name, or None."""
     pipelines = server.pages(
         f"look for pipeline {name}",
@@ -176,7 +176,7 @@ def versions_of(server: Server, pipeline: str) -> list[Version]:
         NotFound: There is no such pipeline; the hint lists those that exist.
     """
     for name in (pipeline, pipeline.replace("_", "-")):
-        pipeline_id = find_pipeline(server, name)
+        pipeline_id = _find_pipeline(server, name)
         if pipeline_id:
             return _versions(server, name, pipeline_id)
     listed = server.pages(
@@ -252,7 +252,7 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
     spec = read_spec(text)
     pipeline = name or str(pipeline_spec(spec)["pipelineInfo"]["name"])
     _check_defaults(spec)
-    pipeline_id = find_pipeline(server, pipeline) or _make(server, pipeline)
+    pipeline_id = _find_pipeline(server, pipeline) or _make(server, pipeline)
     present = _versions(server, pipeline, pipeline_id)
     digest = digest_of(spec)
     if present and present[0].digest == digest:
@@ -297,5 +297,5 @@ def _make(server: Server, pipeline: str) -> str:
             f"create pipeline {pipeline}", create, name=pipeline, namespace=namespace
         )
     except Conflict:
-        return str(find_pipeline(server, pipeline))
+        return str(_find_pipeline(server, pipeline))
     return str(made.pipeline_id)

@@ -34,7 +34,7 @@ _SECRET = re.compile(r"SECRET|PASSWORD|PASSWD|TOKEN|API_?KEY|ACCESS_KEY", re.IGN
     "warn",
     "OnFailure restarts a replica in place forever: no backoffLimit, no activeDeadlineSeconds, no end.",
 )
-def restarts_without_end(job: Workload) -> Iterator[Violation]:
+def _restarts_without_end(job: Workload) -> Iterator[Violation]:
     if not job.operator or job.backoff_limit is not None or job.active_deadline_seconds is not None:
         return
     for replica in job.replicas:
@@ -50,7 +50,7 @@ def restarts_without_end(job: Workload) -> Iterator[Violation]:
 
 
 @rule("note", "Processes that wait for each other wait forever; only a deadline ends them.")
-def no_deadline(job: Workload) -> Iterator[Violation]:
+def _no_deadline(job: Workload) -> Iterator[Violation]:
     if job.active_deadline_seconds is None and job.backoff_limit is not None:
         where = f"{job.run_policy_path}.activeDeadlineSeconds"
         yield Violation("the job may hang forever", where, "set activeDeadlineSeconds")
@@ -60,7 +60,7 @@ def no_deadline(job: Workload) -> Iterator[Violation]:
     "warn",
     "A trial counts as failed only after the Job's own retries, six by default with growing pauses.",
 )
-def retries_before_failing(job: Workload) -> Iterator[Violation]:
+def _retries_before_failing(job: Workload) -> Iterator[Violation]:
     if job.kind == "Job" and job.in_template and job.backoff_limit is None:
         where = f"{job.path}spec.backoffLimit"
         yield Violation("a failing trial is repeated 6 times", where, "set backoffLimit: 0")
@@ -70,7 +70,7 @@ def retries_before_failing(job: Workload) -> Iterator[Violation]:
     "fail",
     "The operator sets WORLD_SIZE = replicas x nprocPerNode in every pod; that many processes must start.",
 )
-def fewer_processes_than_promised(job: Workload) -> Iterator[Violation]:
+def _fewer_processes_than_promised(job: Workload) -> Iterator[Violation]:
     processes = job.processes_per_replica
     if job.kind != "PyTorchJob" or not processes or processes < 2:
         return
@@ -84,7 +84,7 @@ def fewer_processes_than_promised(job: Workload) -> Iterator[Violation]:
 
 
 @rule("warn", "torchrun's own flags overrule the PET_ variables that the operator sets.")
-def launcher_disagrees(job: Workload) -> Iterator[Violation]:
+def _launcher_disagrees(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob":
         return
     processes = job.processes_per_replica or job.spec.get("nprocPerNode") or 1
@@ -103,7 +103,7 @@ def launcher_disagrees(job: Workload) -> Iterator[Violation]:
 
 
 @rule("warn", "The training operator sets these variables itself, with the values of each pod.")
-def operator_variables_overwritten(job: Workload) -> Iterator[Violation]:
+def _operator_variables_overwritten(job: Workload) -> Iterator[Violation]:
     for _, container in job.containers():
         for name in container.env:
             if name in job.operator_variables and name != "PYTHONUNBUFFERED":
@@ -111,7 +111,7 @@ def operator_variables_overwritten(job: Workload) -> Iterator[Violation]:
 
 
 @rule("warn", "Without a Master the operator sets neither RANK nor WORLD_SIZE.")
-def no_master(job: Workload) -> Iterator[Violation]:
+def _no_master(job: Workload) -> Iterator[Violation]:
     if job.kind != "PyTorchJob" or not job.replicas or job.replica("Master"):
         return
     hint = "add a Master of one replica with the same template"
@@ -134,7 +134,7 @@ def workers_outlive_the_master(job: Workload) -> Iterator[Violation]:
     "note",
     "The operator gives Worker pods an init container that waits for the Master; it has an image too.",
 )
-def workers_need_an_init_image(job: Workload) -> Iterator[Violation]:
+def _workers_need_an_init_image(job: Workload) -> Iterator[Violation]:
     if job.kind == "PyTorchJob" and job.replica("Worker"):
         hint = "on a cluster without internet, load the operator's --pytorch-init-container-image; "
         hint += "where Pod Security is restricted, see docs/cluster-teams.md"
@@ -146,7 +146,7 @@ def workers_need_an_init_image(job: Workload) -> Iterator[Violation]:
     "note",
     'A namespace that enforces Pod Security "restricted" takes no such pods, however podium launches them.',
 )
-def refused_where_restricted(job: Workload) -> Iterator[Violation]:
+def _refused_where_restricted(job: Workload) -> Iterator[Violation]:
     seen: set[str] = set()
     for replica in with_security(job).replicas:
         reasons = "; ".join(violations(replica.pod))
@@ -158,7 +158,7 @@ def refused_where_restricted(job: Workload) -> Iterator[Violation]:
 
 
 @rule("note", "A tag that moves gives other code tomorrow, and is pulled anew each time.")
-def image_may_change(job: Workload) -> Iterator[Violation]:
+def _image_may_change(job: Workload) -> Iterator[Violation]:
     seen: set[str] = set()
     for _, container in job.containers():
         image = container.image
@@ -171,7 +171,7 @@ def image_may_change(job: Workload) -> Iterator[Violation]:
 
 
 @rule("warn", "Whoever may read the manifest, the job or its pods reads the value.")
-def secret_in_plain_text(job: Workload) -> Iterator[Violation]:
+def _secret_in_plain_text(job: Workload) -> Iterator[Violation]:
     for _, container in job.containers():
         for name, variable in container.env.items():
             if _SECRET.search(name) and variable.value:
@@ -185,7 +185,7 @@ def secret_in_plain_text(job: Workload) -> Iterator[Violation]:
     "warn",
     "Current Istio reads the pod label; its proxy never ends and keeps the trial's pod alive (katib#2527).",
 )
-def istio_annotation_alone(job: Workload) -> Iterator[Violation]:
+def _istio_annotation_alone(job: Workload) -> Iterator[Violation]:
     for pod in (replica.pod for replica in job.replicas):
         if ISTIO_INJECT in pod.annotations and ISTIO_INJECT not in pod.labels:
             where = f"{pod.path}.metadata.annotations"
@@ -206,7 +206,7 @@ def _plain(job: Workload) -> Container | None:
     "warn",
     "Trainer sets PET_* for torchrun, but neither RANK nor WORLD_SIZE: each node trains alone, on all data.",
 )
-def separate_trainings(job: Workload) -> Iterator[Violation]:
+def _separate_trainings(job: Workload) -> Iterator[Violation]:
     container = _plain(job)
     if container is None or job.nodes < 2:
         return
@@ -220,7 +220,7 @@ def separate_trainings(job: Workload) -> Iterator[Violation]:
 
 
 @rule("warn", "Only torchrun starts numProcPerNode processes on each node.")
-def one_process_a_node(job: Workload) -> Iterator[Violation]:
+def _one_process_a_node(job: Workload) -> Iterator[Violation]:
     container, processes = _plain(job), job.processes_per_replica
     if container is not None and processes and processes > 1:
         what = f"numProcPerNode is {processes}, but python without torchrun is one process"
@@ -232,7 +232,7 @@ def one_process_a_node(job: Workload) -> Iterator[Violation]:
     "fail",
     "Trainer 2.2 replaced it by runtimePatches: kubectl refuses the field, other clients lose it unseen.",
 )
-def old_overrides(job: Workload) -> Iterator[Violation]:
+def _old_overrides(job: Workload) -> Iterator[Violation]:
     for name, version in _OLD_FIELDS.items() if job.kind == TRAINJOB else ():
         if job.spec.get(name) is not None:
             yield Violation(f"{name} is of {version}", f"{job.path}spec.{name}", _INSTEAD)
@@ -242,7 +242,7 @@ def old_overrides(job: Workload) -> Iterator[Violation]:
     "note",
     "A TrainJob's nodes restart OnFailure, up to the backoffLimit of the runtime's Job, six by default.",
 )
-def nodes_restart(job: Workload) -> Iterator[Violation]:
+def _nodes_restart(job: Workload) -> Iterator[Violation]:
     if job.kind == TRAINJOB and job.in_template:
         hint = "a runtime of your own with backoffLimit: 0 for its Job, or activeDeadlineSeconds"
         yield Violation("a failing trial is tried again", f"{job.path}spec.runtimeRef", hint)
@@ -252,7 +252,7 @@ def nodes_restart(job: Workload) -> Iterator[Violation]:
     "note",
     "Kueue 0.19 leaves the training operator's jobs out of its default configuration (kueue#12606).",
 )
-def queue_may_be_ignored(job: Workload) -> Iterator[Violation]:
+def _queue_may_be_ignored(job: Workload) -> Iterator[Violation]:
     if job.operator and QUEUE in job.labels:
         hint = f"switch kubeflow.org/{job.kind.lower()} on in Kueue's integrations.frameworks"
         hint += ", or make it a TrainJob: podium migrate" if job.kind in MIGRATED_KINDS else ""

@@ -84,7 +84,7 @@ def secure(spec: dict[str, Any]) -> None:
         spec["securityContext"] = {"seccompProfile": {"type": "RuntimeDefault"}, **own}
     for part in ("initContainers", "containers"):
         for container in items(spec.get(part)):
-            if isinstance(container, dict) and not asks_for_privileges(container, own):
+            if isinstance(container, dict) and not _asks_for_privileges(container, own):
                 _secure_container(container)
 
 
@@ -94,7 +94,7 @@ def _secure_container(container: dict[str, Any]) -> None:
     container["securityContext"] = {**CONTAINER, **own, "capabilities": capabilities}
 
 
-def asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
+def _asks_for_privileges(container: Mapping[str, Any], pod: Mapping[str, Any]) -> bool:
     """Tell whether a container's manifest wants root, privileges or capabilities."""
     own = mapping(container.get("securityContext"))
     context = {**pod, **own}

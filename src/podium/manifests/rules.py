@@ -145,7 +145,7 @@ class Rules(list[Rule[T]]):
         """
 
         def add(look: Look[T]) -> Rule[T]:
-            own = name or look.__name__.replace("_", "-")
+            own = name or look.__name__.strip("_").replace("_", "-")
             self.append(
                 Rule(name=own, level=level, why=why, look=look, runner=runner, refuses=refuses)
             )

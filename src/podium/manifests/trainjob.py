@@ -139,7 +139,7 @@ def with_node_template(spec: Mapping[str, Any], template: Mapping[str, Any]) -> 
 _OWN_NAMES = frozenset(TRAINER_FIELDS.values())
 
 
-def patched_jobs(patch: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
+def _patched_jobs(patch: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
     """Return the entries of a runtimePatch by replicated job."""
     return objects(_inner(patch, "trainingRuntimeSpec", "template", "spec").get("replicatedJobs"))
 
@@ -157,12 +157,12 @@ def _inner(holder: Mapping[str, Any], *names: str) -> Mapping[str, Any]:
 
 
 def _patched_template(patch: Mapping[str, Any]) -> Mapping[str, Any]:
-    return next((template_of(job) for job in patched_jobs(patch) if job.get("name") == NODE), {})
+    return next((template_of(job) for job in _patched_jobs(patch) if job.get("name") == NODE), {})
 
 
 def _with_patched_template(patch: Mapping[str, Any], template: Mapping[str, Any]) -> dict[str, Any]:
     """Return a runtimePatch with another template for the nodes; its other parts stay."""
-    jobs: list[Any] = [job for job in patched_jobs(patch) if job.get("name") != NODE]
+    jobs: list[Any] = [job for job in _patched_jobs(patch) if job.get("name") != NODE]
     if template:
         jobs.append({"name": NODE, "template": {"spec": {"template": template}}})
     runtime = mapping(patch.get("trainingRuntimeSpec"))

@@ -122,13 +122,13 @@ def of_sweep(sweep: Mapping[str, Any]) -> dict[str, str]:
 def of_trials(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return the figures history and coordinates of a sweep as plotly JSON."""
     return {
-        **of_fronts(sweep),
+        **_of_fronts(sweep),
         "history": as_json(history(sweep)),
         "coordinates": as_json(coordinates(sweep)),
     }
 
 
-def of_fronts(sweep: Mapping[str, Any]) -> dict[str, str]:
+def _of_fronts(sweep: Mapping[str, Any]) -> dict[str, str]:
     """Return a figure ``front-N`` for each pair of objectives, as plotly JSON; nothing for a single
     one."""
     pairs = combinations(objectives(sweep), 2)

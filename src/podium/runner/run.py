@@ -304,7 +304,7 @@ class Run:
     @property
     def size(self) -> int:
         """Bytes of its directory, and of the candidates it trained that are on this machine."""
-        return sum(map(bytes_of, (self.directory, *self.record.candidates)))
+        return sum(map(_bytes_of, (self.directory, *self.record.candidates)))
 
     def delete(self) -> None:
         """Remove its directory, logs and candidates; versions in the registry stay.
@@ -457,7 +457,7 @@ def _lines(log: Path) -> Iterator[str]:
             yield line.rstrip("\n")
 
 
-def bytes_of(directory: Path) -> int:
+def _bytes_of(directory: Path) -> int:
     """Return the size of a directory's content; files that vanish meanwhile do not count."""
     total = 0
     for path in directory.rglob("*"):

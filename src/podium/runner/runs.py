@@ -39,7 +39,7 @@ class Runs(Mapping[str, Run]):
             InvalidInput: Several begin like that, or its record is damaged.
         """
         names = sorted(path.parent.name for path in self.directory.glob("*/run.json"))
-        chosen = names[-1] if name == "latest" and names else run_called(name, names)
+        chosen = names[-1] if name == "latest" and names else _run_called(name, names)
         if not chosen:
             hint = suggestion(name, names) if names else "podium run makes one"
             raise NotFound(f"there is no run {name!r} in {self.directory}", hint)
@@ -214,12 +214,12 @@ class StoredRuns:
         return KeptLogs(self.storage.url, self._find(name))
 
     def _find(self, name: str) -> str:
-        if matching := run_called(name, list(self.storage.children("runs"))):
+        if matching := _run_called(name, list(self.storage.children("runs"))):
             return matching
         raise NotFound(f"there is nothing of a run {name!r} in {self.storage.url}", HINT)
 
 
-def run_called(name: str, names: Sequence[str]) -> str:
+def _run_called(name: str, names: Sequence[str]) -> str:
     """Return the run of this id, else the only one whose id starts with it; empty if there is none.
 
     Raises:

@@ -62,7 +62,7 @@ class Recorder(io.TextIOBase):
 
     def fail(self, error: BaseException) -> None:
         """Note how the step ended."""
-        self.write(describe_error(error))
+        self.write(_describe_error(error))
         self._error = error
 
     def end(self) -> None:
@@ -127,7 +127,7 @@ def recorded() -> Iterator[Recorder]:
         recorder.end()
 
 
-def describe_error(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     """Return what a kept log says of an error that ended its step."""
     if isinstance(error, Terminated):
         return f"the step was stopped: {error}\n"

@@ -123,7 +123,7 @@ def _shown(info: "DatasetInfo", part: "Split", at: int) -> dict[str, Any]:
     for name, described in info.inputs.items():
         values = part.inputs[name][at]
         if described.meaning == "image":
-            return {"image": picture_url(values)}
+            return {"image": _picture_url(values)}
         if described.meaning == "table":
             return {"row": _row(described, values)}
         if described.meaning == "tokens" and (text := _text(info, name, values)):
@@ -149,7 +149,7 @@ def _text(info: "DatasetInfo", name: str, tokens: "np.ndarray") -> str:
     return " ".join(vocabulary[token] for token in tokens.tolist() if 0 < token < len(vocabulary))
 
 
-def picture_url(picture: "np.ndarray") -> str:
+def _picture_url(picture: "np.ndarray") -> str:
     """Return a picture ``[height, width]`` or ``[height, width, 3]`` as a data URL of a PNG."""
     import numpy as np
     from PIL import Image

@@ -14,7 +14,7 @@ from podium.serving.raw import predict_raw, read_raw
 from podium.ui.house import House
 
 
-def stop_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
+def _stop_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
     """Stop a run on this machine, whichever process carries it out."""
     podium.runs()[run].stop()
     return f"run {run} is stopped"
@@ -26,7 +26,7 @@ def resume_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
     return f"run {run} goes on"
 
 
-def stop_server_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
+def _stop_server_run(house: House, fields: Mapping[str, Any], *, run: str) -> str:
     """Cancel a run of the server."""
     server = house.server
     if server is None:
@@ -35,7 +35,7 @@ def stop_server_run(house: House, fields: Mapping[str, Any], *, run: str) -> str
     return f"run {run} is being cancelled"
 
 
-def stop_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
+def _stop_sweep(house: House, fields: Mapping[str, Any], *, name: str, run: str = "") -> str:
     """Stop a sweep, whichever process runs it."""
     house.cluster(run).stop("Experiment", name)
     return f"sweep {name} is being stopped"
@@ -115,7 +115,7 @@ def reject(house: House, fields: Mapping[str, Any], *, name: str) -> str:
     return f"{record.version} of {name} is rejected"
 
 
-def roll_back(house: House, fields: Mapping[str, Any], *, name: str) -> str:
+def _roll_back(house: House, fields: Mapping[str, Any], *, name: str) -> str:
     """Make the champion before this one champion again."""
     moved = house.registry.registry[name].rollback()
     house.registry.forget()
@@ -135,10 +135,10 @@ def try_model(house: House, body: bytes, media: str, *, name: str) -> list[dict[
 Action = Callable[..., str]
 
 ACTIONS: Mapping[str, Action] = {
-    "/runs/{run}/stop": stop_run,
+    "/runs/{run}/stop": _stop_run,
     "/runs/{run}/resume": resume_run,
-    "/server/{run}/stop": stop_server_run,
-    "/sweeps/{name}/stop": stop_sweep,
+    "/server/{run}/stop": _stop_server_run,
+    "/sweeps/{name}/stop": _stop_sweep,
     "/sweeps/{name}/resume": resume_sweep,
     "/sweeps/{name}/analyse": analyse,
     "/runs/{run}/sweeps/{name}/analyse": analyse,
@@ -146,11 +146,11 @@ ACTIONS: Mapping[str, Action] = {
     "/sweeps/{name}/trials/{trial}/stop": stop_trial,
     "/runs/{run}/sweeps/{name}/add": add_trial,
     "/runs/{run}/sweeps/{name}/trials/{trial}/stop": stop_trial,
-    "/runs/{run}/sweeps/{name}/stop": stop_sweep,
+    "/runs/{run}/sweeps/{name}/stop": _stop_sweep,
     "/runs/{run}/sweeps/{name}/resume": resume_sweep,
     "/models/{name}/promote": promote,
     "/models/{name}/approve": approve,
     "/models/{name}/reject": reject,
-    "/models/{name}/rollback": roll_back,
+    "/models/{name}/rollback": _roll_back,
 }
 """Actions by the path they are posted to."""

@@ -32,7 +32,7 @@ def reporting(pods: list[Any]) -> list[Any]:
     return pods
 
 
-def container_of(pod: Any) -> str:
+def _container_of(pod: Any) -> str:
     """Return the container whose log holds the program's output."""
     names = _container_names(pod)
     return next((name for name in (*COLLECTORS, "pytorch", "node") if name in names), str(names[0]))
@@ -57,7 +57,7 @@ def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
     return chosen[-1] if chosen else None
 
 
-def has_started(pod: Any, container: str) -> bool:
+def _has_started(pod: Any, container: str) -> bool:
     """Tell whether a container has, or had, a process."""
     status = _status_of(pod, container)
     return bool(
@@ -76,7 +76,7 @@ def _start_of(pod: Any, container: str) -> tuple[str, int]:
     return str(pod.metadata.uid), int(status.restart_count or 0) if status else 0
 
 
-def is_coming(pod: Any | None) -> bool:
+def _is_coming(pod: Any | None) -> bool:
     """Return whether a pod will have a log: a job is over with its master, when a worker may not
     even have started."""
     return pod is not None and pod.status.phase == "Pending" and cannot_start(pod) is None
@@ -113,7 +113,7 @@ class Tail:
         response = self.api.core.read_namespaced_pod_log(
             pod.metadata.name,
             self.api.namespace,
-            container=container_of(pod),
+            container=_container_of(pod),
             follow=follow,
             timestamps=True,
             _preload_content=False,
@@ -179,8 +179,8 @@ def logs(
                 "its pods may be gone",
             )
         complete = True
-        if pod is not None and has_started(pod, container_of(pod)):
-            read, latest = True, _start_of(pod, container_of(pod))
+        if pod is not None and _has_started(pod, _container_of(pod)):
+            read, latest = True, _start_of(pod, _container_of(pod))
             if start is not None and start != latest:
                 restarted()
                 tail = tail if start[0] == latest[0] else Tail(api)  # each pod has a log of its own
@@ -193,7 +193,7 @@ def logs(
                 if not again or (over and tries > TRIES):
                     raise api.error(error, f"read the log of pod {pod.metadata.name}") from error
         if complete and (
-            (over and not (follow and is_coming(pod))) or (pod and pod.status.phase == "Succeeded")
+            (over and not (follow and _is_coming(pod))) or (pod and pod.status.phase == "Succeeded")
         ):
             return
         time.sleep(api.waits.pause)

@@ -38,7 +38,7 @@ def read_log(
     if kind == "Trial" and not (directory / "logs").exists():
         kind = next((job for job in JOB_KINDS if store.exists(job, name)), "Job")
         manifest, directory = store.read(kind, name), store.path(kind, name)
-    names = replica_names(Workload.parse(manifest), directory)
+    names = _replica_names(Workload.parse(manifest), directory)
     chosen = replica or names[0]
     if chosen not in names:
         raise NotFound(f"{kind} {name} has no replica {chosen}", f"there are: {', '.join(names)}")
@@ -59,7 +59,7 @@ def read_last_run(
     """
     directory = store.path(kind, name)
     records = read_json(directory / "pods.json", list)
-    for chosen in replicas or replica_names(Workload.parse(store.read(kind, name)), directory)[:1]:
+    for chosen in replicas or _replica_names(Workload.parse(store.read(kind, name)), directory)[:1]:
         start = next((record["logFrom"] for record in records if record["replica"] == chosen), 0)
         yield from _lines(directory / "logs" / f"{chosen}.log", start, holding)
 
@@ -68,7 +68,7 @@ def last_line(store: Store, kind: str, name: str) -> str:
     """Return the last line of a job's output: of the replica that reports metrics, else of another;
     empty if there is none."""
     directory = store.path(kind, name)
-    for chosen in replica_names(Workload.parse(store.read(kind, name)), directory):
+    for chosen in _replica_names(Workload.parse(store.read(kind, name)), directory):
         path = directory / "logs" / f"{chosen}.log"
         if not path.is_file():
             continue
@@ -80,7 +80,7 @@ def last_line(store: Store, kind: str, name: str) -> str:
     return ""
 
 
-def replica_names(job: Workload, directory: Path) -> list[str]:
+def _replica_names(job: Workload, directory: Path) -> list[str]:
     """Return the replicas of a job; the one that reports metrics is first."""
     if job.has_roles:
         replicas = sorted(job.replicas, key=lambda replica: not replica.leads)

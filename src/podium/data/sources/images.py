@@ -72,7 +72,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
             is not given. The message names the files.
     """
     root = fetch_folder(location, scratch)
-    parts = find_parts(root, location)
+    parts = _find_parts(root, location)
     if isinstance(options.test, str):
         parts = _with_test(parts, options.test, location, scratch)
     everything = [file for pictures in parts.values() for file in pictures.files]
@@ -212,7 +212,7 @@ def _with_test(
     return parts
 
 
-def find_parts(root: Path, location: str) -> dict[str, Pictures]:
+def _find_parts(root: Path, location: str) -> dict[str, Pictures]:
     """Return the pictures of each part; all are ``train`` if the folder does not divide them.
 
     Raises:

@@ -38,7 +38,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
         InvalidInput: The message names file, row and column.
     """
     seen = survey(open_file(location, options, scratch), location, options)
-    fields = choose_fields(seen, options)
+    fields = _choose_fields(seen, options)
     if options.contract:
         hold(options.contract, seen, fields, options)
     report(seen, fields, options)
@@ -79,7 +79,7 @@ def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
     return file
 
 
-def choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
+def _choose_fields(seen: Survey, options: DataOptions) -> tuple[Field, ...]:
     """Return the columns of the input: all but those with a role, those dropped, and those without
     a value.
 

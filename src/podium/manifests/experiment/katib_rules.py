@@ -30,7 +30,7 @@ _LOSS = re.compile(r"^loss$|batch|train", re.IGNORECASE)
     "fail",
     "Without retain a stopped trial loses its metrics and the Experiment runs for good (katib#1377).",
 )
-def early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]:
+def _early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]:
     if experiment.early_stopping and not experiment.template.retain:
         where = "spec.trialTemplate.retain"
         yield Violation("early stopping without retain: true", where, "set retain: true")
@@ -40,7 +40,7 @@ def early_stopping_without_retain(experiment: Experiment) -> Iterator[Violation]
     "warn",
     "Katib stores an empty text for `loss=nan`; the trial succeeds and can be named the best (katib#2723).",
 )
-def bad_values_count(experiment: Experiment) -> Iterator[Violation]:
+def _bad_values_count(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.collector.reads_text:
         return
     for name in experiment.objective.metrics[:1]:
@@ -64,7 +64,7 @@ def bad_values_count(experiment: Experiment) -> Iterator[Violation]:
 
 
 @rule("fail", "Katib's own pattern finds names of ASCII letters, digits, _, - and | only.")
-def metric_cannot_be_found(experiment: Experiment) -> Iterator[Violation]:
+def _metric_cannot_be_found(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.collector.reads_text or experiment.collector.filters:
         return
     for index, name in enumerate(experiment.objective.metrics):
@@ -83,7 +83,7 @@ def metric_cannot_be_found(experiment: Experiment) -> Iterator[Violation]:
     "warn",
     "With the default strategy min, a loss printed for each batch makes the luckiest batch the objective.",
 )
-def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violation]:
+def _batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.objective.metric
     explicit = name in experiment.written_objective.strategies
     lowest = experiment.objective.strategy == "min" and not explicit
@@ -97,7 +97,7 @@ def batch_loss_may_be_the_objective(experiment: Experiment) -> Iterator[Violatio
     "warn",
     "A trial's value is the strategy's: with the opposite one, trials are judged by their worst epoch.",
 )
-def strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation]:
+def _strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation]:
     name = experiment.objective.metric
     against = "min" if experiment.objective.maximize else "max"
     if experiment.objective.strategies.get(name) == against:
@@ -109,7 +109,7 @@ def strategy_against_the_objective(experiment: Experiment) -> Iterator[Violation
 @rule(
     "warn", "Goals are on the scale of what is printed: accuracy=0.95 never reaches a goal of 95."
 )
-def goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
+def _goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
     name, goal = experiment.objective.metric, experiment.objective.goal
     if goal is not None and goal > 1 and is_share(name):
         what = f"the goal {goal:g} is above 1 for {name}"
@@ -122,13 +122,13 @@ def goal_on_another_scale(experiment: Experiment) -> Iterator[Violation]:
     "warn",
     "Without maxTrialCount trials are made until the goal is reached or the algorithm has no more.",
 )
-def trials_without_end(experiment: Experiment) -> Iterator[Violation]:
+def _trials_without_end(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_trials is None and not experiment.algorithm.facts.is_finite:
         yield Violation("no maxTrialCount", "spec.maxTrialCount", "set it")
 
 
 @rule("warn", "Without maxFailedTrialCount an Experiment all of whose trials failed is Succeeded.")
-def failures_without_limit(experiment: Experiment) -> Iterator[Violation]:
+def _failures_without_limit(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed is None:
         yield Violation(
             "no maxFailedTrialCount", "spec.maxFailedTrialCount", "set it, for example to 3"
@@ -136,13 +136,13 @@ def failures_without_limit(experiment: Experiment) -> Iterator[Violation]:
 
 
 @rule("note", "maxFailedTrialCount 0 acts as 1: the first failure ends the Experiment.")
-def no_failures_allowed(experiment: Experiment) -> Iterator[Violation]:
+def _no_failures_allowed(experiment: Experiment) -> Iterator[Violation]:
     if experiment.limits.max_failed == 0:
         yield Violation("maxFailedTrialCount is 0", "spec.maxFailedTrialCount", "write 1, or more")
 
 
 @rule("warn", "A search service that does not know a distribution drops it without a word.")
-def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
+def _distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         shape = parameter.distribution
         known = DISTRIBUTIONS[1:]  # all algorithms draw uniformly
@@ -163,7 +163,7 @@ def distribution_ignored(experiment: Experiment) -> Iterator[Violation]:
     "fail",
     "bayesianoptimization samples every double on a log scale, whatever the distribution says.",
 )
-def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
+def _bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
     for index, parameter in enumerate(experiment.space):
         if (
             experiment.algorithm.facts.always_log
@@ -175,7 +175,7 @@ def bayesian_from_zero(experiment: Experiment) -> Iterator[Violation]:
 
 
 @rule("warn", "Trials that run at once cannot learn from each other.")
-def nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
+def _nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
     parallel, most = experiment.limits.parallel, experiment.limits.max_trials
     if experiment.algorithm.facts.warm_trials and most is not None and 1 < most <= parallel:
         what = (
@@ -188,7 +188,7 @@ def nothing_to_learn_from(experiment: Experiment) -> Iterator[Violation]:
     "fail",
     "Katib asks again for as many trials as before, gets a third of them, refuses the answer and never ends.",
 )
-def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]:
+def _hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]:
     parallel, most, algorithm = (
         experiment.limits.parallel,
         experiment.limits.max_trials,
@@ -205,7 +205,7 @@ def hyperband_past_its_first_rung(experiment: Experiment) -> Iterator[Violation]
 
 
 @refused("warn", "asha is podium's own; Katib's webhook refuses it.")
-def only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
+def _only_podium_knows_it(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.algorithm.facts.in_katib:
         what = f"{experiment.algorithm.name} runs on this machine only"
         yield Violation(what, "spec.algorithm.algorithmName", "use random or tpe on a cluster")
@@ -235,7 +235,7 @@ for _option in OPTIONS:
 @refused(
     "fail", "Katib gives the search service the Experiment's name; a Service's name has no dot."
 )
-def name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
+def _name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
     if (
         "." in experiment.name and not experiment.template.workload.has_roles
     ):  # of those the checks of manifests speak
@@ -246,7 +246,7 @@ def name_with_a_dot(experiment: Experiment) -> Iterator[Violation]:
     "note",
     "With LongRunning Katib keeps the Deployment of the search service until the Experiment is deleted.",
 )
-def search_service_stays(experiment: Experiment) -> Iterator[Violation]:
+def _search_service_stays(experiment: Experiment) -> Iterator[Violation]:
     if experiment.resume_policy == "LongRunning":
         what = "a pod of the search service stays after the end"
         yield Violation(what, "spec.resumePolicy", "set Never unless you will raise maxTrialCount")
@@ -256,7 +256,7 @@ def search_service_stays(experiment: Experiment) -> Iterator[Violation]:
     "note",
     "The JSON format wants one object a line whose values are texts; numbers are passed over without a word.",
 )
-def json_values_are_texts(experiment: Experiment) -> Iterator[Violation]:
+def _json_values_are_texts(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.reads_json:
         name = experiment.objective.metric or "loss"
         where = "spec.metricsCollectorSpec.source.fileSystemPath.format"
@@ -266,7 +266,7 @@ def json_values_are_texts(experiment: Experiment) -> Iterator[Violation]:
 
 
 @rule("warn", "Katib's default configuration has no collector image for PrometheusMetric.")
-def collector_without_image(experiment: Experiment) -> Iterator[Violation]:
+def _collector_without_image(experiment: Experiment) -> Iterator[Violation]:
     if experiment.collector.kind == "PrometheusMetric":
         where = "spec.metricsCollectorSpec.collector.kind"
         yield Violation("the collector is PrometheusMetric", where, "use StdOut")
@@ -283,7 +283,7 @@ def commands(experiment: Experiment) -> Iterator[Violation]:
 
 
 @trap
-def unknown_fields(experiment: Experiment) -> Iterator[Violation]:
+def _unknown_fields(experiment: Experiment) -> Iterator[Violation]:
     """Yield fields that no Experiment has: Katib drops them without a word."""
     return _unknown(mapping(experiment.manifest.get("spec")), EXPERIMENT["spec"], "spec")
 

@@ -45,14 +45,14 @@ def _listed(experiment: Experiment, container: Container) -> Iterator[tuple[str,
             yield path, word, special
 
 
-def first_of(text: str, limit: int = 60) -> str:
+def _first_of(text: str, limit: int = 60) -> str:
     """Return a word as shown in a finding."""
     shown = text.replace("\n", "\\n").replace("\t", "\\t")
     return shown if len(shown) <= limit else f"{shown[:limit]}…"
 
 
 @rule("fail", JOINED)
-def shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
+def _shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         broken: dict[str, tuple[str, list[Special]]] = {}
         for path, word, special in _listed(experiment, container):
@@ -60,7 +60,7 @@ def shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
                 broken.setdefault(path, (word, []))[1].append(special)
         for path, (word, harmful) in broken.items():
             effects = dict.fromkeys(
-                f"`{first_of(special.text)}` {special.effect}" for special in harmful
+                f"`{_first_of(special.text)}` {special.effect}" for special in harmful
             )
             short = len(word) <= 60 and not set(word) & set("\"'\n")
             hint = (
@@ -68,17 +68,17 @@ def shell_breaks_words(experiment: Experiment) -> Iterator[Violation]:
                 if short
                 else "put the script into a file of the image"
             )
-            yield Violation(f"`{first_of(word)}`: {'; '.join(effects)}", path, hint)
+            yield Violation(f"`{_first_of(word)}`: {'; '.join(effects)}", path, hint)
 
 
 @rule("warn", JOINED)
-def shell_expands_words(experiment: Experiment) -> Iterator[Violation]:
+def _shell_expands_words(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         for path, word, special in _listed(experiment, container):
             if special.harmless:
                 hint = "fine if it is meant; else put it in single quotes, or use $(NAME), which Kubernetes replaces"
                 yield Violation(
-                    f"`{first_of(word)}`: `{special.text}` {special.effect}", path, hint
+                    f"`{_first_of(word)}`: `{special.text}` {special.effect}", path, hint
                 )
 
 
@@ -86,7 +86,7 @@ def shell_expands_words(experiment: Experiment) -> Iterator[Violation]:
     "fail",
     "Values are put into the template's JSON and then into a shell's command line as they are.",
 )
-def shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
+def _shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
     values = dict(_values(experiment))
     for _, container in experiment.wrapped_containers():
         for path, word in container.numbered_words:
@@ -99,7 +99,7 @@ def shell_breaks_values(experiment: Experiment) -> Iterator[Violation]:
                 ]
                 if harmed:
                     shown = ", ".join(repr(value) for value in harmed[:4])
-                    what = f"{shown} of parameter {parameter} would not arrive as written in `{first_of(word)}`"
+                    what = f"{shown} of parameter {parameter} would not arrive as written in `{_first_of(word)}`"
                     quoted = f"'${{trialParameters.{name}}}'"
                     hint = f"write {quoted} with single quotes; spell values without quotes and backslashes"
                     yield Violation(what, path, hint)
@@ -136,7 +136,7 @@ def _harms(word: str, name: str, value: str, variables: Sequence[str]) -> bool:
     "fail",
     "Katib keeps a shell only if the first words are exactly `sh -c` or `bash -c`; others it wraps again.",
 )
-def shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
+def _shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         words = container.words
         runs_script = len(words) > 2 and is_shell(words) and re.fullmatch(r"-\w*c", words[1])
@@ -149,11 +149,11 @@ def shell_not_recognized(experiment: Experiment) -> Iterator[Violation]:
     "warn",
     "Katib appends its redirection to the script: only the last command's output is collected.",
 )
-def last_command_only(experiment: Experiment) -> Iterator[Violation]:
+def _last_command_only(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment) if experiment.collector.kind == "StdOut" else ():
         commands = [command for command in split_script(script).commands if command]
         if len(commands) > 1:
-            what = f"only the output of `{first_of(commands[-1])}`, the last of {len(commands)} commands, is collected"
+            what = f"only the output of `{_first_of(commands[-1])}`, the last of {len(commands)} commands, is collected"
             level = "fail" if commands[-1].split()[0] in _IDLE else None
             yield Violation(what, path, "put the commands in braces: { a; b; }", level=level)
 
@@ -162,7 +162,7 @@ def last_command_only(experiment: Experiment) -> Iterator[Violation]:
     "fail",
     "Katib appends ` 1>FILE 2>&1 && …` to the script; after a line break, ;, & or a comment it is lost.",
 )
-def output_not_collected(experiment: Experiment) -> Iterator[Violation]:
+def _output_not_collected(experiment: Experiment) -> Iterator[Violation]:
     for path, script in _scripts(experiment):
         last = split_script(script).commands[-1]
         if not last or re.search(r"(^|\s)#[^'\"]*$", last):
@@ -181,18 +181,18 @@ def _scripts(experiment: Experiment) -> Iterator[tuple[str, str]]:
 @rule(
     "warn", "sh -c takes one script and calls what follows $0, $1 …; Katib joins it to the script."
 )
-def words_after_script(experiment: Experiment) -> Iterator[Violation]:
+def _words_after_script(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         words = container.words
         if takes_script(words) and len(words) > 3:
-            what = f"`{first_of(' '.join(words[3:]))}` is joined to the script"
+            what = f"`{_first_of(' '.join(words[3:]))}` is joined to the script"
             yield Violation(
                 what, list(container.numbered_words)[3][0], "write the whole command in one script"
             )
 
 
 @rule("fail", "For early stopping the shell must have exactly one child, which gets the signal.")
-def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Violation]:
+def _several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Violation]:
     if not experiment.early_stopping:
         return
     for path, script in _scripts(experiment):
@@ -208,7 +208,7 @@ def several_processes_with_early_stopping(experiment: Experiment) -> Iterator[Vi
     "warn",
     "Katib wraps the reporting pod's command only; elsewhere no shell takes the quotes away.",
 )
-def quotes_reach_workers(experiment: Experiment) -> Iterator[Violation]:
+def _quotes_reach_workers(experiment: Experiment) -> Iterator[Violation]:
     wrapped = {container.path for _, container in experiment.wrapped_containers()}
     if not wrapped:
         return
@@ -216,5 +216,5 @@ def quotes_reach_workers(experiment: Experiment) -> Iterator[Violation]:
         if container.path not in wrapped and not takes_script(container.words):
             for path, word in container.numbered_words:
                 if re.search(r"^'.*'$|^\".*\"$|=['\"].*['\"]$", word):
-                    what = f"`{first_of(word)}` reaches the {replica.role or 'other'} pods with its quotes"
+                    what = f"`{_first_of(word)}` reaches the {replica.role or 'other'} pods with its quotes"
                     yield Violation(what, path, "quote for the shell in the Master only")

@@ -65,7 +65,7 @@ def architectures(experiment: Experiment) -> Iterator[Violation]:
 
 
 @other_sweep
-def template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
+def _template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template.manifest
     if template.get("trialSpec") is None:
         config_map = mapping(template.get("configMap"))
@@ -78,7 +78,7 @@ def template_in_cluster(experiment: Experiment) -> Iterator[Violation]:
 
 
 @stuck
-def search_space(experiment: Experiment) -> Iterator[Violation]:
+def _search_space(experiment: Experiment) -> Iterator[Violation]:
     names: set[str] = set()
     for path, parameter in numbered("spec.parameters", experiment.spec.get("parameters")):
         name = text(parameter.get("name"))
@@ -149,7 +149,7 @@ def algorithms(experiment: Experiment) -> Iterator[Violation]:
 
 
 @not_run
-def other_jobs(experiment: Experiment) -> Iterator[Violation]:
+def _other_jobs(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     if not template.is_supported:
         kinds = or_list([f"{kind} ({version})" for kind, version in JOB_KINDS.items()])
@@ -325,7 +325,7 @@ def dimensions(experiment: Experiment) -> Iterator[Violation]:
 
 
 @stuck_search
-def required_settings(experiment: Experiment) -> Iterator[Violation]:
+def _required_settings(experiment: Experiment) -> Iterator[Violation]:
     algorithm, settings = experiment.algorithm.facts, experiment.algorithm.settings
     path = "spec.algorithm.algorithmSettings"
     if missing := [name for name in algorithm.required if name not in settings]:

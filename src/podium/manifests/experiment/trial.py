@@ -42,7 +42,7 @@ class Trial(Resource):
     @cached_property
     def assignments(self) -> dict[str, str]:
         """Value by search parameter."""
-        return read_assignments(self.spec.get("parameterAssignments"))
+        return _read_assignments(self.spec.get("parameterAssignments"))
 
     @cached_property
     def asked(self) -> Values:
@@ -190,7 +190,7 @@ class Trial(Resource):
         }
 
 
-def read_assignments(assignments: Any) -> dict[str, str]:
+def _read_assignments(assignments: Any) -> dict[str, str]:
     """Turn ``[{"name": …, "value": …}]`` into a dict."""
     return {text(entry.get("name")): str(entry.get("value", "")) for entry in objects(assignments)}
 

@@ -23,7 +23,7 @@ _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 @rule(
     "fail", "Katib adds its collector to pods that have all of primaryPodLabels, and nowhere else."
 )
-def no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
+def _no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
     template, replicas = experiment.template, experiment.template.workload.replicas
     wanted = template.primary_pod_labels
     if any(map(template.is_primary, replicas)) or not replicas:
@@ -38,7 +38,7 @@ def no_pod_is_primary(experiment: Experiment) -> Iterator[Violation]:
     "warn",
     "Each pod with a collector reports for the trial; values of several pods become one series.",
 )
-def several_pods_report(experiment: Experiment) -> Iterator[Violation]:
+def _several_pods_report(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     job = template.workload
     primary = template.primary_pods(job)
@@ -56,7 +56,7 @@ def several_pods_report(experiment: Experiment) -> Iterator[Violation]:
     "note",
     "Where Istio injects its proxy, the proxy never ends and keeps the trial's pod alive (katib#2527).",
 )
-def istio_not_switched_off(experiment: Experiment) -> Iterator[Violation]:
+def _istio_not_switched_off(experiment: Experiment) -> Iterator[Violation]:
     pods = [replica.pod for replica in experiment.template.workload.replicas]
     missing = [
         pod
@@ -74,7 +74,7 @@ def istio_not_switched_off(experiment: Experiment) -> Iterator[Violation]:
     "warn",
     "The collector waits for every process of the pod; a second container that does not end holds the trial.",
 )
-def other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violation]:
+def _other_containers_hold_the_trial(experiment: Experiment) -> Iterator[Violation]:
     template = experiment.template
     for replica in template.workload.replicas:
         pod = replica.pod
@@ -113,7 +113,7 @@ def sample_trial(
     runner=PODIUM,
     refuses=True,
 )
-def trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
+def _trainer_refuses(experiment: Experiment) -> Iterator[Violation]:
     asked = {premise.name for parameter in experiment.space for premise in parameter.when}
     branches = [
         {each.name: value}
@@ -159,7 +159,7 @@ def _refused(experiment: Experiment, given: Mapping[str, str]) -> Violation | No
 
 
 @rule("warn", "Katib's wrapper needs sh in the image.")
-def image_without_shell(experiment: Experiment) -> Iterator[Violation]:
+def _image_without_shell(experiment: Experiment) -> Iterator[Violation]:
     for _, container in experiment.wrapped_containers():
         if re.search(r"distroless|/static[:@-]|scratch", container.image):
             hint = "use an image with a shell, or the Push collector"
@@ -172,7 +172,7 @@ def image_without_shell(experiment: Experiment) -> Iterator[Violation]:
     "warn",
     "Early stopping reads the output as it grows; Python keeps it back in blocks when stdout is not a terminal.",
 )
-def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]:
+def _buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]:
     set_by_operator = experiment.template.workload.operator_variables
     if (
         not experiment.early_stopping
@@ -192,7 +192,7 @@ def buffered_while_stopping_early(experiment: Experiment) -> Iterator[Violation]
     "warn",
     "A File collector reads the file only; the program must write it, stdout stays in the container's log.",
 )
-def nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
+def _nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
     path = experiment.collector.path
     if experiment.collector.kind not in ("File", "TensorFlowEvent") or not path:
         return
@@ -211,7 +211,7 @@ def nobody_writes_the_file(experiment: Experiment) -> Iterator[Violation]:
     "note",
     "Each trial's job is deleted when it has ended, and with it everything not stored elsewhere.",
 )
-def trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
+def _trials_share_a_path(experiment: Experiment) -> Iterator[Violation]:
     if any("trialSpec.Name" in reference for _, reference in experiment.template.parameters):
         return
     for replica, container in experiment.wrapped_containers():
