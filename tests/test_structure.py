@@ -50,6 +50,7 @@ BASE = {
     "machine",
     "notebook",
     "onnx_files",
+    "plugins",
     "pod",
     "terminal",
     "text",

@@ -17,10 +17,11 @@ import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, PodiumError, Unavailable
+from podium.plugins import Table, blame
 from podium.text import one_line
 
 ANSWER = 10.0
@@ -171,8 +172,15 @@ class Command:
             )
 
 
-Target = Webhook | Command
-"""Destination of notices."""
+class Target(Protocol):
+    """Destination of notices."""
+
+    def send(self, body: bytes) -> None:
+        """Send a notice, JSON.
+
+        Raises:
+            PodiumError: It was not taken.
+        """
 
 
 def parse_target(text: str) -> Target:
@@ -182,14 +190,7 @@ def parse_target(text: str) -> Target:
         InvalidInput: The URL is not http:// or https://, or there is no such command.
     """
     if "://" in text.split(" ")[0]:
-        parts = urlsplit(text)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
-            raise InvalidInput(
-                f"a webhook's URL begins with http:// or https:// and names a host, but got {parts.scheme}://…",
-                "for anything else name a command: it gets the JSON on stdin",
-            )
-        _check_url(text)
-        return Webhook(text)
+        return NOTIFIERS.get(urlsplit(text).scheme, _webhook)(text)
     try:
         words = shlex.split(text)
     except ValueError as error:
@@ -200,6 +201,21 @@ def parse_target(text: str) -> Target:
             "give a URL, or a command line",
         )
     return Command(tuple(words))
+
+
+def _webhook(text: str) -> Target:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise InvalidInput(
+            f"a webhook's URL begins with http:// or https:// and names a host, but got {parts.scheme}://…",
+            "for anything else name a command: it gets the JSON on stdin",
+        )
+    _check_url(text)
+    return Webhook(text)
+
+
+NOTIFIERS = Table[Callable[[str], Target]]("notifiers", {"http": _webhook, "https": _webhook})
+"""By the scheme of a URL, what makes its target."""
 
 
 def _check_url(url: str) -> None:
@@ -244,3 +260,7 @@ def notified(
                 target.send(body)
             except PodiumError as error:
                 warn(f"warning: nobody was notified: {error.message}")
+            except Exception as error:
+                if not (words := blame(error)):
+                    raise
+                warn(f"warning: nobody was notified: {words}")

@@ -20,6 +20,7 @@ from podium import __version__
 from podium.errors import InvalidInput, PodiumError
 from podium.heartbeat import doing, stopping
 from podium.interrupts import exit_code, signals_interrupt
+from podium.plugins import Table, blame
 from podium.terminal import echo, echo_error
 
 MORE = "More"
@@ -91,7 +92,12 @@ GROUPS: dict[str, dict[str, tuple[str, str, str]]] = {
         "engine": ("engine", "engine", "Run the Experiments of a cluster that has no Katib."),
     },
 }
-COMMANDS = {name: found for group in GROUPS.values() for name, found in group.items()}
+COMMANDS = Table[Any](
+    "commands",
+    {name: found for group in GROUPS.values() for name, found in group.items()},
+    click.Command,
+)
+"""Those of other distributions are click's commands themselves."""
 
 MEANT = {
     "sweep": "tune SCRIPT, or podium experiment run FILE",
@@ -128,7 +134,10 @@ class LazyGroup(click.Group):
                 f"there is no command {name!r}",
                 f"podium {meant}" if meant else suggestion(name, COMMANDS),
             )
-        module, attribute, _ = COMMANDS[name]
+        found = COMMANDS[name]
+        if isinstance(found, click.Command):
+            return found
+        module, attribute, _ = found
         command = getattr(import_module(f"podium.cli.{module}"), attribute)
         assert isinstance(command, click.Command)
         return command
@@ -203,7 +212,12 @@ def main() -> None:
         said = "interrupted again: what still ran was killed at once" if again else "interrupted"
         echo(said if code == 130 else "terminated", err=True)
         sys.exit(code)
-    except OSError as error:
+    except Exception as error:
+        if words := blame(error):
+            echo_error(words, "this code is not podium's: tell those who wrote it")
+            sys.exit(1)
+        if not isinstance(error, OSError):
+            raise
         where = f"{error.filename}: " if error.filename else ""
         echo_error(
             f"{where}{error.strerror or error}",

@@ -209,6 +209,15 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
     )
 
 
+class _Form(click.Choice[str]):
+    """The forms, and those that other distributions add."""
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        from podium.models.export import FORMS
+
+        return value if value in FORMS else super().convert(value, param, ctx)
+
+
 @models.command()
 @click.argument("name")
 @click.argument("ref", metavar="[VERSION]", default="champion")
@@ -219,7 +228,7 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
 @click.option(
     "--to",
     "form",
-    type=click.Choice(["mlflow", "triton", "oci", "hub"]),
+    type=_Form(["mlflow", "triton", "oci", "hub"]),
     help="The form; its files if missing.",
 )
 @click.option(

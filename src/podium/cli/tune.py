@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 KEYS = [library.key for library in LIBRARIES]
 SIMPLE = ", ".join(
-    [AUTO, *(name for name, algorithm in ALGORITHMS.items() if not algorithm.required)]
+    [AUTO, *(name for name, algorithm in ALGORITHMS.own.items() if not algorithm.required)]
 )
 
 

@@ -11,6 +11,7 @@ from podium.errors import InvalidInput, require
 from podium.metrics import Constraint
 from podium.models.decision import Case, Condition, Criterion
 from podium.models.version import Version
+from podium.plugins import Table
 from podium.text import apart, exact, figure, listed, p_words
 
 if TYPE_CHECKING:
@@ -313,5 +314,7 @@ _ALL = (
     ),
 )
 
-CRITERIA = {criterion.name: criterion for criterion in _ALL}
+CRITERIA = Table[Criterion](
+    "criteria", {criterion.name: criterion for criterion in _ALL}, Criterion
+)
 """By name. A new one is a Criterion in this table; a name that ends in a dot begins a word."""

@@ -9,12 +9,16 @@ from podium.errors import InvalidInput
 from podium.models import export_mlflow, export_oci, export_triton
 from podium.models.signature import require_trusted
 from podium.models.version import Version
+from podium.plugins import Table
 
-FORMS: dict[str, Callable[[Version, Path], None]] = {
-    "mlflow": export_mlflow.write,
-    "triton": export_triton.write,
-    "oci": export_oci.write,
-}
+FORMS = Table[Callable[[Version, Path], None]](
+    "exporters",
+    {
+        "mlflow": export_mlflow.write,
+        "triton": export_triton.write,
+        "oci": export_oci.write,
+    },
+)
 """Writer of each format; the directory that it creates must not exist."""
 
 

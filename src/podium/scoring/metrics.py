@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from podium.errors import InvalidInput, suggestion
+from podium.plugins import Table
 from podium.scoring.families import (
     Array,
     ConfusionMetric,
@@ -131,9 +132,9 @@ _ALL: tuple[Metric, ...] = (
     ),
 )
 
-METRICS = {metric.name: metric for metric in _ALL}
+METRICS = Table[Metric]("metrics", {metric.name: metric for metric in _ALL}, Metric)
 """The metrics podium knows, by name. A new one is a declaration here, or in a file of its own and
-its name here."""
+its name here; or an entry point of another distribution."""
 
 
 TUNED = "threshold:"
@@ -166,7 +167,7 @@ def find_metric(text: str, maximize: bool | None = None) -> Metric:
     name = rest if prefix in ("max", "min") else text
     if prefix in ("max", "min"):
         maximize = prefix == "max"
-    known = METRICS.get(name)
+    known = None if ":" in name else METRICS.get(name)
     if known is None and ":" not in name:
         raise InvalidInput(
             f"there is no metric {name!r}",

@@ -1,5 +1,6 @@
 """All search algorithms. A new one is a file with its Algorithm, and its name in this table."""
 
+from podium.plugins import Table
 from podium.search.algorithm import COUNT, Algorithm
 from podium.search.bayesian import BAYESIAN_OPTIMIZATION, MULTIVARIATE_TPE, TPE
 from podium.search.cmaes import CMA_ES
@@ -20,7 +21,9 @@ _ALL = (
     PBT,
 )
 
-ALGORITHMS = {algorithm.name: algorithm for algorithm in _ALL}
+ALGORITHMS = Table[Algorithm](
+    "algorithms", {algorithm.name: algorithm for algorithm in _ALL}, Algorithm
+)
 """By name, in the order in which messages list them."""
 
 ARCHITECTURE_SEARCHES = ("enas", "darts")
@@ -35,6 +38,6 @@ MEDIAN_STOP = Algorithm(
 def find(name: str) -> Algorithm:
     """Return the algorithm of that name, of early stopping too; one without facts for an unknown
     name."""
-    return {**ALGORITHMS, MEDIAN_STOP.name: MEDIAN_STOP}.get(name) or Algorithm(
-        name=name, settings={}
-    )
+    if name == MEDIAN_STOP.name:
+        return MEDIAN_STOP
+    return ALGORITHMS.get(name) or Algorithm(name=name, settings={})

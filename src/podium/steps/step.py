@@ -19,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar
 from podium.cluster.kubernetes.store_access import take_access
 from podium.errors import PodiumError
 from podium.interrupts import Terminated, exit_code, signals_interrupt
+from podium.plugins import blame
 from podium.settings import FAILURE, SAFE_PATH
 from podium.steps.recorder import recorded
 from podium.training.base import say
@@ -79,6 +80,8 @@ def _let_data_talk() -> None:
 
 
 def _show(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    if not isinstance(error, PodiumError) and (words := blame(error)):
+        error = PodiumError(words)
     if isinstance(error, PodiumError):
         print(f"error: {error}", file=sys.stderr, flush=True)
         if _FAILURE_FILE:

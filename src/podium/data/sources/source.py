@@ -15,6 +15,7 @@ from podium.data.schema import Array, InputDescription, check_kind
 from podium.data.sources.known import DATASETS
 from podium.data.split import Split
 from podium.errors import InvalidInput, require, suggestion
+from podium.plugins import Table
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -139,13 +140,18 @@ class Source:
                 )
 
 
-SOURCES = {
-    "images": "podium.data.sources.images:IMAGES",
-    "table": "podium.data.sources.table:TABLE",
-    "text": "podium.data.sources.text:TEXT",
-    "npz": "podium.data.sources.npz:NPZ",
-}
-"""Where the Source of each name is; it is imported when it is needed."""
+SOURCES = Table[str | Source](
+    "sources",
+    {
+        "images": "podium.data.sources.images:IMAGES",
+        "table": "podium.data.sources.table:TABLE",
+        "text": "podium.data.sources.text:TEXT",
+        "npz": "podium.data.sources.npz:NPZ",
+    },
+    Source,
+)
+"""Where the Source of each name is, which is imported when it is needed; of another distribution
+the Source itself."""
 
 KNOWN_SOURCES = "podium.data.sources.mnist"
 """Module whose ``known_source`` makes the Source of a known dataset."""
@@ -155,6 +161,9 @@ def find_source(name: str) -> Source:
     """Return the source of a name of SOURCES, or of a known dataset."""
     if name in DATASETS:
         return import_module(KNOWN_SOURCES).known_source(DATASETS[name])
-    module, _, declared = SOURCES[name].partition(":")
+    found = SOURCES[name]
+    if isinstance(found, Source):
+        return found
+    module, _, declared = found.partition(":")
     source: Source = getattr(import_module(module), declared)
     return source

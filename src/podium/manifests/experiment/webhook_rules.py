@@ -108,13 +108,14 @@ def objective(experiment: Experiment) -> Iterator[Violation]:
 
 @refused
 def algorithm(experiment: Experiment) -> Iterator[Violation]:
-    own = [known.name for known in ALGORITHMS.values() if not known.in_katib]
-    names = [name for name in ALGORITHMS if name not in own]
-    yield from one_of(
-        "spec.algorithm.algorithmName",
-        experiment.algorithm.name,
-        [*names, *ARCHITECTURE_SEARCHES, *own],
-    )
+    if experiment.algorithm.name not in ALGORITHMS:
+        own = [known.name for known in ALGORITHMS.values() if not known.in_katib]
+        names = [name for name in ALGORITHMS if name not in own]
+        yield from one_of(
+            "spec.algorithm.algorithmName",
+            experiment.algorithm.name,
+            [*names, *ARCHITECTURE_SEARCHES, *own],
+        )
     stopping, rule = experiment.spec.get("earlyStopping"), MEDIAN_STOP.name
     if stopping is not None and (given := stopping.get("algorithmName")) != rule:
         hint = f"write {rule}, or remove earlyStopping"
