@@ -8,9 +8,10 @@ import click
 import numpy as np
 
 from podium.data.options import COMMON, DataOptions
-from podium.data.schema import InputDescription, Split
+from podium.data.schema import InputDescription
 from podium.data.sources.fetching import fetch_file
 from podium.data.sources.source import Raw, Source
+from podium.data.split import Split
 from podium.models import Version
 from podium.models.decision import Case, Condition, Criterion
 from podium.scoring.families import Array, MeanMetric, class_indices
