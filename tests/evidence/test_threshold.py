@@ -76,6 +76,11 @@ def test_a_threshold_is_the_same_from_evaluation_to_server(nights: Nights) -> No
     )
 
     labels = [classes[at] for at in decided]
+    profile = version.opened.profile
+    assert profile
+    assert dict(zip(profile.predictions[0].labels, profile.predictions[0].counts, strict=True))[
+        "fraud"
+    ] == labels.count("fraud")
     assert nights.predict_originals(version.version) == labels
     file = artifact.originals(nights.data)
     assert file is not None
@@ -213,6 +218,11 @@ def test_a_trainer_may_leave_a_threshold_of_its_own(nights: Nights) -> None:
     fraud = classes.index("fraud")
     decided = np.where(stored[:, fraud] >= 0.2, fraud, 1 - fraud)
     assert found.metrics["f1_macro"] == pytest.approx(f1_score(target, decided, average="macro"))
+    words = ["models", "upload", "other", str(model), "--data", str(data), "--metric", "f1_macro"]
+    done = CliRunner().invoke(app, [*words, "--storage", nights.storage])
+    assert done.exit_code == 0, done.output
+    (uploaded,) = open_registry(nights.storage)["other"].versions
+    assert uploaded.metrics["f1_macro"] == pytest.approx(found.metrics["f1_macro"])
     for text, words in {
         '{"label": "thief", "value": 0.2}': "about 'thief', but the classes are fraud, honest",
         '{"label": "fraud", "value": 2}': "a threshold is a probability, 0 to 1, and not 2",
