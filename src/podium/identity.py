@@ -10,6 +10,7 @@ import re
 import secrets
 import subprocess
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
@@ -174,13 +175,9 @@ def code_version(environ: Mapping[str, str] | None = None, root: Path | None = N
 
 
 def _read_pod(pod: str, namespace: str) -> Resource:
-    from podium.cluster.kubernetes.cluster import KubernetesCluster
+    from podium.cluster.kubernetes.api import api_of
 
-    with KubernetesCluster(f"kubernetes://{namespace}") as here:
-        answer = here.api.call(
-            f"read pod {pod} in namespace {namespace}",
-            here.api.core.read_namespaced_pod,
-            pod,
-            namespace,
-        )
-        return Resource.parse(here.api.client.sanitize_for_serialization(answer))
+    with closing(api_of(f"kubernetes://{namespace}")) as api:
+        doing = f"read pod {pod} in namespace {namespace}"
+        answer = api.call(doing, api.core.read_namespaced_pod, pod, namespace)
+        return Resource.parse(api.client.sanitize_for_serialization(answer))

@@ -16,7 +16,6 @@ from podium.cluster.kubernetes.store_access import (
     AccessByReference,
     find_access,
     grant_access,
-    opens_store,
     take_access,
 )
 from podium.errors import PodiumError
@@ -222,8 +221,8 @@ def test_pods_with_a_workload_identity_get_no_keys() -> None:
 
 
 def test_only_commands_that_name_a_bucket_open_the_store() -> None:
-    assert opens_store(Experiment.load("random"))
+    assert Experiment.load("random").opens_store
     local = write_pytorchjob(
         name="a", image="i", command=("python", "train.py"), args=("--data=/data",)
     )
-    assert not opens_store(Workload.parse(local))
+    assert not Workload.parse(local).opens_store

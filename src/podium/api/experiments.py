@@ -170,9 +170,9 @@ def with_store(resource: R, url: str, say: Say) -> R:
     Raises:
         PodiumError: The ConfigMap cannot be read.
     """
-    from podium.cluster.kubernetes.store_access import find_access, grant_access, opens_store
+    from podium.cluster.kubernetes.store_access import find_access, grant_access
 
-    if not opens_store(resource):
+    if not resource.opens_store:
         return resource
     access = find_access(url)
     if access is None:

@@ -175,13 +175,10 @@ class Sweep(Launched):
         return Plots(self._table)
 
     def _table(self) -> dict[str, Any]:
-        from podium.training.handover import TrialTable
+        from podium.training.trial_table import trial_table
 
         trials = self.cluster.trials(self.name)
-        best = best_trial(trials)
-        return asdict(
-            TrialTable.of(self.experiment, trials, lambda _: "", best.name if best else "")
-        )
+        return asdict(trial_table(self.experiment, trials, best_trial(trials)))
 
     def logs(self, trial: str | None = None) -> Log:
         """Return the output of a trial.

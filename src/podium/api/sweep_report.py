@@ -22,7 +22,7 @@ from podium.reports.page import SHOWN_FAILURES
 from podium.settings import Settings
 from podium.storage import connect
 from podium.training.follow import read_metrics
-from podium.training.handover import TrialTable
+from podium.training.trial_table import trial_table
 
 MOST_EPOCHS = 10_000
 """Points of a trial's curve."""
@@ -97,11 +97,7 @@ def _table(
     """Describe the trials; where a trial's model has no record of its epochs, its log has."""
     good = {trial.name: trial for trial in trials if trial.is_good}
     models = {name: model_of(trial) or "" for name, trial in good.items()}
-    table = asdict(
-        TrialTable.of(
-            experiment, trials, lambda trial: models.get(trial.name, ""), best.name if best else ""
-        )
-    )
+    table = asdict(trial_table(experiment, trials, best, lambda trial: models.get(trial.name, "")))
     for row in table["trials"]:
         if row["name"] in good and not row["epochs"]:
             row["epochs"] = epochs_printed(cluster, good[row["name"]], experiment)

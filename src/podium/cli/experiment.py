@@ -213,7 +213,7 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
       podium experiment render tpe --max-trials 50 --json
     """
     from podium.api.experiments import changed
-    from podium.cluster.kubernetes.store_access import AccessByReference, grant_access, opens_store
+    from podium.cluster.kubernetes.store_access import AccessByReference, grant_access
     from podium.manifests.experiment.adapt import with_pods_retained
     from podium.manifests.experiment.rules import check
     from podium.manifests.pod_defaults import with_pod_deadlines, with_pod_defaults
@@ -227,7 +227,7 @@ def render(source: str, secret: str, as_json: bool, **options: Any) -> None:
             "trials keep their pods, so that the log of a failed one can be read (retain: true)",
             err=True,
         )
-    if opens_store(experiment):
+    if experiment.opens_store:
         experiment = grant_access(experiment, AccessByReference(secret=secret))
         keys = (
             f"keys from Secret {secret}" if secret else "no keys: the pods need a workload identity"

@@ -325,6 +325,12 @@ class Workload(Resource):
             yield from ((replica, container) for container in replica.pod.containers)
 
     @property
+    def opens_store(self) -> bool:
+        """Whether a command of its pods names an object store."""
+        words = (word for _, container in self.containers() for word in container.words)
+        return any("s3://" in word or "minio://" in word for word in words)
+
+    @property
     def images(self) -> tuple[str, ...]:
         """Images of its containers."""
         return tuple(container.image for _, container in self.containers() if container.image)

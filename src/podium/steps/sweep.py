@@ -29,6 +29,7 @@ from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
 from podium.training.target import LaunchTarget, local_path, say_kind, storage_url
 from podium.training.trial_logs import TrialLogs, trial_logs
+from podium.training.trial_table import trial_table
 
 __all__ = ["LaunchTarget", "SweepSettings", "sweep"]
 
@@ -105,8 +106,8 @@ def sweep(
             ended_trials = [trial.judged_as(ended) for trial in cluster.trials(name)]
             best = _best(cluster, ended, ended_trials)
             note = other_choice(ended, ended_trials, best)
-            table = TrialTable.of(
-                ended, ended_trials, lambda trial: f"{root}/{trial.name}", best.name, note
+            table = trial_table(
+                ended, ended_trials, best, lambda trial: f"{root}/{trial.name}", note
             )
     if note:
         say(note)

@@ -2,20 +2,17 @@
 both writes and reads each."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from podium.documents import parse, read_json
 from podium.errors import InvalidInput
-from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
-from podium.manifests.options.objectives import Criteria
 from podium.metrics import Constraint, objective_value
 from podium.training.examples import Example, Points
 from podium.training.origin import Origin
 from podium.training.pictures import Picture
-from podium.training.trained import TrainedMetrics
 
 if TYPE_CHECKING:
     import numpy as np
@@ -242,13 +239,17 @@ def _ranges(target: "np.ndarray") -> list[TargetRange]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Objective:
+class TableObjective:
+    """Objective of a sweep."""
+
     metric: str
     maximize: bool
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Parameter:
+class TableParameter:
+    """Parameter of a sweep, as its Experiment writes it."""
+
     name: str
     parameterType: str = ""
     feasibleSpace: dict[str, Any] = field(default_factory=dict)
@@ -289,8 +290,8 @@ class TrialTable:
 
     experiment: str
     algorithm: str
-    objective: _Objective
-    parameters: list[_Parameter]
+    objective: TableObjective
+    parameters: list[TableParameter]
     best: str
     """Name of the best trial; empty if there is none."""
     trials: list[TrialRow]
@@ -315,55 +316,6 @@ class TrialTable:
         }
         return {name: value for name, value in known.items() if value is not None}
 
-    @classmethod
-    def of(
-        cls,
-        experiment: Experiment,
-        trials: Sequence[Trial],
-        model_of: Callable[[Trial], str],
-        best: str,
-        note: str | None = None,
-    ) -> Self:
-        """Describe all trials, each with the metrics of its epochs.
-
-        Args:
-            trials: Its trials, oldest first.
-            model_of: Returns the URI of a trial's model directory; empty for none.
-        """
-        numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
-        objective, on = experiment.objective, fronts_of(trials)
-        criteria = Criteria.of(objective, experiment.asked)
-        more = {goal.metric: goal.maximize for goal in criteria.goals}
-        judged = {name: more.get(name) for name in criteria.metrics[1:]}
-        return cls(
-            experiment=experiment.name,
-            algorithm=experiment.search.name,
-            objective=_Objective(metric=objective.metric, maximize=objective.maximize),
-            parameters=[
-                parse(_Parameter, entry, "parameters")
-                for entry in experiment.spec.get("parameters") or []
-            ],
-            best=best,
-            note=note,
-            judged=judged,
-            strategies=dict(objective.strategies),
-            constraints=list(criteria.constraints),
-            trials=[
-                TrialRow(
-                    **trial.summary(),
-                    number=numbers[trial.name],
-                    model=url,
-                    epochs=_curve(url) if url else [],
-                    judged={name: criteria.measured(trial.metrics).get(name) for name in judged},
-                    front=on.get(trial.name),
-                    started=trial.started or None,
-                    ended=trial.completed or None,
-                )
-                for trial in leaderboard(trials)
-                for url in [model_of(trial)]
-            ],
-        )
-
     def write(self, path: Path) -> None:
         """Write it for evaluate."""
         path.write_text(json.dumps(asdict(self), indent=1) + "\n")
@@ -376,13 +328,6 @@ class TrialTable:
             InvalidInput: A field is missing or of another type; the message names file and field.
         """
         return parse(cls, read_json(path), str(path))
-
-
-def _curve(url: str) -> list[dict[str, float]]:
-    try:
-        return TrainedMetrics.read(url).epochs
-    except InvalidInput:
-        return []  # its trainer keeps another record: its row still counts
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,20 +2,29 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING
 
 from podium.cluster.base import Cluster
-from podium.cluster.kubernetes.store_access import Access, find_access, grant_access, opens_store
+from podium.cluster.kubernetes.store_access import Access, find_access, grant_access
 from podium.errors import Conflict, Denied, PodiumError, Unavailable
 from podium.interrupts import Terminated
-from podium.manifests.experiment import Experiment
 from podium.manifests.labels import RUN_NAMESPACE
-from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
 from podium.training.base import say
 
+if TYPE_CHECKING:
+    from podium.manifests.experiment import Experiment
+    from podium.manifests.workload import Workload
+
+DEADLINE = 24 * 3600
+"""Deadline of a job in seconds, in case its step cannot end it."""
+
+KEPT = 7 * 24 * 3600
+"""Seconds for which a finished job is kept."""
+
 
 @contextmanager
-def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None]:
+def launched(cluster: Cluster, resource: "Workload | Experiment") -> Iterator[None]:
     """Start an object that runs only as long as the context is open.
 
     A retried step adopts the object of its earlier attempt, found by name, unless that failed. A
@@ -48,7 +57,7 @@ def launched(cluster: Cluster, resource: Workload | Experiment) -> Iterator[None
         raise
 
 
-def launch(cluster: Cluster, resource: Workload | Experiment) -> None:
+def launch(cluster: Cluster, resource: "Workload | Experiment") -> None:
     """Start an object, or adopt that of its name.
 
     Raises:
@@ -57,7 +66,7 @@ def launch(cluster: Cluster, resource: Workload | Experiment) -> None:
     _create_or_adopt(cluster, _of_run(cluster, grant_access(resource, _access(cluster, resource))))
 
 
-def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Experiment:
+def _of_run(cluster: Cluster, resource: "Workload | Experiment") -> "Workload | Experiment":
     """Return an object of a pipeline's run as its namespace may hold it, with a note for the reaper
     where the run is.
 
@@ -74,18 +83,18 @@ def _of_run(cluster: Cluster, resource: Workload | Experiment) -> Workload | Exp
     return noted if cluster.url == f"kubernetes://{home}" else noted.without_owners()
 
 
-def _access(cluster: Cluster, resource: Workload | Experiment) -> Access | None:
+def _access(cluster: Cluster, resource: "Workload | Experiment") -> Access | None:
     """Return the store set in the namespace of the pods, or else in this step's namespace.
 
     A Service has another name from elsewhere, and a pod may read the Secrets of its own namespace
     only.
     """
-    asked = not cluster.traits.shares_files and (pod_namespace() or opens_store(resource))
+    asked = not cluster.traits.shares_files and (pod_namespace() or resource.opens_store)
     there = find_access(cluster.url) if asked else None
     return there or find_access()
 
 
-def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
+def _create_or_adopt(cluster: Cluster, resource: "Workload | Experiment") -> None:
     kind, name = resource.kind, resource.name
     try:
         cluster.create(resource)
@@ -93,7 +102,7 @@ def _create_or_adopt(cluster: Cluster, resource: Workload | Experiment) -> None:
     except Conflict:
         existing = cluster.get(kind, name)
         state = existing.state
-    if isinstance(existing, Experiment) and existing.is_resumable:
+    if kind == "Experiment" and cluster.experiment(name).is_resumable:
         say(f"{kind} {name} was stopped; going on with it")
         cluster.resume(kind, name)
     elif state.finished and not state.succeeded:

@@ -25,8 +25,7 @@ from podium.prediction.command import (
 from podium.storage import connect as open_storage
 from podium.training.base import say
 from podium.training.follow import follow
-from podium.training.launch import launched
-from podium.training.recipe import DEADLINE, KEPT
+from podium.training.launch import DEADLINE, KEPT, launched
 from podium.training.target import LaunchTarget, Runtime, local_path
 
 if TYPE_CHECKING:

@@ -16,14 +16,10 @@ from podium.manifests.job_kinds import AUTO, Admits, admits_all, as_kind, choose
 from podium.manifests.labels import ISTIO_INJECT
 from podium.manifests.pytorchjob import CONTAINER, build
 from podium.manifests.workload import Workload
+from podium.training.launch import DEADLINE, KEPT
 from podium.training.target import TRAINER_IMAGE, LaunchTarget
 
 TRAINER = ("python", "-m", "podium.trainer")
-DEADLINE = 24 * 3600
-"""Deadline of a job in seconds, in case its step cannot end it."""
-
-KEPT = 7 * 24 * 3600
-"""Seconds for which a finished job is kept."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,7 +14,7 @@ from podium.manifests.labels import BY_HAND
 from podium.manifests.options import describe
 from podium.reports import plots
 from podium.reports.leaderboard import Leaderboard
-from podium.training.handover import TrialTable
+from podium.training.trial_table import trial_table
 from podium.ui.view import LINES, View
 
 MOST_ROWS = 100
@@ -131,9 +131,7 @@ class FollowedSweep:
         results = [trial for trial in trials if trial.value is not None and trial.has_ended]
         before, figures = self._figures
         if before != len(results) or len(results) > GROWTH * self._importance[0]:
-            table = asdict(
-                TrialTable.of(experiment, results, lambda _: "", best.name if best else "")
-            )
+            table = asdict(trial_table(experiment, results, best))
             figures = plots.of_trials(table) if len(results) > 1 else {}
             if before >= 0 and len(results) > GROWTH * self._importance[0]:
                 self._importance = len(results), plots.of_importance(table)

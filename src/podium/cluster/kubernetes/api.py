@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from podium.cluster.base import KINDS
 from podium.documents import load_json
@@ -20,6 +21,7 @@ from podium.errors import (
     Unavailable,
     UnknownKind,
 )
+from podium.kubeconfig import load_configuration
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB
 from podium.manifests.labels import TRAINER_API
@@ -548,3 +550,14 @@ class Api:
         """Close the connections."""
         self.client.close()
         self.client.rest_client.pool_manager.clear()
+
+
+def api_of(url: str) -> Api:
+    """Return the namespace that a URL names, ``kubernetes://namespace``, or else the kubeconfig or
+    the pod this runs in.
+
+    Raises:
+        PodiumError: There is no cluster configured.
+    """
+    configuration, namespace = load_configuration()
+    return Api(configuration, urlsplit(url).netloc or namespace)

@@ -10,11 +10,10 @@ from podium.cluster.base import Cluster, R, ReplicaStatus
 from podium.cluster.kubernetes import logs as kubernetes_logs
 from podium.cluster.kubernetes import pods as kubernetes_pods
 from podium.cluster.kubernetes import watch as kubernetes_watch
-from podium.cluster.kubernetes.api import Api, Waits, api_resource
+from podium.cluster.kubernetes.api import Waits, api_of, api_resource
 from podium.cluster.kubernetes.leadership import ENGINE_LEASE, RENEW_SECONDS, is_led
 from podium.cluster.kubernetes.queues import Queues
 from podium.errors import Denied, Failed, InvalidInput, NotFound, PodiumError, suggestion
-from podium.kubeconfig import load_configuration
 from podium.manifests.conditions import Manifest
 from podium.manifests.kinds import OPERATOR_KINDS, TRAINJOB, or_list
 from podium.manifests.kueue import WAITING
@@ -73,8 +72,7 @@ class KubernetesCluster(Cluster):
                 suggestion(self.engine, ENGINES),
             )
         self.state = query.get("state", [""])[-1]
-        configuration, namespace = load_configuration()
-        self.api = Api(configuration, parts.netloc or namespace)
+        self.api = api_of(url)
         self.url = f"kubernetes://{self.api.namespace}"
         self.api.waits = Waits(schedule_grace=float(grace))
         self.queues = Queues(self.api)

@@ -8,14 +8,13 @@ in.
 
 import os
 from collections.abc import MutableMapping
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from podium.errors import NotFound
-from podium.manifests.experiment import Experiment
 from podium.manifests.job_editor import JobEditor, set_env
 from podium.manifests.resource import Resource
-from podium.manifests.workload import Workload
 from podium.pod import pod_namespace, team_namespace
 from podium.settings import CLUSTER, STORAGE
 from podium.storage.s3.config import ENDPOINTS
@@ -127,10 +126,9 @@ def find_access(cluster: str = "") -> Access | None:
         if namespace is None:
             return None
         cluster = f"kubernetes://{namespace}"
-    from podium.cluster.kubernetes.cluster import KubernetesCluster
+    from podium.cluster.kubernetes.api import api_of
 
-    with KubernetesCluster(cluster) as here:
-        api = here.api
+    with closing(api_of(cluster)) as api:
         try:
             doing = f"read ConfigMap {CONFIG_MAP}"
             config_map = api.call(
@@ -175,17 +173,6 @@ def take_access(environ: MutableMapping[str, str] | None = None) -> None:
 
 
 T = TypeVar("T", bound=Resource)
-
-
-def opens_store(resource: Workload | Experiment) -> bool:
-    """Return whether a command of its pods names an object store."""
-    workload = resource.template.workload if isinstance(resource, Experiment) else resource
-    return any(
-        scheme in word
-        for _, container in workload.containers()
-        for word in container.words
-        for scheme in ("s3://", "minio://")
-    )
 
 
 def grant_access(resource: T, access: Access | AccessByReference | None) -> T:

@@ -455,6 +455,11 @@ class Experiment(Resource):
         return type(self).parse(manifest)
 
     @property
+    def opens_store(self) -> bool:
+        """Whether a command of its trials names an object store."""
+        return self.template.workload.opens_store
+
+    @property
     def is_resumable(self) -> bool:
         """Whether it was stopped, or lost its process, before its end."""
         return self.state.phase == "Stopped" or self.state.lost

@@ -1,0 +1,66 @@
+"""The table of a sweep's trials, made from its Experiment."""
+
+from collections.abc import Callable, Sequence
+
+from podium.documents import parse
+from podium.errors import InvalidInput
+from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
+from podium.manifests.options.objectives import Criteria
+from podium.training.handover import TableObjective, TableParameter, TrialRow, TrialTable
+from podium.training.trained import TrainedMetrics
+
+
+def trial_table(
+    experiment: Experiment,
+    trials: Sequence[Trial],
+    best: Trial | None,
+    model_of: Callable[[Trial], str] = lambda trial: "",
+    note: str | None = None,
+) -> TrialTable:
+    """Describe all trials of a sweep, each with the metrics of its epochs.
+
+    Args:
+        trials: Its trials, oldest first.
+        model_of: Returns the URI of a trial's model directory; empty for none.
+        note: Why the best trial is another than Katib's, if it is.
+    """
+    numbers = {trial.name: number for number, trial in enumerate(trials, 1)}
+    objective, on = experiment.objective, fronts_of(trials)
+    criteria = Criteria.of(objective, experiment.asked)
+    more = {goal.metric: goal.maximize for goal in criteria.goals}
+    judged = {name: more.get(name) for name in criteria.metrics[1:]}
+    return TrialTable(
+        experiment=experiment.name,
+        algorithm=experiment.search.name,
+        objective=TableObjective(metric=objective.metric, maximize=objective.maximize),
+        parameters=[
+            parse(TableParameter, entry, "parameters")
+            for entry in experiment.spec.get("parameters") or []
+        ],
+        best=best.name if best else "",
+        note=note,
+        judged=judged,
+        strategies=dict(objective.strategies),
+        constraints=list(criteria.constraints),
+        trials=[
+            TrialRow(
+                **trial.summary(),
+                number=numbers[trial.name],
+                model=url,
+                epochs=_curve(url) if url else [],
+                judged={name: criteria.measured(trial.metrics).get(name) for name in judged},
+                front=on.get(trial.name),
+                started=trial.started or None,
+                ended=trial.completed or None,
+            )
+            for trial in leaderboard(trials)
+            for url in [model_of(trial)]
+        ],
+    )
+
+
+def _curve(url: str) -> list[dict[str, float]]:
+    try:
+        return TrainedMetrics.read(url).epochs
+    except InvalidInput:
+        return []  # its trainer keeps another record: its row still counts
