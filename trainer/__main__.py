@@ -11,7 +11,9 @@ if __name__ == "__main__":
         "OPENBLAS_NUM_THREADS", "1"
     )  # numpy's threads; nothing here computes with them
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -28,7 +30,7 @@ except PodiumError as error:
 import torch
 
 from podium.storage import Storage, connect
-from podium.trainer import checkpoint, data, objective, output, processor, weights
+from podium.trainer import checkpoint, data, objective, output, processor, ranks, weights
 from podium.trainer.loop import Training
 from podium.trainer.seen import Seen
 from podium.trainer.tracking import Tracking
@@ -36,6 +38,9 @@ from podium.trainer.trainjob_status import StatusReporter
 from podium.trainer.world import World, join
 
 FEW_STEPS = 50  # of the one-cycle schedule: after 20 the fast network had 37 % accuracy, after 80 it had 95 %
+LOOK_SECONDS = 5.0
+"""Between two looks, of a rank that waits for others, whether the training is finished."""
+
 PLAIN_WEIGHTS = "mnist_model.pt"  # the tutorial's name, in the working directory
 
 
@@ -50,12 +55,37 @@ def main(argv: Sequence[str] | None = None) -> int:
         processor.keep_memory()
         dataset = data.load(config)
         processor.set_threads(config)
-        with join(config) as world:
+        with ExitStack() as stack:
+            with _ending_if_finished(config, dataset):
+                world = stack.enter_context(join(config))
             train(config, dataset, world)
     except PodiumError as error:
         print(f"error: {error}", file=sys.stderr, flush=True)
         return error.exit_code
     return 0
+
+
+@contextmanager
+def _ending_if_finished(config: TrainConfig, dataset: data.Dataset) -> Iterator[None]:
+    """End this process with 0 while it waits for others, if the training is finished: a rank that
+    was killed in its last moments finds nobody any more."""
+    met, own = threading.Event(), ranks.read(os.environ)
+
+    def look() -> None:
+        while not met.wait(LOOK_SECONDS):
+            with suppress(PodiumError):  # the ranks look for themselves once they have met
+                lines = _finished(connect(config.output), config, dataset)
+                if lines is not None:
+                    _say_finished(lines, own.rank)
+                    sys.stderr.flush()
+                    os._exit(0)
+
+    if own.size > 1 and config.output:
+        threading.Thread(target=look, name="podium-finished", daemon=True).start()
+    try:
+        yield
+    finally:
+        met.set()
 
 
 def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
@@ -64,10 +94,7 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
     storage = connect(config.output) if config.output else None
     finished, state = world.broadcast(lambda: _look_up(storage, config, dataset))
     if finished is not None:
-        if world.rank == 0:
-            print("notice: this training is finished, nothing to do", file=sys.stderr)
-            for line in finished:
-                say(line)
+        _say_finished(finished, world.rank)
         return
     identity = {
         "fingerprint": checkpoint.fingerprint(config, dataset.digest),
@@ -89,18 +116,36 @@ def train(config: TrainConfig, dataset: data.Dataset, world: World) -> None:
             status.report(int(record["epoch"]), config.epochs, metrics, done=training.is_done())
 
         training.run(save, track)
-        if world.rank == 0:
-            seen = Seen.read(config.data, config.weights or checkpoint.inherited(config))
-            if config.inherit:
-                checkpoint.save_for_child(
-                    config, training.progress.weights, training.optimizer.state_dict()
-                )
-                seen.write(connect(config.inherit))
-            if storage:
-                output.write(storage, training, seen)
-            if config.save_model:
-                torch.save(training.kept_model().state_dict(), PLAIN_WEIGHTS)
-            status.close()
+        with world.last_work():
+            if world.rank == 0:
+                _write(training, storage)
+                status.close()
+
+
+def _write(training: Training, storage: Storage | None) -> None:
+    """Write all that a finished training leaves."""
+    config = training.config
+    seen = Seen.read(config.data, config.weights or checkpoint.inherited(config))
+    if config.inherit:
+        checkpoint.save_for_child(
+            config, training.progress.weights, training.optimizer.state_dict()
+        )
+        seen.write(connect(config.inherit))
+    if storage:
+        output.write(storage, training, seen)
+    if config.save_model:
+        torch.save(training.kept_model().state_dict(), PLAIN_WEIGHTS)
+
+
+def _finished(storage: Storage, config: TrainConfig, dataset: data.Dataset) -> list[str] | None:
+    return output.finished(storage, config, dataset.digest, objective.of(config, dataset.task))
+
+
+def _say_finished(lines: list[str], rank: int) -> None:
+    if rank == 0:
+        print("notice: this training is finished, nothing to do", file=sys.stderr)
+        for line in lines:
+            say(line)
 
 
 def _look_up(
@@ -115,7 +160,7 @@ def _look_up(
     if storage is None:
         return None, None
     with output.usable(config.output):
-        lines = output.finished(storage, config, dataset.digest, objective.of(config, dataset.task))
+        lines = _finished(storage, config, dataset)
         if lines is None:
             output.try_to_write(storage)
         return lines, checkpoint.load(storage, config, dataset.digest)

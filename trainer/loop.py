@@ -138,7 +138,6 @@ class Training:
                 track(self.progress.history[-1])
                 if not self.is_done():
                     save(self.state())
-        self.world.leave()
 
     def is_done(self) -> bool:
         """Return whether the last epoch is over or patience has run out."""

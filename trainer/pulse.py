@@ -61,6 +61,9 @@ class Pulse:
         self.lost = ""
         """Why the attempt is over; empty while nobody is missed."""
 
+        self.needs_others = True
+        """False for one that goes on alone: it gives signs of life and misses nobody."""
+
         self._own, self._store, self._ended = own, store, threading.Event()
         self._beats, self._silence = dict.fromkeys(watched, 0), dict.fromkeys(watched, 0)
         self._unanswered, self._said = 0, ""
@@ -100,7 +103,7 @@ class Pulse:
         while not self.lost:
             if self._ended.wait(BEAT_SECONDS):
                 return
-            self.lost = self._said or self._missed()
+            self.lost = (self._said or self._missed()) if self.needs_others else ""
         if not self._ended.wait(GRACE_SECONDS):
             print(f"error: {PeerLost.because(self.lost)}", file=sys.stderr, flush=True)
             os._exit(PeerLost.exit_code)

@@ -11,7 +11,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -51,6 +51,25 @@ class World:
         """Wait for no other rank any more, nor miss one."""
         if self.pulse:
             self.pulse.end()
+
+    @contextmanager
+    def last_work(self) -> Iterator[None]:
+        """Let rank 0 do what is left, alone, and all leave when it is done.
+
+        The others wait for it: if it is killed meanwhile, it needs them once more. It does not need
+        them to finish.
+
+        Raises:
+            PeerLost: Rank 0 is gone, for any other rank.
+        """
+        if self.pulse and self.rank == 0:
+            self.pulse.needs_others = False
+        yield
+        if self.pulse and self.rank == 0:
+            self.pulse.needs_others = True
+        with suppress(PeerLost) if self.rank == 0 else nullcontext():
+            self.all(True)
+        self.leave()
 
     def sum(self, values: Tensor) -> Tensor:
         """Add a tensor over all ranks, in place."""
