@@ -65,7 +65,7 @@ def test_rank_0_writes_though_another_is_gone(
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_finds_nobody_ends_if_the_training_is_finished(
+def test_a_rank_that_finds_nobody_ends_if_all_is_finished(
     rank: int, tiny_dataset: Path, tmp_path: Path
 ) -> None:
     launchers, log, model = LauncherPool(), tmp_path / "log", tmp_path / "model"
