@@ -17,14 +17,15 @@ import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from minio import Minio
 
 from podium.models import open_registry
-from podium.models.catalog import Catalog
-from podium.models.document import seal
+from podium.models.document import seal, sha256_of
+from podium.models.ledger import Ledger
 from podium.models.version import FileRecord, Version, check_metadata
 from podium.storage import Storage, connect
 from podium.storage.s3.storage import S3Storage
@@ -42,10 +43,9 @@ def seconds(work: Callable[[], object], repeat: int = 3) -> float:
 
 
 def fill(storage: Storage, count: int) -> None:
-    """Write metadata as so many uploads would have."""
-    catalog = Catalog(storage, "many")
+    """Write metadata and document as so many uploads would have."""
 
-    def write(number: int) -> None:
+    def write(number: int) -> tuple[str, str]:
         metadata, facts = check_metadata(
             {
                 "run_id": f"run-{number:05d}",
@@ -54,13 +54,16 @@ def fill(storage: Storage, count: int) -> None:
             }
         )
         version = Version(
-            catalog=catalog, version=f"run-{number:05d}", created=datetime.now(UTC),
+            storage=storage, name="many", version=f"run-{number:05d}", created=datetime.now(UTC),
             files={"model.onnx": FileRecord(sha256="0" * 64, size=5_000_000)}, metadata=metadata, facts=facts,
         )  # fmt: skip
-        storage.put(f"{version.prefix}/metadata.json", seal(version.document()))
+        content = seal(version.document())
+        storage.put(f"{version.prefix}/metadata.json", content)
+        return version.version, sha256_of(content)[0]
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(write, range(count)))
+        versions = dict(pool.map(write, range(count)))
+    Ledger(storage, "many").change(lambda state: replace(state, versions=versions))
 
 
 def clients(

@@ -19,7 +19,8 @@ from podium.errors import PodiumError
 from podium.kubeconfig import load_configuration
 from podium.manifests.typed import typed
 from podium.models.document import seal, unseal
-from podium.models.journal import Record
+from podium.models.ledger import State
+from podium.models.record import Record
 from podium.models.signature import PublicKey, _signed
 from podium.models.version import parse_metadata
 from podium.prediction.command import PredictCommand, read_predictions
@@ -88,6 +89,10 @@ def key() -> PublicKey:
 RECORD = Record.new("promotion", "shapes", "v2", alias="champion", sequence=1, evidence={
     "reason": "better", "reasons": ["a"], "metric": {"name": "accuracy"}, "value": 0.5, "champion": "v1", "p_value": 0.1,
 }).document()  # fmt: skip
+LEDGER = {
+    "format": "podium.ledger/1", "name": "shapes", "versions": {"v2": "0" * 64}, "aliases": {"champion": RECORD}, "history": [RECORD],
+    "segments": ["0" * 64], "deleting": {"v1": "t"}, "collected": "",
+}  # fmt: skip
 METADATA = {
     "format": "podium.model/1", "name": "shapes", "version": "v1", "created": "2026-01-01T00:00:00.000000Z", "run_id": "r",
     "files": {"model.onnx": {"sha256": "0" * 64, "size": 1}}, "metrics": {"accuracy": 0.5}, "code_version": "1",
@@ -131,16 +136,14 @@ def of_signature(draw: random.Random, place: Path, key: PublicKey) -> None:
         in_a_sentence(read)
 
 
-def of_journal(draw: random.Random, place: Path, key: PublicKey) -> None:
-    in_a_sentence(lambda: Record.unseal(resealed(RECORD, draw), "history", "shapes"))
-    in_a_sentence(lambda: unseal(mutated_bytes(seal(RECORD), draw), "history"))
+def of_ledger(draw: random.Random, place: Path, key: PublicKey) -> None:
+    in_a_sentence(lambda: State.parse(mutated(LEDGER, draw), "model.json", "shapes"))
+    in_a_sentence(lambda: unseal(mutated_bytes(seal(LEDGER), draw), "model.json"))
 
 
 def of_metadata(draw: random.Random, place: Path, key: PublicKey) -> None:
-    catalog: Any = SimpleNamespace(
-        name="shapes", storage=SimpleNamespace(join=str), metadata_key=str
-    )
-    in_a_sentence(lambda: parse_metadata(resealed(METADATA, draw), catalog, "v1"))
+    storage: Any = SimpleNamespace(join=str)
+    in_a_sentence(lambda: parse_metadata(resealed(METADATA, draw), storage, "shapes", "v1"))
 
 
 def of_predictions(draw: random.Random, place: Path, key: PublicKey) -> None:
@@ -190,19 +193,17 @@ def valid(place: Path) -> None:
     """Read what is not mutated: else nothing above would be tried."""
     from podium.manifests.admission import admit
 
-    catalog: Any = SimpleNamespace(
-        name="shapes", storage=SimpleNamespace(join=str), metadata_key=str
-    )
+    storage: Any = SimpleNamespace(join=str)
     (place / "config").write_text(yaml.safe_dump(KUBECONFIG))
-    assert Record.unseal(seal(RECORD), "history", "shapes").version == "v2"
-    assert parse_metadata(seal(METADATA), catalog, "v1").version == "v1"
+    assert State.parse(LEDGER, "model.json", "shapes").aliases["champion"].version == "v2"
+    assert parse_metadata(seal(METADATA), storage, "shapes", "v1").version == "v1"
     assert load_configuration(environ={"KUBECONFIG": str(place / "config")})[1] == "team"
     assert admit(JOB).name == "a"
 
 
 PARSERS = (
     of_signature,
-    of_journal,
+    of_ledger,
     of_metadata,
     of_predictions,
     of_predict_command,

@@ -174,6 +174,7 @@ def test_pictures_that_flipped_are_drawn_side_by_side(monkeypatch: pytest.Monkey
         items=np.arange(4),
         target=truth,
         predicted=(before, after),
+        decided=(before, after),
         classes=("T-shirt", "Bag"),
         inputs={},
     )
@@ -191,6 +192,7 @@ def test_diff_of_few_numbers_says_what_would_undo_it() -> None:
         items=np.arange(100),
         target=np.zeros(100),
         predicted=(before * 3, after),
+        decided=(before * 3, after),
         classes=(),
         inputs={},
     )
@@ -259,7 +261,7 @@ def test_what_an_alias_points_at_can_be_promoted(typed: Typed) -> None:
 @pytest.mark.usefixtures("model")
 @pytest.mark.parametrize("grace", ["-5", "nan", "1e30"])
 def test_a_grace_that_is_no_time_is_refused(typed: Typed, grace: str) -> None:
-    code, out, err = typed("models", "gc", "--grace", grace)
+    code, out, err = typed("models", "verify", "--grace", grace)
     assert (code, out) == (2, "")
     assert "0 <= grace" in err
 
@@ -284,14 +286,23 @@ def test_verify_says_what_is_damaged_and_fails(typed: Typed, model: Model) -> No
     assert finding["where"] == "models/mnist/versions/good/model.onnx"
 
 
-def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -> None:
-    out = typed("models", "gc", "--keep", "1", "--grace", "0")[1]
-    assert out.splitlines()[1].split()[:2] == ["retired", "version"]
+def test_verify_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -> None:
+    words = ("models", "verify", "--quick", "--keep", "1", "--grace", "0")
+    code, out, _ = typed(*words)
+    assert (code, out.splitlines()[1].split()[:2]) == (0, ["retired", "version"])
     assert out.splitlines()[1].endswith("models/mnist/versions/good")
     assert "nothing deleted" in out
     assert len(model.versions) == 3
-    typed("models", "gc", "--keep", "1", "--grace", "0", "--delete")
+    told = json.loads(typed(*words, "--fix", "--json")[1])
+    assert [item["version"] for item in told["garbage"]] == ["good"]
     assert [version.version for version in model.versions] == ["bad", "best"]
+
+
+def test_verify_of_one_version_fixes_nothing(typed: Typed, model: Model) -> None:
+    code, out, err = typed("models", "verify", "mnist", "good", "--fix")
+    assert (code, out) == (2, "")
+    assert "podium models verify mnist --fix" in err
+    assert len(model.versions) == 3
 
 
 @pytest.mark.usefixtures("model")
@@ -311,7 +322,7 @@ def test_gc_tells_first_and_deletes_on_demand_only(typed: Typed, model: Model) -
         (["list", "mnits"], 1, "there is no model mnits"),
         (["history", "mnits"], 1, "models there: mnist"),
         (["verify", "mnits"], 1, "models there: mnist"),
-        (["gc", "mnits"], 1, "models there: mnist"),
+        (["verify", "mnits", "--fix"], 1, "models there: mnist"),
     ],
 )
 def test_a_mistake_is_two_lines_without_a_traceback(
@@ -372,29 +383,23 @@ def unused_port() -> int:
         return int(listener.getsockname()[1])
 
 
-def test_repair_tells_what_it_restored(
+def test_verify_makes_a_damaged_document_anew(
     typed: Typed, model: Model, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = "models/mnist/aliases/champion.json"
+    key = model.ledger.key
     model.storage.put(key, model.storage.get(key)[:-9])
     code, out, _ = typed("models", "list")
-    assert (code, out.split()[-5]) == (0, "bad")
-    assert "podium models repair mnist" in caplog.text
-    code, out, _ = typed("models", "repair")
-    assert (code, out.splitlines()[0]) == (0, key)
-    assert "points at bad" in out
-    assert typed("models", "repair") == (0, "nothing to repair\n", "")
-
-
-def test_repair_fails_when_both_copies_are_gone(typed: Typed, model: Model) -> None:
-    for key in ("models/mnist/aliases/champion.json", model.records()[0].key):
-        model.storage.put(key, b"x")
-    code, out, _ = typed("models", "repair", "mnist", "--json")
-    assert code == 1
-    assert [repair["restored"] for repair in json.loads(out)] == [False, False]
-    code, out, err = typed("models", "show", "mnist")
+    assert (code, out.splitlines()[-1].split()) == (0, ["mnist", "0", "-", "-", "-", "-"])
+    assert "model.json is damaged" in caplog.text
+    code, out, err = typed("models", "promote", "mnist", "best")
     assert (code, out) == (1, "")
-    assert "podium models promote" in err
+    assert "podium models verify mnist --fix" in err
+    code, out, _ = typed("models", "verify")
+    assert (code, out.splitlines()[0]) == (1, key)
+    code, out, _ = typed("models", "verify", "--fix")
+    assert (code, out.splitlines()[0]) == (0, key)
+    assert "its aliases are gone" in out
+    assert typed("models", "verify")[0] == 0
     assert typed("models", "promote", "mnist", "best")[:2] == (0, "champion of mnist: best\n")
 
 

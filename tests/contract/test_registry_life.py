@@ -65,24 +65,21 @@ def test_a_backup_put_elsewhere_is_the_same_registry(
     assert list(again.verify()) == []
 
 
-def test_a_backup_made_during_a_promotion_is_repaired(
+def test_a_backup_made_while_versions_came_is_mended(
     storage: Storage, typed: Callable[..., Any]
 ) -> None:
     model = Registry(storage).model("mnist")
-    for version in "ab":
-        model.upload({"model.onnx": version.encode() * 100}, {"run_id": version})
+    model.upload({"model.onnx": b"a" * 100}, {"run_id": "a"})
     model.set_champion("a", {}, expect=None)
-    older = storage.get("models/mnist/aliases/champion.json")
+    older = storage.get("models/mnist/model.json")
+    model.upload({"model.onnx": b"b" * 100}, {"run_id": "b"})
     model.set_champion("b", {}, expect="a")
-    storage.put(
-        "models/mnist/aliases/champion.json", older
-    )  # was read before the promotion, its history after it
-    (found,) = model.verify()
-    assert found.what.startswith(
-        "is of move 1, but the history knows move 2, to b: an older copy was put back"
-    )
-    assert typed("models", "repair", "mnist", "--storage", storage.url)[0] == 0
-    assert (model.version().version, list(model.verify())) == ("b", [])
+    storage.put("models/mnist/model.json", older)  # was copied before, the files of b after it
+    code, out, _ = typed("models", "verify", "mnist", "--storage", storage.url)
+    assert (code, "b/metadata.json" in out) == (1, True)
+    assert typed("models", "verify", "mnist", "--fix", "--storage", storage.url)[0] == 0
+    assert [version.version for version in model.versions] == ["a", "b"]
+    assert (model.version().version, list(model.verify())) == ("a", [])
 
 
 def test_the_check_of_a_sound_storage_passes_and_leaves_nothing(storage: Storage) -> None:

@@ -50,7 +50,7 @@ def export(
     model: Model, *words: str, hub: str, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """Export in a process of its own: the hub's client patches asyncio for good."""
-    storage = model.catalog.storage.url
+    storage = model.storage.url
     command = [
         *PODIUM,
         "models",
@@ -71,7 +71,7 @@ def export(
 
 def test_a_hub_is_told_uri_format_and_facts(model: Model) -> None:
     told = Entry.of(model.champion)
-    assert told.uri == f"{model.catalog.storage.url}/models/{model.name}/versions/v1"
+    assert told.uri == f"{model.storage.url}/models/{model.name}/versions/v1"
     assert (told.form, told.form_version) == ("onnx", "1")
     assert told.description == "accuracy 0.9000 on the test part of shapes"
     assert told.properties == PROPERTIES

@@ -338,7 +338,8 @@ def test_an_own_metric_that_is_random_is_refused() -> None:
 
 def of_trial(facts: TrialFacts) -> Version:
     return Version(
-        catalog=None,  # type: ignore[arg-type]
+        storage=None,  # type: ignore[arg-type]
+        name="m",
         version="v",
         created=datetime.now(UTC),
         files={},

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,8 @@ from handmade import npy, shapes_model
 
 from podium.errors import Conflict, Damaged, InvalidInput, Untrusted
 from podium.models import Model, NotPromoted, Version, open_registry
-from podium.models.catalog import Catalog
 from podium.models.document import seal, sha256_of
+from podium.models.ledger import Ledger
 from podium.models.signature import PublicKey, check, sign
 from podium.serving.served import find_models
 
@@ -64,7 +65,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Model:
 
 def folder(version: Version) -> Path:
     """Where the files of a version lie: the bucket of somebody who can write to it."""
-    return Path(version.catalog.storage.url.removeprefix("file://")) / version.prefix
+    return Path(version.storage.url.removeprefix("file://")) / version.prefix
 
 
 def foreign(*words: str | Path) -> "subprocess.CompletedProcess[str]":
@@ -79,7 +80,17 @@ def swap(version: Version) -> None:
     document = version.document()
     digest, size = sha256_of(other)
     document["files"]["model.onnx"] = {"sha256": digest, "size": size}
-    (folder(version) / "metadata.json").write_bytes(seal(document))
+    publish(version, seal(document))
+
+
+def publish(version: Version, metadata: bytes) -> None:
+    """Replace metadata.json, and what the document of the model says of it."""
+    (folder(version) / "metadata.json").write_bytes(metadata)
+    digest, _ = sha256_of(metadata)
+    ledger = Ledger(version.storage, version.name)
+    ledger.change(
+        lambda state: replace(state, versions={**state.versions, version.version: digest})
+    )
 
 
 @pytest.mark.parametrize("curve", ["prime256v1", "secp384r1", "secp521r1"])
@@ -354,8 +365,8 @@ def test_checking_a_signature_reads_no_file(
 ) -> None:
     version = model.version("v2")
     sign(version, keys / "key.pem")
-    monkeypatch.setattr(Catalog, "read", None)
-    monkeypatch.setattr(Catalog, "fetch", None)
+    monkeypatch.setattr(Version, "read", None)
+    monkeypatch.setattr(Version, "_fetch", None)
     os.unlink(folder(version) / "model.onnx")
     check(version, PublicKey.read(keys / "key.pub"))
 

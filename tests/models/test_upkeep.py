@@ -3,13 +3,15 @@
 import os
 import time
 from contextlib import suppress
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from podium.errors import Conflict, NotFound
-from podium.models import Model, Registry, open_registry
+from podium.errors import Conflict, Damaged, NotFound
+from podium.models import Model, Record, Registry, open_registry
+from podium.models.document import seal, unseal
 from podium.storage import Storage
 
 NOW = timedelta(0)
@@ -38,6 +40,12 @@ def age(model: Model, prefix: str, hours: float = 48) -> None:
     for entry in model.storage.list(prefix):
         then = time.time() - hours * 3600
         os.utime(model.storage.root / entry.key, (then, then))  # type: ignore[attr-defined]
+
+
+def refuse_often(model: Model) -> None:
+    """Write as many records as let the older of them move out of the document."""
+    new = [Record.new("refusal", "mnist", "c", evidence={"number": n}) for n in range(149)]
+    model.ledger.change(lambda state: replace(state, history=(*state.history, *new)))
 
 
 class Killed(BaseException):
@@ -80,7 +88,9 @@ def test_a_sound_registry_verifies_without_findings(model: Model) -> None:
         ("versions/a/model.onnx", None, "missing"),
         ("versions/c/metadata.json", b"{}", "checksum"),
         ("versions/a/stranger", b"", "not part of"),
-        ("aliases/champion.json", b"{}", "checksum"),
+        ("versions/c/metadata.json", None, "is missing"),
+        ("model.json", b"{}", "checksum"),
+        ("model.json", None, "makes it anew"),
         ("versions/b/metadata.json", None, "points at b"),
     ],
 )
@@ -94,14 +104,67 @@ def test_each_kind_of_damage_is_found_where_it_is(
     findings = list(model.verify())
     (finding,) = [finding for finding in findings if words in finding.what]
     assert finding.where == (
-        "models/mnist/aliases/champion.json" if words == "points at b" else f"models/mnist/{key}"
+        "models/mnist/model.json" if words == "points at b" else f"models/mnist/{key}"
     )
 
 
-def test_a_lost_move_in_the_history_is_found(model: Model) -> None:
-    first = model.records()[0]
-    model.storage.delete(first.key)
-    assert [finding.what for finding in model.verify()] == ["moves of champion are missing: [1]"]
+def test_a_lost_part_of_the_history_is_found(model: Model) -> None:
+    refuse_often(model)
+    (lost,) = model.storage.list("models/mnist/history/")
+    model.storage.delete(lost.key)
+    again = Registry(model.storage).model("mnist")
+    assert [(finding.where, finding.what) for finding in again.verify()] == [
+        (lost.key, "is missing")
+    ]
+    assert again.retire(keep=1, grace=NOW, delete=True) == []
+    assert len(again.records()) == 100
+    assert again.rollback().version == "a"
+
+
+def test_a_document_that_is_gone_is_made_anew(model: Model) -> None:
+    refuse_often(model)
+    before = model.records()
+    for damage in (b"", b"[]", None):
+        if damage is None:
+            model.storage.delete(model.ledger.key)
+            assert model.gc(grace=NOW, delete=True) == [], "nothing is garbage without it"
+        else:
+            model.storage.put(model.ledger.key, damage)
+            with pytest.raises(Damaged, match=r"model\.json is damaged") as raised:
+                model.promote("c")
+            assert "podium models verify mnist --fix" in (raised.value.hint or "")
+        again = Registry(model.storage).model("mnist")
+        made, *added = again.repair()
+        assert (made.where, len(added)) == (model.ledger.key, 4)
+        assert "aliases are gone" in made.what
+        assert "the last move in it: champion to b" in made.what
+        assert list(again.verify()) == []
+        assert [version.version for version in again.versions] == ["a", "b", "c", "d"]
+        assert again.records() == before[:51]
+        assert again.find_champion() is None
+        assert again.repair() == []
+    assert again.set_champion("b", {}, expect=None).sequence == 3
+    assert again.rollback(to="a").version == "a"
+
+
+def test_a_document_of_a_newer_podium_is_not_made_anew(model: Model) -> None:
+    newer = seal(unseal(model.storage.get(model.ledger.key), "") | {"format": "podium.ledger/2"})
+    model.storage.put(model.ledger.key, newer)
+    assert model.repair() == model.gc(grace=NOW, delete=True) == []
+    (finding,) = model.verify()
+    assert "unknown format" in finding.what
+    assert model.storage.get(model.ledger.key) == newer
+
+
+def test_an_older_document_put_back_learns_its_versions_again(model: Model) -> None:
+    older = model.storage.get(model.ledger.key)
+    model.upload({"model.onnx": b"e"}, {"run_id": "e"})
+    model.storage.put(model.ledger.key, older)
+    (finding,) = model.verify()
+    assert finding.where == "models/mnist/versions/e/metadata.json"
+    assert model.gc(grace=NOW, delete=True) == []
+    assert [done.what for done in model.repair()] == ["names the version e now"]
+    assert list(model.verify()) == []
 
 
 def test_an_unfinished_upload_is_garbage_after_the_grace_period_only(model: Model) -> None:
@@ -255,7 +318,10 @@ def test_collecting_never_reaches_behind_a_link(model: Model, tmp_path: Path) ->
 
 @pytest.mark.parametrize("file", ["model.onnx", "metadata.json"])
 def test_a_collector_asleep_before_a_deletion_deletes_nothing_new(model: Model, file: str) -> None:
-    model.storage.put("models/mnist/versions/half/model.onnx", b"model")
+    model.upload({"model.onnx": b"model"}, {}, "half")
+    with suppress(Killed):  # its metadata.json is the first to go
+        dying = Registry(Dying(model.storage, 1 + (file == "model.onnx"))).model("mnist")  # type: ignore[arg-type]
+        dying.delete("half")
     age(model, "models/mnist/versions/half")
 
     class Sleepy(Dying):

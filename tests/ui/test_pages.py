@@ -296,7 +296,7 @@ def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Clie
 
 def test_a_version_that_waits_is_rejected_on_the_page(models: None, visitor: httpx.Client) -> None:
     model = open_registry(None)["shapes"]
-    model.journal.refuse(
+    model.ledger.refuse(
         "v2", "v1", {"rule": "better,approved", "reasons": ["no: waits"], "waiting": True}
     )
     page = text(visitor, "/models/shapes")

@@ -53,7 +53,7 @@ def champions(registry: "Registry") -> str:
     since = {}
     for model in registry.select():
         held = model.aliases().get(CHAMPION)
-        there = held is not None and model.catalog.exists(held.version)
+        there = held is not None and model.ledger.exists(held.version)
         since[model.name] = moment(held.time).timestamp() if held and there else 0
     description = (
         "When the champion became it, by promotion or rollback; 0 for a model without one."

@@ -1,6 +1,7 @@
 """The commands of `podium models` that change or verify models."""
 
 import sys
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import timedelta
 from pathlib import Path
@@ -9,15 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from podium.cli.options import open_registry, registry_options
-from podium.errors import Failed, require
+from podium.errors import Damaged, Failed, require
 from podium.heartbeat import doing
 from podium.settings import PUBLIC_KEY
 from podium.tables import screen_width, table
-from podium.terminal import echo, echo_json, output, progress_bar
+from podium.terminal import echo, output, progress_bar
 from podium.text import figure, plural, size, when
 
 if TYPE_CHECKING:
-    from podium.models import Record
+    from podium.models import Model, Record
+    from podium.models.signature import PublicKey
+    from podium.models.upkeep import Finding, Garbage
 
 
 tracking_option = click.option(
@@ -216,7 +219,7 @@ def sign(
         assert made
         public = signature.require_key()
         signature.attach(version, made, public)
-    where = version.catalog.storage.join(version.signature_key)
+    where = version.storage.join(version.signature_key)
     value = {
         "name": name,
         "version": version.version,
@@ -240,12 +243,33 @@ def sign(
     type=click.Path(path_type=Path),
     help="PEM of the public key that signatures are checked with.",
 )
+@click.option("--quick", is_flag=True, help="Leave the models' files unread.")
+@click.option("--fix", is_flag=True, help="Mend what can be mended, delete what is listed.")
+@click.option(
+    "--grace", default=24.0, show_default=True, help="Hours; what is younger is not deleted."
+)
+@click.option(
+    "--keep", type=click.IntRange(1), help="Also retire unneeded versions beyond the newest N."
+)
 @registry_options
 def verify(
-    name: str | None, ref: str | None, key: Path | None, storage: str | None, as_json: bool
+    name: str | None,
+    ref: str | None,
+    key: Path | None,
+    quick: bool,
+    fix: bool,
+    grace: float,
+    keep: int | None,
+    storage: str | None,
+    as_json: bool,
 ) -> None:
     """Read every file of one model or of all and compare it with its sha256; exit 1 if anything is
     wrong.
+
+    What killed uploads and deletions left is listed too, and with --keep unneeded versions; --fix
+    deletes it, adds complete versions that their model's document does not name, and makes a
+    damaged document anew from the versions. The targets of aliases and of a rollback, and what is
+    younger than the grace period, always stay.
 
     With a key every signature is checked too, by whoever made it: podium or OpenSSF's
     `model_signing sign key`. The version named, or without one the target of every alias, must have
@@ -256,16 +280,54 @@ def verify(
       podium models verify
       podium models verify mnist --json
       podium models verify mnist champion --key pub.pem
+      podium models verify --quick --fix --keep 20
     """
     from podium.models.signature import PublicKey
 
-    public = PublicKey.read(key) if key else None
-    models = open_registry(storage).select(name)
-    total = sum(
-        version.size
-        for model in models
-        for version in ([model.version(ref)] if ref else model.versions)
+    require(0 <= grace <= 1e6, "0 <= grace <= 1000000", "hours", grace=grace)
+    require(
+        not (ref and (fix or keep)),
+        "--fix and --keep without a version",
+        f"podium models verify {name} --fix",
+        version=ref,
     )
+    public, age = PublicKey.read(key) if key else None, timedelta(hours=grace)
+    models = open_registry(storage).select(name)
+    mended = [done for model in models if fix for done in model.repair()]
+    garbage = []
+    for model in models if not ref else []:
+        garbage += model.gc(grace=age, delete=fix)
+        if keep:
+            garbage += model.retire(keep=keep, grace=age, delete=fix)
+    sizes, findings = _read(models, ref, public, quick)
+    value = {
+        "files": len(sizes),
+        "bytes": sum(sizes),
+        "findings": [asdict(finding) for finding in findings],
+        "mended": [asdict(done) for done in mended],
+        "garbage": [asdict(item) for item in garbage],
+        "deleted": fix,
+    }
+    counts = f"{plural(len(models), 'model')}, {plural(len(sizes), 'file')}, {size(sum(sizes))}"
+    counts += f": {plural(len(findings), 'finding') if findings else 'no findings'}"
+    lines = [f"{finding.where}\n  {finding.what}" for finding in [*mended, *findings]]
+    if garbage and not as_json:
+        _list(garbage, fix)
+    output(as_json, value, lambda: "\n".join([*lines, counts]))
+    if findings:
+        sys.exit(1)
+
+
+def _read(
+    models: "list[Model]", ref: str | None, key: "PublicKey | None", quick: bool
+) -> "tuple[list[int], list[Finding]]":
+    """Return the sizes of the files that were read, and what is wrong."""
+    total = 0
+    for model in models if not quick else []:
+        with suppress(Damaged):  # which is a finding
+            total += sum(
+                version.size for version in ([model.version(ref)] if ref else model.versions)
+            )
     sizes: list[int] = []
     with progress_bar(total, "verifying") as moved:
 
@@ -273,89 +335,20 @@ def verify(
             sizes.append(count)
             moved(count)
 
-        findings = [
-            finding for model in models for finding in model.verify(checked, key=public, only=ref)
+        return sizes, [
+            finding
+            for model in models
+            for finding in model.verify(checked, contents=not quick, key=key, only=ref)
         ]
-    value = {
-        "files": len(sizes),
-        "bytes": sum(sizes),
-        "findings": [asdict(finding) for finding in findings],
-    }
-    lines = [f"{finding.where}\n  {finding.what}" for finding in findings]
-    counts = f"{plural(len(models), 'model')}, {plural(len(sizes), 'file')}, {size(sum(sizes))}"
-    lines.append(f"{counts}: {plural(len(findings), 'finding') if findings else 'no findings'}")
-    output(as_json, value, lambda: "\n".join(lines))
-    if findings:
-        sys.exit(1)
 
 
-@click.command()
-@click.argument("name", required=False)
-@registry_options
-def repair(name: str | None, storage: str | None, as_json: bool) -> None:
-    """Restore damaged aliases from the history, and the history from the aliases.
-
-    The last move of each alias is stored twice. What cannot be restored is listed, and the exit
-    code is 1.
-
-    \b
-    Examples:
-      podium models repair
-      podium models repair mnist --json
-    """
-    repairs = [repair for model in open_registry(storage).select(name) for repair in model.repair()]
-    lines = [f"{repair.where}\n  {repair.what}" for repair in repairs] or ["nothing to repair"]
-    output(as_json, [asdict(repair) for repair in repairs], lambda: "\n".join(lines))
-    if not all(repair.restored for repair in repairs):
-        sys.exit(1)
-
-
-@click.command()
-@click.argument("name", required=False)
-@click.option("--delete", is_flag=True, help="Delete it; otherwise it is only listed.")
-@click.option(
-    "--grace", default=24.0, show_default=True, help="Hours; what is younger is left alone."
-)
-@click.option(
-    "--keep", type=click.IntRange(1), help="Also retire unneeded versions beyond the newest N."
-)
-@registry_options
-def gc(
-    name: str | None,
-    delete: bool,
-    grace: float,
-    keep: int | None,
-    storage: str | None,
-    as_json: bool,
-) -> None:
-    """Find leftovers of killed uploads and, with --keep, unneeded versions. Deletes only with
-    --delete.
-
-    The targets of aliases and of a rollback, and what is younger than the grace period, always
-    stay.
-
-    \b
-    Examples:
-      podium models gc
-      podium models gc mnist --keep 20 --delete
-    """
-    require(0 <= grace <= 1e6, "0 <= grace <= 1000000", "hours", grace=grace)
-    age = timedelta(hours=grace)
-    garbage = []
-    for model in open_registry(storage).select(name):
-        garbage += model.gc(grace=age, delete=delete)
-        if keep:
-            garbage += model.retire(keep=keep, grace=age, delete=delete)
-    if as_json:
-        echo_json({"deleted": delete, "garbage": [asdict(item) for item in garbage]})
-        return
+def _list(garbage: "list[Garbage]", deleted: bool) -> None:
     rows = [(item.why, size(item.size), when(item.modified), item.where) for item in garbage]
-    if rows:
-        heads, drop = ("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), ("WRITTEN (UTC)",)
-        echo(table(heads, rows, width=screen_width(), drop=drop, shorten="WHERE"))
+    heads, drop = ("WHAT", ">SIZE", "WRITTEN (UTC)", "WHERE"), ("WRITTEN (UTC)",)
+    echo(table(heads, rows, width=screen_width(), drop=drop, shorten="WHERE"))
+    ending = " deleted" if deleted else "; nothing deleted, add --fix"
     total = size(sum(item.size for item in garbage))
-    ending = " deleted" if delete else "; nothing deleted, add --delete"
     echo(f"{plural(len(garbage), 'thing')}, {total}{ending}")
 
 
-COMMANDS = (upload, promote, rollback, alias, sign, verify, repair, gc)
+COMMANDS = (upload, promote, rollback, alias, sign, verify)

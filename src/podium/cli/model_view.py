@@ -44,7 +44,6 @@ def history(records: "Iterable[Record]") -> list[str]:
         "rollback": "yellow",
         "deletion": "red",
         "refusal": "dim",
-        "withdrawal": "red",
     }
     lines = []
     for record in records:

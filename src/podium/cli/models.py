@@ -311,7 +311,7 @@ def export(
             write_export(version, form, place)
     if tracking:
         held = model.aliases().get("champion")
-        champion = held is not None and held.points_at == version.version
+        champion = held is not None and held.version == version.version
         value["mlflow_version"] = register(version, place, tracking, champion=champion)
         alias = (
             ", alias champion"
@@ -330,7 +330,7 @@ def _export_to_hub(
     check_address(hub)
     model = open_registry(storage)[name]
     version, held = model.version(ref), model.aliases().get("champion")
-    champion = held.points_at if held else None
+    champion = held.version if held else None
     with doing(f"registering {version.title} at {hub}"):
         number = register(version, hub, champion=champion, token=token)
     echo(

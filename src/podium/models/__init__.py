@@ -2,10 +2,10 @@
 docs/registry.md."""
 
 from podium.models.decision import Decision
-from podium.models.journal import Record
+from podium.models.ledger import CHAMPION
 from podium.models.model import Model, Overview, Versions
-from podium.models.pointers import CHAMPION
 from podium.models.promotion import NotPromoted, Promotion
+from podium.models.record import Record
 from podium.models.registry import Registry, open_registry
 from podium.models.rule import PromotionRule, decide
 from podium.models.version import FileRecord, Version

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from podium.errors import InvalidInput, NotFound, Untrusted, require
 from podium.models.decision import Decision
-from podium.models.journal import Journal, Record
+from podium.models.ledger import Ledger
+from podium.models.record import Record
 from podium.models.signature import public_key, signed_by, signer
 from podium.models.version import Version
 from podium.settings import PUBLIC_KEY
@@ -127,7 +128,7 @@ def _write(model: "Model", event: str, version: str, reason: str, key: Path | No
         made = private(_statement(event, model.version(version), evidence))
         evidence |= {"key": public.fingerprint, "signature": base64.b64encode(made).decode()}
     record = Record.new(event, model.name, version, evidence=evidence)
-    model.journal.write(record)
+    model.ledger.append(record)
     return record
 
 
@@ -162,7 +163,7 @@ def _check(word: Record, version: Version) -> str:
 
 def _word(version: Version) -> Record | None:
     """Return the last thing that a person said of a version."""
-    records = Journal(version.catalog.storage, version.name).load().records
+    records = Ledger(version.storage, version.name).records()
     own = (
         record
         for record in reversed(records)

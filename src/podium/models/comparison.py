@@ -30,8 +30,9 @@ from podium.documents import foreign, load_json
 from podium.errors import Damaged, InvalidInput
 from podium.models.decision import Decision, Earlier
 from podium.models.fresh import NewItems
-from podium.models.journal import Journal, Record
+from podium.models.ledger import Ledger
 from podium.models.promotion import Promotion
+from podium.models.record import Record
 from podium.models.rule import PromotionRule, decide
 from podium.models.task import (
     Task,
@@ -647,7 +648,7 @@ def _new_items(
     own = _stored_hashes(champion, TEST_ITEMS)
     if own is None or seen.units is None:
         return None
-    records = Journal(champion.catalog.storage, champion.name).load().records
+    records = Ledger(champion.storage, champion.name).records()
     return NewItems.of(seen.units, own[:, 1], records, challenger.version, champion.version, metric)
 
 

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from podium.models.fresh import NewItems
-    from podium.models.journal import Record
+    from podium.models.record import Record
     from podium.models.version import Version
     from podium.scoring import Comparison, Metric
 

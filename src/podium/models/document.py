@@ -54,19 +54,17 @@ def unseal(content: bytes, where: str) -> dict[str, Any]:
         sound = isinstance(document, dict) and document.pop("sha256", None) == _digest(document)
     except InvalidInput as error:
         raise Damaged(
-            f"{where} is damaged: it {error.message.removeprefix(where).strip()}", _BACKUP
+            f"{where} is damaged: it {error.message.removeprefix(where).strip()}", BACKUP
         ) from None
     except Exception:  # 1e999 is read as infinity, for example
         sound = False
     if not sound:
-        raise Damaged(f"{where} is damaged: it does not match its checksum", _BACKUP)
+        raise Damaged(f"{where} is damaged: it does not match its checksum", BACKUP)
     assert isinstance(document, dict)
     return document
 
 
-_BACKUP = (
-    "try `podium models repair`, which restores what is stored twice; else restore it from a backup"
-)
+BACKUP = "restore it from a backup"
 
 
 def plain(value: Any) -> Any:
@@ -140,12 +138,6 @@ def moment(time: str) -> datetime:
 def just_after(time: str) -> str:
     """Return the next microsecond after a time in the format of now."""
     return (moment(time) + timedelta(microseconds=1)).strftime(_TIME)
-
-
-def stamp(time: str | datetime) -> str:
-    """Return a time as the first part of a history object's name; stamps sort like their times."""
-    text = time if isinstance(time, str) else time.astimezone(UTC).strftime(_TIME)
-    return text.replace(":", "").replace("-", "")
 
 
 @lru_cache(1000)

@@ -72,7 +72,7 @@ class Entry:
             f"{version.facts.metric.name} {figure(value)} on " if value is not None else None
         )
         return cls(
-            uri=version.catalog.storage.join(version.prefix),
+            uri=version.storage.join(version.prefix),
             form=form,
             form_version=form_version,
             description=described

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from podium.models.decision import Case, Condition
-    from podium.models.journal import Record
+    from podium.models.record import Record
     from podium.scoring import Metric
 
 LEVEL = 0.05

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from podium.errors import InvalidInput, NotFound, PodiumError
-from podium.models.journal import Record
+from podium.models.record import Record
 from podium.pod import POD_NAME
 
 if TYPE_CHECKING:

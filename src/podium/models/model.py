@@ -7,21 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import podium.models.approval as approval
-import podium.models.audit as audit
-import podium.models.garbage as garbage
+import podium.models.upkeep as upkeep
 from podium.data.test_part import mostly
-from podium.errors import Conflict, InvalidInput, NotFound
+from podium.errors import Conflict, Damaged, InvalidInput, NotFound
 from podium.frames import data_frame
-from podium.models.audit import Finding, Repair
-from podium.models.catalog import Catalog
 from podium.models.decision import Decision
 from podium.models.document import check_name, warn_once
-from podium.models.garbage import GRACE, Garbage
-from podium.models.journal import Journal, Record
+from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.mlflow import champion_in_mlflow, check_tracking
-from podium.models.pointers import CHAMPION, AliasLost, Pointers
 from podium.models.promotion import NotPromoted, Promotion
+from podium.models.record import Record
 from podium.models.signature import PublicKey, require_trusted
+from podium.models.upkeep import GRACE, Finding, Garbage
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
 from podium.notebook import table
@@ -138,9 +135,7 @@ class Model:
     def __init__(self, storage: Storage, name: str) -> None:
         self.storage = storage
         self.name = check_name("model name", name)
-        self.catalog = Catalog(storage, name)
-        self.journal = Journal(storage, name)
-        self.pointers = Pointers(self.catalog, self.journal)
+        self.ledger = Ledger(storage, name)
 
     def upload(
         self,
@@ -150,8 +145,8 @@ class Model:
         *,
         progress: Progress | None = None,
     ) -> Version:
-        """Store a version; it becomes visible as a whole with its metadata.json, which is written
-        last.
+        """Store a version; it becomes visible as a whole once the model's document names it, which
+        is written last.
 
         Uploading the same again returns the existing version: a step that is retried or fires twice
         makes one version.
@@ -170,13 +165,14 @@ class Model:
             Conflict: The version exists with other content, or a stored object changed after it was
                 hashed.
         """
-        return Upload.prepare(self.catalog, self.journal, files, metadata, version, progress).run()
+        return Upload.prepare(self.ledger, files, metadata, version, progress).run()
 
     @property
     def versions(self) -> Versions:
         """All complete versions, oldest first."""
-        pointing = {alias: record.version for alias, record in self.aliases().items()}
-        return Versions(self.name, self.catalog.versions(), pointing)
+        state, _ = self.ledger.read()
+        pointing = {alias: record.version for alias, record in state.aliases.items()}
+        return Versions(self.name, self.ledger.versions(state), pointing)
 
     @property
     def champion(self) -> Version:
@@ -196,43 +192,47 @@ class Model:
 
         Raises:
             NotFound: There is neither; the hint lists what there is.
-            Damaged: The alias or metadata.json does not match its checksum.
+            Damaged: The document or metadata.json does not match its checksum.
         """
         check_name("version or alias", ref)
-        held, _ = self.pointers.read(ref)
-        if held and (held.points_at is None or not self.catalog.exists(held.points_at)):
+        state, _ = self.ledger.read()
+        held = state.aliases.get(ref)
+        if version := self.ledger.load(held.version if held else ref, state):
+            return version
+        if held:
             raise NotFound(
                 f"the {ref} of {self.name} in {self.storage.url} was {held.version}, which is gone",
                 f"podium models list {self.name} shows the versions that are left",
             )
-        return self._complete(held.version if held else ref)
+        raise self._missing(ref, state)
 
     def find_champion(self) -> Version | None:
         """Return the champion; None if there is none, or if its version is gone.
 
         Raises:
-            Damaged: The alias and its record are damaged, or the version's metadata.json is.
+            Damaged: The document or the version's metadata.json is.
         """
-        held, _ = self.pointers.read(CHAMPION)
-        if held is None or held.points_at is None:
-            return None
-        champion = self.catalog.load(held.points_at)
-        if champion is None:
-            warn_once(
-                f"the champion of {self.name} in {self.storage.url} is {held.points_at}, which is gone"
-            )
+        state, _ = self.ledger.read()
+        held = state.aliases.get(CHAMPION)
+        champion = self.ledger.load(held.version, state) if held else None
+        if held and champion is None:
+            url = self.storage.url
+            warn_once(f"the champion of {self.name} in {url} is {held.version}, which is gone")
         return champion
 
     def overview(self) -> Overview:
-        """Return the model as a list of models shows it."""
-        held, versions = self.aliases().get(CHAMPION), self.catalog.versions()
-        facts = next(
-            (version.facts for version in versions if held and version.version == held.version),
-            Facts(),
-        )
+        """Return the model as a list of models shows it; what is damaged costs a warning."""
+        state, facts = State(), Facts()
+        try:
+            state, _ = self.ledger.read()
+            if champion := self.find_champion():
+                facts = champion.facts
+        except Damaged as error:
+            warn_once(error.message)
+        held = state.aliases.get(CHAMPION)
         return Overview(
             name=self.name,
-            versions=len(versions),
+            versions=len(state.versions),
             champion=held.version if held else None,
             metric=facts.metric.name,
             value=facts.value,
@@ -240,13 +240,12 @@ class Model:
         )
 
     def aliases(self) -> dict[str, Record]:
-        """Return the record of each alias that points at a version, by alias."""
-        held = self.pointers.held(strict=False)
-        return {alias: record for alias, record in held.items() if record.points_at}
+        """Return the record of each alias's last move, by alias."""
+        return dict(self.ledger.read()[0].aliases)
 
     def records(self) -> list[Record]:
         """Return every promotion, refusal, rollback, alias move and deletion, oldest first."""
-        return self.pointers.events()
+        return self.ledger.records()
 
     @property
     def history(self) -> "DataFrame":
@@ -282,7 +281,7 @@ class Model:
         check_tracking(tracking)
         if rule is None:
             held = self.aliases().get(CHAMPION)
-            record = self.set_champion(chosen, {"reason": reason}, held.points_at if held else None)
+            record = self.set_champion(chosen, {"reason": reason}, held.version if held else None)
             return self._moved(Promotion(record=record), tracking)
         from podium.models.comparison import contest
 
@@ -362,10 +361,8 @@ class Model:
         """
         challenger = self._complete(version)
         require_trusted(challenger)
-        self.catalog.verify_files(challenger)
-        return self.pointers.move(
-            "promotion", CHAMPION, version, evidence=evidence, expect=(expect,)
-        )
+        challenger.verify()
+        return self.ledger.move("promotion", CHAMPION, version, evidence=evidence, expect=(expect,))
 
     def challenge(
         self,
@@ -407,7 +404,7 @@ class Model:
                 )
             grounds = {**(evidence or {}), **decision.evidence()}
             if not decision.promote:
-                self.journal.refuse(challenger.version, expect, grounds)
+                self.ledger.refuse(challenger.version, expect, grounds)
                 return Promotion(decision=decision, record=None, champion=expect)
             try:
                 record = self.set_champion(challenger.version, grounds, expect)
@@ -453,12 +450,12 @@ class Model:
             raise InvalidInput(
                 f"{CHAMPION} cannot be set as an alias", "promote and rollback move the champion"
             )
-        if self.catalog.load(alias):
+        if alias in self.ledger.read()[0].versions:
             raise InvalidInput(
                 f"{alias} is the name of a version of {self.name}", "choose another alias"
             )
         target = version if isinstance(version, Version) else self.version(version)
-        self.pointers.move("alias", alias, target.version, evidence={"reason": reason})
+        self.ledger.move("alias", alias, target.version, evidence={"reason": reason})
         return target
 
     def rollback(
@@ -478,27 +475,20 @@ class Model:
             Damaged: The version to return to is damaged; the champion stays.
         """
         check_tracking(tracking)
-        try:
-            current, _ = self.pointers.read(CHAMPION)
-        except AliasLost:
-            if to is None:
-                raise
-            current = None
-        else:
-            if current is None:
-                raise self._no_champion()
-        target = to or (current.previous if current else None)
+        current = self.aliases().get(CHAMPION)
+        if current is None:
+            raise self._no_champion()
+        target = to or current.previous
         if target is None:
-            assert current is not None
             raise NotFound(
                 f"{current.version} is the first champion of {self.name}",
                 "name a version: --to VERSION",
             )
         version = self._complete(target)
         require_trusted(version)
-        self.catalog.verify_files(version)
-        expect = (current.points_at if current else None,)
-        record = self.pointers.move(
+        version.verify()
+        expect = (current.version,)
+        record = self.ledger.move(
             "rollback", CHAMPION, target, evidence={"reason": reason}, expect=expect
         )
         return self._moved(Promotion(record=record), tracking)
@@ -525,12 +515,13 @@ class Model:
             NotFound: There is no such version.
         """
         if only is not None:
-            return audit.verify_version(self.pointers, self.version(only), checked, key)
-        return audit.verify(self.pointers, checked, contents=contents, key=key)
+            return upkeep.verify_version(self.version(only), self.ledger, checked, key)
+        return upkeep.verify(self.ledger, checked, contents=contents, key=key)
 
-    def repair(self) -> list[Repair]:
-        """Restore damaged aliases from the history, and the history from the aliases."""
-        return list(audit.repair(self.pointers))
+    def repair(self) -> list[Finding]:
+        """Make a damaged or missing document anew from the versions, and add complete versions that
+        it does not name; return what was done."""
+        return list(upkeep.repair(self.ledger))
 
     def gc(self, *, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
         """Find leftovers of killed uploads, deletions and writes that are older than the grace
@@ -540,7 +531,7 @@ class Model:
             grace: Younger objects may still be in the making.
             delete: Delete them as well; by default they are only listed.
         """
-        return list(garbage.collect(self.pointers, grace=grace, delete=delete))
+        return list(upkeep.collect(self.ledger, grace=grace, delete=delete))
 
     def retire(self, *, keep: int, grace: timedelta = GRACE, delete: bool = False) -> list[Garbage]:
         """Find versions beyond the newest few that no alias, no rollback and no grace period
@@ -551,7 +542,7 @@ class Model:
             grace: Versions uploaded, or replaced, less than this ago stay.
             delete: Delete them as well, with a record in the history.
         """
-        return list(garbage.retire(self.pointers, keep=keep, grace=grace, delete=delete))
+        return list(upkeep.retire(self.ledger, keep=keep, grace=grace, delete=delete))
 
     def delete(self, version: str, reason: str = "") -> Record:
         """Delete one version, with a record in the history.
@@ -560,31 +551,34 @@ class Model:
             NotFound: There is no such version.
             Conflict: An alias, or the champion's rollback, needs it.
         """
-        return garbage.delete_version(self.pointers, check_name("version", version), reason)
+        return upkeep.delete_version(self.ledger, check_name("version", version), reason)
 
     def __repr__(self) -> str:
-        held = self.aliases().get(CHAMPION)
-        return f"<model {self.name}: {len(self.versions)} versions, champion {held.version if held else 'none'}>"
+        seen = self.overview()
+        champion = seen.champion or "none"
+        return f"<model {self.name}: {seen.versions} versions, champion {champion}>"
 
     def _repr_html_(self) -> str:
         return self.versions._repr_html_()
 
     def _complete(self, version: str) -> Version:
-        complete = self.catalog.load(check_name("version", version))
-        if complete is not None:
+        state, _ = self.ledger.read()
+        if complete := self.ledger.load(check_name("version", version), state):
             return complete
-        models = list(self.storage.children("models"))
+        raise self._missing(version, state)
+
+    def _missing(self, version: str, state: State) -> NotFound:
+        models, url = list(self.storage.children("models")), self.storage.url
         if self.name not in models:
             names = ", ".join(models) or "none"
-            raise NotFound(
-                f"there is no model {self.name} in {self.storage.url}", f"models there: {names}"
-            )
+            return NotFound(f"there is no model {self.name} in {url}", f"models there: {names}")
         if version == CHAMPION:
-            raise self._no_champion()
-        known = [complete.version for complete in self.catalog.versions()]
-        raise NotFound(
-            f"model {self.name} has no version {version} in {self.storage.url}",
-            f"versions: {', '.join(known[-5:]) or 'none'}; aliases: {', '.join(self.aliases()) or 'none'}",
+            return self._no_champion()
+        known = ", ".join([*state.versions][-5:]) or "none"
+        aliases = ", ".join(state.aliases) or "none"
+        return NotFound(
+            f"model {self.name} has no version {version} in {url}",
+            f"versions: {known}; aliases: {aliases}",
         )
 
     def _no_champion(self) -> NotFound:

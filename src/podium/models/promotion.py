@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from podium.errors import Failed
 from podium.models.decision import Decision
-from podium.models.journal import Record
+from podium.models.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)

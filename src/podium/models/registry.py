@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from podium.errors import NotFound
-from podium.models.catalog import names_below
+from podium.models.ledger import names_below
 from podium.models.model import Model, Overview
 from podium.notebook import table
 from podium.settings import STORAGE, Settings

@@ -128,7 +128,7 @@ def sign(version: Version, key_file: Path) -> PublicKey:
     """
     _require_place(version)
     write, public = signer(key_file)
-    version.catalog.verify_files(version)
+    version.verify()
     payload = json.dumps(
         _statement(f"{version.name}@{version.version}", _content(version)), indent=2
     ).encode()
@@ -142,9 +142,7 @@ def sign(version: Version, key_file: Path) -> PublicKey:
             "signatures": [{"sig": base64.b64encode(made).decode(), "keyid": ""}],
         },
     }
-    version.catalog.storage.put(
-        version.signature_key, json.dumps(bundle, separators=(",", ":")).encode()
-    )
+    version.storage.put(version.signature_key, json.dumps(bundle, separators=(",", ":")).encode())
     return public
 
 
@@ -206,7 +204,7 @@ def attach(version: Version, signature_file: Path, key: PublicKey) -> None:
             f"{signature_file} cannot be read: {error.strerror}", "name a model.sig"
         ) from None
     _compare(version.title, _signed(content, key, str(signature_file)), _content(version))
-    version.catalog.storage.put(version.signature_key, content)
+    version.storage.put(version.signature_key, content)
 
 
 def check(version: Version, key: PublicKey) -> None:
@@ -217,7 +215,7 @@ def check(version: Version, key: PublicKey) -> None:
         Untrusted: It is not signed, was signed with another key, or is not what was signed.
         Conflict: It was deleted or replaced meanwhile.
     """
-    storage = version.catalog.storage
+    storage = version.storage
     try:
         content = storage.get(version.signature_key, limit=MAX_BYTES + 1)
     except NotFound:
@@ -270,9 +268,9 @@ def _require_place(version: Version) -> None:
 def _content(version: Version) -> dict[str, str]:
     """Return the sha256 of each file of a version, and of the metadata.json that it was read
     from."""
-    catalog = version.catalog
-    content = catalog.storage.get(catalog.metadata_key(version.version), limit=MAX_BYTES + 1)
-    if parse_metadata(content, catalog, version.version) != version:
+    storage = version.storage
+    content = storage.get(f"{version.prefix}/{METADATA}", limit=MAX_BYTES + 1)
+    if parse_metadata(content, storage, version.name, version.version) != version:
         # Else who can write could show one metadata.json to the reader and another one to this check.
         raise Conflict(f"{METADATA} of {version.title} changed while it was read", "try again")
     return {METADATA: sha256_of(content)[0]} | {

@@ -2,26 +2,26 @@
 
 import hashlib
 import tempfile
+import uuid
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from podium.errors import Conflict, Damaged, InvalidInput
-from podium.models.catalog import Catalog
-from podium.models.document import check_name, seal, sha256_of
-from podium.models.journal import Journal
-from podium.models.pointers import CHAMPION
+from podium.models.document import MAX_BYTES, check_name, seal, sha256_of
+from podium.models.ledger import CHAMPION, Ledger, State
 from podium.models.version import (
     METADATA,
     SIGNATURE,
     FileRecord,
-    Tombstone,
     Version,
     check_metadata,
+    metadata_key,
+    parse_metadata,
 )
 from podium.onnx_files import read_model
 from podium.storage import Entry, Storage, Stored, check_key
@@ -35,8 +35,7 @@ Content = Path | bytes | Stored
 class Upload:
     """One version on its way into storage."""
 
-    catalog: Catalog
-    journal: Journal
+    ledger: Ledger
     files: Mapping[str, Content]
     version: Version
     sealed: bytes
@@ -47,8 +46,7 @@ class Upload:
     @classmethod
     def prepare(
         cls,
-        catalog: Catalog,
-        journal: Journal,
+        ledger: Ledger,
         files: Mapping[str, Content],
         metadata: Mapping[str, Any],
         version: str | None,
@@ -68,7 +66,8 @@ class Upload:
                 f"a version cannot be called {CHAMPION}: that is an alias", "choose another version"
             )
         wanted = Version(
-            catalog=catalog,
+            storage=ledger.storage,
+            name=ledger.name,
             version=name,
             created=datetime.now(UTC),
             files=records,
@@ -76,8 +75,7 @@ class Upload:
             facts=facts,
         )
         return cls(
-            catalog=catalog,
-            journal=journal,
+            ledger=ledger,
             files=files,
             version=wanted,
             sealed=seal(wanted.document()),
@@ -87,45 +85,45 @@ class Upload:
     @property
     def storage(self) -> Storage:
         """Where it goes."""
-        return self.catalog.storage
+        return self.ledger.storage
 
     def run(self) -> Version:
-        """Write the files, then metadata.json; return the version, or the equal one that is there
-        already.
+        """Write the files, then metadata.json, then the version's name into the document; return
+        the version, or the equal one that is there already.
 
         Raises:
             Conflict: The version exists with other content.
         """
-        present, entry = self.catalog.look(self.version.version)
-        if isinstance(present, Version):
+        name = self.version.version
+        state, _ = self.ledger.read()
+        if present := self.ledger.load(name, state):
             return self._same(present)
-        etag = self._take_over(present, entry) if present and entry else None
+        old = state.deleting.get(name)
+        token = old and self._take_over(old)
         for file in self.files:
-            self._put(file, self.progress, over_leftovers=etag is not None)
-        return self._publish(etag)
+            self._put(file, self.progress, over_leftovers=token is not None)
+        return self._publish(state.versions.get(name), token)
 
-    def _take_over(self, old: Tombstone, entry: Entry) -> str:
-        """Replace the tombstone of an earlier deletion with our own, which stops the collector that
-        is still deleting.
+    def _take_over(self, old: str) -> str:
+        """Replace the token of a deletion with our own, which stops the collector that is still
+        deleting; return ours."""
+        name, ours = self.version.version, uuid.uuid4().hex
 
-        Returns:
-            The etag of ours.
-        """
-        if old.event:
-            self.journal.write(old.event)
-        key = f"{self.version.prefix}/{METADATA}"
-        ours = Tombstone(name=self.version.name, version=self.version.version, event=None)
+        def take(state: State) -> State | None:
+            if state.deleting.get(name) == ours:
+                return None
+            if state.deleting.get(name) != old:
+                raise self._busy()
+            return replace(state, deleting={**state.deleting, name: ours})
+
+        self.ledger.change(take)
         try:
-            etag = self.storage.put(key, ours.seal(), if_match=entry.etag).etag
-            for left in self.catalog.entries(self.version.version):
-                if (
-                    left.key != key
-                    and left.key.removeprefix(f"{self.version.prefix}/") not in self.version.files
-                ):
+            for left in self.ledger.entries(name):
+                if left.key.removeprefix(f"{self.version.prefix}/") not in self.version.files:
                     self.storage.delete(left.key, if_match=left.etag)
         except Conflict as error:
             raise self._busy() from error
-        return etag
+        return ours
 
     def _put(self, file: str, progress: Progress | None, *, over_leftovers: bool = False) -> None:
         """Write one file; an equal leftover of an upload that died is replaced.
@@ -144,9 +142,9 @@ class Upload:
             if _stored_sha256(self.storage, key) != record.sha256:
                 raise InvalidInput(
                     f"an unfinished upload left another {file} in version {self.version.version}",
-                    "choose another version, or clear it: podium models gc",
+                    "choose another version, or clear it: podium models verify NAME --fix",
                 ) from None
-            # gc judges leftovers by their age: make it young again.
+            # They are collected by their age: make it young again.
             entry = self._write(key, self.files[file], False, None)
         if entry.size != record.size:
             raise InvalidInput(
@@ -166,23 +164,44 @@ class Upload:
             progress(entry.size)
         return entry
 
-    def _publish(self, etag: str | None) -> Version:
-        """Make the version visible, in one write that only one uploader can win; over our own
-        tombstone, if any."""
-        key = f"{self.version.prefix}/{METADATA}"
-        try:
-            self.storage.put(key, self.sealed, if_absent=etag is None, if_match=etag)
-        except Conflict as error:
-            present = self.catalog.load(self.version.version)
-            if present is None:
-                raise self._busy() from error
-            return self._same(present)
-        # A collector may have deleted files until now. From here on it misses its own tombstone, and stops.
-        present_keys = {entry.key for entry in self.catalog.entries(self.version.version)}
+    def _publish(self, before: str | None, token: str | None) -> Version:
+        """Make the version visible, by one write of the document.
+
+        Args:
+            before: What the document named until now: metadata.json that somebody removed.
+            token: Ours, over leftovers.
+        """
+        name = self.version.version
+        published, digest = self._put_metadata()
+
+        def publish(state: State) -> State | None:
+            if state.versions.get(name) == digest:
+                return None
+            if (state.versions.get(name), state.deleting.get(name)) != (before, token):
+                raise self._busy()
+            deleting = {key: value for key, value in state.deleting.items() if key != name}
+            versions = {**state.versions, name: digest}
+            return replace(state, versions=versions, deleting=deleting)
+
+        self.ledger.change(publish)
+        # A collector may have deleted files until now. From here on it misses its token, and stops.
+        present_keys = {entry.key for entry in self.ledger.entries(name)}
         for file in self.files:
             if f"{self.version.prefix}/{file}" not in present_keys:
                 self._put(file, None)
-        return self.version
+        return published
+
+    def _put_metadata(self) -> tuple[Version, str]:
+        """Write metadata.json, or take the one of an equal upload; return its version and its
+        sha256."""
+        key = metadata_key(self.version.name, self.version.version)
+        try:
+            self.storage.put(key, self.sealed, if_absent=True)
+        except Conflict:
+            content = self.storage.get(key, limit=MAX_BYTES + 1)
+            there = parse_metadata(content, self.storage, self.version.name, self.version.version)
+            return self._same(there), sha256_of(content)[0]
+        return self.version, sha256_of(self.sealed)[0]
 
     def _same(self, present: Version) -> Version:
         wanted, stored = dict(self.version.files), dict(present.files)

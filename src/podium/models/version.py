@@ -1,7 +1,8 @@
-"""A model version: its files, and the metadata.json that is written last."""
+"""A model version: its files, and the metadata.json that is written after them."""
 
-import uuid
+import tempfile
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -12,20 +13,27 @@ from typing import TYPE_CHECKING, Any
 from podium.documents import load_json
 from podium.drafts import appearing
 from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
-from podium.models.document import is_count, plain, read_as, seal, unseal, without_nulls
-from podium.models.journal import Constant, Record
+from podium.models.document import (
+    BACKUP,
+    is_count,
+    plain,
+    read_as,
+    sha256_of,
+    unseal,
+    without_nulls,
+)
+from podium.models.record import Constant
 from podium.notebook import table
+from podium.storage import Storage
 from podium.storage.base import Progress
 from podium.text import figure, one_line
 
 if TYPE_CHECKING:
-    from podium.models.catalog import Catalog
     from podium.prediction import Predictions, Predictor
     from podium.prediction.command import CommandModel
     from podium.scoring import OnnxModel
 
 FORMAT = "podium.model/1"
-TOMBSTONE = "podium.tombstone/1"
 METADATA = "metadata.json"
 SIGNATURE = "model.sig"
 """Beside the files of a version that was signed; not one of them, so a version can be signed after
@@ -193,8 +201,9 @@ class Facts:
 class Version:
     """An immutable version of a model."""
 
-    catalog: "Catalog" = field(compare=False)
-    """Where it is stored."""
+    storage: Storage = field(compare=False)
+    name: str
+    """Name of the model."""
 
     version: str
     created: datetime
@@ -211,11 +220,6 @@ class Version:
     """The part of the metadata that podium reads."""
 
     @property
-    def name(self) -> str:
-        """Name of the model."""
-        return self.catalog.name
-
-    @property
     def title(self) -> str:
         """The model and the version, for people."""
         return f"{self.name} {self.version}"
@@ -223,7 +227,7 @@ class Version:
     @property
     def prefix(self) -> str:
         """Key prefix of its files, without a trailing slash."""
-        return self.catalog.prefix(self.version)
+        return version_prefix(self.name, self.version)
 
     @property
     def signature_key(self) -> str:
@@ -253,7 +257,12 @@ class Version:
             Damaged: It is missing or not what was uploaded.
         """
         self._require(file)
-        return self.catalog.read(self, file)
+        try:
+            content = self.storage.get(f"{self.prefix}/{file}")
+        except NotFound as error:
+            raise self._lost(file, "is missing") from error
+        self._check(file, sha256_of(content))
+        return content
 
     def fetch(
         self,
@@ -284,14 +293,50 @@ class Version:
         with appearing(target) as draft:
             draft.mkdir()
             for file in self.files if files is None else files:
-                self.catalog.fetch(self, file, draft / file, progress)
+                self._fetch(file, draft / file, progress)
             if files is None:
-                self.catalog.storage.fetch(
-                    self.catalog.metadata_key(self.version), draft / METADATA
-                )
+                self.storage.fetch(f"{self.prefix}/{METADATA}", draft / METADATA)
                 with suppress(NotFound):
-                    self.catalog.storage.fetch(self.signature_key, draft / SIGNATURE)
+                    self.storage.fetch(self.signature_key, draft / SIGNATURE)
         return target
+
+    def verify(self, *files: str) -> None:
+        """Check the checksums of some files, of all if none is named.
+
+        Raises:
+            Damaged: One is missing or not what was uploaded.
+        """
+
+        def check(file: str) -> None:
+            with tempfile.TemporaryDirectory(prefix="podium-") as directory:
+                self._fetch(file, Path(directory) / "file")
+
+        with ThreadPoolExecutor(4) as pool:
+            for _ in pool.map(check, files or self.files):
+                pass
+
+    def _fetch(self, file: str, target: Path, progress: Progress | None = None) -> None:
+        try:
+            self.storage.fetch(f"{self.prefix}/{file}", target, progress=progress)
+        except NotFound as error:
+            raise self._lost(file, "is missing") from error
+        self._check(file, sha256_of(target))
+
+    def _check(self, file: str, seen: tuple[str, int]) -> None:
+        record = self.files[file]
+        if seen != (record.sha256, record.size):
+            raise self._lost(
+                file,
+                f"has sha256 {seen[0]} and {seen[1]} bytes, "
+                f"but {record.sha256} and {record.size} bytes were uploaded",
+            )
+
+    def _lost(self, file: str, what: str) -> Damaged:
+        other = f"return to another champion: podium models rollback {self.name}"
+        return Damaged(
+            f"{self.storage.join(self.prefix)}/{file} {what}",
+            f"restore the file from a backup, or {other}",
+        )
 
     def _require_trusted(self) -> None:
         from podium.models.signature import require_trusted
@@ -403,55 +448,39 @@ def check_metadata(metadata: Mapping[str, Any]) -> tuple[dict[str, Any], Facts]:
     return copied, Facts.parse(copied, "metadata", InvalidInput)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Tombstone:
-    """Replaces metadata.json while a version is deleted, so that no upload can publish over it
-    unnoticed."""
-
-    name: str
-    version: str
-    event: Record | None
-    """Record of the deletion of a complete version; the process that finishes the deletion writes
-    it to the history."""
-
-    def seal(self) -> bytes:
-        """Serialize it; no two are equal, so the etag identifies the deletion."""
-        event = self.event.document() if self.event else None
-        return seal(
-            {
-                "format": TOMBSTONE,
-                "name": self.name,
-                "version": self.version,
-                "id": uuid.uuid4().hex,
-                "event": event,
-            }
-        )
+def version_prefix(name: str, version: str) -> str:
+    """Return the key prefix of a version's files, without a trailing slash."""
+    return f"models/{name}/versions/{version}"
 
 
-def parse_metadata(content: bytes, catalog: "Catalog", version: str) -> Version | Tombstone:
-    """Parse metadata.json, or the tombstone in its place.
+def metadata_key(name: str, version: str) -> str:
+    """Return the key of a version's metadata.json."""
+    return f"{version_prefix(name, version)}/{METADATA}"
+
+
+def parse_metadata(content: bytes, storage: Storage, name: str, version: str) -> Version:
+    """Parse metadata.json.
 
     Raises:
         Damaged: It does not match its checksum, belongs to another version, or has an unknown
             format or field type.
     """
-    where, name = catalog.storage.join(catalog.metadata_key(version)), catalog.name
+    where = storage.join(metadata_key(name, version))
     document = unseal(content, where)
-    if (document.get("name"), document.get("version")) != (name, version):
+    owner = (document.get("name"), document.get("version"))
+    if owner != (name, version):
         raise Damaged(
-            f"{where} belongs to {document.get('name')} {document.get('version')}, not to {name} {version}",
-            "it was copied there: restore the version's own metadata.json from a backup",
+            f"{where} belongs to {owner[0]} {owner[1]}, not to {name} {version}",
+            f"it was copied there: {BACKUP}",
         )
-    kind = document.get("format")
-    if kind == TOMBSTONE:
-        event = document.get("event")
-        record = Record.parse(event, where, name) if event is not None else None
-        return Tombstone(name=name, version=version, event=record)
-    if kind != FORMAT:
-        raise Damaged(f"{where} has the unknown format {kind!r}", "upgrade podium?")
+    if document.get("format") != FORMAT:
+        raise Damaged(
+            f"{where} has the unknown format {document.get('format')!r}", "upgrade podium?"
+        )
     metadata = {key: value for key, value in document.items() if key not in _OURS}
     return Version(
-        catalog=catalog,
+        storage=storage,
+        name=name,
         version=version,
         created=read_as(datetime, document.get("created"), where, "created"),
         files=read_as(dict[str, FileRecord], document.get("files"), where, "files"),

@@ -91,7 +91,7 @@ def _of_run(run: Run) -> Compared:
 def _of_version(version: "Version", champion: "Version | None", runs: "Runs") -> Compared:
     facts, epochs, steps = version.facts, [], {}
     with suppress(PodiumError):  # a trainer of one's own keeps another record, or none
-        epochs = TrainedMetrics.read(version.catalog.storage.join(version.prefix)).epochs
+        epochs = TrainedMetrics.read(version.storage.join(version.prefix)).epochs
     given: Mapping[str, Any] = {}
     with suppress(PodiumError):  # its run was deleted, or was on another machine
         record = runs[(facts.run_id or version.version).partition(ATTEMPT)[0]].record

@@ -10,6 +10,7 @@ from podium.errors import PodiumError
 from podium.identity import ATTEMPT, current_run
 from podium.models.comparison import judge
 from podium.models.mlflow import check_tracking
+from podium.models.version import version_prefix
 from podium.steps.step import step
 from podium.training.base import say
 from podium.training.handover import Evaluation
@@ -101,7 +102,9 @@ def promote(
         say(f"warning: the report could not be written: {report}: {error.strerror}")
     for said in (*decided.reasons, f"{model_name} {version}: {result['outcome']}"):
         say(said)
-    log_to_mlflow(tracking, measured, result, model.storage.join(model.catalog.prefix(version)))
+    log_to_mlflow(
+        tracking, measured, result, model.storage.join(version_prefix(model.name, version))
+    )
     figures = {
         name: value for name, value in decided.figures.items() if isinstance(value, int | float)
     }

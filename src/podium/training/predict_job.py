@@ -101,7 +101,7 @@ class PredictJobs:
             code=str(brought.get("uri") or ""),
             install_requirements=brought.get("install_requirements") is True,
         )
-        uri = version.catalog.storage.join(version.prefix)
+        uri = version.storage.join(version.prefix)
         return self.predict(uri, runtime, inputs, part="test", classes=classes, name=version.title)
 
     def _job(

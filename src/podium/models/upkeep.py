@@ -1,0 +1,439 @@
+"""Keeping a model in order: verifying everything it consists of, mending its document, deleting.
+
+A version is deleted by taking its name out of the document, which is where its record goes into the
+history; from then on readers see no version. Its files are deleted after that, metadata.json first.
+What a killed deletion or upload leaves is garbage: files of a version that the document does not
+name and that have no metadata.json, or whose deletion began.
+
+Who deletes files, or uploads over them, first puts a token of its own into the document. The
+collector looks for its token before each object, and deletes an object only as it was listed: one
+that slept while others finished the deletion and the version was uploaded again stops.
+"""
+
+import re
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+
+from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
+from podium.models.document import MAX_BYTES, moment, seal, sha256_of, unseal, warn_once
+from podium.models.ledger import Ledger, State, names_below, segment_key
+from podium.models.record import Record
+from podium.models.signature import PublicKey
+from podium.models.signature import check as check_signature
+from podium.models.version import (
+    METADATA,
+    SIGNATURE,
+    Version,
+    metadata_key,
+    parse_metadata,
+    version_prefix,
+)
+from podium.storage import Entry
+
+GRACE = timedelta(hours=24)
+_SEGMENT = re.compile(r"([0-9a-f]{64})\.json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One thing that is wrong, or was mended."""
+
+    where: str
+    """Key or URL."""
+
+    what: str
+    """In words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Garbage:
+    """Objects that can be deleted."""
+
+    where: str
+    """Prefix or key."""
+
+    why: str
+    """unfinished upload, unfinished deletion, interrupted write, or retired version."""
+
+    size: int
+    """Bytes."""
+
+    modified: datetime
+    version: str | None
+    """The version it belongs to, if any."""
+
+
+def verify(
+    ledger: Ledger,
+    checked: Callable[[int], None],
+    *,
+    contents: bool = True,
+    key: PublicKey | None = None,
+) -> Iterator[Finding]:
+    """Read everything of a model and yield what is wrong.
+
+    Args:
+        checked: Called with the size of each file that was read.
+        contents: Whether the files of versions are read, or only what describes them.
+        key: Check signatures with it: every one there is, and that the targets of aliases have one.
+    """
+    try:
+        state, etag = ledger.read()
+    except Damaged as error:
+        yield _damage(ledger, ledger.key, error)
+        return
+    unnamed = _unnamed(ledger, state)
+    versions: dict[str, Version] = {}
+    for name, metadata in ledger.look_many(state):
+        if isinstance(metadata, Damaged):
+            yield _damage(ledger, metadata_key(ledger.name, name), metadata)
+        else:
+            versions[name] = metadata
+    yield from _check_files(ledger, list(versions.values()) if contents else [], checked)
+    if key:
+        needed = {held.version for held in state.aliases.values()}
+        for name, version in versions.items():
+            if name in needed or ledger.storage.head(version.signature_key):
+                yield from _check_signature(version, key)
+    for version in versions.values():
+        yield from _check_strangers(ledger, version)
+    for link in ledger.storage.links(f"models/{ledger.name}/"):
+        yield Finding(where=link, what="is a symbolic link or a special file; it is never followed")
+    for alias, held in state.aliases.items():
+        if not ledger.exists(held.version, state):
+            what = f"its alias {alias} points at {held.version}, which is missing"
+            yield Finding(where=ledger.key, what=what)
+    for name in state.segments:
+        try:
+            ledger.segment(name)
+        except Damaged as error:
+            yield _damage(ledger, segment_key(ledger.name, name), error)
+    # An upload that is about to end has its metadata.json before the document names it.
+    state, etag = ledger.read()
+    for name in unnamed:
+        if name in state.versions:
+            continue
+        what = "is of a version that model.json does not name"
+        yield Finding(where=metadata_key(ledger.name, name), what=f"{what}: {_fix(ledger)} adds it")
+    if etag is None and (unnamed or _segments(ledger)):
+        what = f"is missing: restore it from a backup, or {_fix(ledger)} makes it anew"
+        yield Finding(where=ledger.key, what=what)
+
+
+def verify_version(
+    version: Version, ledger: Ledger, checked: Callable[[int], None], key: PublicKey | None
+) -> Iterator[Finding]:
+    """Read the files of one version, and with a key its signature; yield what is wrong."""
+    yield from _check_files(ledger, [version], checked)
+    if key:
+        yield from _check_signature(version, key)
+    yield from _check_strangers(ledger, version)
+
+
+def repair(ledger: Ledger) -> Iterator[Finding]:
+    """Make a document that is damaged or missing anew, and add the complete versions that it does
+    not name; yield what was done.
+
+    A new document has the versions, by their own metadata.json, and what the segments hold of the
+    history. Aliases are not made anew, as the last moves are lost.
+    """
+    with suppress(Conflict):  # somebody else does it
+        yield from _made_anew(ledger)
+    try:
+        state, _ = ledger.read()
+    except Damaged:  # that cannot be mended: verify says what it is
+        return
+    found = [_whole(ledger, name) for name in _unnamed(ledger, state)]
+    whole = [version for version in found if version]
+    for version in sorted(whole, key=lambda version: version.created):
+        digest = sha256_of(ledger.storage.get(metadata_key(ledger.name, version.version)))[0]
+
+        def add(state: State, name: str = version.version, digest: str = digest) -> State | None:
+            if name in state.versions or name in state.deleting:
+                return None
+            return replace(state, versions={**state.versions, name: digest})
+
+        ledger.change(add)
+        yield Finding(where=ledger.key, what=f"names the version {version.version} now")
+
+
+def _made_anew(ledger: Ledger) -> Iterator[Finding]:
+    etag, why = None, "was missing"
+    with suppress(NotFound):
+        content, entry = ledger.storage.read(ledger.key, limit=MAX_BYTES + 1)
+        try:
+            unseal(content, ledger.key)
+            return
+        except Damaged:
+            etag, why = entry.etag, "was damaged"
+    segments = []
+    for name in _segments(ledger):
+        with suppress(Damaged, IndexError):
+            segments.append((ledger.segment(name)[0].time, name))
+    if etag is None and not segments and not _unnamed(ledger, State()):
+        return
+    state = State(segments=tuple(name for _, name in sorted(segments)))
+    content = seal(state.document(ledger.name))
+    ledger.storage.put(ledger.key, content, if_absent=etag is None, if_match=etag)
+    last = [record for record in ledger.records() if record.alias]
+    moved = f", the last move in it: {last[-1].alias} to {last[-1].version}" if last else ""
+    yield Finding(
+        where=ledger.key,
+        what=f"{why} and was made anew: its aliases are gone (podium models promote "
+        f"{ledger.name} VERSION), of its history {len(ledger.records())} records are left{moved}",
+    )
+
+
+def _whole(ledger: Ledger, name: str) -> Version | None:
+    """Return a version that the document does not name, if all of it is there."""
+    try:
+        content = ledger.storage.get(metadata_key(ledger.name, name), limit=MAX_BYTES + 1)
+        version = parse_metadata(content, ledger.storage, ledger.name, name)
+    except (Damaged, NotFound):
+        return None
+    sizes = {entry.key: entry.size for entry in ledger.entries(name)}
+    files = version.files.items()
+    whole = all(sizes.get(f"{version.prefix}/{file}") == record.size for file, record in files)
+    return version if whole else None
+
+
+def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garbage]:
+    """Yield what killed uploads, deletions and writes left of a model.
+
+    Args:
+        grace: Younger objects may still be in the making and are left alone.
+        delete: Delete it as well.
+    """
+    require(grace >= timedelta(0), "grace >= 0", grace=str(grace))
+    before = datetime.now(UTC) - grace
+    for entry in ledger.storage.sweep(f"models/{ledger.name}", before, delete=delete):
+        yield _garbage("interrupted write", [entry], where=entry.key)
+    try:
+        state, etag = ledger.read()
+    except Damaged as error:
+        warn_once(f"nothing else of {ledger.name} is collected: {error.message}")
+        return
+    old = [
+        entry
+        for name, entry in _segments(ledger).items()
+        if etag and name not in state.segments and entry.modified < before
+    ]
+    versions = {
+        name: (why, entries)
+        for name in names_below(ledger.storage, f"models/{ledger.name}/versions")
+        if (entries := ledger.entries(name)) and max(each.modified for each in entries) < before
+        if (why := _reason(ledger, state, name, entries))
+    }
+    tokens = dict.fromkeys(versions, uuid.uuid4().hex)
+    if delete and (old or versions):
+        # A writer that read the document before this cannot name what is collected here any more.
+        def claim(state: State) -> State | None:
+            mine = {name: token for name, token in tokens.items() if name not in state.versions}
+            collected = uuid.uuid4().hex
+            return replace(state, deleting={**state.deleting, **mine}, collected=collected)
+
+        state = ledger.change(claim)
+    for entry in old:
+        if entry.key not in {segment_key(ledger.name, name) for name in state.segments}:
+            if delete:
+                ledger.storage.delete(entry.key)
+            yield _garbage("interrupted write", [entry], where=entry.key)
+    for name, (why, entries) in versions.items():
+        if not delete or _collect(ledger, name, tokens[name], grace):
+            yield _garbage(why, entries, name, where=version_prefix(ledger.name, name))
+
+
+def retire(ledger: Ledger, *, keep: int, grace: timedelta, delete: bool) -> Iterator[Garbage]:
+    """Yield versions that need not be kept.
+
+    Never among them: the newest, the target of an alias or of the champion's rollback, and versions
+    that were uploaded, or left an alias, within the grace period.
+
+    Args:
+        keep: How many of the newest stay.
+        delete: Delete them as well, with a record in the history.
+    """
+    require(keep >= 1, "keep >= 1", keep=keep)
+    before = datetime.now(UTC) - grace
+    try:
+        state, _ = ledger.read()
+        records = ledger.records(state, strict=True)
+    except Damaged as error:
+        warn_once(
+            f"no version of {ledger.name} is retired, because its history is lost: {error.message}"
+        )
+        return
+    moves = [record for record in records if record.alias and moment(record.time) >= before]
+    kept = _protected(state) | {
+        version for record in moves for version in (record.version, record.replaced)
+    }
+    for stored in ledger.versions(state)[:-keep]:
+        if stored.version not in kept and stored.created < before:
+            entries = ledger.entries(stored.version)
+            if delete:
+                delete_version(ledger, stored.version, f"not among the newest {keep}")
+            yield _garbage("retired version", entries, stored.version, where=stored.prefix)
+
+
+def delete_version(ledger: Ledger, version: str, reason: str) -> Record:
+    """Delete a version that no alias needs.
+
+    Raises:
+        NotFound: There is no such version.
+        Conflict: An alias, or the champion's rollback, needs it.
+        Damaged: The document cannot be read.
+    """
+    event = Record.new("deletion", ledger.name, version, evidence={"reason": reason})
+    token = uuid.uuid4().hex
+
+    def without(state: State) -> State | None:
+        if state.has(event):
+            return None
+        if version not in state.versions:
+            where = ledger.storage.url
+            raise NotFound(f"model {ledger.name} has no complete version {version} in {where}")
+        if version in _protected(state):
+            raise Conflict(
+                f"version {version} of {ledger.name} is needed by an alias or by its rollback",
+                f"podium models history {ledger.name} shows by which",
+            )
+        return replace(
+            state,
+            versions=_without(state.versions, version),
+            deleting={**state.deleting, version: token},
+            history=(*state.history, event),
+        )
+
+    ledger.change(without)
+    _clear(ledger, version, token)
+    return event
+
+
+def _protected(state: State) -> set[str | None]:
+    held = state.aliases.values()
+    return {version for record in held for version in (record.version, record.previous)}
+
+
+def _reason(ledger: Ledger, state: State, name: str, entries: Sequence[Entry]) -> str | None:
+    """Return why the files of a version are garbage; None if they are not."""
+    if name in state.versions:
+        return None
+    if name in state.deleting:
+        return "unfinished deletion"
+    complete = any(entry.key == metadata_key(ledger.name, name) for entry in entries)
+    return None if complete else "unfinished upload"
+
+
+def _collect(ledger: Ledger, name: str, token: str, grace: timedelta) -> bool:
+    """Delete the files of a version with this token; return False if another process works on
+    it."""
+    newest = max((entry.modified for entry in ledger.entries(name)), default=None)
+    if newest and newest > datetime.now(UTC) - grace:
+        _release(ledger, name, token)
+        return False
+    return _clear(ledger, name, token)
+
+
+def _clear(ledger: Ledger, name: str, token: str) -> bool:
+    """Delete all files of a version, metadata.json first; return False if the token was
+    replaced."""
+    metadata = metadata_key(ledger.name, name)
+    try:
+        for entry in sorted(ledger.entries(name), key=lambda entry: entry.key != metadata):
+            if ledger.read()[0].deleting.get(name) != token:
+                return False
+            ledger.storage.delete(entry.key, if_match=entry.etag)
+    except Conflict:
+        return False
+    return _release(ledger, name, token)
+
+
+def _release(ledger: Ledger, name: str, token: str) -> bool:
+    def free(state: State) -> State | None:
+        if state.deleting.get(name) != token:
+            return None
+        return replace(state, deleting=_without(state.deleting, name))
+
+    ledger.change(free)
+    return True
+
+
+def _without(members: Mapping[str, str], name: str) -> dict[str, str]:
+    return {key: value for key, value in members.items() if key != name}
+
+
+def _unnamed(ledger: Ledger, state: State) -> list[str]:
+    """Return the versions that have a metadata.json, but are not named in the document."""
+    names = names_below(ledger.storage, f"models/{ledger.name}/versions")
+    return [
+        name
+        for name in names
+        if name not in state.versions
+        and name not in state.deleting
+        and ledger.storage.head(metadata_key(ledger.name, name))
+    ]
+
+
+def _segments(ledger: Ledger) -> dict[str, Entry]:
+    """Return the segments that are stored, named or not."""
+    entries = ledger.storage.list(f"models/{ledger.name}/history/")
+    found = {entry: _SEGMENT.fullmatch(entry.key.rpartition("/")[2]) for entry in entries}
+    return {match[1]: entry for entry, match in found.items() if match}
+
+
+def _fix(ledger: Ledger) -> str:
+    return f"podium models verify {ledger.name} --fix"
+
+
+def _garbage(
+    why: str, entries: Sequence[Entry], version: str | None = None, *, where: str
+) -> Garbage:
+    return Garbage(
+        where=where,
+        why=why,
+        size=sum(entry.size for entry in entries),
+        modified=max(entry.modified for entry in entries),
+        version=version,
+    )
+
+
+def _damage(ledger: Ledger, key: str, error: Damaged | Untrusted) -> Finding:
+    what = error.message.removeprefix(ledger.storage.join(key)).removeprefix(key)
+    return Finding(where=key, what=what.strip())
+
+
+def _check_files(
+    ledger: Ledger, versions: Sequence[Version], checked: Callable[[int], None]
+) -> Iterator[Finding]:
+    def check(pair: tuple[Version, str]) -> Finding | None:
+        version, file = pair
+        try:
+            version.verify(file)
+        except Damaged as error:
+            return _damage(ledger, f"{version.prefix}/{file}", error)
+        return None
+
+    files = [(version, file) for version in versions for file in version.files]
+    with ThreadPoolExecutor(4) as pool:
+        for (version, file), finding in zip(files, pool.map(check, files), strict=True):
+            checked(version.files[file].size)
+            if finding:
+                yield finding
+
+
+def _check_signature(version: Version, key: PublicKey) -> Iterator[Finding]:
+    try:
+        check_signature(version, key)
+    except (Conflict, Damaged, Untrusted) as error:
+        yield Finding(where=version.signature_key, what=error.message)
+
+
+def _check_strangers(ledger: Ledger, version: Version) -> Iterator[Finding]:
+    for entry in ledger.entries(version.version):
+        file = entry.key.removeprefix(f"{version.prefix}/")
+        if file not in version.files and file not in (METADATA, SIGNATURE):
+            yield Finding(where=entry.key, what="is not part of the version's metadata")
