@@ -297,7 +297,7 @@ def test_a_failed_sweep_returns_its_good_trials(
     assert "warning: 3 of 4 trials failed, which ends the sweep: " in said
     assert "  | ValueError: too small" in said
     with pytest.raises(
-        Failed, match=r"1 of 4 trials have a result, the best is \S+: 1\.0 with x=0\.8"
+        Failed, match=r"1 of 4 trials has a result, the best is \S+: 1\.0 with x=0\.8"
     ) as caught:
         sweep.check()
     assert "podium.open_sweep('only-large').trials shows them all" in (caught.value.hint or "")
