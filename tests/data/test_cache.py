@@ -78,7 +78,7 @@ def test_readers_at_the_same_time_all_get_the_data(
 ) -> None:
     forks = multiprocessing.get_context("forkserver")
     with ProcessPoolExecutor(4, forks) as readers:
-        answers = list(readers.map(total, [remote] * 4, [dict(os.environ)] * 4, timeout=60))
+        answers = list(readers.map(total, [remote] * 4, [dict(os.environ)] * 4, timeout=300))
     assert answers == [int(artifact.load(tiny_dataset, "train").target.sum())] * 4
     files = cached(tmp_path)
     inodes = [file.stat().st_ino for file in files]
@@ -86,7 +86,7 @@ def test_readers_at_the_same_time_all_get_the_data(
         file.sha256 for file in artifact.describe(tiny_dataset).parts["train"].files
     )
     with ProcessPoolExecutor(1, forks) as reader:
-        reader.submit(total, remote, dict(os.environ)).result(timeout=60)
+        reader.submit(total, remote, dict(os.environ)).result(timeout=300)
     assert [file.stat().st_ino for file in cached(tmp_path)] == inodes
 
 
