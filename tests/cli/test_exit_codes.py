@@ -165,13 +165,13 @@ def test_a_server_of_something_else_is_reported_in_seconds(tmp_path: Path) -> No
             host = f"http://127.0.0.1:{web.stdout.readline().strip()}"
             podium = [sys.executable, "-P", "-c", "from podium.cli import main; main()"]
             done = subprocess.run([*podium, "schedule", "list", "--host", host], capture_output=True, text=True,
-                                  timeout=20, check=False, cwd=tmp_path)  # fmt: skip
+                                  timeout=120, check=False, cwd=tmp_path)  # fmt: skip
         finally:
             web.kill()
     assert done.returncode == 1
-    assert done.stderr.splitlines()[0] == (
+    assert (
         f"error: {host} does not answer as a Kubeflow Pipelines server: 404 File not found"
-    )
+    ) in done.stderr
 
 
 @pytest.mark.parametrize(
