@@ -230,7 +230,6 @@ def needed_names(file: Path) -> set[str]:
 def test_no_files_import_each_other_in_a_circle() -> None:
     files = modules()
     needs = {name: needed_names(file) & files.keys() - {name} for name, file in files.items()}
-    needs["podium.models.version"].discard("podium.models.signature")  # the one circle left
     TopologicalSorter(needs).prepare()  # raises CycleError, which names the files
 
 

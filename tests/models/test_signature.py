@@ -17,7 +17,7 @@ from podium.errors import Conflict, Damaged, InvalidInput, Untrusted
 from podium.models import Model, NotPromoted, Version, open_registry
 from podium.models.document import seal, sha256_of
 from podium.models.ledger import Ledger
-from podium.models.signature import PublicKey, check, sign
+from podium.models.signature import PublicKey, check, sign, signature_key
 from podium.serving.served import find_models
 
 LABELS = (np.arange(200) % 2).astype(np.uint8)
@@ -387,7 +387,7 @@ def test_a_version_in_a_bucket_is_signed_there(
         "model.onnx",
         "model.sig",
     ]
-    model.storage.put(version.signature_key, b"{}")
+    model.storage.put(signature_key(version), b"{}")
     assert [finding.where for finding in model.verify(key=public, only="v1")] == [
-        version.signature_key
+        signature_key(version)
     ]

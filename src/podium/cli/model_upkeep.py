@@ -219,7 +219,7 @@ def sign(
         assert made
         public = signature.require_key()
         signature.attach(version, made, public)
-    where = version.storage.join(version.signature_key)
+    where = version.storage.join(signature.signature_key(version))
     value = {
         "name": name,
         "version": version.version,

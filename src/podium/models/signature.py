@@ -17,14 +17,19 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from podium.documents import foreign, load_json
-from podium.errors import Conflict, InvalidInput, NotFound, PodiumError, Untrusted
+from podium.errors import InvalidInput, NotFound, PodiumError, Untrusted
 from podium.models.decision import Decision
 from podium.models.document import MAX_BYTES, sha256_of
-from podium.models.version import METADATA, SIGNATURE, Version, parse_metadata
 from podium.settings import PUBLIC_KEY
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+
+    from podium.models.version import Version
+
+SIGNATURE = "model.sig"
+"""Beside the files of a version that was signed; not one of them, so a version can be signed after
+its upload."""
 
 BUNDLE = "application/vnd.dev.sigstore.bundle.v0.3+json"
 PAYLOAD = "application/vnd.in-toto+json"
@@ -69,6 +74,11 @@ class PublicKey:
         return cls(_of_a_curve(key, path))
 
 
+def signature_key(version: "Version") -> str:
+    """Return the key of a version's signature, whether it is signed or not."""
+    return f"{version.prefix}/{SIGNATURE}"
+
+
 def public_key() -> PublicKey | None:
     """Return the key of PODIUM_PUBLIC_KEY; None if it is not set.
 
@@ -79,7 +89,7 @@ def public_key() -> PublicKey | None:
     return PublicKey.read(Path(path)) if path else None
 
 
-def require_trusted(version: Version) -> None:
+def require_trusted(version: "Version") -> None:
     """Refuse a version without a valid signature, if PODIUM_PUBLIC_KEY names a key.
 
     Raises:
@@ -102,7 +112,7 @@ def require_key() -> PublicKey:
     )
 
 
-def judge(decision: Decision, challenger: Version) -> Decision:
+def judge(decision: Decision, challenger: "Version") -> Decision:
     """Return a decision that also refuses a challenger without a valid signature, if
     PODIUM_PUBLIC_KEY names a key."""
     key = public_key()
@@ -115,7 +125,7 @@ def judge(decision: Decision, challenger: Version) -> Decision:
     return decision.noting(f"signed with the key {key.fingerprint[:16]}")
 
 
-def sign(version: Version, key_file: Path) -> PublicKey:
+def sign(version: "Version", key_file: Path) -> PublicKey:
     """Sign a version after reading every byte of it; an earlier signature is replaced.
 
     Args:
@@ -130,7 +140,7 @@ def sign(version: Version, key_file: Path) -> PublicKey:
     write, public = signer(key_file)
     version.verify()
     payload = json.dumps(
-        _statement(f"{version.name}@{version.version}", _content(version)), indent=2
+        _statement(f"{version.name}@{version.version}", version.checksums()), indent=2
     ).encode()
     made = write(_pae(payload))
     bundle = {
@@ -142,7 +152,7 @@ def sign(version: Version, key_file: Path) -> PublicKey:
             "signatures": [{"sig": base64.b64encode(made).decode(), "keyid": ""}],
         },
     }
-    version.storage.put(version.signature_key, json.dumps(bundle, separators=(",", ":")).encode())
+    version.storage.put(signature_key(version), json.dumps(bundle, separators=(",", ":")).encode())
     return public
 
 
@@ -190,7 +200,7 @@ def signed_by(key: PublicKey, made: bytes, content: bytes, what: str) -> None:
         ) from None
 
 
-def attach(version: Version, signature_file: Path, key: PublicKey) -> None:
+def attach(version: "Version", signature_file: Path, key: PublicKey) -> None:
     """Store a signature that was made elsewhere, if it is one of this version.
 
     Raises:
@@ -203,11 +213,11 @@ def attach(version: Version, signature_file: Path, key: PublicKey) -> None:
         raise InvalidInput(
             f"{signature_file} cannot be read: {error.strerror}", "name a model.sig"
         ) from None
-    _compare(version.title, _signed(content, key, str(signature_file)), _content(version))
-    version.storage.put(version.signature_key, content)
+    _compare(version.title, _signed(content, key, str(signature_file)), version.checksums())
+    version.storage.put(signature_key(version), content)
 
 
-def check(version: Version, key: PublicKey) -> None:
+def check(version: "Version", key: PublicKey) -> None:
     """Refuse a version unless its signature was made with a key, and of the metadata and checksums
     it has.
 
@@ -217,11 +227,11 @@ def check(version: Version, key: PublicKey) -> None:
     """
     storage = version.storage
     try:
-        content = storage.get(version.signature_key, limit=MAX_BYTES + 1)
+        content = storage.get(signature_key(version), limit=MAX_BYTES + 1)
     except NotFound:
         raise Untrusted(f"{version.title} is not signed", _to_sign(version)) from None
-    signed = _signed(content, key, storage.join(version.signature_key))
-    _compare(version.title, signed, _content(version))
+    signed = _signed(content, key, storage.join(signature_key(version)))
+    _compare(version.title, signed, version.checksums())
 
 
 def check_directory(directory: Path, key: PublicKey) -> None:
@@ -253,29 +263,16 @@ def check_directory(directory: Path, key: PublicKey) -> None:
     _compare(str(directory), signed, present)
 
 
-def _to_sign(version: Version) -> str:
+def _to_sign(version: "Version") -> str:
     return f"podium models sign {version.name} {version.version} --key key.pem"
 
 
-def _require_place(version: Version) -> None:
+def _require_place(version: "Version") -> None:
     if SIGNATURE in version.files:
         raise InvalidInput(
             f"{version.title} was uploaded with a {SIGNATURE} of its own",
             "upload it without that file",
         )
-
-
-def _content(version: Version) -> dict[str, str]:
-    """Return the sha256 of each file of a version, and of the metadata.json that it was read
-    from."""
-    storage = version.storage
-    content = storage.get(f"{version.prefix}/{METADATA}", limit=MAX_BYTES + 1)
-    if parse_metadata(content, storage, version.name, version.version) != version:
-        # Else who can write could show one metadata.json to the reader and another one to this check.
-        raise Conflict(f"{METADATA} of {version.title} changed while it was read", "try again")
-    return {METADATA: sha256_of(content)[0]} | {
-        name: record.sha256 for name, record in version.files.items()
-    }
 
 
 def _compare(what: str, signed: Mapping[str, str], present: Mapping[str, str]) -> None:

@@ -22,11 +22,10 @@ from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
 from podium.models.document import MAX_BYTES, moment, seal, sha256_of, unseal, warn_once
 from podium.models.ledger import Ledger, State, names_below, segment_key
 from podium.models.record import Record
-from podium.models.signature import PublicKey
+from podium.models.signature import SIGNATURE, PublicKey, signature_key
 from podium.models.signature import check as check_signature
 from podium.models.version import (
     METADATA,
-    SIGNATURE,
     Version,
     metadata_key,
     parse_metadata,
@@ -97,7 +96,7 @@ def verify(
     if key:
         needed = {held.version for held in state.aliases.values()}
         for name, version in versions.items():
-            if name in needed or ledger.storage.head(version.signature_key):
+            if name in needed or ledger.storage.head(signature_key(version)):
                 yield from _check_signature(version, key)
     for version in versions.values():
         yield from _check_strangers(ledger, version)
@@ -429,7 +428,7 @@ def _check_signature(version: Version, key: PublicKey) -> Iterator[Finding]:
     try:
         check_signature(version, key)
     except (Conflict, Damaged, Untrusted) as error:
-        yield Finding(where=version.signature_key, what=error.message)
+        yield Finding(where=signature_key(version), what=error.message)
 
 
 def _check_strangers(ledger: Ledger, version: Version) -> Iterator[Finding]:

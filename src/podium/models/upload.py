@@ -14,9 +14,9 @@ from typing import Any
 from podium.errors import Conflict, Damaged, InvalidInput
 from podium.models.document import MAX_BYTES, check_name, seal, sha256_of
 from podium.models.ledger import CHAMPION, Ledger, State
+from podium.models.signature import SIGNATURE
 from podium.models.version import (
     METADATA,
-    SIGNATURE,
     FileRecord,
     Version,
     check_metadata,

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from podium.documents import load_json
 from podium.drafts import appearing
-from podium.errors import Damaged, InvalidInput, NotFound, PodiumError
+from podium.errors import Conflict, Damaged, InvalidInput, NotFound, PodiumError
 from podium.models.document import (
     BACKUP,
+    MAX_BYTES,
     is_count,
     plain,
     read_as,
@@ -23,6 +24,7 @@ from podium.models.document import (
     without_nulls,
 )
 from podium.models.record import Constant
+from podium.models.signature import SIGNATURE, require_trusted, signature_key
 from podium.notebook import table
 from podium.storage import Storage
 from podium.storage.base import Progress
@@ -35,10 +37,6 @@ if TYPE_CHECKING:
 
 FORMAT = "podium.model/1"
 METADATA = "metadata.json"
-SIGNATURE = "model.sig"
-"""Beside the files of a version that was signed; not one of them, so a version can be signed after
-its upload."""
-
 PREDICTIONS = "predictions.npy"
 """A version's predictions of the test part, as evaluate writes them. Classification: probabilities,
 float32 or float64 [n, classes], or class indices [n] of a model that gives nothing else.
@@ -230,11 +228,6 @@ class Version:
         return version_prefix(self.name, self.version)
 
     @property
-    def signature_key(self) -> str:
-        """Key of its signature, whether it is signed or not."""
-        return f"{self.prefix}/{SIGNATURE}"
-
-    @property
     def size(self) -> int:
         """Bytes of all files."""
         return sum(record.size for record in self.files.values())
@@ -288,7 +281,7 @@ class Version:
             raise InvalidInput(f"{target} is not an empty directory", "name another directory")
         for file in files or ():
             self._require(file)
-        self._require_trusted()
+        require_trusted(self)
         target.parent.mkdir(parents=True, exist_ok=True)
         with appearing(target) as draft:
             draft.mkdir()
@@ -297,7 +290,7 @@ class Version:
             if files is None:
                 self.storage.fetch(f"{self.prefix}/{METADATA}", draft / METADATA)
                 with suppress(NotFound):
-                    self.storage.fetch(self.signature_key, draft / SIGNATURE)
+                    self.storage.fetch(signature_key(self), draft / SIGNATURE)
         return target
 
     def verify(self, *files: str) -> None:
@@ -338,10 +331,18 @@ class Version:
             f"restore the file from a backup, or {other}",
         )
 
-    def _require_trusted(self) -> None:
-        from podium.models.signature import require_trusted
+    def checksums(self) -> dict[str, str]:
+        """Return the sha256 of each file, and of the metadata.json that it was read from.
 
-        require_trusted(self)
+        Raises:
+            Conflict: It was replaced meanwhile.
+        """
+        content = self.storage.get(metadata_key(self.name, self.version), limit=MAX_BYTES + 1)
+        if parse_metadata(content, self.storage, self.name, self.version) != self:
+            # Else who can write could show one metadata.json to the reader, another one to a check.
+            raise Conflict(f"{METADATA} of {self.title} changed while it was read", "try again")
+        files = {name: record.sha256 for name, record in self.files.items()}
+        return {METADATA: sha256_of(content)[0]} | files
 
     def _require(self, file: str) -> None:
         if file not in self.files:
@@ -372,7 +373,7 @@ class Version:
         from podium.prediction.command import CommandModel
         from podium.scoring import OnnxModel
 
-        self._require_trusted()
+        require_trusted(self)
         if not set(MODELS) & set(self.files):
             raise InvalidInput(
                 f"{self.title} has neither {' nor '.join(MODELS)}, and predicting needs one of them",

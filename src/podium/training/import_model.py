@@ -20,8 +20,9 @@ from podium.errors import Conflict, InvalidInput, NotFound
 from podium.models import Model, Version
 from podium.models.comparison import by_name
 from podium.models.document import check_name
+from podium.models.signature import SIGNATURE
 from podium.models.task import Task, check_model_task
-from podium.models.version import METADATA, PREDICTIONS, SIGNATURE, TARGET
+from podium.models.version import METADATA, PREDICTIONS, TARGET
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import PredictCommand
 from podium.prediction.directory import fetch_model, model_files, require_model
