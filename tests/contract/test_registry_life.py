@@ -3,19 +3,21 @@
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from s3servers import sleep_into_the_next_second
 
 from podium.errors import NotFound
 from podium.models import Registry, open_registry
-from podium.storage import Storage
+from podium.storage import Entry, Storage
 from podium.storage.check import check
 from podium.storage.s3 import lock as s3lock
+from podium.storage.transfer import get
 
 
 def test_a_model_lives_and_dies_in_order(storage: Storage, tmp_path: Path) -> None:
@@ -148,3 +150,24 @@ def test_an_upload_killed_half_way_can_be_repeated(
     again = model.upload({"a.json": b"{}" * 100, "b.bin": weights}, {"run_id": "dying"})
     assert [version.version for version in model.versions] == [again.version]
     assert list(model.verify()) == []
+
+
+def test_a_backup_of_a_registry_in_use_is_complete(storage: Storage, tmp_path: Path) -> None:
+    model = Registry(storage).model("mnist")
+    model.upload({"model.onnx": b"a" * 100}, {"run_id": "a"})
+    list_all = storage.list
+
+    def list_and_work(prefix: str = "") -> Iterator[Entry]:
+        """Somebody uploads and promotes after each listing."""
+        yield from [*list_all(prefix)]
+        if not prefix:
+            version = model.upload({"model.onnx": uuid4().bytes}, {}).version
+            champion = model.aliases().get("champion")
+            model.set_champion(version, {}, expect=champion and champion.version)
+
+    storage.list = list_and_work  # type: ignore[method-assign]
+    get(storage, tmp_path / "backup")
+    copy = open_registry(tmp_path / "backup").model("mnist")
+    copy.repair()
+    assert list(copy.verify()) == []
+    assert len(copy.versions) == 2

@@ -335,3 +335,77 @@ def test_a_collector_asleep_before_a_deletion_deletes_nothing_new(model: Model, 
     assert Registry(Sleepy(model.storage, 99)).model("mnist").gc(delete=True) == []  # type: ignore[arg-type]
     assert model.version().version == "half"
     assert list(model.verify()) == []
+
+
+def test_history_that_an_older_document_lacks_is_not_garbage(model: Model) -> None:
+    older = model.storage.get(model.ledger.key)
+    refuse_often(model)
+    before = model.records()
+    age(model, "models/mnist/history")
+    model.storage.put(model.ledger.key, older)
+    again = Registry(model.storage).model("mnist")
+    (segment,) = model.storage.list("models/mnist/history/")
+    assert [finding.where for finding in again.verify()] == [segment.key]
+    assert again.gc(delete=True) == []
+    (done,) = again.repair()
+    assert segment.key in done.what
+    assert again.records() == before[:51]
+    assert (again.repair(), list(again.verify())) == ([], [])
+
+
+def test_metadata_collected_before_it_is_named_is_written_again(model: Model) -> None:
+    class Late(Dying):
+        """A collector without a grace period is done before the document names the version."""
+
+        def put(self, key: str, *args: object, **options: object) -> object:
+            if key == model.ledger.key:
+                for entry in model.storage.list("models/mnist/versions/late/"):
+                    model.storage.delete(entry.key)
+            return super().put(key, *args, **options)
+
+    late = Registry(Late(model.storage, 99)).model("mnist")  # type: ignore[arg-type]
+    late.upload({"model.onnx": b"late"}, {"run_id": "late"})
+    assert model.version("late").read("model.onnx") == b"late"
+    assert list(model.verify()) == []
+
+
+def test_a_version_deleted_while_it_is_verified_is_no_finding(model: Model) -> None:
+    class Slow(Dying):
+        def get_many(self, keys: list[str], **options: int) -> object:
+            model.delete("c")
+            return self._storage.get_many(keys, **options)
+
+        def fetch(self, key: str, target: Path, **options: object) -> object:
+            with suppress(NotFound):
+                model.delete("d")
+            return self._storage.fetch(key, target, **options)  # type: ignore[arg-type]
+
+    assert list(Registry(Slow(model.storage, 99)).model("mnist").verify()) == []  # type: ignore[arg-type]
+
+
+def test_a_document_that_is_a_link_is_a_finding(model: Model, tmp_path: Path) -> None:
+    document = model.storage.root / model.ledger.key  # type: ignore[attr-defined]
+    document.rename(tmp_path / "model.json")
+    document.symlink_to(tmp_path / "model.json")
+    again = Registry(model.storage).model("mnist")
+    assert again.repair() == again.gc(delete=True) == []
+    assert {finding.where for finding in again.verify()} == {model.ledger.key}
+
+
+def test_two_that_retire_at_once_do_not_disturb_each_other(model: Model) -> None:
+    class Slow(Dying):
+        def get_many(self, keys: list[str], **options: int) -> object:
+            read = [*self._storage.get_many(keys, **options)]
+            model.retire(keep=1, grace=NOW, delete=True)
+            return read
+
+    other = Registry(Slow(model.storage, 99)).model("mnist")  # type: ignore[arg-type]
+    assert other.retire(keep=1, grace=NOW, delete=True) == []
+    assert [version.version for version in model.versions] == ["a", "b", "d"]
+
+
+def test_a_version_that_cannot_be_added_is_not_promised(model: Model) -> None:
+    model.storage.put("models/mnist/versions/e/metadata.json", b"{")
+    assert model.repair() == []
+    (finding,) = model.verify()
+    assert "adds it" not in finding.what

@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 from podium.errors import Conflict, Damaged, NotFound, Untrusted, require
 from podium.models.document import MAX_BYTES, moment, seal, sha256_of, unseal, warn_once
@@ -85,13 +86,13 @@ def verify(
     except Damaged as error:
         yield _damage(ledger, ledger.key, error)
         return
-    unnamed = _unnamed(ledger, state)
+    unnamed, lost = _unnamed(ledger, state), _lost_segments(ledger, state)
     versions: dict[str, Version] = {}
     for name, metadata in ledger.look_many(state):
-        if isinstance(metadata, Damaged):
-            yield _damage(ledger, metadata_key(ledger.name, name), metadata)
-        else:
+        if isinstance(metadata, Version):
             versions[name] = metadata
+        elif name in ledger.read()[0].versions:  # else it was deleted meanwhile
+            yield _damage(ledger, metadata_key(ledger.name, name), metadata)
     yield from _check_files(ledger, list(versions.values()) if contents else [], checked)
     if key:
         needed = {held.version for held in state.aliases.values()}
@@ -102,6 +103,8 @@ def verify(
         yield from _check_strangers(ledger, version)
     for link in ledger.storage.links(f"models/{ledger.name}/"):
         yield Finding(where=link, what="is a symbolic link or a special file; it is never followed")
+    # An upload that is about to end has its metadata.json before the document names it.
+    state, etag = ledger.read()
     for alias, held in state.aliases.items():
         if not ledger.exists(held.version, state):
             what = f"its alias {alias} points at {held.version}, which is missing"
@@ -111,13 +114,19 @@ def verify(
             ledger.segment(name)
         except Damaged as error:
             yield _damage(ledger, segment_key(ledger.name, name), error)
-    # An upload that is about to end has its metadata.json before the document names it.
-    state, etag = ledger.read()
     for name in unnamed:
         if name in state.versions:
             continue
-        what = "is of a version that model.json does not name"
-        yield Finding(where=metadata_key(ledger.name, name), what=f"{what}: {_fix(ledger)} adds it")
+        mend = f"{_fix(ledger)} adds it"
+        if not _whole(ledger, name):
+            mend = "a part of it is missing or damaged"
+        what = f"is of a version that model.json does not name: {mend}"
+        yield Finding(where=metadata_key(ledger.name, name), what=what)
+    for name in lost if etag else []:
+        if name in state.segments:
+            continue
+        what = f"is a part of the history that model.json does not name: {_fix(ledger)} adds it"
+        yield Finding(where=segment_key(ledger.name, name), what=what)
     if etag is None and (unnamed or _segments(ledger)):
         what = f"is missing: restore it from a backup, or {_fix(ledger)} makes it anew"
         yield Finding(where=ledger.key, what=what)
@@ -134,8 +143,8 @@ def verify_version(
 
 
 def repair(ledger: Ledger) -> Iterator[Finding]:
-    """Make a document that is damaged or missing anew, and add the complete versions that it does
-    not name; yield what was done.
+    """Make a document that is damaged or missing anew, and add what it does not name: complete
+    versions, and segments with history that it lacks; yield what was done.
 
     A new document has the versions, by their own metadata.json, and what the segments hold of the
     history. Aliases are not made anew, as the last moves are lost.
@@ -158,12 +167,25 @@ def repair(ledger: Ledger) -> Iterator[Finding]:
 
         ledger.change(add)
         yield Finding(where=ledger.key, what=f"names the version {version.version} now")
+    for segment in _lost_segments(ledger, ledger.read()[0]):
+        ledger.change(partial(_with_segment, segment))
+        key = segment_key(ledger.name, segment)
+        yield Finding(where=ledger.key, what=f"names a part of the history again: {key}")
+
+
+def _with_segment(name: str, state: State) -> State | None:
+    if name in state.segments:
+        return None
+    return replace(state, segments=(*state.segments, name))
 
 
 def _made_anew(ledger: Ledger) -> Iterator[Finding]:
     etag, why = None, "was missing"
     with suppress(NotFound):
-        content, entry = ledger.storage.read(ledger.key, limit=MAX_BYTES + 1)
+        try:
+            content, entry = ledger.storage.read(ledger.key, limit=MAX_BYTES + 1)
+        except Damaged:  # a link, which is never replaced
+            return
         try:
             unseal(content, ledger.key)
             return
@@ -216,10 +238,11 @@ def collect(ledger: Ledger, *, grace: timedelta, delete: bool) -> Iterator[Garba
     except Damaged as error:
         warn_once(f"nothing else of {ledger.name} is collected: {error.message}")
         return
+    kept = {*state.segments, *_lost_segments(ledger, state)}
     old = [
         entry
         for name, entry in _segments(ledger).items()
-        if etag and name not in state.segments and entry.modified < before
+        if etag and name not in kept and entry.modified < before
     ]
     versions = {
         name: (why, entries)
@@ -274,7 +297,10 @@ def retire(ledger: Ledger, *, keep: int, grace: timedelta, delete: bool) -> Iter
         if stored.version not in kept and stored.created < before:
             entries = ledger.entries(stored.version)
             if delete:
-                delete_version(ledger, stored.version, f"not among the newest {keep}")
+                try:
+                    delete_version(ledger, stored.version, f"not among the newest {keep}")
+                except (NotFound, Conflict):  # deleted, or promoted, meanwhile
+                    continue
             yield _garbage("retired version", entries, stored.version, where=stored.prefix)
 
 
@@ -384,6 +410,19 @@ def _segments(ledger: Ledger) -> dict[str, Entry]:
     return {match[1]: entry for entry, match in found.items() if match}
 
 
+def _lost_segments(ledger: Ledger, state: State) -> list[str]:
+    """Return the segments that the document does not name and that hold history which it lacks, as
+    of one that is older than they are. What a killed write left holds nothing of its own."""
+    unnamed = _segments(ledger).keys() - set(state.segments)
+    known = {record.id for record in ledger.records(state)} if unnamed else set()
+    lost: list[tuple[str, str]] = []
+    for name in unnamed:
+        with suppress(Damaged):
+            records = ledger.segment(name)
+            lost += [(record.time, name) for record in records if record.id not in known][:1]
+    return [name for _, name in sorted(lost)]
+
+
 def _fix(ledger: Ledger) -> str:
     return f"podium models verify {ledger.name} --fix"
 
@@ -413,7 +452,8 @@ def _check_files(
         try:
             version.verify(file)
         except Damaged as error:
-            return _damage(ledger, f"{version.prefix}/{file}", error)
+            if version.version in ledger.read()[0].versions:  # else it was deleted meanwhile
+                return _damage(ledger, f"{version.prefix}/{file}", error)
         return None
 
     files = [(version, file) for version in versions for file in version.files]
@@ -427,6 +467,8 @@ def _check_files(
 def _check_signature(version: Version, key: PublicKey) -> Iterator[Finding]:
     try:
         check_signature(version, key)
+    except NotFound:  # it was deleted meanwhile
+        return
     except (Conflict, Damaged, Untrusted) as error:
         yield Finding(where=signature_key(version), what=error.message)
 

@@ -172,7 +172,8 @@ class Upload:
             token: Ours, over leftovers.
         """
         name = self.version.version
-        published, digest = self._put_metadata()
+        published, content = self._put_metadata()
+        digest = sha256_of(content)[0]
 
         def publish(state: State) -> State | None:
             if state.versions.get(name) == digest:
@@ -189,19 +190,21 @@ class Upload:
         for file in self.files:
             if f"{self.version.prefix}/{file}" not in present_keys:
                 self._put(file, None)
+        if (key := metadata_key(self.version.name, name)) not in present_keys:
+            self.storage.put(key, content)
         return published
 
-    def _put_metadata(self) -> tuple[Version, str]:
+    def _put_metadata(self) -> tuple[Version, bytes]:
         """Write metadata.json, or take the one of an equal upload; return its version and its
-        sha256."""
+        bytes."""
         key = metadata_key(self.version.name, self.version.version)
         try:
             self.storage.put(key, self.sealed, if_absent=True)
         except Conflict:
             content = self.storage.get(key, limit=MAX_BYTES + 1)
             there = parse_metadata(content, self.storage, self.version.name, self.version.version)
-            return self._same(there), sha256_of(content)[0]
-        return self.version, sha256_of(self.sealed)[0]
+            return self._same(there), content
+        return self.version, self.sealed
 
     def _same(self, present: Version) -> Version:
         wanted, stored = dict(self.version.files), dict(present.files)

@@ -9,6 +9,10 @@ from podium.storage.base import Entry, Progress, Storage
 LAST = ("dataset.json", "metrics.json")
 """Files that mark a directory as complete; they are copied last."""
 
+FIRST = "model.json"
+"""A model's document names other objects, which are there before it names them: they are listed
+after it was copied out."""
+
 
 def put(
     source: Path,
@@ -48,13 +52,17 @@ def get(storage: Storage, target: Path, *, progress: Progress | None = None) -> 
         NotFound: There is nothing.
         Conflict: A file is there already; nothing was copied.
     """
-    entries = sorted(storage.list(), key=lambda entry: _order(entry.key))
-    if not entries:
+    keys = [entry.key for entry in storage.list()]
+    if not keys:
         raise NotFound(f"there is nothing under {storage.url}")
-    for entry in entries:
-        if (target / entry.key).exists():
-            raise Conflict(f"{target / entry.key} exists already", "name another directory")
-    return [storage.fetch(entry.key, target / entry.key, progress=progress) for entry in entries]
+    for key in keys:
+        if (target / key).exists():
+            raise Conflict(f"{target / key} exists already", "name another directory")
+    first = [key for key in keys if key.rpartition("/")[2] == FIRST]
+    copied = [storage.fetch(key, target / key, progress=progress) for key in first]
+    others = {entry.key for entry in storage.list()} - set(first) if first else keys
+    rest = sorted(others, key=_order)
+    return copied + [storage.fetch(key, target / key, progress=progress) for key in rest]
 
 
 def bytes_in(source: Path) -> int:
