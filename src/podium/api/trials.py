@@ -88,7 +88,9 @@ def failure(
     if best:
         good = len(ended) - len(failed(ended))
         values = ", ".join(f"{name}={value}" for name, value in best.parameters.items())
-        counts = f"{good} of {plural(len(ended), 'trial')} {'has' if good == 1 else 'have'} a result"
+        counts = (
+            f"{good} of {plural(len(ended), 'trial')} {'has' if good == 1 else 'have'} a result"
+        )
         said.append(f"{counts}, the best is {best.name}: {best.value} with {values}")
         whole = f"{whole}; {trials} shows them all"
     return Failed("\n".join([text, *said]), f"{hint}; {whole}" if hint else whole)
