@@ -142,7 +142,7 @@ def measure(trainings: Trainings, kills: int, at_once: int, seed: int) -> bool:
         seen: list[Kill] = []
         draws = itertools.count(seed)
         while len(seen) < kills:
-            numbers = list(itertools.islice(draws, min(50, kills - len(seen))))
+            numbers = list(itertools.islice(draws, min(10, kills - len(seen))))
             for one in pool.map(lambda n: trainings.run(n, statistics.median(warm), n), numbers):
                 seen += [one] if one.hit else []  # one that came too late is drawn again
                 if one.ended != "Succeeded":
