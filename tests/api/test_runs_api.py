@@ -189,7 +189,7 @@ time.sleep(600)
 def test_a_training_in_the_background_is_stopped(tiny_dataset: Path, home: Path) -> None:
     Path("trainer.py").write_text(SLOW_TRAINER)
     training = podium.train(tiny_dataset, command=["python", "trainer.py"], wait=False)
-    while not training.metrics:
+    while not training.metrics or training.status == "Created":
         time.sleep(0.02)
     assert (training.status, training.metrics) == ("Running", {"accuracy": 0.5})
     assert repr(training) == f"<training {training.name}: Running, accuracy 0.5000>"
