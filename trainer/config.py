@@ -316,7 +316,7 @@ def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:
             ["--network"] if item.name == "model" else []
         )  # as the pipelines' parameter is called
         if item.type is bool:
-            parser.add_argument(flag, action="store_true", help=text)
+            parser.add_argument(flag, nargs="?", const=True, type=_truth, metavar="true", help=text)
         elif item.name == "track":
             parser.add_argument(flag, action="append", metavar="X", help=text)
         else:
@@ -325,6 +325,14 @@ def _parser(texts: Mapping[str, str]) -> argparse.ArgumentParser:
                 flag, *also, type=item.type, metavar="X", help=f"{text} (default: {default})"
             )
     return parser
+
+
+def _truth(text: str) -> bool:
+    """Read the value of a switch, which a sweep may search: true or false."""
+    values = {"true": True, "false": False}
+    if text.lower() not in values:
+        raise argparse.ArgumentTypeError(f"must be true or false, but got {text!r}")
+    return values[text.lower()]
 
 
 def _field_docs() -> dict[str, str]:

@@ -112,6 +112,7 @@ def test_a_flag_overrides_the_recipe_of_the_model() -> None:
         (["--model", "fast", "--depth", "3"], "--depth is for mlp; fast keeps its own"),
         (["--augment", "crop,blur"], "--augment takes crop, color, trivial, rand, but not 'blur'"),
         (["--epochs", "three"], "invalid int value: 'three'"),
+        (["--balance=maybe"], "must be true or false, but got 'maybe'"),
         (["--learning-rate", "1"], "unrecognized arguments: --learning-rate"),
     ],
 )
@@ -120,6 +121,15 @@ def test_a_bad_flag_is_explained_with_its_rule_and_hint(argv: list[str], message
         parse(argv)
     assert message in caught.value.message
     assert caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("words", "value"), [((), False), (("--balance",), True), (("--balance=false",), False)]
+)
+def test_a_switch_may_have_a_value_that_a_sweep_searches(
+    words: tuple[str, ...], value: bool
+) -> None:
+    assert parse(["--data", "d", *words]).balance is value
 
 
 def test_only_fields_that_determine_the_weights_are_decisive() -> None:

@@ -2,7 +2,7 @@
 the middle of 28x28.
 
 The recipe is theirs (yann.lecun.com/exdb/mnist). Ink is what differs from the color of the frame,
-darker, lighter or of another color; a page that is lit unevenly is cut out by its user.
+darker, lighter or of another color: a page under uneven light has to be cropped first.
 """
 
 import numpy as np
@@ -14,7 +14,6 @@ from podium.errors import InvalidInput
 BOX = 20  # the digit fits into 20x20 …
 SIDE = 28  # … of 28x28
 LEAST_CONTRAST = 12  # of 255: a faint pencil line; JPEG noise on an empty page is below
-
 STRONG = 20  # pixels, fewer than a small digit has, of which the weakest says how strong ink is
 
 Floats = NDArray[np.float64]
