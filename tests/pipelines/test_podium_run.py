@@ -17,6 +17,7 @@ from podium.cluster.local.store import Store
 from podium.manifests.conditions import status_of
 from podium.models import open_registry
 from podium.runner.child import from_here
+from podium.runner.record import records_below
 from podium.steps.promote import LaunchTarget, PredictJobs, promote
 
 LINUX = sys.platform == "linux"
@@ -465,7 +466,7 @@ def test_a_sweep_without_metrics_says_why_and_where(
     }
     spec = {
         "objective": {"type": "maximize", "objectiveMetricName": "accuracy"},
-        "algorithm": {"algorithmName": "grid"}, "maxFailedTrialCount": 0, "parameters": [space],
+        "algorithm": {"algorithmName": "grid"}, "parameters": [space],
         "trialTemplate": {"primaryContainerName": "training", "trialSpec": job,
                           "trialParameters": [{"name": "lr", "reference": "lr"}]},
     }  # fmt: skip
@@ -484,3 +485,5 @@ def test_a_sweep_without_metrics_says_why_and_where(
     assert "| Accuracy: 0.95" in done.stderr
     log = Path(done.stderr.partition("all it said: ")[2].partition("\n")[0])
     assert log.read_text().endswith("Accuracy: 0.95\n")
+    (record,) = records_below(home / "runs")
+    assert record.cause == "Sweep hyperparameters: Accuracy: 0.95"

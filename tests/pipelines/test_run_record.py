@@ -40,6 +40,16 @@ def test_the_error_that_a_step_left_is_told(home: Path) -> None:
     assert str(caught.value.hint).endswith(": podium run train source=x target=z")
 
 
+def test_a_failed_run_names_the_last_words_of_its_program(home: Path) -> None:
+    run = failed_run(home, "")
+    assert run.cause == ""
+    run.state = "failed"
+    assert run.cause == "Prepare the data: it said nothing"
+    error = "Trial a failed: E: x\n  | Traceback\n  | E: x\nhint: all it said: a.log"
+    failure_file(run.directory, "prepare-data").write_text(json.dumps({"error": error, "fix": {}}))
+    assert run.cause == "Prepare the data: E: x"
+
+
 def test_looking_at_a_run_keeps_nobody_from_beginning_it(tmp_path: Path) -> None:
     over = threading.Event()
 

@@ -258,3 +258,23 @@ def test_a_missing_script_is_refused_before_a_run(
     Path("train.py").touch()
     check_here(values_of("train_and_promote", words, tmp_path / "home"))
     assert not (tmp_path / "home").exists()
+
+
+@pytest.mark.parametrize("beside", [True, False], ids=["a module beside it", "the script itself"])
+def test_a_script_without_its_packages_is_refused_before_a_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    imports = "import json, no_such_torch.nn\nfrom sklearn_of_nobody import tree\n"
+    Path("train.py").write_text("import helper\n" if beside else imports)
+    Path("helper.py").write_text(imports)
+    values = values_of("train_and_promote", 'command=["python","train.py"]', tmp_path / "home")
+    packed = {**values, "code": f"file://{tmp_path}/store/code/{'0' * 64}.tar.gz"}
+    for given, code in ((values, ""), (packed, str(tmp_path))):
+        with pytest.raises(PodiumError, match="imports no_such_torch, sklearn_of_nobody") as caught:
+            check_here(given, code)
+        assert caught.value.hint == "pip install no_such_torch sklearn_of_nobody"
+    check_here({**packed, "install_requirements": True}, str(tmp_path))
+    Path("helper.py").write_text("import sys\nsys.path.append('lib')\n" + imports)
+    Path("train.py").write_text("import helper\n")
+    check_here(values)

@@ -266,6 +266,5 @@ def test_a_failed_trial_says_its_exception(words: tuple[str, ...], cluster: Loca
         pass
     (trial,) = cluster.trials("e")
     assert trial.phase == "Failed"
-    assert trial.message.startswith(
-        "Trial has failed: ValueError: no such city: Ulm. Job message: "
-    )
+    assert trial.message == "ValueError: no such city: Ulm"
+    assert trial.state.message.startswith(f"Trial has failed: {trial.message}. Job message: ")

@@ -213,6 +213,8 @@ def show(name: str, as_json: bool, server: ServerOptions) -> None:
     drawn = table(heads, steps, width=width, drop=drop, shorten="STEP")
     echo(Styled(f"\n{drawn}\n"))
     echo(show_outcome(outcome) if outcome else f"directory  {run.directory}")
+    if run.record.cause:
+        echo(fold(f"failed: {run.record.cause}", width))
     if run.state not in ("succeeded", "running"):
         echo(f"go on with: podium run --resume {run.id}")
 

@@ -269,6 +269,8 @@ class Cluster(ABC):
         """
         condition = self.get(kind, name).condition("Failed")
         why = (condition.message or condition.reason) if condition else ""
+        if condition and kind == "Trial":
+            why = self.trial(name).message
         text = f"{kind} {name} failed" + (f": {why}" if why else "")
         lines = [] if kind == "Experiment" else list(self.logs(kind, name))[-15:]
         return Failed("\n".join([text, *(f"  | {line}" for line in lines)]))

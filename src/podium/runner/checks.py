@@ -3,11 +3,14 @@ trainer's flags."""
 
 import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from podium.cluster.local.imports import check_imports
+from podium.cluster.local.scripts import script_of
 from podium.errors import InvalidInput, suggestion
 from podium.kfp.values import PipelineSettings, check_values
 
@@ -19,11 +22,13 @@ if TYPE_CHECKING:
     from podium.training.dataset import DataSettings
 
 
-def check_here(values: Mapping[str, Any]) -> None:
+def check_here(values: Mapping[str, Any], code: str = "") -> None:
     """Refuse values that a later step would refuse after minutes of work.
 
     Args:
         values: All of the pipeline's parameters.
+        code: The directory that its parameter ``code`` was packed from; empty if it was packed
+            before.
 
     Raises:
         PodiumError: A value breaks a rule, or there is no such cluster or storage.
@@ -55,7 +60,7 @@ def check_here(values: Mapping[str, Any]) -> None:
     with cluster.connect(values["cluster"]) as opened:
         if isinstance(opened, LocalCluster):
             _check_jobs(settings, info)
-            _check_programs(settings, opened)
+            _check_programs(settings, opened, "" if values.get("install_requirements") else code)
 
 
 def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
@@ -81,8 +86,9 @@ def _check_jobs(settings: PipelineSettings, info: "DatasetInfo | None") -> None:
         _check_flags(settings, experiment, info)
 
 
-def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None:
-    """Refuse a job that this machine cannot run, as where a script is not there."""
+def _check_programs(settings: PipelineSettings, cluster: "LocalCluster", code: str) -> None:
+    """Refuse a job that this machine cannot run, as where a script is not there, or imports what is
+    not installed."""
     from podium.manifests.experiment import Experiment
 
     for _, job in settings.jobs():
@@ -92,7 +98,16 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster") -> None
                 for each in job.space
             }
             job = job.render("trial", values)
-        cluster.plan(job)
+        _, plans = cluster.plan(job)
+        for argv in (plan.main.argv for plan in plans.values() if code):
+            _check_code(argv[argv.index("--") + 1 :] if "podium.code" in argv else argv, Path(code))
+
+
+def _check_code(argv: Sequence[str], folder: Path) -> None:
+    """Check the script of the user's code, which is packed but not stored yet."""
+    script = script_of(argv) if argv else None
+    if script and (folder / script).is_file():
+        check_imports(folder / script, argv)
 
 
 def _check_network(network: str) -> None:

@@ -169,7 +169,7 @@ def _run(order: Order, reporter: Reporter) -> None:
         _values(definition, order) if order.resumed is None else (dict(order.resumed), {}, {})
     )
     if definition.ours:
-        check_here(with_defaults(values, definition.parameters))
+        check_here(with_defaults(values, definition.parameters), packed.get("code", ""))
     try:
         # Only for the owner, like the objects of its cluster; they are there where a run is resumed.
         directory.mkdir(mode=0o700, parents=True, exist_ok=order.resumed is not None)

@@ -22,6 +22,7 @@ from podium.kfp.parameters import pairs
 from podium.runner.annotations import Annotations, editing
 from podium.runner.messages import Event
 from podium.storage import local_path
+from podium.text import last_said
 from podium.training.kept_logs import KeptLogs
 
 PREPARING = ("fingerprint-data", "prepare-data")
@@ -168,6 +169,16 @@ class RunRecord:
             failure = parse(_Failure, read_json(left), str(left))
             return _indented(failure.error.splitlines()), failure.fix
         return _indented(last_lines(self.log(step), LAST)), {}
+
+    @property
+    def cause(self) -> str:
+        """The step that failed and the last thing it said, in one line; empty if none did."""
+        failed = next((name for name, step in self.steps.items() if step.state == "failed"), None)
+        if self.state != "failed" or failed is None:
+            return ""
+        words, _ = self._last_words(failed)
+        said = last_said(line.strip().removeprefix("| ") for line in words.splitlines())
+        return f"{self.steps[failed].title}: {said or 'it said nothing'}"
 
     def close(self, state: str, ended: float) -> None:
         """Set the state of a run of which nothing has run since a moment; a step that was running

@@ -330,9 +330,9 @@ class Run:
     @property
     def result(self) -> str:
         """One line about the result: the winner's score and whether it was promoted, or the
-        outputs."""
+        outputs; of a run that failed, why."""
         if self.state != "succeeded":
-            return ""
+            return self.record.cause
         try:
             outcome = self.outcome
         except PodiumError:  # its directory is damaged

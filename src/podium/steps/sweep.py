@@ -222,24 +222,18 @@ def describe(trial: Trial, phase: str) -> str:
 
 
 def _best(cluster: Cluster, experiment: Experiment, trials: Sequence[Trial]) -> Trial:
-    if not experiment.state.succeeded:
-        failed = first_failure(trials)
-        raise (
-            _failure(cluster, experiment, failed)
-            if failed
-            else cluster.failure("Experiment", experiment.name)
-        )
-    best = best_trial(trials)
-    if best is None:
-        infeasible = any(trial.infeasible for trial in trials)
-        what = no_best(trials) if infeasible else f"reported {experiment.objective.metric}"
-        hint = (
-            "loosen the constraint, or give the sweep more trials"
-            if infeasible
-            else "see the trials' logs"
-        )
-        raise Failed(f"no trial of Experiment {experiment.name} {what}", hint)
-    return best
+    best, failed, name = best_trial(trials), first_failure(trials), experiment.name
+    has_succeeded = experiment.state.succeeded
+    if best and has_succeeded:
+        return best
+    if has_succeeded and any(trial.infeasible for trial in trials):
+        hint = "loosen the constraint, or give the sweep more trials"
+        raise Failed(f"no trial of Experiment {name} {no_best(trials)}", hint)
+    if failed:
+        raise _failure(cluster, experiment, failed)
+    if has_succeeded:
+        raise Failed(f"no trial of Experiment {name} reported {experiment.objective.metric}")
+    raise cluster.failure("Experiment", name)
 
 
 def first_failure(trials: Sequence[Trial]) -> Trial | None:

@@ -41,7 +41,8 @@ def _row(run: Run) -> dict[str, Any]:
 @lru_cache(maxsize=4096)
 def _result(directory: str, state: str) -> str:
     """Return the result of a run, which takes several files to read, once."""
-    return podium.runs()[Path(directory).name].result if state == "succeeded" else ""
+    ended = state in ("succeeded", "failed")
+    return podium.runs()[Path(directory).name].result if ended else ""
 
 
 def view(run: Run, path: str, step: str) -> View:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from podium.cluster.local.images import Image, Images, find_image
+from podium.cluster.local.imports import check_imports
 from podium.cluster.local.podfields import (
     HONORED_CONTAINER,
     HONORED_POD,
@@ -221,6 +222,8 @@ def _check_program(plan: ContainerPlan) -> None:
         file = Path(plan.image.resolve(script))
         if not (file.exists() if file.is_absolute() else (here / script).exists()):
             raise _refuse(path, f"a script of the local environment, not {script}", hint)
+        if plan.image.root is None and all(each.name != "PYTHONPATH" for each in plan.env):
+            check_imports(file if file.is_absolute() else here / script, plan.argv)
 
 
 def _may_appear(word: str, plan: ContainerPlan) -> bool:

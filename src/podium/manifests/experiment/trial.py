@@ -91,8 +91,10 @@ class Trial(Resource):
 
     @property
     def message(self) -> str:
-        """Message of the condition that decides the state."""
-        return self.state.message
+        """Message of the condition that decides the state; of a trial that failed only the cause,
+        if it is known."""
+        said = self.state.message.removeprefix("Trial has failed: ")
+        return said.split(". Job message: ")[0] if said != self.state.message else said
 
     @cached_property
     def metrics(self) -> Metrics:

@@ -1,7 +1,6 @@
 """Starts each process in a fork server if that is possible and faster, else in an interpreter of
 its own."""
 
-import ast
 import os
 import re
 import shlex
@@ -13,6 +12,7 @@ from dataclasses import replace
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from podium.cluster.local.imports import imported_at_top
 from podium.cluster.local.processes.client import Command, Launcher, Process
 from podium.errors import Failed
 
@@ -46,10 +46,6 @@ _STANDARD = sys.stdlib_module_names - {
     "this",
     "antigravity",
 }  # these two print or open a browser at import
-
-_PARSING = threading.Lock()
-"""Python below 3.11.8 fails in ast.parse where two threads are in it at once
-(python/cpython#106905)."""
 
 MAX_SERVERS = 3
 """Most fork servers at once; each holds its imports in memory."""
@@ -177,17 +173,10 @@ def find_preload(module: str, command: Command) -> tuple[str, ...] | None:
     source = _find_source(module, command)
     if source is None:
         return None
-    try:
-        with _PARSING:
-            body = ast.parse(source.read_bytes()).body
-    except (SyntaxError, ValueError):
+    imported = imported_at_top(source.read_bytes())
+    if imported is None:
         return None
-    imported: set[str] = set()
-    for node in body:
-        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        names += [node.module or ""] if isinstance(node, ast.ImportFrom) and not node.level else []
-        imported |= {name.partition(".")[0] for name in names}
-    stable = {name for name in imported if name and (name in _STANDARD or _is_installed(name))}
+    stable = {name for name in imported if name in _STANDARD or _is_installed(name)}
     beside = {path.stem for path in command.cwd.glob("*.py")}
     beside |= {path.parent.name for path in command.cwd.glob("*/__init__.py")}
     return None if beside & (stable | _STANDARD) else ("runpy", *sorted(stable - {"runpy"}))
