@@ -100,7 +100,7 @@ ALLOWED: dict[str, set[str]] = {
     "projects": {"models"},
     "serving": {"data", "models", "prediction", "scoring"},
     "reports": set(),
-    "trainer": {"data", "metrics", "storage"},
+    "trainer": {"data", "metrics", "scoring", "storage"},
     "data": {"storage"},
     "scoring": set(),
     "storage": set(),

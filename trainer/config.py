@@ -18,6 +18,7 @@ CHOICES = {
     "optimizer": ("adadelta", "sgd", "adamw"),
     "schedule": ("step", "onecycle"),
     "keep": ("best", "last"),
+    "metric": ("accuracy", "balanced_accuracy", "f1_macro"),
     "precision": ("auto", "fp32", "bf16"),
     "backend": ("gloo", "nccl", "mpi"),
     "track": ("wandb", "mlflow", "tensorboard"),
@@ -163,6 +164,10 @@ class TrainConfig:
     keep: str = "best"
     """Keep the weights of the best epoch on the validation part (always with patience), or of the
     last one."""
+
+    metric: str = "accuracy"
+    """Which epoch is the best one; printed beside accuracy and loss. balanced_accuracy and f1_macro
+    count each class alike, however rare it is; of no effect on a regression."""
 
     patience: int = 0
     """Stop after this many epochs without a better one on the validation part; 0: never."""

@@ -84,17 +84,25 @@ class Objective(ABC):
 
 
 class Classification(Objective):
-    """Cross entropy; the best epoch has the highest accuracy, then the lowest loss.
+    """Cross entropy; the best epoch has the highest metric, then the lowest loss.
 
     Args:
+        classes: How many there are: k.
+        metric: ``accuracy``, or the name of another metric that follows from the confusion matrix.
         label_smoothing: Probability spread over the wrong classes, in the training loss only.
         weights: How much each class weighs there [k]; None: alike for each item.
     """
 
-    shown = metrics = ("accuracy", "loss")
-
-    def __init__(self, label_smoothing: float, weights: Tensor | None = None) -> None:
+    def __init__(
+        self,
+        classes: int,
+        metric: str = "accuracy",
+        label_smoothing: float = 0.0,
+        weights: Tensor | None = None,
+    ) -> None:
+        self.classes, self.metric = classes, metric
         self.label_smoothing, self.weights = label_smoothing, weights
+        self.shown = self.metrics = tuple(dict.fromkeys((metric, "accuracy", "loss")))
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
         smoothing = self.label_smoothing
@@ -103,20 +111,29 @@ class Classification(Objective):
         )
 
     def totals(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        correct = (outputs.argmax(1) == targets).sum()
-        return torch.stack(
-            [correct.double(), F.cross_entropy(outputs, targets, reduction="sum").double()]
-        )
+        decided = outputs.argmax(1)
+        counts = [
+            each.bincount(minlength=self.classes).double()
+            for each in (targets[decided == targets], targets, decided)
+        ]
+        loss = F.cross_entropy(outputs, targets, reduction="sum").double()
+        return torch.cat([*counts, loss[None]])
 
     def no_totals(self, device: torch.device) -> Tensor:
-        return torch.zeros(2, dtype=torch.float64, device=device)
+        return torch.zeros(3 * self.classes + 1, dtype=torch.float64, device=device)
 
     def summarize(self, totals: Tensor, count: int) -> Record:
-        accuracy, loss = (totals / count).tolist()
-        return {"accuracy": accuracy, "loss": loss}
+        hits, true, decided = totals[:-1].cpu().numpy().reshape(3, self.classes)
+        record = {"accuracy": float(hits.sum()) / count, "loss": float(totals[-1]) / count}
+        if self.metric != "accuracy":
+            from podium.scoring.metrics import METRICS
+
+            metric: Any = METRICS[self.metric]  # a ConfusionMetric
+            record = {self.metric: float(metric.finish(hits, true, decided)), **record}
+        return record
 
     def merit(self, record: Record) -> Any:
-        return record["accuracy"], -record["loss"]
+        return record[self.metric], -record["loss"]
 
 
 class Regression(Objective):
@@ -175,7 +192,7 @@ def of(config: TrainConfig, task: Task, device: torch.device | None = None) -> O
     if task.kind == "regression":
         return Regression(task, device)
     weights = balanced_weights(task.class_counts).to(device) if config.balance else None
-    return Classification(config.label_smoothing, weights)
+    return Classification(task.outputs, config.metric, config.label_smoothing, weights)
 
 
 def balanced_weights(counts: Sequence[int]) -> Tensor:

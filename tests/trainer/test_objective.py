@@ -1,9 +1,19 @@
 """Loss and metrics of classes and of numbers."""
 
+from collections.abc import Callable
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
-from sklearn.metrics import mean_absolute_error, r2_score, root_mean_squared_error
+from sklearn.metrics import (
+    accuracy_score,
+    balanced_accuracy_score,
+    f1_score,
+    mean_absolute_error,
+    r2_score,
+    root_mean_squared_error,
+)
 from tasks import pictures, table
 
 from podium.trainer import objective
@@ -38,6 +48,29 @@ def test_sums_of_any_batches_give_scikit_learns_metrics() -> None:
         ), name
 
 
+@pytest.mark.parametrize(
+    ("name", "compute"),
+    [
+        ("accuracy", accuracy_score),
+        ("balanced_accuracy", balanced_accuracy_score),
+        ("f1_macro", partial(f1_score, average="macro")),
+    ],
+)
+def test_sums_of_decisions_give_scikit_learns_metrics(
+    name: str, compute: Callable[..., float]
+) -> None:
+    rng = np.random.default_rng(1)
+    target, outputs = rng.choice(10, 101, p=[0.55, *[0.05] * 9]), rng.normal(0, 1, (101, 10))
+    goal = objective.of(parse(["--metric", name]), pictures(28, 28), CPU)
+    pieces = [
+        goal.totals(torch.from_numpy(outputs[at]), torch.from_numpy(target[at]))
+        for at in (slice(40), slice(40, 101))
+    ]
+    metrics = goal.summarize(sum(pieces, goal.no_totals(CPU)), 101)
+    assert metrics[name] == pytest.approx(compute(target, outputs.argmax(1)), abs=1e-12)
+    assert next(iter(metrics)) == goal.shown[0] == name
+
+
 @pytest.mark.parametrize(("answer", "r2"), [(7.0, 1.0), (8.0, 0.0)])
 def test_r2_of_a_constant_target_is_finite(answer: float, r2: float) -> None:
     task = table(kind="regression", outputs=1, target_mean=(7.0,), target_std=(1.0,))
@@ -59,6 +92,11 @@ def test_a_better_epoch_has_more_accuracy_or_less_error() -> None:
     assert classes.is_better(first, {})
     assert classes.is_better({"accuracy": 0.9, "loss": 0.4}, first)
     assert not classes.is_better({"accuracy": 0.8, "loss": 0.1}, first)
+    balanced = objective.of(parse(["--metric", "f1_macro"]), pictures(28, 28), CPU)
+    assert balanced.is_better(
+        {"f1_macro": 0.6, "accuracy": 0.8, "loss": 1.0},
+        {"f1_macro": 0.5, "accuracy": 0.9, "loss": 0.5},
+    )
     numbers = objective.of(parse([]), table(**NUMBERS), CPU)
     assert numbers.is_better({"rmse": 1.0}, {"rmse": 1.1})
     assert not numbers.is_better({"rmse": 1.1}, {"rmse": 1.1})

@@ -12,7 +12,7 @@ from podium.trainer.networks import RECIPES
 
 FLAGS = """
     data output inherit dataset model weights width depth epochs batch-size test-batch-size optimizer lr schedule gamma warmup momentum weight-decay
-    label-smoothing balance dropout shift rotate flip erase augment average keep patience no-cuda precision threads seed log-interval
+    label-smoothing balance dropout shift rotate flip erase augment average keep metric patience no-cuda precision threads seed log-interval
     save-model backend track track-dir
 """.split()  # noqa: SIM905
 

@@ -101,6 +101,7 @@ def stranger(home: Path) -> Iterator[httpx.Client]:
         pages.app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1
     )
     server, listening = uvicorn.Server(config), config.bind_socket()
+    listening.listen()  # who comes before the server has begun waits
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     with httpx.Client(

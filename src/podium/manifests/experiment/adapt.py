@@ -75,6 +75,8 @@ def adapt(
     builtin = experiment.uses_builtin_trainer
     flags = {name: str(value) for name, value in fixed.items() if value} if builtin else {}
     flags |= _without_use(experiment, flags.get("model", ""))
+    if builtin:
+        flags |= _reported(experiment)
     given = {**{f"--{name}": value for name, value in flags.items()}, **(FLAGS if builtin else {})}
 
     def prepare(manifest: dict[str, Any]) -> None:
@@ -118,6 +120,15 @@ def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
     if unused:
         log.info("not searched, since %s does not take it: %s", network, ", ".join(unused))
     return unused
+
+
+def _reported(experiment: Experiment) -> dict[str, str]:
+    """Return the flag by which podium's trainer reports the objective, if it needs one."""
+    from podium.trainer.config import CHOICES, TrainConfig
+
+    metric = experiment.objective.metric
+    is_asked = metric in CHOICES["metric"] and metric != TrainConfig.metric
+    return {"metric": metric} if is_asked else {}
 
 
 def with_pods_retained(experiment: Experiment) -> Experiment:
