@@ -11,10 +11,10 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from podium.data import artifact
-from podium.data.seen import read_seen
 from podium.errors import InvalidInput
 from podium.models import open_registry
 from podium.models.comparison import jumps
+from podium.prediction import ModelDirectory
 from podium.scoring import METRICS
 from podium.scoring.comparison import wilson
 from podium.steps.prepare_data import DataSettings, prepare_data
@@ -276,7 +276,7 @@ def test_weights_of_another_split_do_not_flatter(
         )
         == 0
     )
-    seen = read_seen(str(tmp_path / "second"))
+    seen = ModelDirectory(tmp_path / "second").seen
     assert seen is not None
     for seed in (1, 2):
         of_data = artifact.load_seen(tmp_path / f"data-{seed}")

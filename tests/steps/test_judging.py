@@ -17,6 +17,7 @@ from podium.data import artifact
 from podium.errors import Conflict, InvalidInput, NotFound
 from podium.identity import code_version
 from podium.models import Version, open_registry
+from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
@@ -256,7 +257,7 @@ def test_a_model_is_read_no_more_often_than_needed(
     bucket = connect(f"s3://podium-reads-{padding}", create=True)
     uri = bucket.join("strong")
     transfer.put(candidates["strong"], connect(uri))
-    replace(Origin.read(str(candidates["strong"])), uri=uri).write()
+    replace(Origin.read(ModelDirectory(candidates["strong"])), uri=uri).write()
     evaluate(
         tiny_dataset, [uri], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path)
     )

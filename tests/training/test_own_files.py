@@ -8,7 +8,7 @@ import pytest
 
 from podium.code.bundle import pack, store
 from podium.errors import InvalidInput, NotFound
-from podium.prediction import open_model
+from podium.prediction import ModelDirectory, open_model
 from podium.training.own_files import complete
 from podium.training.target import LaunchTarget
 
@@ -50,7 +50,7 @@ def left(tmp_path: Path) -> Path:
 
 
 def test_its_files_predict_by_the_command(target: LaunchTarget, left: Path) -> None:
-    complete(str(left), target)
+    complete(ModelDirectory(left), target)
     assert json.loads((left / "model.json").read_text()) == {"predict": list(COMMAND)}
     kept = {file.relative_to(left).as_posix() for file in left.rglob("*") if file.is_file()}
     assert kept == {
@@ -67,19 +67,19 @@ def test_its_files_predict_by_the_command(target: LaunchTarget, left: Path) -> N
 @pytest.mark.parametrize("name", ["model.onnx", "model.json"])
 def test_a_model_that_is_there_stays_as_it_is(target: LaunchTarget, left: Path, name: str) -> None:
     (left / name).write_text("the trainer's own")
-    complete(str(left), target)
+    complete(ModelDirectory(left), target)
     assert (left / name).read_text() == "the trainer's own"
     assert not (left / "predict.py").exists()
 
 
 def test_without_a_command_a_model_is_asked_for(left: Path) -> None:
     with pytest.raises(NotFound, match=r"neither model.onnx nor model.json, only weights.txt"):
-        complete(str(left), LaunchTarget())
+        complete(ModelDirectory(left), LaunchTarget())
 
 
 def test_a_trainer_that_left_nothing_has_no_model(target: LaunchTarget, tmp_path: Path) -> None:
     with pytest.raises(NotFound, match="there is no model under"):
-        complete(str(tmp_path / "nothing"), target)
+        complete(ModelDirectory(tmp_path / "nothing"), target)
 
 
 def test_files_outside_of_the_code_stay_there(
@@ -87,7 +87,7 @@ def test_files_outside_of_the_code_stay_there(
 ) -> None:
     (tmp_path / "secret.txt").write_text("secret")
     words = ("python", "predict.py", str(tmp_path / "secret.txt"), "../secret.txt", ".")
-    complete(str(left), LaunchTarget(code=target.code, predict=words))
+    complete(ModelDirectory(left), LaunchTarget(code=target.code, predict=words))
     assert not list(left.rglob("secret.txt"))
     assert not (left / "train.py").exists()
 

@@ -18,7 +18,7 @@ from podium.data.preprocessing import Applied, ImagePreprocessing, Preprocessing
 from podium.data.preprocessing.image import FOLDER, PICTURE
 from podium.data.row_files import open_parquet
 from podium.data.schema import Array, DatasetInfo
-from podium.data.seen import SeenItems, read_seen
+from podium.data.seen import SeenItems
 from podium.data.split import Split
 from podium.data.values import to_numbers, to_text
 from podium.errors import InvalidInput, suggestion
@@ -163,20 +163,16 @@ class HeldOut:
         return TestInputs(inputs=inputs, kept=np.concatenate([batch.kept for batch in batches]))
 
 
-def seen_in_training(data: str | Path, uri: str) -> SeenItems | None:
+def seen_in_training(data: str | Path, before: SeenItems | None) -> SeenItems | None:
     """Return what a model has seen that was trained on a dataset; None if the dataset does not
     tell.
 
     Args:
         data: URI of the dataset.
-        uri: The model directory's, which says what the weights had seen that its training began
-            with.
-
-    Raises:
-        Damaged: That file is not one of SeenItems.
+        before: What the weights had seen that its training began with, as its directory says.
     """
     of_data = artifact.load_seen(data)
-    return None if of_data is None else of_data.plus(read_seen(uri))
+    return None if of_data is None else of_data.plus(before)
 
 
 def _apply(prepared: Preprocessing, file: Path, name: str) -> Iterator[Applied]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from podium.documents import foreign
 from podium.errors import Damaged, InvalidInput, NotFound
-from podium.storage import connect
+from podium.storage import Storage
 
 if TYPE_CHECKING:
     import numpy as np
@@ -163,17 +163,17 @@ def near_words(near: int) -> str:
     return f", {near:,} of them since they nearly equal such an item" if near else ""
 
 
-def read_seen(uri: str) -> "SeenItems | None":
+def read_seen(storage: Storage) -> "SeenItems | None":
     """Return what a model directory says was seen; None if it says nothing.
 
     Raises:
         Damaged: The file is not one of SeenItems.
     """
     try:
-        content = connect(uri).get(SEEN)
+        content = storage.get(SEEN)
     except NotFound:
         return None
-    return SeenItems.from_bytes(content, f"{uri}/{SEEN}")
+    return SeenItems.from_bytes(content, storage.join(SEEN))
 
 
 def parse_hashes(content: bytes, name: str) -> "np.ndarray":

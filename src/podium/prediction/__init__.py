@@ -1,15 +1,16 @@
 """Predicting with a model, from a directory or from the registry: arrays, rows of a DataFrame,
 files, sentences."""
 
-from podium.prediction.directory import MODELS
+from podium.prediction.directory import MODELS, ONNX, ModelDirectory
 from podium.prediction.predictions import Outcome, Predictions
-from podium.prediction.predictor import ONNX, PREPROCESSING, PROFILE, Predictor, open_model
+from podium.prediction.predictor import PREPROCESSING, PROFILE, Predictor, open_model
 
 __all__ = [
     "MODELS",
     "ONNX",
     "PREPROCESSING",
     "PROFILE",
+    "ModelDirectory",
     "Outcome",
     "Predictions",
     "Predictor",

@@ -20,7 +20,7 @@ from pathlib import Path
 from threading import Thread
 from typing import IO, TYPE_CHECKING, Any
 
-from podium.documents import MAX_JSON, foreign, load_json, parse
+from podium.documents import foreign, load_json, parse
 from podium.errors import Failed, InvalidInput, PodiumError
 from podium.storage import connect
 
@@ -74,16 +74,6 @@ class PredictCommand:
         if self.uris:
             return [*self.predict, *options]
         return ["python", "-m", "podium.steps.predict_command", *options, "--", *self.predict]
-
-
-def read_command(uri: str) -> PredictCommand:
-    """Read model.json of a model directory.
-
-    Raises:
-        NotFound: There is none.
-        InvalidInput: It is not a predict command.
-    """
-    return PredictCommand.parse(connect(uri).get(FILE, limit=MAX_JSON + 1), f"{uri}/{FILE}")
 
 
 def write_inputs(

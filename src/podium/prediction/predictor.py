@@ -20,11 +20,11 @@ from podium.errors import InvalidInput, NotFound
 from podium.notebook import say
 from podium.prediction.command import FILE as COMMAND
 from podium.prediction.command import CommandModel
-from podium.prediction.directory import fetch_model, model_files, require_model
+from podium.prediction.directory import ONNX, ModelDirectory
 from podium.prediction.predictions import Outcome, Predictions, decided
 from podium.scoring import OnnxModel
 from podium.scoring.threshold import THRESHOLD, Threshold
-from podium.storage import absolute, local_path
+from podium.storage import absolute
 
 if TYPE_CHECKING:
     from podium.data.items import Batch
@@ -37,8 +37,6 @@ PREPROCESSING = "preprocessing.json"
 
 PROFILE = "profile.json"
 """File of a version: its training part in bins, and what it said of the test part."""
-
-ONNX = "model.onnx"
 
 ONE_CALL = 1 << 28
 """Bytes of items that a predict command gets at once, names included: its start takes longer than
@@ -357,22 +355,16 @@ def open_model(uri: str | Path) -> Predictor:
     where, file = absolute(uri), ""
     if where.rpartition("/")[2] in (ONNX, COMMAND):
         where, _, file = where.rpartition("/")
-    require_model(where)
-    here = local_path(where)
-    folder = [here] if here else []
-
-    def local() -> Path:
-        if not folder:
-            folder.append(Path(tempfile.mkdtemp(prefix="podium-model-")))
-            fetch_model(where, model_files(where), folder[0])
-        return folder[0]
-
+    directory = ModelDirectory(where)
+    directory.require_model()
     return Predictor(
-        str(uri), lambda: open_file(local() / file, str(uri)), lambda file: _beside(local() / file)
+        str(uri),
+        lambda: _open_file(directory.path / file, str(uri)),
+        lambda name: _beside(directory.path / name),
     )
 
 
-def open_file(path: Path, name: str) -> OnnxModel | CommandModel:
+def _open_file(path: Path, name: str) -> OnnxModel | CommandModel:
     """Open the model in a local directory, or a file of it; each call of a command copies it,
     without checkpoints.
 
@@ -385,15 +377,9 @@ def open_file(path: Path, name: str) -> OnnxModel | CommandModel:
     file = next((path / known for known in (ONNX, COMMAND) if (path / known).is_file()), path)
     if not file.is_file():
         raise NotFound(f"there is neither {ONNX} nor {COMMAND} in {path}")
-    return command_model(file.parent, name) if file.name == COMMAND else OnnxModel(file)
-
-
-def command_model(folder: Path, name: str) -> CommandModel:
-    """Return the command of a local model directory; each call copies the directory, without
-    checkpoints."""
-    return CommandModel(
-        name=name, fetch=lambda copy: fetch_model(str(folder), model_files(str(folder)), copy)
-    )
+    if file.name != COMMAND:
+        return OnnxModel(file)
+    return CommandModel(name=name, fetch=lambda copy: ModelDirectory(file.parent).fetch(copy))
 
 
 def _beside(file: Path) -> Any:

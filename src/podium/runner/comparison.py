@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from podium.documents import write_file
 from podium.errors import InvalidInput, PodiumError
 from podium.identity import ATTEMPT
+from podium.prediction.directory import ModelDirectory
 from podium.reports import Compared, render_comparison
 from podium.runner.record import RunRecord
 from podium.runner.run import Run
@@ -91,7 +92,7 @@ def _of_run(run: Run) -> Compared:
 def _of_version(version: "Version", champion: "Version | None", runs: "Runs") -> Compared:
     facts, epochs, steps = version.facts, [], {}
     with suppress(PodiumError):  # a trainer of one's own keeps another record, or none
-        epochs = TrainedMetrics.read(version.storage.join(version.prefix)).epochs
+        epochs = TrainedMetrics.read(ModelDirectory(version.storage.join(version.prefix))).epochs
     given: Mapping[str, Any] = {}
     with suppress(PodiumError):  # its run was deleted, or was on another machine
         record = runs[(facts.run_id or version.version).partition(ATTEMPT)[0]].record

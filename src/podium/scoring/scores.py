@@ -13,6 +13,7 @@ from podium.errors import InvalidInput
 from podium.scoring.families import Array, FunctionMetric, Metric, class_indices, confusion
 from podium.scoring.metrics import METRICS, require_kind
 from podium.scoring.model import OnnxModel
+from podium.text import figure
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +59,11 @@ class Scores:
         if isinstance(metric, FunctionMetric):  # NaN for one model says nothing about the others
             return metric.steady_value(self.target, self.predictions)
         return metric.defined_value(self.target, self.of(metric))
+
+    def words(self, metric: Metric) -> str:
+        """Return a metric and all that are known, as words."""
+        values = {metric.name: self.value(metric), **self.metrics}
+        return " ".join(f"{name} {figure(value)}" for name, value in values.items())
 
     def tie_breakers(self) -> Iterator[tuple[str, float]]:
         """Yield name and value of what decides where the metric is equal; less is better."""

@@ -1,6 +1,5 @@
 """Choose the best candidate on the validation part, then score it alone on the test part."""
 
-import math
 import platform
 import shutil
 import tempfile
@@ -18,14 +17,9 @@ from podium.errors import require
 from podium.identity import code_version, current_run
 from podium.models.document import sha256_of
 from podium.models.version import PREDICTIONS, TARGET
-from podium.prediction.directory import fetch_model, model_files
-from podium.prediction.predictor import (
-    ONNX,
-    PREPROCESSING,
-    PROFILE,
-    write_preprocessing,
-    write_profile,
-)
+from podium.prediction import PREPROCESSING, PROFILE
+from podium.prediction.predictor import write_preprocessing, write_profile
+from podium.steps.candidate import Candidate, Judged
 from podium.steps.step import step
 from podium.text import are, figure, plural
 from podium.training.base import say
@@ -42,11 +36,9 @@ from podium.training.handover import (
     WinnerScores,
     per_class,
 )
-from podium.training.origin import Origin
 from podium.training.pictures import Picture, pictures_among
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
-from podium.training.trained import TrainedMetrics, check_data
 
 ENVIRONMENT = "environment.json"
 """File of a model directory: versions and hardware of its training."""
@@ -59,7 +51,6 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
     from podium.data.split import Split
     from podium.scoring import Metric, Scores
-    from podium.scoring.threshold import Threshold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,23 +79,6 @@ class EvaluationResult:
         regression."""
         if self.confusion:
             artifact.log_confusion_matrix(self.classes, self.confusion)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
-    """A model that may be uploaded."""
-
-    origin: Origin
-    """The trial or job that trained it."""
-
-    trained: TrainedMetrics
-    """Metrics that its training reported."""
-
-    scores: "Scores"
-    """On the validation part."""
-
-    threshold: "Threshold | None"
-    """By which it decides; None for the most probable class."""
 
 
 @step
@@ -145,7 +119,7 @@ def evaluate(
         NotFound: There is no such model directory, or no sweep or training of podium made it.
         Damaged: The data or a model cannot be read.
     """
-    from podium.data.artifact import describe
+    from podium.data.artifact import describe, load
     from podium.scoring.threshold import split
 
     require(len(candidates) >= 1, "len(candidates) >= 1", candidates=len(candidates))
@@ -154,9 +128,15 @@ def evaluate(
         say(f"warning of the data: {sentence}")
     tune, metric = split(metric)
     chosen_by = _metric(metric, info, sweep, tune=tune)
-    ranked = _rank(data, info, candidates, chosen_by, jobs, tune=tune)
+    part = load(data, "validation")
+    judged = [
+        Candidate.open(uri, info, jobs).judged(part, chosen_by, tune=tune) for uri in candidates
+    ]
+    # sorted is stable: of equal candidates the one listed first stays first.
+    ranked = sorted(judged, key=lambda candidate: candidate.order(chosen_by))
     winner = ranked[0]
-    tested = _test(data, test or data, info, winner, Path(predictions), chosen_by, jobs)
+    say(f"winner: {winner.origin.title}, {_why(ranked, chosen_by)}")
+    tested = _test(data, test or data, winner, Path(predictions), chosen_by)
     scores = tested.scores
     _say_tested(winner, tested, chosen_by)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
@@ -250,8 +230,8 @@ def _versions() -> dict[str, str]:
     return versions
 
 
-def _say_tested(winner: Candidate, tested: "_Tested", metric: "Metric") -> None:
-    say(f"test part, opened for the winner alone: {_words(tested.scores, metric)}")
+def _say_tested(winner: Judged, tested: "_Tested", metric: "Metric") -> None:
+    say(f"test part, opened for the winner alone: {tested.scores.words(metric)}")
     if winner.trained.unknown_weights:
         say(
             f"it began with the weights {winner.trained.unknown_weights}, and which items these had seen is not known: "
@@ -276,66 +256,6 @@ def _metric(text: str, info: "DatasetInfo", sweep: TrialTable | None, *, tune: b
         require_tunable(metric, info.classes)
     say(f"metric: {metric.name}, {'more' if metric.maximize else 'less'} is better")
     return metric
-
-
-def _rank(
-    data: str | Path,
-    info: "DatasetInfo",
-    uris: Sequence[str],
-    metric: "Metric",
-    jobs: PredictJobs,
-    *,
-    tune: bool,
-) -> list[Candidate]:
-    """Score the candidates on the validation part; the best comes first."""
-    from podium.data.artifact import load
-
-    part = load(data, "validation")
-    candidates = []
-    for uri in uris:
-        trained = TrainedMetrics.read(uri)
-        check_data(uri, trained, info)
-        origin = Origin.read(uri)
-        predicted, name = _predict(origin, part, info, jobs, part_name="validation")
-        threshold = _threshold(uri, metric if tune else None, part, predicted, info)
-        scores = _score(predicted, part.target, info, metric, threshold, name)
-        candidates.append(
-            Candidate(origin=origin, trained=trained, scores=scores, threshold=threshold)
-        )
-        say(f"{origin.title}: validation {_words(scores, metric)}")
-        if threshold:
-            say(f"{origin.title} decides for {threshold}")
-            if threshold.warning:
-                say(f"warning: {threshold.warning}")
-    # sorted is stable: of equal candidates the one listed first stays first.
-    ranked = sorted(candidates, key=lambda candidate: _order(candidate.scores, metric))
-    say(f"winner: {ranked[0].origin.title}, {_why(ranked, metric)}")
-    return ranked
-
-
-def _threshold(
-    uri: str,
-    metric: "Metric | None",
-    part: "Split",
-    predicted: "np.ndarray",
-    info: "DatasetInfo",
-) -> "Threshold | None":
-    """Choose a threshold for a metric, or take that of the model's directory, if it has one."""
-    from podium.scoring.threshold import THRESHOLD, Threshold
-
-    if metric:
-        return Threshold.choose(metric, part.target, predicted, info.classes)
-    if THRESHOLD not in model_files(uri):
-        return None
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        fetch_model(uri, (THRESHOLD,), Path(scratch))
-        return Threshold.read(read_json(Path(scratch, THRESHOLD)), f"{uri}/{THRESHOLD}")
-
-
-def _order(scores: "Scores", metric: "Metric") -> tuple[float, float]:
-    value = scores.value(metric)
-    first = math.inf if math.isnan(value) else -value if metric.maximize else value
-    return first, next(scores.tie_breakers(), ("", math.inf))[1]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -375,40 +295,32 @@ class _Tested:
 def _test(
     data: str | Path,
     test: str | Path,
-    info: "DatasetInfo",
-    chosen: Candidate,
+    winner: Judged,
     predictions: Path,
     metric: "Metric",
-    jobs: PredictJobs,
 ) -> _Tested:
     import numpy as np
 
     from podium.data.held_out import HeldOut, seen_in_training
 
-    winner, held_out = chosen.origin, HeldOut.open(test)
+    candidate, info, held_out = winner.candidate, winner.candidate.info, HeldOut.open(test)
     part = held_out.part
     shutil.rmtree(predictions, ignore_errors=True)  # an earlier attempt may have left files
     predictions.mkdir(parents=True)
-    seen = seen_in_training(data, winner.uri)
+    seen = seen_in_training(data, candidate.directory.seen)
     fresh, near = unseen(held_out.as_prepared(), held_out.groups, seen)
     require_items(fresh)
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        directory = Path(scratch, winner.name)
-        entries = fetch_model(winner.uri, model_files(winner.uri), directory)
+        directory = Path(scratch, candidate.origin.name)
+        entries = candidate.directory.fetch(directory)
         files = {name: sha256_of(directory / name)[0] for name in entries}
         recorded = read_json(directory / ENVIRONMENT) if ENVIRONMENT in files else {}
         pictures = pictures_among(directory, files)
-        predicted, name = _predict(
-            winner,
-            part,
-            info,
-            jobs,
-            part_name="test",
-            target=predictions / PREDICTIONS,
-            directory=directory,
+        predicted = candidate.predict(
+            part, "test", copy=directory, target=predictions / PREDICTIONS
         )
     counted = slice(None) if fresh.all() else np.flatnonzero(fresh)
-    scores = _score(predicted[counted], part.target[counted], info, metric, chosen.threshold, name)
+    scores = candidate.score(predicted[counted], part.target[counted], metric, winner.threshold)
     # Not before: a predict command would find it.
     save_labels(predictions / TARGET, part.target, sealed=holds_sealed(test))
     write_test_items(held_out, predictions)
@@ -417,10 +329,10 @@ def _test(
     if PREPROCESSING not in files:  # what the model directory says itself comes first
         write_preprocessing(info, predictions)
     if PROFILE not in files:
-        said = chosen.threshold.decide(predicted, info.classes) if chosen.threshold else predicted
+        said = winner.threshold.decide(predicted, info.classes) if winner.threshold else predicted
         write_profile(info, said, predictions)
-    if chosen.threshold:
-        chosen.threshold.write(predictions)
+    if winner.threshold:
+        winner.threshold.write(predictions)
     etags = {name: entry.etag for name, entry in entries.items()}
     environment = (
         recorded if isinstance(recorded, dict) else {}
@@ -437,62 +349,7 @@ def _test(
     )
 
 
-def _predict(
-    origin: Origin,
-    part: "Split",
-    info: "DatasetInfo",
-    jobs: PredictJobs,
-    *,
-    part_name: str,
-    target: Path | None = None,
-    directory: Path | None = None,
-) -> "tuple[np.ndarray, str]":
-    """Return a model's predictions of a part, and what errors call it: its model.onnx runs here,
-    its predict command in a job.
-
-    Args:
-        jobs: Where a predict command runs.
-        target: File to write the predictions to.
-        directory: Where its files were fetched to, if they were.
-    """
-    import numpy as np
-
-    from podium.scoring import OnnxModel
-
-    classes = len(info.classes) or None
-    with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        if ONNX in model_files(origin.uri):
-            if directory is None:
-                directory = Path(scratch) / origin.name
-                fetch_model(origin.uri, (ONNX,), directory)
-            model = OnnxModel(directory / ONNX)
-            return model.predict(part.inputs, classes=classes, target=target), model.name
-    predicted = jobs.predict(
-        origin.uri, origin.runtime, part.inputs, part=part_name, classes=classes, name=origin.title
-    )
-    if target:
-        np.save(target, predicted)
-    return predicted, origin.title
-
-
-def _score(
-    predicted: "np.ndarray",
-    target: "np.ndarray",
-    info: "DatasetInfo",
-    metric: "Metric",
-    threshold: "Threshold | None",
-    name: str,
-) -> "Scores":
-    from podium.scoring import score_predictions
-
-    decided = threshold.decide(predicted, info.classes) if threshold else None
-    classes = len(info.classes) or None
-    return score_predictions(
-        predicted, target, classes=classes, metric=metric, name=name, decided=decided
-    )
-
-
-def _why(ranked: list[Candidate], metric: "Metric") -> str:
+def _why(ranked: list[Judged], metric: "Metric") -> str:
     if len(ranked) == 1:
         return "the only candidate"
     first, second = ranked[0].scores, ranked[1].scores
@@ -504,8 +361,3 @@ def _why(ranked: list[Candidate], metric: "Metric") -> str:
         if name != metric.name and value < (other := second.metrics.get(name, 0)):
             return f"{equal}, {name} {figure(value)} against {figure(other)}"
     return f"{equal}, so the one listed first"
-
-
-def _words(scores: "Scores", metric: "Metric") -> str:
-    values = {metric.name: scores.value(metric), **scores.metrics}
-    return " ".join(f"{name} {figure(value)}" for name, value in values.items())

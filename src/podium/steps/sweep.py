@@ -16,6 +16,7 @@ from podium.identity import RunIdentity, current_run, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
 from podium.manifests.experiment.adapt import locate, with_pods_retained
 from podium.manifests.experiment.rules import warnings_of
+from podium.prediction.directory import ModelDirectory
 from podium.steps.step import step
 from podium.sweeps import connect
 from podium.text import brief, duration, plural
@@ -284,7 +285,7 @@ def _result(
     best: Trial, recipe: Recipe, table: TrialTable, run: RunIdentity, target: LaunchTarget
 ) -> SweepResult:
     url = next(row.model for row in table.trials if row.name == best.name)
-    complete(url, target)
+    complete(ModelDirectory(url), target)
     origin = Origin(
         kind="trial",
         name=best.name,

@@ -12,7 +12,7 @@ from podium.identity import code_version
 from podium.models.task import Task, check_model_task
 from podium.models.upload import Content
 from podium.models.version import PREDICTIONS
-from podium.prediction.directory import fetch_evaluated
+from podium.prediction.directory import ModelDirectory
 from podium.steps.step import step
 from podium.text import plural
 from podium.training.base import say
@@ -58,7 +58,9 @@ def upload_model(
         Task(dataset=data.name, kind=data.kind, target=data.target, classes=tuple(data.classes)),
     )
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        files = fetch_evaluated(model, measured.winner.files, measured.winner.etags, Path(scratch))
+        files = ModelDirectory(model).fetch_evaluated(
+            measured.winner.files, measured.winner.etags, Path(scratch)
+        )
         files |= {file.name: file for file in sorted(Path(predictions).iterdir())}
         version = registered.upload(files, _metadata(files, measured))
     size = sum(record.size for record in version.files.values())

@@ -2,7 +2,7 @@
 a version."""
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from podium.data.seen import (
     SEEN,
     TEST_ITEMS,
-    read_seen,
     require_items,
     unseen,
     write_test_items,
@@ -24,18 +23,15 @@ from podium.models.signature import SIGNATURE
 from podium.models.task import Task, check_model_task
 from podium.models.version import METADATA, PREDICTIONS, TARGET
 from podium.prediction.command import FILE as COMMAND
-from podium.prediction.command import PredictCommand
-from podium.prediction.directory import fetch_model, model_files, require_model
+from podium.prediction.command import CommandModel, PredictCommand
+from podium.prediction.directory import ONNX, ModelDirectory
 from podium.prediction.predictor import (
-    ONNX,
     PREPROCESSING,
     PROFILE,
-    command_model,
     open_model,
     write_preprocessing,
     write_profile,
 )
-from podium.storage import connect
 from podium.training.handover import EvaluatedDataset, per_class
 from podium.training.origin import Origin
 from podium.training.trained import TrainedMetrics, check_data
@@ -44,7 +40,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from podium.data.schema import DatasetInfo
-    from podium.prediction.command import CommandModel
     from podium.scoring import OnnxModel, Scores
 
 WRITTEN = (METADATA, PREDICTIONS, SIGNATURE, TARGET, TEST_ITEMS)
@@ -104,17 +99,20 @@ def import_model(source: Source, model: Model, version: str = "") -> Version:
 
     if version:
         check_name("version", version)
-    names = _files(source.uri)
+    original = ModelDirectory(source.uri)
+    original.require_no_links()
+    original.require_model()
+    names = [name for name in original.files if name not in WRITTEN]
     with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
-        directory, judged = Path(scratch, "model"), Path(scratch, "judged")
-        fetch_model(source.uri, names, directory)
+        directory, judged = ModelDirectory(Path(scratch, "model")), Path(scratch, "judged")
+        original.fetch(directory.path, names)
         judged.mkdir()
         opened = _open(directory, source.uri)
-        metadata = _describe(directory, source)
+        metadata = _describe(directory, source, original.url)
         if source.data:
             check_model_task(model, Task.of(describe(source.data)))
             metadata |= _judge(opened, directory, source, judged)
-        files: dict[str, Path | bytes] = {name: directory / name for name in names}
+        files: dict[str, Path | bytes] = {name: directory.path / name for name in names}
         files |= {file.name: file for file in judged.iterdir()}
         stored = model.upload(files, metadata, version or None)
     for key in ("metric", "dataset"):
@@ -126,46 +124,34 @@ def import_model(source: Source, model: Model, version: str = "") -> Version:
     return stored
 
 
-def _files(uri: str) -> Sequence[str]:
-    """List the files that become part of the version."""
-    links = list(connect(uri).links())
-    if links:
-        raise InvalidInput(
-            f"{uri} has links or special files, which are not followed: {', '.join(links):.200}",
-            "copy the files that they point at: cp -rL",
-        )
-    require_model(uri)
-    return [name for name in model_files(uri) if name not in WRITTEN]
-
-
-def _open(directory: Path, uri: str) -> "OnnxModel | CommandModel":
+def _open(directory: ModelDirectory, uri: str) -> "OnnxModel | CommandModel":
     """Load the model of a fetched directory, and read the files that podium reads later."""
     from podium.data import preprocessing
     from podium.scoring import OnnxModel
 
-    beside = directory / PREPROCESSING
+    beside = directory.path / PREPROCESSING
     if beside.is_file():
         preprocessing.read(
             load_json(beside.read_bytes(), f"{uri}/{PREPROCESSING}"), f"{uri}/{PREPROCESSING}"
         )
-    if (directory / ONNX).is_file():
-        return OnnxModel((directory / ONNX).read_bytes(), name=f"{uri}/{ONNX}")
-    PredictCommand.parse((directory / COMMAND).read_bytes(), f"{uri}/{COMMAND}")
-    return command_model(directory, uri)
+    if (directory.path / ONNX).is_file():
+        return OnnxModel((directory.path / ONNX).read_bytes(), name=f"{uri}/{ONNX}")
+    PredictCommand.parse((directory.path / COMMAND).read_bytes(), f"{uri}/{COMMAND}")
+    return CommandModel(name=uri, fetch=directory.fetch)
 
 
-def _describe(directory: Path, source: Source) -> dict[str, Any]:
+def _describe(directory: ModelDirectory, source: Source, url: str) -> dict[str, Any]:
     """Return the metadata that the files themselves give."""
-    trained = TrainedMetrics.read(str(directory))
+    trained = TrainedMetrics.read(directory)
     metadata: dict[str, Any] = {
-        "origin": {"kind": "upload", "source": connect(source.uri).url},
+        "origin": {"kind": "upload", "source": url},
         "reported": dict(trained.metrics),
         "image": source.image or None,
     }
     if trained.dataset:
         metadata["dataset"] = {"digest": trained.dataset}
     try:
-        origin = Origin.read(str(directory))
+        origin = Origin.read(directory)
     except NotFound:
         return metadata
     return {
@@ -176,7 +162,7 @@ def _describe(directory: Path, source: Source) -> dict[str, Any]:
 
 
 def _judge(
-    opened: "OnnxModel | CommandModel", directory: Path, source: Source, judged: Path
+    opened: "OnnxModel | CommandModel", directory: ModelDirectory, source: Source, judged: Path
 ) -> Mapping[str, Any]:
     """Score a model on the test part, and write what is stored of that to a directory; return the
     metadata."""
@@ -187,22 +173,20 @@ def _judge(
     from podium.scoring import choose_metric, score_predictions
     from podium.scoring.constant import constant_guess
 
-    info, trained = describe(source.data), TrainedMetrics.read(str(directory))
+    info, trained = describe(source.data), TrainedMetrics.read(directory)
     metric = choose_metric(source.metric, info.kind)
     check_data(source.uri, trained, info)
     held_out, classes = HeldOut.open(source.data), len(info.classes) or None
-    own = _own_preprocessing(directory)
+    own = _own_preprocessing(directory.path)
     taken = held_out.inputs_for(own, source.uri)
-    seen = (
-        seen_in_training(source.data, str(directory))
-        if trained.dataset
-        else read_seen(str(directory))
-    )
+    seen = directory.seen
+    if trained.dataset:
+        seen = seen_in_training(source.data, seen)
     fresh, _ = unseen(taken, held_out.groups, seen)
     require_items(fresh)
     target = held_out.part.target[taken.kept]
     predicted = _predict(opened, taken.inputs, own.get("classes"), info, source.uri)
-    said = _decided(predicted, directory, info)
+    said = _decided(predicted, directory.path, info)
     scores: Scores = score_predictions(
         predicted[fresh],
         target[fresh],
@@ -218,9 +202,9 @@ def _judge(
         write_test_items(held_out, judged)
     if seen is not None:
         (judged / SEEN).write_bytes(seen.to_bytes())
-    if not (directory / PREPROCESSING).is_file():
+    if not (directory.path / PREPROCESSING).is_file():
         write_preprocessing(info, judged)
-    if not (directory / PROFILE).is_file() and {
+    if not (directory.path / PROFILE).is_file() and {
         key: own.get(key) for key in info.preprocessing
     } in (
         info.preprocessing,

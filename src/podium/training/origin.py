@@ -5,9 +5,9 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from podium.documents import MAX_JSON, load_json, parse
+from podium.documents import parse
 from podium.errors import NotFound
-from podium.storage import connect
+from podium.prediction.directory import ModelDirectory
 from podium.training.target import Runtime
 
 FILE = "origin.json"
@@ -58,20 +58,19 @@ class Origin:
 
     def write(self) -> None:
         """Put it into the model directory."""
-        connect(self.uri).put(FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
+        ModelDirectory(self.uri).put(FILE, (json.dumps(asdict(self), indent=1) + "\n").encode())
 
     @classmethod
-    def read(cls, uri: str) -> Self:
+    def read(cls, directory: ModelDirectory) -> Self:
         """Read it from a model directory.
 
         Raises:
             NotFound: No sweep or training of podium made this directory.
             InvalidInput: A field is missing or of another type.
         """
-        name = f"{uri}/{FILE}"
-        try:
-            return parse(cls, load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name), name)
-        except NotFound:
+        document, name = directory.load(FILE), f"{directory.uri}/{FILE}"
+        if document is None:
             raise NotFound(
                 f"there is no {name}", "a candidate is what a sweep or a training of podium left"
-            ) from None
+            )
+        return parse(cls, document, name)

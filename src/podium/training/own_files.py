@@ -9,34 +9,32 @@ from pathlib import Path
 from podium.code.__main__ import fetch, unpack
 from podium.code.reference import Code
 from podium.prediction.command import FILE
-from podium.prediction.directory import MODELS, model_files, require_model
-from podium.storage import connect
+from podium.prediction.directory import ModelDirectory
 from podium.training.base import say
 from podium.training.target import LaunchTarget
 
 
-def complete(url: str, target: LaunchTarget) -> None:
+def complete(directory: ModelDirectory, target: LaunchTarget) -> None:
     """Add the predict command to a model directory that has no model of its own, with the files of
     the code it names.
 
     Args:
-        url: Where a trainer left its files.
+        directory: Where a trainer left its files.
         target: Has the command and the code; without a command nothing is added.
 
     Raises:
         NotFound: Nothing was left there, or no model and there is no command.
     """
-    if target.predict and not set(MODELS) & set(model_files(url)):
-        storage = connect(url)
+    if target.predict and not directory.has_model:
         if target.code:
             code = Code.parse(target.code)
             with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
                 root = unpack(fetch(code, code.digest), Path(scratch).resolve(), code.uri)
                 for file in _named(target.predict, root):
-                    storage.put(file.relative_to(root).as_posix(), file)
-        storage.put(FILE, json.dumps({"predict": list(target.predict)}).encode())
-        say(f"{url} predicts by {' '.join(target.predict)}")
-    require_model(url)
+                    directory.put(file.relative_to(root).as_posix(), file)
+        directory.put(FILE, json.dumps({"predict": list(target.predict)}).encode())
+        say(f"{directory.uri} predicts by {' '.join(target.predict)}")
+    directory.require_model()
 
 
 def _named(words: Sequence[str], root: Path) -> Iterator[Path]:

@@ -18,10 +18,10 @@ from podium.models import Version
 from podium.prediction.command import (
     OUTPUT,
     PredictCommand,
-    read_command,
     read_predictions,
     write_inputs,
 )
+from podium.prediction.directory import ModelDirectory
 from podium.storage import connect as open_storage
 from podium.training.base import say
 from podium.training.follow import follow
@@ -44,7 +44,7 @@ class PredictJobs:
 
     def predict(
         self,
-        uri: str,
+        directory: ModelDirectory,
         runtime: Runtime,
         inputs: "Mapping[str, np.ndarray]",
         *,
@@ -67,17 +67,17 @@ class PredictJobs:
         import numpy as np
 
         run = current_run()
-        command, items = read_command(uri), len(next(iter(inputs.values())))
+        command, items = directory.command, len(next(iter(inputs.values())))
         order = np.random.default_rng(items).permutation(
             items
         )  # labels that it found somewhere would be in another
-        job_name = object_name(f"predict-{part}", run.id, uri)
+        job_name = object_name(f"predict-{part}", run.id, directory.uri)
         root = self.target.model_url(self.beside, run, job_name)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             try:
                 for file in write_inputs(inputs, Path(scratch, "inputs"), order):
                     open_storage(root).put(f"inputs/{file.name}", file)
-                self._run(self._job(command, uri, runtime, root, job_name), command)
+                self._run(self._job(command, directory.uri, runtime, root, job_name), command)
                 open_storage(root).fetch(OUTPUT, Path(scratch, OUTPUT))
             except NotFound:
                 raise Failed(
@@ -101,8 +101,10 @@ class PredictJobs:
             code=str(brought.get("uri") or ""),
             install_requirements=brought.get("install_requirements") is True,
         )
-        uri = version.storage.join(version.prefix)
-        return self.predict(uri, runtime, inputs, part="test", classes=classes, name=version.title)
+        directory = ModelDirectory(version.storage.join(version.prefix))
+        return self.predict(
+            directory, runtime, inputs, part="test", classes=classes, name=version.title
+        )
 
     def _job(
         self, command: PredictCommand, uri: str, runtime: Runtime, root: str, name: str

@@ -20,6 +20,7 @@ from podium.manifests.job_kinds import (
     trials_as,
 )
 from podium.manifests.workload import Workload, uses_builtin_trainer
+from podium.prediction.directory import ModelDirectory
 from podium.training.base import require_at_least, require_seed
 from podium.training.origin import Origin
 from podium.training.own_files import complete
@@ -274,11 +275,12 @@ class PlannedTraining:
         Raises:
             NotFound: The job left no model.
         """
-        complete(self.output, target)
-        trained = TrainedMetrics.read(self.output)
+        directory = ModelDirectory(self.output)
+        complete(directory, target)
+        trained = TrainedMetrics.read(directory)
         if not trained.metrics and epochs:
-            TrainedMetrics.write(self.output, epochs)
-            trained = TrainedMetrics.read(self.output)
+            TrainedMetrics.write(directory, epochs)
+            trained = TrainedMetrics.read(directory)
         image = next(iter(self.job.images), "")
         Origin(
             kind="training",

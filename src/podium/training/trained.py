@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from podium.documents import MAX_JSON, load_json, parse
-from podium.errors import InvalidInput, NotFound
-from podium.storage import connect
+from podium.documents import parse
+from podium.errors import InvalidInput
+from podium.prediction.directory import ModelDirectory
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
@@ -37,16 +37,14 @@ class TrainedMetrics:
     """Metrics of every epoch, by name."""
 
     @classmethod
-    def read(cls, uri: str) -> "TrainedMetrics":
+    def read(cls, directory: ModelDirectory) -> "TrainedMetrics":
         """Read it from a model directory; empty if there is no such file.
 
         Raises:
             InvalidInput: It is not a JSON object, or a field is of another type.
         """
-        name = f"{uri}/{FILE}"
-        try:
-            document = load_json(connect(uri).get(FILE, limit=MAX_JSON + 1), name)
-        except NotFound:
+        document = directory.load(FILE)
+        if document is None:
             return cls()
         if isinstance(document, dict):
             numbers = {
@@ -55,14 +53,14 @@ class TrainedMetrics:
                 if key != "epoch" and _is_number(value)
             }
             document = {**document, "metrics": numbers}
-        return parse(cls, document, name)
+        return parse(cls, document, f"{directory.uri}/{FILE}")
 
     @classmethod
-    def write(cls, uri: str, epochs: Sequence[Mapping[str, float]]) -> None:
+    def write(cls, directory: ModelDirectory, epochs: Sequence[Mapping[str, float]]) -> None:
         """Put into a model directory what a training without such a file reported in its log, the
         last line last."""
         document = {**(epochs[-1] if epochs else {}), "epochs": [dict(epoch) for epoch in epochs]}
-        connect(uri).put(FILE, (json.dumps(document, indent=1) + "\n").encode())
+        directory.put(FILE, (json.dumps(document, indent=1) + "\n").encode())
 
 
 def _is_number(value: Any) -> bool:

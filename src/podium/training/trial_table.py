@@ -6,6 +6,7 @@ from podium.documents import parse
 from podium.errors import InvalidInput
 from podium.manifests.experiment import Experiment, Trial, fronts_of, leaderboard
 from podium.manifests.options.objectives import Criteria
+from podium.prediction.directory import ModelDirectory
 from podium.training.handover import TableObjective, TableParameter, TrialRow, TrialTable
 from podium.training.trained import TrainedMetrics
 
@@ -61,6 +62,6 @@ def trial_table(
 
 def _curve(url: str) -> list[dict[str, float]]:
     try:
-        return TrainedMetrics.read(url).epochs
+        return TrainedMetrics.read(ModelDirectory(url)).epochs
     except InvalidInput:
         return []  # its trainer keeps another record: its row still counts
