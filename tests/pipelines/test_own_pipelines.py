@@ -1,6 +1,7 @@
 """A pipeline in a Python file of the user's, put together from podium's components and others."""
 
 import json
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -17,6 +18,7 @@ from podium.errors import InvalidInput
 from podium.kfp.compiling import compile_pipeline
 from podium.kfp.definition import load
 from podium.kfp.versions import read_spec
+from podium.runner.record import records_below
 
 ROOT = Path(__file__).parents[2]
 HEAD = """\
@@ -223,6 +225,8 @@ def test_a_component_in_a_container_is_refused_here(tmp_path: Path) -> None:
     done = podium(home, written(tmp_path, text))
     assert done.returncode == 2
     assert "kfp.local does not run this pipeline" in done.stderr
+    (record,) = records_below(home / "runs")
+    assert record.cause.startswith("boat: kfp.local does not run this pipeline: ")
     assert "Traceback" not in done.stderr
     assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
 
@@ -264,3 +268,28 @@ def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, number: int)
             process.send_signal(number)
         process.wait(60)
     assert within(20, lambda: not list(scratch.iterdir())), list(scratch.rglob("*"))
+
+
+def test_a_step_of_a_condition_is_counted_like_the_others(tmp_path: Path) -> None:
+    text = dedent("""\
+        from kfp import dsl
+        @dsl.component
+        def number(x: int) -> int:
+            print("x is", x)
+            return x
+        @dsl.pipeline(name="fork")
+        def fork():
+            first = number(x=1)
+            with dsl.If(first.output == 1):
+                number(x=2)
+        """)
+    home = tmp_path / "home"
+    done = podium(home, written(tmp_path, text))
+    assert re.findall(r"\[./.\] \S+$", done.stderr, re.MULTILINE) == [
+        "[1/2] number",
+        "[2/2] number-2",
+    ]
+    (record,) = records_below(home / "runs")
+    assert {step.state for step in record.steps.values()} == {"succeeded"}
+    assert record.log("number").read_text().split() == ["x", "is", "1"]
+    assert "Got executor_input:" in record.log("kfp").read_text()

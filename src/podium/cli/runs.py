@@ -380,11 +380,13 @@ def logs(name: str, what: str | None, storage: str | None, server: ServerOptions
 
     A run on this machine is read from its directory. A run on a cluster keeps its logs in the
     storage of its models, which the server knows unless --storage names it; its pods are not
-    needed.
+    needed. kfp names what Kubeflow Pipelines itself printed on this machine, such as the inputs of
+    each step.
 
     \b
     Examples:
       podium runs logs latest
+      podium runs logs latest kfp
       podium runs logs latest katib-sweep
       podium runs logs latest sweep-285315287b-w8cqfcdq
       podium runs logs 8c1d29f0 train --storage s3://models/podium

@@ -5,7 +5,8 @@ output, so it gets a process of its own: ``python -m podium.runner.child``. The 
 from the first line of stdin, ends when stdin is closed, and writes Events to stdout
 (podium.runner.messages).
 
-Every line of a step also goes to ``logs/<step>.log``, everything else to ``logs/kfp.log``.
+Every line that a step prints also goes to ``logs/<step>.log``, everything else, such as the inputs
+that KFP's executor prints, to ``logs/kfp.log``.
 """
 
 import json
@@ -16,15 +17,17 @@ import signal
 import sys
 import tempfile
 import threading
+import traceback
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from podium.documents import with_whole_numbers
 from podium.errors import InvalidInput, PodiumError
-from podium.runner.messages import Event, Order
+from podium.runner.messages import KFP, Event, Order
 from podium.settings import CLUSTER, FAILURE, SAFE_PATH, STORAGE
 from podium.training.base import PROGRESS
 
@@ -37,6 +40,7 @@ _STARTED = re.compile(r"Executing task '([\w-]+)'")
 _ENDED = re.compile(r"Task '([\w-]+)' finished with status (SUCCESS|FAILURE)")
 _CACHED = re.compile(r"Task ([\w-]+) cache hit")
 _COLOR = re.compile(r"\x1b\[\d*m")
+_EXECUTOR, _INPUTS = "[KFP Executor ", "Got executor_input:"
 
 
 LONGEST = 1 << 16
@@ -61,6 +65,7 @@ class Reporter:
         self.code: int | None = None
         self.stopping = self.failed = False
         self.rest = ""
+        self._in_inputs = False
 
     def report(self, kind: str, **more: Any) -> None:
         """Write an event. A broken pipe is ignored: the caller is gone and the run is ending."""
@@ -86,7 +91,7 @@ class Reporter:
         if started := _STARTED.match(text):
             if self.stopping:
                 raise Stopped
-            self.step = started[1]
+            self.step, self._in_inputs = started[1], False
             self.report("start", step=self.step)
         elif ended := _ENDED.match(text):
             self.step = None
@@ -96,7 +101,7 @@ class Reporter:
             )
         elif cached := _CACHED.match(text):
             self.report("cached", step=cached[1])
-        self._log("kfp", text)
+        self._log(KFP, text)
         return False
 
     def write(self, text: str) -> int:
@@ -105,8 +110,8 @@ class Reporter:
         if len(self.rest) > LONGEST:  # who prints no line end is not waited for
             lines, self.rest = [*lines, self.rest], ""
         lines = [line.removeprefix("    ").rstrip("\r") for line in lines]
-        if lines:
-            self._log(self.step or "kfp", "\n".join(lines))
+        for log, group in groupby(lines, self._log_of):
+            self._log(log, "\n".join(group))
         for line in lines:
             if self.step and line.startswith(PROGRESS):
                 self.report("line", step=self.step, text=line)
@@ -114,6 +119,14 @@ class Reporter:
 
     def flush(self) -> None:
         """Do nothing: each line is written as it ends."""
+
+    def _log_of(self, line: str) -> str:
+        """Return the log that a line belongs to; KFP's executor prints its inputs as an indented
+        JSON object."""
+        if self._in_inputs or line.startswith(_EXECUTOR):
+            self._in_inputs = line != "}" if self._in_inputs else line.endswith(_INPUTS)
+            return KFP
+        return self.step or KFP
 
     def _log(self, name: str, line: str) -> None:
         with (self.logs / f"{name}.log").open("a", encoding="utf-8") as file:
@@ -189,9 +202,9 @@ def _run(order: Order, reporter: Reporter) -> None:
 def _execute(
     pipeline: Any, values: dict[str, Any], packed: dict[str, str], order: Order, reporter: Reporter
 ) -> None:
-    directory, tasks = Path(order.directory), pipeline.pipeline_spec.root.dag.tasks
-    for name, task in tasks.items():
-        if _reads_unseen(pipeline.pipeline_spec, task):
+    directory, spec = Path(order.directory), pipeline.pipeline_spec
+    for name, task in spec.root.dag.tasks.items():
+        if _reads_unseen(spec, task):
             task.caching_options.enable_cache = False
         # Under a key of their own the results of steps that are never cached serve this run alone: to resume it. So do
         # those of steps that are repeated.
@@ -201,25 +214,28 @@ def _execute(
                 True,
                 f"{attempt}/{name}",
             )
-    reporter.report("steps", steps=_in_order(tasks), values=values, packed=packed)
+    reporter.report("steps", steps=_in_order(spec, spec.root.dag), values=values, packed=packed)
     _configure(directory, Path(order.cache))
     _keep_exit_codes(reporter)
     root = logging.getLogger()
     root.setLevel(logging.INFO)
     root.addFilter(reporter.filter)
-    with (reporter.logs / "kfp.log").open("a") as noise, redirect_stdout(cast(TextIO, reporter)):
+    with (reporter.logs / f"{KFP}.log").open("a") as noise, redirect_stdout(cast(TextIO, reporter)):
         os.dup2(noise.fileno(), 1)
         os.dup2(noise.fileno(), 2)
         # Before this, SIGTERM kills: there is nothing to clean up yet, and the imports take seconds.
         signal.signal(signal.SIGTERM, reporter.stop)
-        _complete_artifacts(
-            pipeline.pipeline_spec, directory / "artifacts"
-        )  # of steps before a kill
+        _complete_artifacts(spec, directory / "artifacts")  # of steps before a kill
         try:
             with _scratch():
                 reporter.report("outputs", values=_outputs(pipeline(**values)))
+        except (RuntimeError, PodiumError):
+            raise
+        except Exception as error:  # of kfp.local itself; a step's own is in the step's log
+            logging.info(traceback.format_exc())
+            raise RuntimeError(f"{type(error).__name__}: {error}") from error
         finally:
-            _complete_artifacts(pipeline.pipeline_spec, directory / "artifacts")
+            _complete_artifacts(spec, directory / "artifacts")
 
 
 @contextmanager
@@ -360,11 +376,18 @@ def _keep_exit_codes(reporter: Reporter) -> None:
     handler.run_local_subprocess = keeping
 
 
-def _in_order(tasks: Any) -> dict[str, str]:
-    """Return display names by task name, in the order kfp.local runs them."""
+def _in_order(spec: Any, dag: Any) -> dict[str, str]:
+    """Return display names by task name, in the order kfp.local runs them; of a condition, a loop
+    or a pipeline inside, its tasks."""
     from kfp.local.graph_utils import topological_sort_tasks
 
-    return {name: tasks[name].task_info.name for name in reversed(topological_sort_tasks(tasks))}
+    titles: dict[str, str] = {}
+    for name in reversed(topological_sort_tasks(dag.tasks)):
+        task = dag.tasks[name]
+        component = spec.components[task.component_ref.name]
+        inside = component.dag if component.WhichOneof("implementation") == "dag" else None
+        titles |= _in_order(spec, inside) if inside else {name: task.task_info.name}
+    return titles
 
 
 if __name__ == "__main__":

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Self
 
+KFP = "kfp"
+"""Name of the log with what kfp.local and its executor print, of no step."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Message:

@@ -20,7 +20,7 @@ from podium.errors import Conflict, Failed, InvalidInput, NotFound, PodiumError,
 from podium.identity import ATTEMPT
 from podium.kfp.parameters import pairs
 from podium.runner.annotations import Annotations, editing
-from podium.runner.messages import Event
+from podium.runner.messages import KFP, Event
 from podium.storage import local_path
 from podium.text import last_said
 from podium.training.kept_logs import KeptLogs
@@ -300,8 +300,7 @@ class RunRecord:
         """
         if event.kind == "refused":
             if self.steps:
-                self.state = "failed"
-                self.save()
+                self._refuse(event.text)
             raise InvalidInput(event.text, event.hint)
         if event.kind == "steps":
             self.parameters, self.packed = dict(event.values), dict(event.packed) or self.packed
@@ -317,6 +316,16 @@ class RunRecord:
         if event.kind != "line":
             self.save()
         return True
+
+    def _refuse(self, why: str) -> None:
+        """Record that the child broke off, in the step that it had begun."""
+        for name, step in self.steps.items():
+            if step.state == "running":
+                step.state = "failed"
+                left = json.dumps(asdict(_Failure(error=why, fix={})))
+                failure_file(self.directory, name).write_text(left)
+        self.close("failed", time.time())
+        self.save()
 
     def end(self, code: int, *, stopped: bool) -> None:
         """Record how the run ended.
@@ -344,10 +353,10 @@ class RunRecord:
         """Return the error of a step, or of the run if it failed outside of all steps."""
         who = f'step "{self.steps[step].title}"' if step else "run"
         if killer := _killed_by(self.steps[step].exit_code or code if step else code):
-            hint = f"its log: {self.log(step or 'kfp')}; go on with: {self.resume_command}"
+            hint = f"its log: {self.log(step or KFP)}; go on with: {self.resume_command}"
             return Failed(f"{who} was killed by {killer}", hint)
         if step is None:
-            printed = self.log("kfp")
+            printed = self.log(KFP)
             hint = (
                 f"see {printed}"
                 if printed.is_file()

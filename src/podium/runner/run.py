@@ -19,6 +19,7 @@ from podium.kfp.values import PIPELINES
 from podium.manifests.kinds import JOB_KINDS
 from podium.notebook import Log, say
 from podium.runner.annotations import Annotations, annotate
+from podium.runner.messages import KFP
 from podium.runner.process import (
     RunningPipeline,
     follow_elsewhere,
@@ -222,13 +223,11 @@ class Run:
             for step in (step for step in record.steps if record.log(step).is_file()):
                 yield f"== {step}"
                 yield from _lines(record.log(step))
-        elif what not in record.steps:
+        elif what not in record.steps and what != KFP:
             yield from self._printed_by_job(what)
         elif not record.log(what).is_file():
-            raise NotFound(
-                f"step {what} of run {self.id} has printed nothing",
-                f"it is {record.steps[what].state}",
-            )
+            hint = f"it is {record.steps[what].state}" if what in record.steps else None
+            raise NotFound(f"step {what} of run {self.id} has printed nothing", hint)
         else:
             yield from _lines(record.log(what))
 
