@@ -2,8 +2,8 @@
 network, class name.
 
 A version is measured as ``podium predict`` would use it: its own preprocessing makes its inputs,
-and its classes go by name. What it was trained on or chosen by does not count, nor do items of a
-class that only one of two versions knows.
+and its classes go by name. What it was trained on or chosen by does not count; on items of a class
+that it does not know it is wrong, as it would be in use.
 """
 
 import io
@@ -45,7 +45,7 @@ from podium.models.version import PREDICTIONS, TARGET, Version
 from podium.prediction import ONNX, PREPROCESSING
 from podium.prediction.command import CommandModel
 from podium.scoring.threshold import THRESHOLD
-from podium.text import are, figure
+from podium.text import are, figure, listed, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,19 +212,7 @@ class TestItems:
                 "a model was trained on them or chosen by them, or cannot read them"
                 f"{near_words(max(version.near for version in measured))}"
             )
-        if self.classes:
-            shared = [
-                name
-                for name in self.classes
-                if all(name in version.classes for version in measured)
-            ]
-            if len(shared) < len(self.classes):
-                known = np.isin(self.target, [names.index(name) for name in shared])
-                notes.append(
-                    f"compared on the {len(shared)} of {len(self.classes)} classes that all models know: "
-                    f"{int((known & fair).sum()):,} items"
-                )
-                fair &= known
+        notes += [note for version in measured if (note := self._unknown_to(version, fair))]
         require_items(fair)
         items = self._in_order(np.flatnonzero(fair))
         predicted = _alike(
@@ -244,6 +232,19 @@ class TestItems:
             decided=tuple(decided),
             groups=_groups(self.units, items),
             units=None if self.units is None else self.units[items],
+        )
+
+    def _unknown_to(self, version: Measured, fair: "np.ndarray") -> str:
+        """Say how many items are of classes that a version does not know; empty for none."""
+        import numpy as np
+
+        unknown = [name for name in self.classes if version.classes and name not in version.classes]
+        if not unknown:
+            return ""
+        lost = fair & np.isin(self.target, [self.classes.index(name) for name in unknown])
+        return (
+            f"{version.version} does not know {listed(unknown)}, so it is wrong on "
+            f"{plural(int(lost.sum()), 'item')}"
         )
 
     def _in_order(self, items: "np.ndarray") -> "np.ndarray":
