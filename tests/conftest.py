@@ -6,6 +6,7 @@ import logging
 import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,10 @@ for _number, _handler in (
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, _handler)
 
+# Bytecode is kept, whatever the shell says: all processes of the tests would compile each module
+# anew, which is half of what collecting costs.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 # A job on this machine has a thread for each core. Beside other tests these threads would wait for each other in busy
 # loops, for twenty times as long as a small training computes.
