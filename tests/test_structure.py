@@ -69,7 +69,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "api": {
         "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "reports",
-        "scoring", "search", "training", "storage", "sweeps",
+        "scoring", "search", "trainer", "training", "storage", "sweeps",
     },
     "runner": {
         "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "reports", "scoring",

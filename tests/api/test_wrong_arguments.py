@@ -70,6 +70,11 @@ WRONG: dict[str, tuple[Callable[[], Any], str]] = {
     ),
     "data of a sweep": (lambda: podium.sweep("random", data="nowhere"), "there are no data at "),
     "data to train on": (lambda: podium.train("nowhere"), "there are no data at "),
+    "a name of a training": (
+        lambda: podium.train("nowhere", name="x"),
+        "a training is not given a name",
+    ),
+    "a flag of a training": (lambda: podium.train("nowhere", leaning=3), "--leaning=3"),
     "a setting of a sweep": (lambda: podium.sweep("random", trails=3), "did you mean trials?"),
     "one setting twice": (
         lambda: podium.sweep("random", trials=3, max_trials=4),

@@ -1,5 +1,6 @@
 """``podium.yaml`` gives values to the parameters of a pipeline, and nothing else."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,8 @@ from podium.cli import app
 from podium.errors import InvalidInput
 from podium.kfp.project import Project, choose, find_project, read_given
 from podium.kfp.schedule_files import default_path, load
+from podium.runner.child import _with_project
+from podium.runner.messages import Order
 
 ROOT = Path(__file__).parents[2]
 TEXT = """\
@@ -59,6 +62,16 @@ def test_the_command_line_comes_before_the_file(project: Path) -> None:
     compiled = invoke("compile", "max_trials=9", "--model-name", "other").stdout
     assert default_of(compiled, "max_trials") == "9.0"
     assert default_of(compiled, "model_name") == "other"
+
+
+def test_an_error_of_the_files_value_names_the_file(project: Path) -> None:
+    order = {"run": "a", "pipeline": "tune_and_promote", "directory": "", "cache": ""}
+    asked = Order(**order, defaults={}, project="podium.yaml", words=["dataset=mnist"])
+    error = _with_project(InvalidInput("mnist has no max_trials", "none"), asked)
+    assert error.message == "mnist has no max_trials; podium.yaml has max_trials: 6"
+    assert error.hint == "max_trials=VALUE goes before it, max_trials= leaves it out; none"
+    typed = replace(asked, words=["max_trials=3"])
+    assert _with_project(InvalidInput("no max_trials"), typed).message == "no max_trials"
 
 
 def test_a_projects_own_pipeline_may_be_named(project: Path) -> None:

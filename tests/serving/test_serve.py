@@ -28,7 +28,7 @@ from servers import Running, serving, tensor
 from starlette.testclient import TestClient
 
 from podium import background
-from podium.errors import Failed
+from podium.errors import Failed, NotFound
 from podium.models import Model, open_registry
 from podium.prediction import Predictor, open_model
 from podium.serving.app import Limits, Server
@@ -345,6 +345,18 @@ def test_a_small_file_of_many_rows_is_refused(server: Running, tmp_path: Path) -
         "/v2/models/rows/predict", content=lines, headers={"content-type": "text/csv"}
     )
     assert (answer.status_code, "at most 100000 items" in answer.json()["error"]) == (400, True)
+
+
+def test_a_model_goes_before_a_folder_of_its_name(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows").mkdir()
+    model = find_models(["rows"], str(store))[0]
+    model.open()
+    assert model.now.version != "1"
+    with pytest.raises(NotFound, match="no model under"):
+        find_models(["./rows"], str(store))[0].open()
 
 
 def test_work_ends_when_nobody_waits_any_more(store: Path) -> None:

@@ -231,10 +231,7 @@ def split(space: Mapping[str, Any]) -> tuple[dict[str, Dimension], dict[str, Val
         raise InvalidInput(f"a space has ranges and choices by name, but got {space!r:.60}", hint)
     searched = {name: dim for name, given in space.items() if (dim := dimension(name, given))}
     if not searched:
-        raise InvalidInput(
-            f"there is nothing to search in {dict(space)!r:.80}",
-            f"in a shell --lr 1e-4..1e-1, in Python {hint}",
-        )
+        raise InvalidInput(f"there is nothing to search in {dict(space)!r:.80}", hint)
     fixed = {name: given for name, given in space.items() if name not in searched}
     return searched, {
         name: given.item() if hasattr(given, "item") else given for name, given in fixed.items()

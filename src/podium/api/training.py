@@ -214,6 +214,8 @@ def train(
         storage=_storage(storage, spec),
     )
     settings = _settings(job, command, workers, hyperparameters)
+    if traits_of(spec.url).shares_files and not (job or command):
+        _check_flags(hyperparameters)
     with signals_interrupt():
         data = prepared(data)
         check_here(data)
@@ -225,6 +227,18 @@ def train(
                 with suppress(PodiumError):
                     begun.delete()
             raise
+
+
+def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
+    """Refuse what podium's trainer would refuse once its job runs."""
+    from podium.trainer.config import check_torch, parse
+    from podium.training.recipe import as_arguments
+
+    check_torch()
+    if "name" in hyperparameters:
+        hint = "it is named by its run: training.name"
+        raise InvalidInput("a training is not given a name", hint)
+    parse(as_arguments(hyperparameters))
 
 
 def _begin(data: str, spec: ClusterSpec, settings: TrainSettings, target: LaunchTarget) -> Training:

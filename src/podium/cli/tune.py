@@ -275,7 +275,7 @@ def _read(
     Raises:
         InvalidInput: There is no script or several, or a flag has no value.
     """
-    from podium.api.space import from_text
+    from podium.api.space import dimension, from_text
 
     scripts, given, left = list[str](), dict[str, str](), list(words)
     while left:
@@ -296,9 +296,12 @@ def _read(
         hint = "podium tune train.py --lr 1e-4..1e-1, or podium tune --lr 1e-4..1e-1 -- python train.py"
         named = " ".join([*scripts, *(["--", *command] if command else [])]) or "none"
         raise InvalidInput(f"one script is tuned, or the command behind --, but got {named}", hint)
-    return command or scripts[0], {
-        name: from_text(name, text) for name, text in {**given, **params}.items()
-    }
+    space = {name: from_text(name, text) for name, text in {**given, **params}.items()}
+    if not any(dimension(name, values) for name, values in space.items()):
+        run = shlex.join(["podium", "tune", *scripts, "--lr", "1e-4..1e-1"])
+        problem = f"there is nothing to search in {' '.join(words) or shlex.join(command)}"
+        raise InvalidInput(problem, " -- ".join(filter(None, [run, shlex.join(command)])))
+    return command or scripts[0], space
 
 
 def _save(planned: "Plan", file: Path) -> None:

@@ -182,7 +182,10 @@ def _run(order: Order, reporter: Reporter) -> None:
         _values(definition, order) if order.resumed is None else (dict(order.resumed), {}, {})
     )
     if definition.ours:
-        check_here(with_defaults(values, definition.parameters), packed.get("code", ""))
+        try:
+            check_here(with_defaults(values, definition.parameters), packed.get("code", ""))
+        except InvalidInput as error:
+            raise _with_project(error, order) from None
     try:
         # Only for the owner, like the objects of its cluster; they are there where a run is resumed.
         directory.mkdir(mode=0o700, parents=True, exist_ok=order.resumed is not None)
@@ -197,6 +200,23 @@ def _run(order: Order, reporter: Reporter) -> None:
         lock.write(str(os.getpid()).encode())
         lock.flush()
         _execute(definition.pipeline, values, packed, order, reporter)
+
+
+def _with_project(error: InvalidInput, order: Order) -> InvalidInput:
+    """Return an error that says which of the values it names are the project's."""
+    from podium.kfp.parameters import pairs
+    from podium.kfp.project import Project
+
+    if not order.project:
+        return error
+    project, typed = Project.load(Path(order.project)), dict(pairs(order.words))
+    named = [name for name in project.values if re.search(rf"\b{name}\b", error.message)]
+    theirs = [f"{name}: {project.values[name]}" for name in named if name not in typed]
+    if not typed or not theirs:
+        return error
+    first = theirs[0].partition(":")[0]
+    hint = f"{first}=VALUE goes before it, {first}= leaves it out; {error.hint or ''}".rstrip("; ")
+    return InvalidInput(f"{error.message}; {project.file.name} has {', '.join(theirs)}", hint)
 
 
 def _execute(

@@ -224,8 +224,8 @@ def find_models(
 
     Args:
         words: ``NAME`` for a model's champion, ``NAME@VERSION`` (or an alias), or the path of a
-            model directory or file; none stands for all models of the registry that have a
-            champion.
+            model directory or file, which a name of the registry goes before; none stands for all
+            models of the registry that have a champion.
         storage: URL of the registry.
         share: Of calls of each model that are counted in bins; None for none.
         processes: Of a model that is a command.
@@ -244,7 +244,7 @@ def find_models(
             )
     served: dict[str, Served] = {}
     for word in words:
-        if "/" in word or Path(word).exists():
+        if "/" in word or (Path(word).exists() and word not in registry):
             path = Path(word)
             name = (path.parent if path.is_file() else path).resolve().name
             find = partial(lambda word: ("1", lambda: _of_a_directory(word)), word)
