@@ -1,4 +1,4 @@
-"""`podium mcp` as a process, asked by the official client over stdio."""
+"""`podium mcp`, asked by the official client: in this process, and as a process over stdio."""
 
 import asyncio
 import json
@@ -14,8 +14,11 @@ import numpy as np
 import pytest
 from handmade import SHAPES, npy, shapes_model
 from mcp import Client, StdioServerParameters
+from mcp.server import MCPServer
 
 import podium
+from podium.api.cluster_spec import ClusterSpec
+from podium.mcp.server import make_server
 from podium.models import open_registry
 from podium.runner.annotations import annotate
 from podium.runner.record import RunRecord, StepRecord
@@ -98,37 +101,47 @@ def sweep(home: Path) -> "podium.Sweep":
 
 @pytest.fixture
 def ask(home: Path) -> Ask:
-    """Ask a server in a process of its own, as a client does: ``ask("list_runs", last=1)``; no tool lists all of them."""
+    """Ask a server in this process: ``ask("list_runs", last=1)``; no tool lists all of them."""
 
     def ask_server(tool: str = "", allow_changes: bool = False, **given: Any) -> Any:
-        return asyncio.run(asked(tool, allow_changes, given))
+        server = make_server(ClusterSpec.of(None), None, allow_changes=allow_changes)
+        return asyncio.run(asked(server, tool, given))
 
     return ask_server
 
 
-async def asked(tool: str, allow_changes: bool, given: dict[str, Any]) -> Any:
-    words = [
-        "-P",
-        "-c",
-        "from podium.cli import main; main()",
-        "mcp",
-        *(["--allow-changes"] if allow_changes else []),
-    ]
-    environment = {name: os.environ[name] for name in ("PODIUM_HOME", "PATH")}
-    async with Client(
-        StdioServerParameters(command=sys.executable, args=words, env=environment)
-    ) as client:
+@pytest.fixture
+def ask_command(home: Path) -> Ask:
+    """Ask `podium mcp`, a process of its own for each question, as a client does."""
+
+    def ask_server(tool: str = "", allow_changes: bool = False, **given: Any) -> Any:
+        words = [
+            "-P",
+            "-c",
+            "from podium.cli import main; main()",
+            "mcp",
+            *(["--allow-changes"] if allow_changes else []),
+        ]
+        environment = {name: os.environ[name] for name in ("PODIUM_HOME", "PATH")}
+        started = StdioServerParameters(command=sys.executable, args=words, env=environment)
+        return asyncio.run(asked(started, tool, given))
+
+    return ask_server
+
+
+async def asked(server: MCPServer | StdioServerParameters, tool: str, given: dict[str, Any]) -> Any:
+    async with Client(server) as client:
         return await client.call_tool(tool, given) if tool else await client.list_tools()
 
 
-def test_tools_that_change_something_must_be_allowed(ask: Ask) -> None:
-    looking = {tool.name: tool for tool in ask().tools}
+def test_tools_that_change_something_must_be_allowed(ask: Ask, ask_command: Ask) -> None:
+    looking = {tool.name: tool for tool in ask_command().tools}
     assert set(looking) == LOOKING
     assert all(tool.annotations.read_only_hint for tool in looking.values())
     refused = ask("promote", model="shapes", version="v2")
     assert refused.is_error
     assert "promote" in refused.content[0].text
-    offered = {tool.name: tool for tool in ask(allow_changes=True).tools}
+    offered = {tool.name: tool for tool in ask_command(allow_changes=True).tools}
     assert set(offered) == LOOKING | CHANGING
     for name, tool in offered.items():
         assert ("This changes something" in tool.description) == (name in CHANGING), name
@@ -250,9 +263,11 @@ def test_a_note_and_tags_are_set(ask: Ask) -> None:
     assert podium.runs()["latest"].tags == ("best", "kept")
 
 
-def test_a_run_outlives_the_server_and_is_stopped(ask: Ask, tmp_path: Path) -> None:
+def test_a_run_outlives_the_server_and_is_stopped(
+    ask: Ask, ask_command: Ask, tmp_path: Path
+) -> None:
     Path("waiting.py").write_text(PIPELINE)
-    begun = ask(
+    begun = ask_command(
         "run",
         allow_changes=True,
         pipeline="waiting.py",
@@ -269,9 +284,9 @@ def test_a_run_outlives_the_server_and_is_stopped(ask: Ask, tmp_path: Path) -> N
     assert "did you mean marker?" in refused.content[0].text
 
 
-def test_a_begun_sweep_goes_on_to_its_end(ask: Ask) -> None:
+def test_a_begun_sweep_goes_on_to_its_end(ask: Ask, ask_command: Ask) -> None:
     Path("train.py").write_text("import sys\nprint('loss=' + sys.argv[1].removeprefix('--x='))\n")
-    begun = ask("tune", allow_changes=True, program=["train.py"], space={"x": "1..3"}, objective="min:loss",
+    begun = ask_command("tune", allow_changes=True, program=["train.py"], space={"x": "1..3"}, objective="min:loss",
                 algorithm="grid", trials=3, name="three")  # fmt: skip
     assert begun.structured_content["sweep"] == "three", begun
     until = time.monotonic() + 60
