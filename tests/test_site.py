@@ -23,11 +23,19 @@ def stage(folder: Path) -> Path:
 
 def test_staged_pages_link_to_nothing_outside_the_site(tmp_path: Path) -> None:
     staged = stage(tmp_path)
-    assert {page.name for page in staged.iterdir()} == {
-        page.name for page in (ROOT / "docs").iterdir()
-    }
+    twins = {f"{page.name}.txt" for page in (ROOT / "docs").glob("*.md")}
+    pages = {page.name for page in (ROOT / "docs").iterdir()}
+    assert {page.name for page in staged.iterdir()} == {*pages, *twins, "llms.txt"}
     assert [page.name for page in staged.glob("*.md") if "](../" in page.read_text()] == []
     assert "in a notebook (`notebooks/first-model.ipynb`)" in (staged / "index.md").read_text()
+
+
+def test_a_list_for_language_models_names_each_page_and_what_it_says(tmp_path: Path) -> None:
+    staged = stage(tmp_path)
+    listed = re.findall(
+        r"- \[.+\]\((\S+)\): \w.+", (staged / "llms.txt").read_text().replace("`", "")
+    )
+    assert sorted(listed) == sorted(page.name for page in staged.glob("*.md.txt"))
 
 
 def test_the_site_builds_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
