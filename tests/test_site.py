@@ -30,7 +30,7 @@ def test_staged_pages_link_to_nothing_outside_the_site(tmp_path: Path) -> None:
     assert "in a notebook (`notebooks/first-model.ipynb`)" in (staged / "index.md").read_text()
 
 
-def test_a_list_for_language_models_names_each_page_and_what_it_says(tmp_path: Path) -> None:
+def test_a_list_names_each_page_and_what_it_says(tmp_path: Path) -> None:
     staged = stage(tmp_path)
     listed = re.findall(
         r"- \[.+\]\((\S+)\): \w.+", (staged / "llms.txt").read_text().replace("`", "")

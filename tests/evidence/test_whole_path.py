@@ -138,7 +138,7 @@ def test_a_column_more_is_compared_where_rows_keep_their_parts(nights: Nights) -
 @pytest.mark.parametrize(
     "metric", ["accuracy", "f1_macro", "balanced_accuracy", "log_loss", "roc_auc"]
 )
-def test_a_champion_is_wrong_on_a_class_it_does_not_know(nights: Nights, metric: str) -> None:
+def test_a_champion_errs_on_a_class_it_does_not_know(nights: Nights, metric: str) -> None:
     rows = wine()
     two = [row for row in rows if row["grape"] != "x"]
     nights.prepare(write(nights.place / "a.csv", two), "grape")
@@ -157,7 +157,7 @@ def test_a_champion_is_wrong_on_a_class_it_does_not_know(nights: Nights, metric:
         assert 0.5 < said < 0.75
 
 
-def test_a_class_that_is_gone_weighs_as_scikit_learn_has_it(nights: Nights) -> None:
+def test_a_class_that_is_gone_changes_no_prediction(nights: Nights) -> None:
     rows = wine()
     nights.prepare(write(nights.place / "a.csv", rows), "grape")
     nights.train(RandomForestClassifier(20, random_state=0))
