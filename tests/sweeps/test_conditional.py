@@ -303,12 +303,14 @@ def test_what_does_not_count_is_shown_nowhere(tmp_path: Path) -> None:
         assert set(sweep.best.parameters) == set(best.parameters) < set(NAMES)
         frame = sweep.trials
         assert frame["momentum"].isna().sum() == (frame["optimizer"] != "sgd").sum() > 0
-        drawn = {axis["label"]: axis for axis in sweep.plot.parallel().data[0]["dimensions"]}
-        assert drawn["momentum"]["ticktext"][0] == drawn["nesterov"]["ticktext"][0] == "-"
-        assert (
-            drawn["momentum"]["values"].count(drawn["momentum"]["tickvals"][0])
-            == frame["momentum"].isna().sum()
-        )
+        drawn = sweep.plot.parallel()
+        axis = drawn.layout.xaxis.ticktext.index("momentum")
+        lowest = [note.text for note in drawn.layout.annotations if (note.x, note.y) == (axis, 0)]
+        assert lowest == ["-"]
+        momenta = [
+            y for trace in drawn.data for x, y in zip(trace.x, trace.y, strict=True) if x == axis
+        ]
+        assert momenta.count(0) == frame["momentum"].isna().sum()
         assert set(sweep.plot.importance().data[0]["y"]) == {"optimizer", "layers"}
         assert sweep.plot.history().data
         report = sweep.report().read_text()

@@ -284,7 +284,9 @@ def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Clie
     def post(what: str, **fields: str) -> Any:
         return visitor.post(f"/models/shapes/{what}", json=fields, headers=HEADERS).json()
 
+    assert "Roll back" not in text(visitor, "/models/shapes"), "v1 is the first champion"
     assert post("promote", version="v2", rule="") == {"said": "v2 is champion of shapes"}
+    assert "Roll back" in text(visitor, "/models/shapes")
     assert open_registry(None)["shapes"].champion.version == "v2"
     assert post("rollback") == {"said": "v1 is champion of shapes again, in place of v2"}
     assert (

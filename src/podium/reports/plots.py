@@ -237,7 +237,10 @@ def _limit_line(bound: Mapping[str, Any], *, upright: bool) -> dict[str, Any]:
 
 def _said(row: Mapping[str, Any]) -> str:
     return ", ".join(
-        [*(f"{name}={value}" for name, value in row["parameters"].items()), *row["infeasible"]]
+        [
+            *(f"{name}={value}" for name, value in row["parameters"].items()),
+            *row.get("infeasible", ()),
+        ]
     )
 
 
@@ -378,42 +381,66 @@ def coordinates(sweep: Mapping[str, Any]) -> Figure:
         *([shown.said] if shown else []),
         *([f"the best {MOST_TEXTS:,} trials are shown"] if left_out else []),
     ]
-    parameters = sweep["parameters"]
     axes = [
         _axis_of_some(parameter, [row["parameters"].get(parameter["name"]) for row in rows])
-        for parameter in parameters
+        for parameter in sweep["parameters"]
     ]
     values = [row["value"] for row in rows]
-    metric = sweep["objective"]["metric"]
-    color = {
-        "color": values,
-        "colorscale": [[0, GRAY], [0.6, BLUE], [1, GOLD]],
-        "showscale": False,
-        "reversescale": not maximize,
-    }
-    trace = {
-        "type": "parcoords",
-        "dimensions": [*axes, {"label": metric, "values": values}],
-        "line": color,
-    }
-    if not said:
-        return figure_of([trace], height=340, margin={"l": 70, "r": 60, "t": 60, "b": 30})
-    note = {
-        "text": "; ".join(said),
-        "showarrow": False,
-        "xref": "paper",
-        "yref": "paper",
-        "x": 0.5,
-        "y": 0,
-        "yshift": -40,
-    }
+    axes.append({"label": sweep["objective"]["metric"], "values": values})
+    notes = [_note(0.5, 0, "; ".join(said), xref="paper", yref="paper", yshift=-24)] if said else []
+    places = list[Sequence[float]]()
+    for at, axis in enumerate(axes):
+        low, high = axis.get("range") or _bounds([*axis["values"], *axis.get("tickvals", ())])
+        ticks = axis.get("tickvals") or [low + (high - low) * part / 4 for part in range(5)]
+        texts = axis.get("ticktext") or [f"{tick:.3g}" for tick in ticks]
+        places.append([(value - low) / (high - low) for value in axis["values"]])
+        notes += [
+            _note(at, (tick - low) / (high - low), text, xanchor="right", xshift=-4)
+            for tick, text in zip(ticks, texts, strict=True)
+        ]
+    good = [place if maximize else 1 - place for place in places[-1]]
+    lines = [
+        _lines(color, [at for at, place in enumerate(good) if least <= place < most], places, rows)
+        for color, least, most in ((GRAY, 0, 0.5), (BLUE, 0.5, 0.85), (GOLD, 0.85, 2))
+    ]
+    heads = {"tickvals": list(range(len(axes))), "ticktext": [axis["label"] for axis in axes]}
     return figure_of(
-        [trace],
+        lines,
         height=360,
-        margin={"l": 70, "r": 60, "t": 60, "b": 50},
-        annotations=[note],
-        meta={"note": note["text"]},
+        margin={"l": 70, "r": 30, "t": 60, "b": 30},
+        showlegend=False,
+        annotations=notes,
+        xaxis={**heads, "side": "top", "gridwidth": 2, "range": [-0.3, len(axes) - 0.7]},
+        yaxis={"visible": False, "range": [-0.06, 1.04]},
+        **({"meta": {"note": notes[0]["text"]}} if said else {}),
     )
+
+
+def _lines(
+    color: str, shown: Sequence[int], places: Sequence[Sequence[float]], rows: Sequence[Any]
+) -> dict[str, Any]:
+    """Return the lines of some trials as one trace, with a gap between two of them."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "line": {"color": color, "width": 1.5},
+        "x": [x for _ in shown for x in (*range(len(places)), None)],
+        "y": [y for at in shown for y in (*(axis[at] for axis in places), None)],
+        "text": [
+            text for at in shown[:MOST_LINES] for text in [_said(rows[at])] * (len(places) + 1)
+        ],
+        "hoverinfo": "text",
+    }
+
+
+def _note(x: float, y: float, text: str, **more: Any) -> dict[str, Any]:
+    return {"x": x, "y": y, "text": text, "showarrow": False, "font": {"size": 11}, **more}
+
+
+def _bounds(values: Sequence[float]) -> tuple[float, float]:
+    """Return the least and the largest value, apart from each other."""
+    low, high = min(values, default=0.0), max(values, default=1.0)
+    return (low, high) if low < high else (low - 0.5, high + 0.5)
 
 
 def _axis_of_some(parameter: Mapping[str, Any], values: Sequence[str | None]) -> dict[str, Any]:
@@ -456,6 +483,8 @@ def _axis(parameter: Mapping[str, Any], values: Sequence[str]) -> dict[str, Any]
         ticks = [10**power * step for power in range(-9, 10) for step in (1, 2, 5)]
         low, high = float(space["min"]), float(space["max"])
         shown = [tick for tick in ticks if low <= tick <= high]
+        if len(shown) > 8:
+            shown = [tick for tick in shown if f"{tick:e}".startswith("1.0")]
         return {
             "label": name,
             "values": [math.log10(value) for value in numbers],

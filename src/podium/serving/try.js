@@ -25,7 +25,7 @@ function prepare(form) {
     if (said.problem) return add("p", said.problem, "trouble");
     add("p", said.class ?? (Array.isArray(said.value) ? said.value.map(value => value.toPrecision(5)).join(", ") : Number(said.value).toPrecision(5)), "answer");
     for (const [name, share] of Object.entries(said.probabilities ?? {}).sort((one, other) => other[1] - one[1]).slice(0, 5)) {
-      const line = add("div", "", "bar");
+      const line = add("div", "", "share");
       line.append(Object.assign(document.createElement("span"), {textContent: name}), Object.assign(document.createElement("meter"), {value: share}),
         `${(share * 100).toFixed(1)} %`);
       line.querySelector("meter").setAttribute("aria-label", name);

@@ -33,8 +33,6 @@ function loadPlotly() {
   return plotly ??= new Promise((done, fail) => document.head.append(Object.assign(document.createElement("script"), {src: "/static/plotly.js", onload: done, onerror: fail})));
 }
 
-const drawsLines = !!document.createElement("canvas").getContext("webgl");
-
 async function draw(names) {
   const places = [...main.querySelectorAll("[data-figure]")].filter(place => names.includes(place.dataset.figure) && figures[place.dataset.figure]);
   if (!places.length) return;
@@ -42,7 +40,6 @@ async function draw(names) {
   const color = name => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   for (const place of places) {
     const {data, layout} = structuredClone(figures[place.dataset.figure]);
-    if (data[0]?.type === "parcoords" && !drawsLines) { place.textContent = "This browser cannot draw it: it has no WebGL."; continue; }
     Object.assign(layout, {paper_bgcolor: "transparent", plot_bgcolor: "transparent", font: {...layout.font, color: color("--ink")}});
     for (const axis of Object.keys(layout).filter(name => /^[xy]axis/.test(name)))
       Object.assign(layout[axis], {gridcolor: color("--line"), zerolinecolor: color("--line"), linecolor: color("--line")});
