@@ -36,9 +36,10 @@ from podium.cluster.base import Cluster
 from podium.errors import PodiumError
 from podium.identity import RunIdentity, new_run_id
 from podium.storage import connect as open_storage
+from podium.training.context import StepContext
 from podium.training.launch import launch
 from podium.training.settings import TrainSettings, plan
-from podium.training.target import LaunchTarget
+from podium.training.target import LaunchTarget, data_url
 
 NOTICED = 30.0
 """Seconds in which the loss of a rank is noticed."""
@@ -66,8 +67,11 @@ class Kill:
 class Trainings:
     """Starts trainings of two ranks on a cluster and kills one rank of each."""
 
-    def __init__(self, cluster: Cluster, target: LaunchTarget, data: str, kind: str) -> None:
+    def __init__(
+        self, cluster: Cluster, target: LaunchTarget, storage: str, data: str, kind: str
+    ) -> None:
         self.cluster, self.target, self.data, self.kind = cluster, target, data, kind
+        self.storage = storage
 
     def run(self, number: int, longest: float, seed: int | None) -> Kill:
         """Train once; without a seed nobody is killed.
@@ -82,7 +86,7 @@ class Trainings:
             f"kill-{number}",
             settings=settings,
             target=self.target,
-            run=run,
+            step=StepContext.of(run, self.storage),
             admits=self.cluster.admits,
         )
         job = planned.job
@@ -180,12 +184,14 @@ def main() -> int:
         drawn = Path(folder) / "drawn"
         write_pictures(drawn, {part: synthetic_part(*size) for part, size in sizes.items()})
         storage = given.storage or f"{folder}/store"
-        target = LaunchTarget(cluster=given.cluster or f"local://{folder}/cluster", storage=storage)
+        target = LaunchTarget(cluster=given.cluster or f"local://{folder}/cluster")
         with connect(target.cluster_url()) as cluster:
-            data = target.data_url(str(drawn), RunIdentity(id=new_run_id()), cluster)
+            data = data_url(
+                str(drawn), StepContext.of(RunIdentity(id=new_run_id()), storage), cluster
+            )
             try:
                 good = measure(
-                    Trainings(cluster, target, data, given.kind),
+                    Trainings(cluster, target, storage, data, given.kind),
                     given.kills,
                     given.at_once,
                     given.seed,

@@ -42,22 +42,22 @@ def evaluate(
         cluster: URL of the cluster where a model that is a command predicts; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    from podium.steps.evaluate import LaunchTarget, PredictJobs, evaluate
+    parameters = locals()
+    from podium.steps.evaluate import evaluate
+    from podium.steps.process import predict_jobs, step_process
 
-    candidates = [uri for uri in (best_model, trained) if uri]
-    jobs = PredictJobs(
-        target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=data.uri
-    )
-    result = evaluate(
-        data.path,
-        candidates,
-        evaluation.path,
-        predictions.path,
-        trials=trials.path if trials else None,
-        metric=metric,
-        test=test.path,
-        jobs=jobs,
-    )
+    with step_process(parameters) as step:
+        result = evaluate(
+            step,
+            data.path,
+            [uri for uri in (best_model, trained) if uri],
+            evaluation.path,
+            predictions.path,
+            trials=trials.path if trials else None,
+            metric=metric,
+            test=test.path,
+            jobs=predict_jobs(step, parameters),
+        )
     evaluation.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     result.log_confusion(confusion)

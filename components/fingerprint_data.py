@@ -28,11 +28,10 @@ def fingerprint_data(
         metric: What models are chosen by.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
     """
+    parameters = locals()
     from podium.steps.fingerprint_data import DataSettings, fingerprint_data
+    from podium.steps.process import read_settings, step_process
 
-    settings = DataSettings(
-        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options
-    )
-    return fingerprint_data(
-        settings, listing.path, storage=storage, beside=listing.uri, metric=metric
-    )
+    with step_process(parameters) as step:
+        settings = read_settings(DataSettings, parameters)
+        return fingerprint_data(settings, listing.path, step, metric=metric)

@@ -12,14 +12,14 @@ def katib_sweep(
     data: Input[Dataset],
     trials: Output[Artifact],
     metrics: Output[Metrics],
-    image: str = "",
+    trainer_image: str = "",
     podium_image: str = "podium-trainer:0.1.0",
     experiment: str = "random",
     network: str = "",
-    epochs: int = 1,
+    trial_epochs: int = 1,
     max_trials: int = 4,
     parallel_trials: int = 2,
-    workers: int = 0,
+    trial_workers: int = 0,
     gpus_per_worker: int = 0,
     seed: int = 1,
     storage: str = "",
@@ -39,14 +39,14 @@ def katib_sweep(
         data: The dataset artifact.
         trials: Table of all trials as JSON: parameters, metrics, model URI.
         metrics: Metrics of the best trial.
-        image: Image of the trials; empty for the Experiment's own.
+        trainer_image: Image of the trials; empty for the Experiment's own.
         podium_image: Image that podium-trainer:0.1.0 in an Experiment stands for.
         experiment: Name of a bundled Experiment or the YAML of one.
         network: Network of the trials, a name podium's trainer knows; empty leaves it to the Experiment.
-        epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment.
+        trial_epochs: Epochs of a trial of podium's trainer; 0 leaves them to the Experiment.
         max_trials: Trials in all.
         parallel_trials: Trials at a time.
-        workers: Workers of each trial, besides its master; 0: none, or the Experiment's for a trainer of your own.
+        trial_workers: Workers of each trial, besides its master; 0: none, or the Experiment's for your own trainer.
         gpus_per_worker: GPUs of a trial's master and of each of its workers; 0 trains on the CPU.
         seed: Seed of the search and of every trial; 0 leaves both to the Experiment.
         storage: URL under which models are kept; empty for the bucket of the run's artifacts.
@@ -57,30 +57,16 @@ def katib_sweep(
         predict: Command that predicts where a trainer leaves neither model.onnx nor model.json; see pipelines.
         job_kind: What trials run as: pytorchjob, trainjob, job, or auto for their own kind where the cluster has it.
     """
+    parameters = locals()
+    from podium.steps.process import read_settings, step_process
     from podium.steps.sweep import LaunchTarget, SweepSettings, sweep
 
-    settings = SweepSettings(
-        experiment=experiment,
-        max_trials=max_trials,
-        parallel_trials=parallel_trials,
-        trial_epochs=epochs,
-        trial_workers=workers,
-        network=network,
-        seed=seed,
-        job_kind=job_kind,
-    )
-    job = LaunchTarget(
-        trainer_image=image,
-        gpus_per_worker=gpus_per_worker,
-        install_requirements=install_requirements,
-        podium_image=podium_image,
-        cluster=cluster,
-        storage=storage,
-        code=code,
-        pods=pods,
-        predict=predict,
-    )
-    result = sweep(data.uri, trials.path, task=metrics.uri, settings=settings, target=job)
+    with step_process(parameters) as step:
+        settings = read_settings(SweepSettings, parameters)
+        target = read_settings(LaunchTarget, parameters)
+        result = sweep(
+            step, data.uri, trials.path, task=metrics.uri, settings=settings, target=target
+        )
     trials.metadata.update(result.metadata)
     metrics.metadata.update(result.metrics)
     return result.hyperparameters, result.recipe, result.trial, result.model

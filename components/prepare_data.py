@@ -5,7 +5,6 @@ from kfp.dsl import Dataset, Output, component
 from podium.components.images import STEPS_IMAGE
 
 
-# podium.steps.step reads the storage from the process's command line, before the step begins.
 @component(base_image=STEPS_IMAGE, install_kfp_package=False)
 def prepare_data(
     prepared: Output[Dataset],
@@ -35,19 +34,19 @@ def prepare_data(
         fingerprint: From fingerprint_data: the step is skipped while it and all else is the same.
         storage: URL under which models and the step's log are kept; empty for the bucket of the run's artifacts.
     """
+    parameters = locals()
     from podium.steps.prepare_data import DataSettings, prepare_data
+    from podium.steps.process import read_settings, step_process
 
-    settings = DataSettings(
-        dataset=dataset, source=source, target=target, limit=limit, data_options=data_options
-    )
-    info = prepare_data(
-        settings,
-        prepared.path,
-        test=prepared_test.path,
-        metric=metric,
-        model_name=model_name,
-        storage=storage,
-        beside=prepared.uri,
-        fingerprint=fingerprint,
-    )
+    with step_process(parameters) as step:
+        info = prepare_data(
+            read_settings(DataSettings, parameters),
+            prepared.path,
+            test=prepared_test.path,
+            metric=metric,
+            model_name=model_name,
+            fingerprint=fingerprint,
+            uri=prepared.uri,
+            step=step,
+        )
     prepared.metadata.update(name=info.name, digest=info.digest, source=info.source)

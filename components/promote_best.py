@@ -34,21 +34,22 @@ def promote_best(
         cluster: URL of the cluster where a champion that is a command predicts; empty for the one this step runs on.
         pods: Settings of every launched pod, as in {"memory": "4Gi", "node_selector": {"pool": "gpu"}}.
     """
-    from podium.steps.promote import LaunchTarget, PredictJobs, promote
+    parameters = locals()
+    from podium.steps.process import predict_jobs, step_process
+    from podium.steps.promote import promote
 
-    jobs = PredictJobs(
-        target=LaunchTarget(storage=storage, cluster=cluster, pods=pods), beside=test.uri
-    )
-    result = promote(
-        test.path,
-        evaluation.path,
-        decision.path,
-        report.path,
-        version=version,
-        model_name=model_name,
-        rule=rule,
-        jobs=jobs,
-        tracking=tracking,
-    )
+    with step_process(parameters) as step:
+        result = promote(
+            step,
+            test.path,
+            evaluation.path,
+            decision.path,
+            report.path,
+            version=version,
+            model_name=model_name,
+            rule=rule,
+            jobs=predict_jobs(step, parameters),
+            tracking=tracking,
+        )
     decision.metadata.update(result.metrics)
     return result.outcome

@@ -11,7 +11,7 @@ from podium.components.images import STEPS_IMAGE
 def train_distributed(
     data: Input[Dataset],
     metrics: Output[Metrics],
-    image: str = "",
+    trainer_image: str = "",
     podium_image: str = "podium-trainer:0.1.0",
     recipe: str = "",
     command: list = [],  # noqa: B006
@@ -34,7 +34,7 @@ def train_distributed(
     Args:
         data: The dataset artifact.
         metrics: Metrics of the epoch whose weights were kept.
-        image: Image of master and workers; empty for the trials' own.
+        trainer_image: Image of master and workers; empty for the trials' own.
         podium_image: Image that podium-trainer:0.1.0 stands for.
         recipe: What a sweep found; empty trains with command and hyperparameters.
         command: Command of a trainer of your own; empty for podium's.
@@ -52,29 +52,13 @@ def train_distributed(
         predict: Command that predicts where a trainer leaves neither model.onnx nor model.json; see pipelines.
         job_kind: What the training runs as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
+    parameters = locals()
+    from podium.steps.process import read_settings, step_process
     from podium.steps.train import LaunchTarget, TrainSettings, train
 
-    settings = TrainSettings(
-        recipe=recipe,
-        command=command,
-        hyperparameters=hyperparameters,
-        network=network,
-        epochs=epochs,
-        workers=workers,
-        seed=seed,
-        job_kind=job_kind,
-    )
-    job = LaunchTarget(
-        trainer_image=image,
-        gpus_per_worker=gpus_per_worker,
-        install_requirements=install_requirements,
-        podium_image=podium_image,
-        cluster=cluster,
-        storage=storage,
-        code=code,
-        pods=pods,
-        predict=predict,
-    )
-    result = train(data.uri, task=metrics.uri, settings=settings, target=job)
+    with step_process(parameters) as step:
+        settings = read_settings(TrainSettings, parameters)
+        target = read_settings(LaunchTarget, parameters)
+        result = train(step, data.uri, task=metrics.uri, settings=settings, target=target)
     metrics.metadata.update(result.metrics)
     return (result.model,)

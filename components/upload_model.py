@@ -22,13 +22,9 @@ def upload_model(
         model_name: Name of the model in the registry.
         storage: URL of the storage; empty for a place beside the run's artifacts.
     """
+    parameters = locals()
+    from podium.steps.process import step_process
     from podium.steps.upload_model import upload_model
 
-    return upload_model(
-        model,
-        predictions.path,
-        evaluation.path,
-        beside=evaluation.uri,
-        model_name=model_name,
-        storage=storage,
-    )
+    with step_process(parameters) as step:
+        return upload_model(step, model, predictions.path, evaluation.path, model_name=model_name)

@@ -79,7 +79,7 @@ def train_and_promote(
         "network": network,
         "seed": seed,
         "gpus_per_worker": gpus_per_worker,
-        "image": trainer_image,
+        "trainer_image": trainer_image,
         "podium_image": TRAINER_IMAGE,
         "code": code,
         "install_requirements": install_requirements,

@@ -87,7 +87,7 @@ def tune_and_promote(
         "network": network,
         "seed": seed,
         "gpus_per_worker": gpus_per_worker,
-        "image": trainer_image,
+        "trainer_image": trainer_image,
         "podium_image": TRAINER_IMAGE,
         "code": code,
         "install_requirements": install_requirements,
@@ -116,10 +116,10 @@ def tune_and_promote(
     swept = katib_sweep(
         data=data,
         experiment=experiment,
-        epochs=trial_epochs,
+        trial_epochs=trial_epochs,
         max_trials=max_trials,
         parallel_trials=parallel_trials,
-        workers=trial_workers,
+        trial_workers=trial_workers,
         **job,
     )
     swept.set_display_name("Sweep hyperparameters").set_caching_options(False)

@@ -15,8 +15,10 @@ from podium.data import artifact
 from podium.models import open_registry
 from podium.steps.evaluate import EvaluationResult, evaluate
 from podium.steps.prepare_data import DataSettings, prepare_data
+from podium.steps.process import current_run
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
+from podium.training.context import StepContext
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -60,15 +62,21 @@ class Judge:
     def __init__(self, data: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.data, self.place, self.monkeypatch = data, place, monkeypatch
         self.storage = str(place / "store")
-        self.jobs = PredictJobs(
-            target=LaunchTarget(storage=self.storage, cluster=f"local://{place}/cluster"), beside=""
-        )
+
+    @property
+    def step(self) -> StepContext:
+        return StepContext(current_run, lambda: self.storage)
+
+    @property
+    def jobs(self) -> PredictJobs:
+        target = LaunchTarget(cluster=f"local://{self.place}/cluster")
+        return PredictJobs(step=self.step, target=target)
 
     def evaluate(
         self, *models: Path, metric: str = "", trials: Path | None = None
     ) -> tuple[EvaluationResult, dict[str, Any]]:
         found = evaluate(
-            self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
+            self.step, self.data, [str(model) for model in models], self.place / "evaluation", self.place / "predictions",
             trials=trials, metric=metric, jobs=self.jobs,
         )  # fmt: skip
         return found, json.loads((self.place / "evaluation").read_text())
@@ -80,9 +88,10 @@ class Judge:
         self.monkeypatch.setenv("PODIUM_RUN_ID", run)
         winner = self.evaluate(*models, metric=metric)[0].winner
         common = {"model_name": "real"}
-        version = upload_model(winner, self.place / "predictions", self.place / "evaluation", beside="",
-                               storage=self.storage, **common)  # fmt: skip
-        promote(self.data, self.place / "evaluation", self.place / "decision", self.place / "report.html",
+        version = upload_model(
+            self.step, winner, self.place / "predictions", self.place / "evaluation", **common
+        )
+        promote(self.step, self.data, self.place / "evaluation", self.place / "decision", self.place / "report.html",
                 version=version, rule=rule, jobs=self.jobs, **common)  # fmt: skip
         return dict(json.loads((self.place / "decision").read_text()))
 
@@ -101,7 +110,7 @@ class Nights(Judge):
         self.night += 1
         self.data = self.place / f"data-{self.night}"
         settings = DataSettings(dataset=dataset, target=target, data_options=options)
-        prepare_data(settings, self.data, model_name=model_name, storage=self.storage)
+        prepare_data(settings, self.data, model_name=model_name, step=self.step)
         return self.data
 
     def train(self, model: Any, **rule: str) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pytest
 from podium import __version__, identity
 from podium.errors import InvalidInput, PodiumError
 from podium.manifests import labels
+from podium.steps.process import current_run
 
 
 def test_a_retried_step_finds_its_object_under_the_same_name() -> None:
@@ -36,19 +37,17 @@ def test_run_ids_made_here_sort_by_time_and_differ() -> None:
 
 
 def test_the_run_id_comes_from_the_environment_if_set() -> None:
-    assert (
-        identity.current_run({"PODIUM_RUN_ID": "20260102-030405-abcd"}).id == "20260102-030405-abcd"
-    )
+    assert current_run({"PODIUM_RUN_ID": "20260102-030405-abcd"}).id == "20260102-030405-abcd"
 
 
 def test_a_placeholder_left_by_an_old_server_is_refused() -> None:
     with pytest.raises(InvalidInput, match="not a run id"):
-        identity.current_run({"PODIUM_RUN_ID": "{{$.pipeline_job_uuid}}"})
+        current_run({"PODIUM_RUN_ID": "{{$.pipeline_job_uuid}}"})
 
 
 def test_a_process_outside_of_a_run_gets_a_hint() -> None:
     with pytest.raises(PodiumError, match="belongs to no run") as caught:
-        identity.current_run({})
+        current_run({})
     assert "podium run" in (caught.value.hint or "")
 
 

@@ -60,23 +60,23 @@ BASE = {
 
 ALLOWED: dict[str, set[str]] = {
     "cli": {
-        "notify", "api", "cluster", "data", "doctor", "identity", "kfp", "manifests", "metrics", "pipelines", "projects", "models", "prediction", "runner",
+        "notify", "api", "cluster", "data", "doctor", "kfp", "manifests", "projects", "models", "prediction", "runner",
         "search", "serving", "storage", "sweeps", "scoring", "training", "ui", "mcp",
     },
-    "mcp": {"api", "kfp", "manifests", "models", "runner"},
+    "mcp": {"api", "manifests", "models", "runner"},
     "ui": {
-        "api", "cluster", "data", "kfp", "manifests", "models", "prediction", "reports", "runner", "search", "serving", "sweeps", "training",
+        "api", "cluster", "kfp", "manifests", "models", "prediction", "reports", "runner", "search", "serving", "training",
     },
     "api": {
-        "cluster", "code", "data", "doctor", "identity", "kfp", "manifests", "metrics", "models", "prediction", "reports",
-        "scoring", "search", "trainer", "training", "storage", "sweeps",
+        "cluster", "code", "data", "doctor", "identity", "manifests", "metrics", "models", "prediction", "reports",
+        "search", "trainer", "training", "storage", "sweeps",
     },
     "runner": {
         "api", "cluster", "code", "data", "identity", "kfp", "manifests", "models", "pipelines", "prediction", "reports", "scoring",
-        "storage", "sweeps", "trainer", "training",
+        "storage", "trainer", "training",
     },
     "kfp": {
-        "cluster", "code", "components", "data", "identity", "manifests", "pipelines", "models", "scoring", "storage", "training",
+        "cluster", "code", "components", "identity", "manifests", "pipelines", "models", "scoring", "storage", "training",
     },
     "pipelines": {"components"},
     "components": {"steps"},
@@ -88,9 +88,9 @@ ALLOWED: dict[str, set[str]] = {
         "cluster", "code", "data", "identity", "manifests", "metrics", "models", "prediction", "scoring", "storage",
     },
     "code": {"manifests", "metrics", "storage"},
-    "doctor": {"cluster", "manifests", "metrics", "search", "storage", "trainer"},
+    "doctor": {"cluster", "manifests", "metrics"},
     "sweeps": {"cluster", "manifests", "metrics", "search", "storage"},
-    "identity": {"cluster", "manifests"},
+    "identity": {"manifests"},
     "cluster": {"manifests", "storage"},
     "manifests": {"metrics", "search", "trainer"},
     "notify": set(),

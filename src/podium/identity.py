@@ -1,26 +1,19 @@
 """The run a step belongs to, and the names of objects that it launches: equal on retry, different
-in every run.
-
-On a cluster the run id is the step pod's label ``pipeline/runid``. Placeholders such as
-``PIPELINE_JOB_ID`` do not help: KFP 2.0.5 passes them to the step unreplaced (observed).
-"""
+in every run."""
 
 import os
 import re
 import secrets
 import subprocess
 from collections.abc import Mapping
-from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from hashlib import sha256
 from pathlib import Path
 
 from podium import __version__
-from podium.errors import InvalidInput, PodiumError
-from podium.manifests.labels import ARGO_NODE, KFP_RUN, MANAGED_BY, RUN
-from podium.manifests.resource import Resource
-from podium.pod import POD_NAME, pod_namespace
+from podium.errors import InvalidInput
+from podium.manifests.labels import KFP_RUN, MANAGED_BY, RUN
 
 RUN_ID = "PODIUM_RUN_ID"
 CODE_VERSION = "PODIUM_CODE_VERSION"
@@ -28,7 +21,6 @@ CODE_VERSION = "PODIUM_CODE_VERSION"
 ATTEMPT = "."
 """Stands before the number in the id of a later attempt of a run on this machine:
 ``20260102-030405-1a2b.2``."""
-"""Kubeflow Pipelines gives every step the name of its pod in it."""
 
 NAME_LIMIT = 40
 """Katib refuses Experiments with longer names; trials and pods append to them."""
@@ -69,45 +61,6 @@ class RunIdentity:
 def new_run_id(now: datetime | None = None) -> str:
     """Make an id for a run on this machine; ids sort by creation time."""
     return f"{now or datetime.now():%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
-
-
-def current_run(environ: Mapping[str, str] | None = None) -> RunIdentity:
-    """Return the run this process belongs to.
-
-    Args:
-        environ: The environment; the process's own if None.
-
-    Returns:
-        The run of PODIUM_RUN_ID (`podium run` sets it), else that of the pod KFP_POD_NAME.
-
-    Raises:
-        InvalidInput: The id cannot be part of a key or a label.
-        PodiumError: Neither is set, or the pod cannot be read.
-    """
-    env = os.environ if environ is None else environ
-    if env.get(RUN_ID):
-        return RunIdentity(id=env[RUN_ID])
-    pod, namespace = env.get(POD_NAME), pod_namespace()
-    if not pod or namespace is None:
-        hint = f"run it with `podium run` or as a step of a Kubeflow pipeline, or set {RUN_ID}"
-        raise PodiumError("this process belongs to no run", hint)
-    own = _read_pod(pod, namespace)
-    owners = [owner for owner in own.owners if owner["kind"] == "Workflow"]
-    keys = ("apiVersion", "kind", "name", "uid")
-    owner = {key: owners[0][key] for key in keys} if owners else None
-    return RunIdentity(
-        id=own.labels.get(KFP_RUN, ""), owner=owner, namespace=namespace, step=_step_of(own)
-    )
-
-
-def _step_of(pod: Resource) -> str:
-    """Return the task of a step's pod, ``train`` of ``<workflow>.root.train.executor`` (observed on
-    2.0.5 and 2.16.1).
-
-    A loop puts its own names before it; a retry appends its number: ``executor(1)``.
-    """
-    node = pod.annotations.get(ARGO_NODE, "").partition(".root.")[2]
-    return re.sub(r"\.executor(\(\d+\))?$", "", node) or pod.name
 
 
 def object_name(slug: str, run: str, task: str) -> str:
@@ -172,12 +125,3 @@ def code_version(environ: Mapping[str, str] | None = None, root: Path | None = N
     except (OSError, subprocess.SubprocessError):
         return __version__
     return f"{__version__}+{commit}"
-
-
-def _read_pod(pod: str, namespace: str) -> Resource:
-    from podium.cluster.kubernetes.api import api_of
-
-    with closing(api_of(f"kubernetes://{namespace}")) as api:
-        doing = f"read pod {pod} in namespace {namespace}"
-        answer = api.call(doing, api.core.read_namespaced_pod, pod, namespace)
-        return Resource.parse(api.client.sanitize_for_serialization(answer))

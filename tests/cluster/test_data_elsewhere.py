@@ -10,7 +10,8 @@ from podium.cluster.kubernetes.cluster import KubernetesCluster
 from podium.data.artifact import describe
 from podium.errors import PodiumError
 from podium.identity import RunIdentity
-from podium.training.target import LaunchTarget
+from podium.training.context import StepContext
+from podium.training.target import data_url
 
 RUN = RunIdentity(id="20260102-030405-1a2b")
 
@@ -28,12 +29,12 @@ def team(world: World) -> KubernetesCluster:
 def test_pods_read_a_copy_of_this_machines_data(
     bucket: str, team: KubernetesCluster, tiny_dataset: Path
 ) -> None:
-    target = LaunchTarget(storage=bucket)
-    copied = target.data_url(str(tiny_dataset), RUN, team)
+    step = StepContext.of(RUN, bucket)
+    copied = data_url(str(tiny_dataset), step, team)
     assert copied == f"{bucket}/runs/{RUN.id}/data"
     assert describe(copied).digest == describe(tiny_dataset).digest
-    assert target.data_url(str(tiny_dataset), RUN, team) == copied  # as a resumed run asks again
-    assert target.data_url(copied, RUN, team) == copied
+    assert data_url(str(tiny_dataset), step, team) == copied  # as a resumed run asks again
+    assert data_url(copied, step, team) == copied
 
 
 def test_pods_cannot_use_a_storage_of_this_machine(
@@ -42,6 +43,6 @@ def test_pods_cannot_use_a_storage_of_this_machine(
     with pytest.raises(
         PodiumError, match=r"the pods of kubernetes://team cannot read .* on this machine"
     ) as refused:
-        LaunchTarget(storage=f"file://{tmp_path}/store").data_url(str(tiny_dataset), RUN, team)
+        data_url(str(tiny_dataset), StepContext.of(RUN, f"file://{tmp_path}/store"), team)
     assert refused.value.hint.startswith("storage=s3://")
     assert not (tmp_path / "store").exists()

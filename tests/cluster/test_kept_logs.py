@@ -14,6 +14,7 @@ import pytest
 import yaml
 from api_server import World
 from click.testing import CliRunner
+from kfp.dsl import Artifact
 
 from podium import pod
 from podium.cli import app
@@ -26,11 +27,12 @@ from podium.manifests.typed import typed
 from podium.manifests.workload import Workload
 from podium.runner.record import RunRecord
 from podium.steps import recorder
-from podium.steps.step import step, storage_of_step
+from podium.steps.process import step_process
 from podium.steps.train import _logs_kept
 from podium.storage import connect
 from podium.training import kept_logs
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.kept_logs import (
     Excerpt,
     KeptLogs,
@@ -61,7 +63,6 @@ def in_step(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Wo
     (tmp_path / "namespace").write_text("team")
     monkeypatch.setattr(pod, "SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KFP_POD_NAME", "tune-xyz-impl-1")
-    monkeypatch.setattr(sys, "argv", [])
     world.plurals |= {"configmaps", "secrets"}
     world.put("pods", {"metadata": {
         "name": "tune-xyz-impl-1", "labels": {"pipeline/runid": RUN},
@@ -70,27 +71,13 @@ def in_step(tmp_path: Path, world: World, monkeypatch: pytest.MonkeyPatch) -> Wo
     return world
 
 
-def keep_in(storage: str) -> None:
-    """Give this process the command line of a step that keeps its models in a storage."""
-    sys.argv[:] = [
-        "step",
-        "--executor_input",
-        json.dumps({"inputs": {"parameterValues": {"storage": storage}}}),
-    ]
-
-
-def printing(storage: str, *lines: str, error: BaseException | None = None) -> Callable[[], None]:
-    keep_in(storage)
-
-    @step
-    def run() -> None:
+def printing(storage: str, *lines: str, error: BaseException | None = None) -> None:
+    with step_process({"storage": storage}):
         for line in lines:
             say(line)
         print("and a warning", file=sys.stderr)
         if error:
             raise error
-
-    return run
 
 
 def read(storage: str, *words: str) -> str:
@@ -103,7 +90,7 @@ def read(storage: str, *words: str) -> str:
 def test_what_a_step_printed_is_kept_with_its_run(
     in_step: World, storage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printing(storage, "PyTorchJob train-1", "epoch 1")()
+    printing(storage, "PyTorchJob train-1", "epoch 1")
     in_step.remove("pods", "tune-xyz-impl-1")
     printed = "podium | PyTorchJob train-1\npodium | epoch 1\nand a warning\n"
     assert read(storage, RUN, "train") == printed
@@ -114,11 +101,11 @@ def test_what_a_step_printed_is_kept_with_its_run(
 def test_a_failed_step_keeps_its_error_and_earlier_attempts(in_step: World, tmp_path: Path) -> None:
     storage = f"file://{tmp_path}/store"
     with pytest.raises(Failed):
-        printing(storage, "first", error=Failed("the job failed", "look"))()
+        printing(storage, "first", error=Failed("the job failed", "look"))
     left = KeptLogs(storage, RUN)
     assert left.error("steps/train") == StepError(error="the job failed", hint="look")
     with pytest.raises(ZeroDivisionError):
-        printing(storage, "second", error=ZeroDivisionError("by zero"))()
+        printing(storage, "second", error=ZeroDivisionError("by zero"))
     assert left.error("steps/train") == StepError()
     kept = read(storage, RUN, "train")
     assert (
@@ -134,29 +121,24 @@ def test_a_running_step_is_written_now_and_then(
 ) -> None:
     monkeypatch.setattr(recorder, "INTERVAL", 0.05)
     kept = KeptLogs(f"file://{tmp_path}/store", RUN)
-    keep_in(kept.storage.url)
-
-    @step
-    def run() -> str:
+    with step_process({"storage": kept.storage.url}):
         say("half way")
         while not kept.names():
             pass
-        return kept.read("steps/train")
-
-    assert run() == "podium | half way\n"  # a kill would lose no more than the interval
+        left = kept.read("steps/train")
+    assert left == "podium | half way\n"  # a kill would lose no more than the interval
 
 
 def test_a_stopped_step_keeps_what_it_printed(in_step: World, tmp_path: Path) -> None:
-    keep_in(str(tmp_path))
     signal.signal(
         signal.SIGTERM, signal.SIG_DFL
     )  # a trainer that ran in this process has its own handler
 
-    @step
     def run() -> None:
-        say("launched")
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
+        with step_process({"storage": str(tmp_path)}):
+            say("launched")
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(5)
 
     with pytest.raises(SystemExit):
         run()
@@ -211,7 +193,7 @@ def test_a_refused_setting_is_kept_before_its_step_begins(in_step: World, tmp_pa
 def test_a_refusal_is_readable_where_the_store_is_not(in_step: World, tmp_path: Path) -> None:
     in_step.forbidden.add("configmaps")
     ended = executor(tmp_path, "train-distributed", workers=-3, storage=f"file://{tmp_path}/store")
-    error, warning = ended.stderr.splitlines()[-2:]
+    warning, error = ended.stderr.splitlines()[-2:]
     assert error == "error: `workers >= -1` must hold, but got workers=-3"
     assert warning.startswith("warning: what this step prints is not kept: ")
 
@@ -223,23 +205,17 @@ def test_a_refusal_is_readable_where_the_store_is_not(in_step: World, tmp_path: 
         ({}, "minio://c/d", "minio://c/podium"),
     ],
 )
-def test_the_executor_input_tells_where_a_step_keeps(
-    given: dict[str, str], artifact: str, storage: str, monkeypatch: pytest.MonkeyPatch
+def test_parameters_tell_where_a_step_keeps(
+    given: dict[str, str], artifact: str, storage: str
 ) -> None:
-    outputs = {"artifacts": {"report": {"artifacts": [{"uri": artifact}]}}}
-    words = [
-        "step",
-        "--executor_input",
-        json.dumps({"inputs": {"parameterValues": given}, "outputs": outputs}),
-    ]
-    monkeypatch.setattr(sys, "argv", words)
-    assert storage_of_step() == storage
+    with step_process({"report": Artifact(uri=artifact), **given}) as step:
+        assert step.storage == storage
 
 
 def test_a_storage_that_refuses_fails_no_step(
     in_step: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    printing("s3://No_Bucket", "done")()
+    printing("s3://No_Bucket", "done")
     assert "warning: what this step prints is not kept: " in capsys.readouterr().err
 
 
@@ -252,7 +228,7 @@ def test_no_secret_gets_into_a_kept_log(
     storage = f"file://{tmp_path}/store"
     printing(
         storage, "key wJalrXUtnFEMI 0123456789abcdef the-secrets-name http://me:hunter22@host/x"
-    )()
+    )
     assert read(storage, RUN, "train").startswith(
         "podium | key ******** ******** the-secrets-name http://me:********@"
     )
@@ -304,7 +280,7 @@ def test_every_replica_of_a_training_keeps_its_log(
     cluster: KubernetesCluster, world: World, storage: str
 ) -> None:
     job = trained(world, cluster, "train-1")
-    with _logs_kept(cluster, job, storage, IDENTITY):
+    with _logs_kept(cluster, job, StepContext.of(IDENTITY, storage)):
         pass
     world.remove("pods", "train-1-master-0")
     assert KeptLogs(storage, RUN).names() == ["train/fit/master-0", "train/fit/worker-0"]
@@ -320,7 +296,8 @@ def test_two_trainings_of_a_run_keep_both_logs(
 ) -> None:
     for job, step_name in (("train-1", "fit"), ("train-2", "fit-2"), ("train-3", "")):
         launched = trained(world, cluster, job)
-        with _logs_kept(cluster, launched, str(tmp_path), RunIdentity(id=RUN, step=step_name)):
+        step = StepContext.of(RunIdentity(id=RUN, step=step_name), str(tmp_path))
+        with _logs_kept(cluster, launched, step):
             pass
     KeptLogs(str(tmp_path), RUN).keep("steps/fit", "of the step itself\n")
     assert read(str(tmp_path), RUN, "train").count("accuracy of") == 3
@@ -336,7 +313,7 @@ def test_a_failed_training_keeps_its_logs_too(
     cluster: KubernetesCluster, world: World, tmp_path: Path
 ) -> None:
     job = trained(world, cluster, "train-1")
-    with pytest.raises(Failed), _logs_kept(cluster, job, str(tmp_path), IDENTITY):
+    with pytest.raises(Failed), _logs_kept(cluster, job, StepContext.of(IDENTITY, str(tmp_path))):
         raise Failed("out of memory")
     assert KeptLogs(str(tmp_path), RUN).names() == ["train/fit/master-0", "train/fit/worker-0"]
 

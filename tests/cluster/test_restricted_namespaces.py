@@ -8,17 +8,18 @@ from podium.errors import InvalidInput
 from podium.identity import RunIdentity
 from podium.manifests.pod_security import ENFORCE
 from podium.manifests.workload import Workload
+from podium.training.context import StepContext
 from podium.training.settings import SweepSettings, TrainSettings, plan
 from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="20260102-030405-1a2b")
-TARGET = LaunchTarget(storage="s3://models")
+TARGET, STEP = LaunchTarget(), StepContext.of(RUN, "s3://models")
 
 
 def training(cluster: KubernetesCluster, workers: int, job_kind: str = "auto") -> Workload:
     settings = TrainSettings(workers=workers, job_kind=job_kind)
     return plan(
-        "s3://data", "train-1", settings=settings, target=TARGET, run=RUN, admits=cluster.admits
+        "s3://data", "train-1", settings=settings, target=TARGET, step=STEP, admits=cluster.admits
     ).job
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import inspect
+from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from kfp import components, dsl
 from kfp.compiler import Compiler
 from kfp.dsl.executor import Executor
 
+from podium.training.target import LaunchTarget
+
 NAMES = [
     "evaluate",
     "fingerprint_data",
@@ -21,6 +24,7 @@ NAMES = [
     "train_distributed",
     "upload_model",
 ]
+STEPS = {"katib_sweep": "sweep", "promote_best": "promote", "train_distributed": "train"}
 FOLDER = Path(__file__).parent.parent.parent / "components"
 
 
@@ -57,9 +61,13 @@ def test_another_pipeline_can_load_and_wire_each_component(
             dataset="fashion-mnist", fingerprint=found.outputs["Output"]
         )
         data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
-        swept = loaded["katib_sweep"](data=data, image=image, max_trials=20, storage=target)
+        swept = loaded["katib_sweep"](data=data, trainer_image=image, max_trials=20, storage=target)
         trained = loaded["train_distributed"](
-            data=data, image=image, recipe=swept.outputs["recipe"], workers=3, storage=target
+            data=data,
+            trainer_image=image,
+            recipe=swept.outputs["recipe"],
+            workers=3,
+            storage=target,
         )
         rate(model=trained.outputs["model"])
         chosen = loaded["evaluate"](
@@ -93,7 +101,7 @@ def test_a_component_file_says_what_it_makes_and_takes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_component_is_a_signature_one_import_and_one_call(name: str) -> None:
+def test_a_component_is_a_signature_and_one_call(name: str) -> None:
     tree = ast.parse(inspect.getsource(component(name).python_func))
     function = tree.body[0]
     assert isinstance(function, ast.FunctionDef)
@@ -104,11 +112,11 @@ def test_a_component_is_a_signature_one_import_and_one_call(name: str) -> None:
         for node in ast.walk(function)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
     ]
-    assert len(imports) == 1
-    assert [
-        call.func.id for call in calls if call.func.id in {alias.name for alias in imports[0].names}
-    ]
-    assert len(body) <= 8, "an import, the settings, the call, the outputs"
+    names = {node.module: {alias.name for alias in node.names} for node in imports}
+    step = f"podium.steps.{STEPS.get(name, name)}"
+    assert names.keys() == {step, "podium.steps.process"}
+    assert [call.func.id for call in calls].count(step.rpartition(".")[2]) == 1
+    assert len(body) <= 8, "the parameters, two imports, the call, the outputs"
     assert not any(
         isinstance(node, ast.If | ast.For | ast.While | ast.Try) for node in ast.walk(function)
     )
@@ -136,3 +144,16 @@ def test_a_step_gets_inputs_from_a_server_without_types(name: str, tmp_path: Pat
     assert {artifact.uri for artifact in there.values()} == {
         f"minio://bucket/{key}" for key in wanted
     }
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_parameter_of_a_component_is_used(name: str) -> None:
+    tree = ast.parse(inspect.getsource(component(name).python_func)).body[0]
+    assert isinstance(tree, ast.FunctionDef)
+    module = import_module(f"podium.steps.{STEPS.get(name, name)}")
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    read = {field.name for kind in names & vars(module).keys() if is_dataclass(vars(module)[kind])
+            for field in fields(vars(module)[kind])}  # fmt: skip
+    if "predict_jobs" in names:
+        read |= {field.name for field in fields(LaunchTarget)}
+    assert {argument.arg for argument in tree.args.args} <= names | read | {"storage"}

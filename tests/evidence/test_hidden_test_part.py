@@ -14,9 +14,11 @@ from test_changed_data import podium
 
 from podium.cluster.kubernetes.store_access import Access
 from podium.errors import InvalidInput
+from podium.identity import RunIdentity
 from podium.models import open_registry
 from podium.models.comparison import predictions
 from podium.steps.evaluate import evaluate
+from podium.training.context import StepContext
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -146,16 +148,17 @@ def test_labels_of_another_version_do_not_help_to_predict(
     tmp_path: Path, tiny_dataset: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("WITHIN", str(tmp_path))
-    monkeypatch.setenv("PODIUM_RUN_ID", "r")
     model, scored = tmp_path / "model", tmp_path / "predictions"
     model.mkdir()
     (model / "predict.py").write_text(FIND)
     (model / "model.json").write_text(json.dumps({"predict": ["python", "predict.py"]}))
     Origin(kind="training", name="train-1", run_id="r", uri=str(model)).write()
-    target = LaunchTarget(storage=str(tmp_path / "store"), cluster=f"local://{tmp_path}/cluster")
+    step = StepContext.of(RunIdentity(id="r"), str(tmp_path / "store"))
+    jobs = PredictJobs(step=step, target=LaunchTarget(cluster=f"local://{tmp_path}/cluster"))
     for _ in range(2):  # the second time it finds the labels of the first
-        found = evaluate(tiny_dataset, [str(model)], tmp_path / "evaluation", scored,
-                         jobs=PredictJobs(target=target, beside=""))  # fmt: skip
+        found = evaluate(
+            step, tiny_dataset, [str(model)], tmp_path / "evaluation", scored, jobs=jobs
+        )
         assert (scored / "target.npy").is_file()
         assert found.metrics["accuracy"] < 0.3
 

@@ -47,20 +47,20 @@ def train_and_count(source: str, factor: int = 1, note: str = "a\\nb: [1", comma
         command: Of another trainer.
     '''
     data = prepare_data(dataset=source).outputs["prepared"]
-    trained = train_distributed(data=data, image="any", command=command, workers=0)
+    trained = train_distributed(data=data, trainer_image="any", command=command, workers=0)
     return count(model=trained.outputs["model"], factor=factor).output
 """
 SWEEP = f"""\
 {HEAD}
 @dsl.pipeline(name="inner")
 def inner(prepared: dsl.Input[dsl.Dataset], search: str):
-    katib_sweep(data=prepared, image="any", experiment=search)
+    katib_sweep(data=prepared, trainer_image="any", experiment=search)
 
 @dsl.pipeline(name="outer")
 def outer(mine: str = "mine/sweep.yaml", experiment: str = "an experiment by name only"):
     data = prepare_data().outputs["prepared"]
     inner(prepared=data, search=mine)
-    katib_sweep(data=data, image="any", experiment="mine/sweep.yaml")
+    katib_sweep(data=data, trainer_image="any", experiment="mine/sweep.yaml")
 """
 
 KINDS = f"""

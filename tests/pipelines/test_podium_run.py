@@ -14,11 +14,15 @@ import pytest
 from kit_trainer import TRAIN
 
 from podium.cluster.local.store import Store
+from podium.identity import RunIdentity
 from podium.manifests.conditions import status_of
 from podium.models import open_registry
 from podium.runner.child import from_here
 from podium.runner.record import records_below
-from podium.steps.promote import LaunchTarget, PredictJobs, promote
+from podium.steps.promote import promote
+from podium.training.context import StepContext
+from podium.training.predict_job import PredictJobs
+from podium.training.target import LaunchTarget
 
 LINUX = sys.platform == "linux"
 ROOT = Path(__file__).parents[2]
@@ -188,17 +192,17 @@ def test_a_run_without_its_report_has_still_succeeded(
     assert (outcome["decision"]["outcome"], outcome["report"]) == ("promoted", "")
     (evaluation,) = run.glob("artifacts/*/evaluate/evaluation")
     (test,) = run.glob("artifacts/*/prepare-data/prepared_test")
-    monkeypatch.setenv("PODIUM_RUN_ID", run.name)
     monkeypatch.setenv("PODIUM_HOME", str(home))  # where the key of the test part is
-    jobs = PredictJobs(target=LaunchTarget(storage=str(home / "store")), beside=str(test))
+    step = StepContext.of(RunIdentity(id=run.name), str(home / "store"))
     promotion = promote(
+        step,
         test,
         evaluation,
         tmp_path / "decision",
         tmp_path,
         version=run.name,
         model_name="mnist",
-        jobs=jobs,
+        jobs=PredictJobs(step=step, target=LaunchTarget()),
     )
     assert promotion.outcome == "promoted"
 

@@ -286,16 +286,14 @@ def test_a_quiet_job_outlives_a_restart_of_the_api_server(cluster: Cluster) -> N
 STEP = """if True:
     import sys
     from podium.cluster import connect
-    from podium.steps.step import step
+    from podium.steps.process import step_process
     from podium.manifests.workload import Workload
     from podium.training.launch import launched
     import json, time
-    @step
-    def run():
-        with connect("kubernetes://") as there, launched(there, Workload.parse(json.loads(sys.argv[1]))):
-            print("launched", flush=True)
-            time.sleep(300)
-    run()
+    job = Workload.parse(json.loads(sys.argv[1]))
+    with step_process({}), connect("kubernetes://") as there, launched(there, job):
+        print("launched", flush=True)
+        time.sleep(300)
 """
 
 

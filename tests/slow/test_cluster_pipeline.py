@@ -298,7 +298,7 @@ def test_a_lost_steps_job_is_adopted_or_reaped(cluster: KubernetesCluster, submi
 DEAF = """if True:
     import os, signal, time
     from podium.cluster import connect
-    from podium.identity import current_run
+    from podium.steps.process import current_run
     from podium.manifests.pytorchjob import build
     from podium.manifests.workload import Workload
     from podium.training.launch import launched

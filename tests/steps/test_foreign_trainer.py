@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 import yaml
 
+from podium.identity import RunIdentity
 from podium.steps.sweep import SweepSettings, sweep
 from podium.steps.train import TrainSettings, train
+from podium.training.context import StepContext
 from podium.training.target import LaunchTarget
 
 SCRIPT = """
@@ -39,12 +41,21 @@ def experiment(command: list[str]) -> str:
 
 
 @pytest.fixture
+def step(tmp_path: Path) -> StepContext:
+    return StepContext.of(RunIdentity(id="20260102-030405-abcd"), str(tmp_path / "store"))
+
+
+@pytest.fixture
 def target(tmp_path: Path) -> LaunchTarget:
-    return LaunchTarget(storage=str(tmp_path / "store"), cluster=f"local://{tmp_path}/cluster")
+    return LaunchTarget(cluster=f"local://{tmp_path}/cluster")
 
 
 def test_the_training_runs_the_best_trials_own_command(
-    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, capfd: pytest.CaptureFixture[str]
+    tiny_dataset: Path,
+    tmp_path: Path,
+    step: StepContext,
+    target: LaunchTarget,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     (tmp_path / "fit.sh").write_text(SCRIPT)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}", "${podium.name}"]
@@ -52,14 +63,14 @@ def test_the_training_runs_the_best_trials_own_command(
         experiment=experiment(command), max_trials=2, parallel_trials=2, trial_epochs=5, seed=3
     )
     swept = sweep(
-        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+        step, str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
     )
     assert swept.hyperparameters == {"rate": "0.5"}
     assert swept.metrics["score"] == 0.5
     assert (Path(swept.model) / "seen").read_text() == f"0.5 {swept.trial}\n"
 
     again = TrainSettings(recipe=swept.recipe, epochs=3, seed=1)
-    trained = train(str(tiny_dataset), task="train", settings=again, target=target)
+    trained = train(step, str(tiny_dataset), task="train", settings=again, target=target)
     name = Path(trained.model).name
     assert (Path(trained.model) / "seen").read_text() == f"0.5 {name}\n"
     assert trained.metrics == {"score": 0.5}
@@ -77,15 +88,16 @@ until [ "${WORLD_SIZE:-1}" = 1 ] || [ -e "$PODIUM_OUTPUT/rank-1" ]; do sleep 0.0
 
 
 def test_workers_make_a_pytorchjob_of_a_job(
-    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget
+    tiny_dataset: Path, tmp_path: Path, step: StepContext, target: LaunchTarget
 ) -> None:
     (tmp_path / "fit.sh").write_text(SCRIPT + WITH_RANKS)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
     settings = SweepSettings(experiment=experiment(command), max_trials=1, parallel_trials=1)
     swept = sweep(
-        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+        step, str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
     )
     trained = train(
+        step,
         str(tiny_dataset),
         task="train",
         settings=TrainSettings(recipe=swept.recipe, workers=1),
@@ -99,7 +111,12 @@ def test_workers_make_a_pytorchjob_of_a_job(
     ("job_kind", "folder"), [("trainjob", "trainjobs"), ("pytorchjob", "pytorchjobs")]
 )
 def test_a_job_kind_is_that_of_trials_and_training(
-    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, job_kind: str, folder: str
+    tiny_dataset: Path,
+    tmp_path: Path,
+    step: StepContext,
+    target: LaunchTarget,
+    job_kind: str,
+    folder: str,
 ) -> None:
     (tmp_path / "fit.sh").write_text(SCRIPT)
     command = ["sh", str(tmp_path / "fit.sh"), "${trialParameters.rate}"]
@@ -107,10 +124,10 @@ def test_a_job_kind_is_that_of_trials_and_training(
         experiment=experiment(command), max_trials=2, parallel_trials=2, job_kind=job_kind
     )
     swept = sweep(
-        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+        step, str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
     )
     assert swept.metrics["score"] == 0.5
     again = TrainSettings(recipe=swept.recipe, job_kind=job_kind)
-    trained = train(str(tiny_dataset), task="train", settings=again, target=target)
+    trained = train(step, str(tiny_dataset), task="train", settings=again, target=target)
     assert (tmp_path / "cluster" / folder / Path(trained.model).name / "object.json").is_file()
     assert not (tmp_path / "cluster" / "jobs").exists()

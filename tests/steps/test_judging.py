@@ -15,15 +15,17 @@ from s3servers import KEYS, Application, moto
 
 from podium.data import artifact
 from podium.errors import Conflict, InvalidInput, NotFound
-from podium.identity import code_version
+from podium.identity import RunIdentity, code_version
 from podium.models import Version, open_registry
 from podium.prediction import ModelDirectory
 from podium.prediction.predictor import PREPROCESSING
 from podium.scoring import score
 from podium.steps.evaluate import PREDICTIONS, TARGET, EvaluationResult, evaluate, per_class
+from podium.steps.process import current_run
 from podium.steps.promote import Promotion, promote
 from podium.steps.upload_model import upload_model
 from podium.storage import connect, transfer
+from podium.training.context import StepContext
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -31,9 +33,13 @@ from podium.training.target import LaunchTarget
 RUN = "20260102-030405-abcd"
 
 
+def step(tmp_path: Path) -> StepContext:
+    return StepContext(current_run, lambda: str(tmp_path / "store"))
+
+
 def jobs(tmp_path: Path) -> PredictJobs:
-    target = LaunchTarget(storage=str(tmp_path / "store"), cluster=f"local://{tmp_path}/cluster")
-    return PredictJobs(target=target, beside="")
+    target = LaunchTarget(cluster=f"local://{tmp_path}/cluster")
+    return PredictJobs(step=step(tmp_path), target=target)
 
 
 def judge(
@@ -41,6 +47,7 @@ def judge(
 ) -> EvaluationResult:
     uris = [str(model) for model in models]
     return evaluate(
+        step(tmp_path),
         data,
         uris,
         tmp_path / "evaluation",
@@ -61,10 +68,10 @@ def judged(
 
 
 def uploaded(tmp_path: Path, evaluation: str = "evaluation", *, winner: str = "strong") -> str:
+    model = str(tmp_path / "candidates" / winner)
     return upload_model(
-        str(tmp_path / "candidates" / winner), tmp_path / "predictions", tmp_path / evaluation, beside="",
-        model_name="tiny", storage=str(tmp_path / "store"),
-    )  # fmt: skip
+        step(tmp_path), model, tmp_path / "predictions", tmp_path / evaluation, model_name="tiny"
+    )
 
 
 def stored(tmp_path: Path) -> Version:
@@ -76,7 +83,7 @@ def challenge(
     data: Path, tmp_path: Path, version: str, rule: str = "better"
 ) -> tuple[Promotion, dict[str, Any]]:
     ended = promote(
-        data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
+        step(tmp_path), data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
         model_name="tiny", rule=rule, jobs=jobs(tmp_path),
     )  # fmt: skip
     return ended, json.loads((tmp_path / "decision").read_text())
@@ -258,11 +265,17 @@ def test_a_model_is_read_no_more_often_than_needed(
     uri = bucket.join("strong")
     transfer.put(candidates["strong"], connect(uri))
     replace(Origin.read(ModelDirectory(candidates["strong"])), uri=uri).write()
+    there = StepContext.of(RunIdentity(id="20260102-030405-abcd"), bucket.url)
     evaluate(
-        tiny_dataset, [uri], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path)
+        there,
+        tiny_dataset,
+        [uri],
+        tmp_path / "evaluation",
+        tmp_path / "predictions",
+        jobs=jobs(tmp_path),
     )
-    version = upload_model(uri, tmp_path / "predictions", tmp_path / "evaluation", beside=uri, model_name="tiny",
-                           storage=bucket.url)  # fmt: skip
+    written = (tmp_path / "predictions", tmp_path / "evaluation")
+    version = upload_model(there, uri, *written, model_name="tiny")
     # The validation part, the test part, and what is small again for its checksum: the server copies what is large.
     assert [key.endswith("model.onnx") for key in reads].count(True) == expected
     assert (
@@ -272,8 +285,7 @@ def test_a_model_is_read_no_more_often_than_needed(
 
     connect(uri).put("model.onnx", file.read_bytes()[:-1] + b"y")
     with pytest.raises(Conflict, match=r"model.onnx under .* changed after the evaluation"):
-        upload_model(uri, tmp_path / "predictions", tmp_path / "evaluation", beside=uri, model_name="again",
-                     storage=bucket.url)  # fmt: skip
+        upload_model(there, uri, *written, model_name="again")
 
 
 def test_only_what_was_evaluated_is_uploaded(

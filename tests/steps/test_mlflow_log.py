@@ -19,8 +19,10 @@ from podium.cli import app
 from podium.errors import InvalidInput
 from podium.models.mlflow import check_tracking
 from podium.steps.evaluate import evaluate
+from podium.steps.process import current_run
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
+from podium.training.context import StepContext
 from podium.training.mlflow_log import log_to_mlflow
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -63,13 +65,13 @@ def uri(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 def run_of(data: Path, candidates: dict[str, Path], tmp_path: Path, uri: str) -> str:
     """Evaluate, upload and promote as a pipeline does; return the outcome."""
-    target = LaunchTarget(storage=f"file://{tmp_path}/store", cluster=f"local://{tmp_path}/cluster")
-    jobs = PredictJobs(target=target, beside="")
+    step = StepContext(current_run, lambda: f"file://{tmp_path}/store")
+    jobs = PredictJobs(step=step, target=LaunchTarget(cluster=f"local://{tmp_path}/cluster"))
+    written = (tmp_path / "predictions", tmp_path / "evaluation")
     models = [str(candidates["weak"]), str(candidates["strong"])]
-    evaluate(data, models, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs)
-    version = upload_model(models[1], tmp_path / "predictions", tmp_path / "evaluation", beside="",
-                           model_name="tiny", storage=f"file://{tmp_path}/store")  # fmt: skip
-    return promote(data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
+    evaluate(step, data, models, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs)
+    version = upload_model(step, models[1], *written, model_name="tiny")
+    return promote(step, data, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
                    model_name="tiny", jobs=jobs, tracking=uri).outcome  # fmt: skip
 
 

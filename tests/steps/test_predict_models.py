@@ -16,12 +16,14 @@ import pytest
 from podium.code.bundle import pack, store
 from podium.data import artifact
 from podium.errors import Failed, InvalidInput
+from podium.identity import RunIdentity
 from podium.models import open_registry
 from podium.models.comparison import predictions
 from podium.prediction.command import predict_here
 from podium.steps.evaluate import PREDICTIONS, EvaluationResult, evaluate
 from podium.steps.promote import promote
 from podium.steps.upload_model import upload_model
+from podium.training.context import StepContext
 from podium.training.origin import Origin
 from podium.training.predict_job import PredictJobs
 from podium.training.target import LaunchTarget
@@ -68,14 +70,23 @@ def save(
     return target
 
 
+def step(tmp_path: Path) -> StepContext:
+    return StepContext.of(RunIdentity(id="20260102-030405-abcd"), str(tmp_path / "store"))
+
+
 def jobs(tmp_path: Path) -> PredictJobs:
-    target = LaunchTarget(storage=str(tmp_path / "store"), cluster=f"local://{tmp_path}/cluster")
-    return PredictJobs(target=target, beside="")
+    target = LaunchTarget(cluster=f"local://{tmp_path}/cluster")
+    return PredictJobs(step=step(tmp_path), target=target)
 
 
 def judge(data: Path, tmp_path: Path, model: Path) -> EvaluationResult:
     return evaluate(
-        data, [str(model)], tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path)
+        step(tmp_path),
+        data,
+        [str(model)],
+        tmp_path / "evaluation",
+        tmp_path / "predictions",
+        jobs=jobs(tmp_path),
     )
 
 
@@ -92,13 +103,18 @@ def test_neighbors_are_evaluated_stored_and_promoted(
     assert out.count("sees ['images.npy']") == 2
     assert list((tmp_path / "store").rglob("*.npy")) == []
 
-    version = upload_model(str(model), tmp_path / "predictions", tmp_path / "evaluation", beside="",
-                           model_name="knn", storage=str(tmp_path / "store"))  # fmt: skip
+    version = upload_model(
+        step(tmp_path),
+        str(model),
+        tmp_path / "predictions",
+        tmp_path / "evaluation",
+        model_name="knn",
+    )
     registered = open_registry(tmp_path / "store").model("knn")
     stored = registered.version(version)
     assert {"neighbors.npz", "predict.py", "model.json", PREDICTIONS} <= set(stored.files)
     assert stored.metadata["image"] == "mine:1"
-    ended = promote(tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html",
+    ended = promote(step(tmp_path), tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html",
                     version=version, model_name="knn", jobs=jobs(tmp_path))  # fmt: skip
     assert ended.outcome == "promoted"
 
@@ -116,10 +132,15 @@ def test_a_champion_without_stored_predictions_predicts_in_a_job(
     registered = open_registry(tmp_path / "store").model("knn")
     files: dict[str, Path | bytes] = {file.name: file for file in model.iterdir()}
     registered.set_champion(registered.upload(files, {"image": "mine:1"}, "old").version, {}, None)
-    challenger = upload_model(str(model), tmp_path / "predictions", tmp_path / "evaluation", beside="",
-                              model_name="knn", storage=str(tmp_path / "store"))  # fmt: skip
+    challenger = upload_model(
+        step(tmp_path),
+        str(model),
+        tmp_path / "predictions",
+        tmp_path / "evaluation",
+        model_name="knn",
+    )
     capfd.readouterr()
-    ended = promote(tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html",
+    ended = promote(step(tmp_path), tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html",
                     version=challenger, model_name="knn", jobs=jobs(tmp_path))  # fmt: skip
     assert ended.outcome == "kept"
     assert "sees ['images.npy']" in capfd.readouterr().out

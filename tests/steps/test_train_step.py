@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from podium.errors import NotFound
+from podium.identity import RunIdentity
 from podium.scoring import METRICS
 from podium.steps.train import TrainSettings, train
+from podium.training.context import StepContext
 from podium.training.recipe import TRAINER, Recipe
 from podium.training.target import LaunchTarget
 
@@ -23,22 +25,25 @@ print("accuracy=0.75 loss=0.25")
 
 
 @pytest.fixture
-def target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LaunchTarget:
-    monkeypatch.setenv("PODIUM_RUN_ID", "run-1")
+def step(tmp_path: Path) -> StepContext:
+    return StepContext.of(RunIdentity(id="run-1"), f"file://{tmp_path}/store")
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> LaunchTarget:
     return LaunchTarget(
         trainer_image="unused",
-        storage=f"file://{tmp_path}/store",
         cluster=f"local://{tmp_path}/cluster",
     )
 
 
 def test_a_model_tells_the_flags_its_training_was_given(
-    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget
+    tiny_dataset: Path, tmp_path: Path, step: StepContext, target: LaunchTarget
 ) -> None:
     settings = TrainSettings(
         hyperparameters={"model": "fast", "lr": "0.5", "epochs": "1"}, epochs=2, workers=1, seed=7
     )
-    result = train(str(tiny_dataset), task="train", settings=settings, target=target)
+    result = train(step, str(tiny_dataset), task="train", settings=settings, target=target)
 
     model = Path(result.model.removeprefix("file://"))
     reported = json.loads((model / "origin.json").read_text())["hyperparameters"]
@@ -56,12 +61,12 @@ def script(tmp_path: Path) -> str:
 
 
 def test_a_foreign_command_runs_as_it_stands(
-    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, script: str
+    tiny_dataset: Path, tmp_path: Path, step: StepContext, target: LaunchTarget, script: str
 ) -> None:
     settings = TrainSettings(
         command=["python", script], hyperparameters={"rate": 0.5}, epochs=3, seed=1
     )
-    result = train(str(tiny_dataset), task="train", settings=settings, target=target)
+    result = train(step, str(tiny_dataset), task="train", settings=settings, target=target)
     seen = json.loads((Path(result.model.removeprefix("file://")) / "seen.json").read_text())
     assert seen[0] == "--rate=0.5"
     assert [word.partition("=")[0] for word in seen[1:3]] == ["--data", "--output"]
@@ -69,20 +74,32 @@ def test_a_foreign_command_runs_as_it_stands(
 
 
 def test_metrics_come_from_the_log_without_a_file(
-    tiny_dataset: Path, target: LaunchTarget, script: str, capfd: pytest.CaptureFixture[str]
+    tiny_dataset: Path,
+    step: StepContext,
+    target: LaunchTarget,
+    script: str,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     settings = TrainSettings(command=["sh", "-c", f"python {script}"], epochs=3)
-    result = train(str(tiny_dataset), task="train", settings=settings, target=target)
+    result = train(step, str(tiny_dataset), task="train", settings=settings, target=target)
     assert result.metrics == {"accuracy": 0.75, "loss": 0.25}
     kept = json.loads((Path(result.model.removeprefix("file://")) / "metrics.json").read_text())
     assert kept["epochs"] == [{"accuracy": 0.5}, {"accuracy": 0.75, "loss": 0.25}]
     assert "epochs and seed are not passed on" in capfd.readouterr().out
 
 
-def test_a_training_without_a_model_is_refused(tiny_dataset: Path, target: LaunchTarget) -> None:
+def test_a_training_without_a_model_is_refused(
+    tiny_dataset: Path, step: StepContext, target: LaunchTarget
+) -> None:
     words = ["sh", "-c", 'mkdir -p "$PODIUM_OUTPUT" && echo 1 > "$PODIUM_OUTPUT/weights.bin"']
     with pytest.raises(NotFound, match=r"neither model.onnx nor model.json, only weights.bin"):
-        train(str(tiny_dataset), task="train", settings=TrainSettings(command=words), target=target)
+        train(
+            step,
+            str(tiny_dataset),
+            task="train",
+            settings=TrainSettings(command=words),
+            target=target,
+        )
 
 
 def test_a_recipe_survives_being_written() -> None:
@@ -94,12 +111,16 @@ def test_a_recipe_survives_being_written() -> None:
 
 
 def test_a_trainjob_trains_podiums_trainer_on_two_nodes(
-    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, capfd: pytest.CaptureFixture[str]
+    tiny_dataset: Path,
+    tmp_path: Path,
+    step: StepContext,
+    target: LaunchTarget,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     settings = TrainSettings(
         hyperparameters={"model": "fast", "lr": "0.5"}, epochs=1, workers=1, job_kind="trainjob"
     )
-    trained = train(str(tiny_dataset), task="train", settings=settings, target=target)
+    trained = train(step, str(tiny_dataset), task="train", settings=settings, target=target)
     (job,) = (tmp_path / "cluster" / "trainjobs").iterdir()
     stored = json.loads((job / "object.json").read_text())
     assert stored["spec"]["trainer"]["numNodes"] == 2
@@ -109,8 +130,8 @@ def test_a_trainjob_trains_podiums_trainer_on_two_nodes(
 
 
 def test_a_foreign_command_runs_as_a_job_if_asked(
-    tiny_dataset: Path, tmp_path: Path, target: LaunchTarget, script: str
+    tiny_dataset: Path, tmp_path: Path, step: StepContext, target: LaunchTarget, script: str
 ) -> None:
     settings = TrainSettings(command=["python", script], job_kind="job")
-    train(str(tiny_dataset), task="train", settings=settings, target=target)
+    train(step, str(tiny_dataset), task="train", settings=settings, target=target)
     assert len(list((tmp_path / "cluster" / "jobs").iterdir())) == 1

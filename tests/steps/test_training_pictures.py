@@ -40,17 +40,27 @@ def test_a_trainers_pictures_are_in_the_report(
     made = save(tmp_path / "made", tiny_dataset)
     command = [sys.executable, str(tmp_path / "fit.py"), str(made), "${trialParameters.rate}"]
     settings = SweepSettings(experiment=experiment(command), max_trials=1, parallel_trials=1)
-    target = jobs(tmp_path).target
+    place = jobs(tmp_path)
     swept = sweep(
-        str(tiny_dataset), tmp_path / "trials", task="sweep", settings=settings, target=target
+        place.step,
+        str(tiny_dataset),
+        tmp_path / "trials",
+        task="sweep",
+        settings=settings,
+        target=place.target,
     )
     judge(tiny_dataset, tmp_path, Path(swept.model))
     said = capfd.readouterr().out
     assert "the picture drawing.svg is not in the report: it is neither a PNG nor a JPEG" in said
 
-    version = upload_model(swept.model, tmp_path / "predictions", tmp_path / "evaluation", beside="", model_name="tiny",
-                           storage=target.storage)  # fmt: skip
-    promote(tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
+    version = upload_model(
+        place.step,
+        swept.model,
+        tmp_path / "predictions",
+        tmp_path / "evaluation",
+        model_name="tiny",
+    )
+    promote(place.step, tiny_dataset, tmp_path / "evaluation", tmp_path / "decision", tmp_path / "report.html", version=version,
             model_name="tiny", jobs=jobs(tmp_path))  # fmt: skip
     page = (tmp_path / "report.html").read_text()
     assert "<h2>Pictures of the training</h2>" in page
@@ -69,8 +79,14 @@ def test_only_the_winners_pictures_are_handed_over(
     for name, directory in candidates.items():
         (directory / f"{name}.png").write_bytes(PNG)
     uris = [str(directory) for directory in candidates.values()]
+    place = jobs(tmp_path)
     evaluate(
-        tiny_dataset, uris, tmp_path / "evaluation", tmp_path / "predictions", jobs=jobs(tmp_path)
+        place.step,
+        tiny_dataset,
+        uris,
+        tmp_path / "evaluation",
+        tmp_path / "predictions",
+        jobs=jobs(tmp_path),
     )
     (picture,) = json.loads((tmp_path / "evaluation").read_text())["pictures"]
     assert picture == {
@@ -111,7 +127,8 @@ def test_pictures_beyond_the_limits_are_left_out(
 def test_an_evaluation_that_names_an_svg_shows_none(
     candidates: dict[str, Path], tiny_dataset: Path, tmp_path: Path
 ) -> None:
-    evaluate(tiny_dataset, [str(candidates["strong"])], tmp_path / "evaluation", tmp_path / "predictions",
+    place = jobs(tmp_path)
+    evaluate(place.step, tiny_dataset, [str(candidates["strong"])], tmp_path / "evaluation", tmp_path / "predictions",
              jobs=jobs(tmp_path))  # fmt: skip
     evaluation: dict[str, Any] = asdict(Evaluation.read(tmp_path / "evaluation"))
     assert evaluation["pictures"] == []

@@ -14,9 +14,10 @@ from podium.manifests.experiment import Experiment, Trial
 from podium.manifests.experiment.adapt import locate
 from podium.manifests.experiment.rules import check
 from podium.steps.sweep import SweepSettings, first_failure, time_left
+from podium.training.context import StepContext, storage_url
 from podium.training.dataset import DataSettings
 from podium.training.settings import TrainSettings
-from podium.training.target import LaunchTarget, storage_url
+from podium.training.target import LaunchTarget
 
 RUN = RunIdentity(id="run-1")
 
@@ -107,14 +108,9 @@ def test_an_unknown_algorithm_gets_no_seed() -> None:
 
 
 def test_models_go_beside_the_data_unless_a_storage_is_given() -> None:
-    assert (
-        target().model_url("minio://bucket/data", RUN, "train-1")
-        == "minio://bucket/podium/runs/run-1/train-1"
-    )
-    assert (
-        target(storage="file:///m/").model_url("s3://b/d", RUN, "train-1")
-        == "file:///m/runs/run-1/train-1"
-    )
+    assert storage_url("", "minio://bucket/data") == "minio://bucket/podium"
+    assert storage_url("file:///m/", "s3://b/d") == "file:///m"
+    assert StepContext.of(RUN, "file:///m/").url("train-1") == "file:///m/runs/run-1/train-1"
     with pytest.raises(PodiumError, match="is not in a bucket"):
         storage_url("", "/tmp/data")
 

@@ -25,11 +25,12 @@ from podium.notebook import LiveCell, in_notebook, say, table
 from podium.settings import Settings
 from podium.storage import absolute
 from podium.text import duration, figure, one_line
+from podium.training.context import StepContext, storage_url
 from podium.training.follow import read_metrics
 from podium.training.launch import launch
 from podium.training.recipe import Recipe
 from podium.training.settings import PlannedTraining, TrainingResult, TrainSettings, plan
-from podium.training.target import LaunchTarget
+from podium.training.target import LaunchTarget, data_url
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,7 +43,7 @@ class Training(Job):
 
     Args:
         session: The cluster it runs on.
-        target: Cluster, storage, image and pod settings.
+        target: Cluster, image and pod settings.
     """
 
     def __init__(self, session: Session, planned: PlannedTraining, target: LaunchTarget) -> None:
@@ -206,20 +207,14 @@ def train(
     """
     spec = ClusterSpec.of(cluster)
     pods = {"queue": queue, "queue_priority": queue_priority}
-    target = LaunchTarget(
-        trainer_image=image,
-        cluster=spec.url,
-        gpus_per_worker=gpus,
-        pods=pods,
-        storage=_storage(storage, spec),
-    )
+    target = LaunchTarget(trainer_image=image, cluster=spec.url, gpus_per_worker=gpus, pods=pods)
     settings = _settings(job, command, workers, hyperparameters)
     if traits_of(spec.url).shares_files and not (job or command):
         _check_flags(hyperparameters)
     with signals_interrupt():
         data = prepared(data)
         check_here(data)
-        begun = _begin(absolute(data), spec, settings, target)
+        begun = _begin(absolute(data), _storage(storage, spec), spec, settings, target)
         try:
             return begun.wait() if wait else begun
         except KeyboardInterrupt:
@@ -241,12 +236,17 @@ def _check_flags(hyperparameters: Mapping[str, Any]) -> None:
     parse(as_arguments(hyperparameters))
 
 
-def _begin(data: str, spec: ClusterSpec, settings: TrainSettings, target: LaunchTarget) -> Training:
+def _begin(
+    data: str, storage: str, spec: ClusterSpec, settings: TrainSettings, target: LaunchTarget
+) -> Training:
     run, session = RunIdentity(id=new_run_id()), Session(spec)
+    step = StepContext(lambda: run, lambda: storage_url(storage, data))
     try:
         cluster = session.cluster
-        uri, name = target.data_url(data, run, cluster), object_name("train", run.id, "train")
-        planned = plan(uri, name, settings=settings, target=target, run=run, admits=cluster.admits)
+        uri, name = data_url(data, step, cluster), object_name("train", run.id, "train")
+        planned = plan(
+            uri, name, settings=settings, target=target, step=step, admits=cluster.admits
+        )
         launch(cluster, planned.job)
     except BaseException:
         session.close()

@@ -101,28 +101,30 @@ class PipelineSettings:
         The training of a sweep's winner is known before it runs if it uses podium's trainer.
         """
         from podium.identity import RunIdentity
+        from podium.training.context import StepContext
         from podium.training.settings import plan
 
         experiment = self.experiment()
         if experiment:
             yield "the sweep", experiment
         if self.train and self.target and (experiment is None or experiment.uses_builtin_trainer):
-            run, data = RunIdentity(id="check"), "s3://bucket/data"
-            yield (
-                "the training",
-                plan(data, "train", settings=self.train, target=self.target, run=run).job,
+            step = StepContext.of(RunIdentity(id="check"), "s3://bucket")
+            planned = plan(
+                "s3://bucket/data", "train", settings=self.train, target=self.target, step=step
             )
+            yield "the training", planned.job
 
 
 def _read(kind: type[T], values: Mapping[str, Any]) -> T | None:
     """Build settings from values; None if a required one is missing, as in an old version on a
     server."""
+    from podium.training.base import read_settings
+
     known = fields(kind)  # type: ignore[arg-type]
-    given = {
-        field.name: values[field.name] for field in known if values.get(field.name) is not None
-    }
-    needed = {field.name for field in known if field.default is field.default_factory is MISSING}
-    return kind(**given) if needed <= given.keys() else None
+    needed = (field.name for field in known if field.default is field.default_factory is MISSING)
+    if any(values.get(name) is None for name in needed):
+        return None
+    return read_settings(kind, values)
 
 
 def check_values(values: Mapping[str, Any], *, here: bool = False) -> PipelineSettings:

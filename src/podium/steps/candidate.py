@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Self
 from podium.prediction.directory import ONNX, ModelDirectory
 from podium.training.base import say
 from podium.training.origin import Origin
-from podium.training.predict_job import PredictJobs
 from podium.training.trained import TrainedMetrics, check_data
 
 if TYPE_CHECKING:
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from podium.data.split import Split
     from podium.scoring import Metric, Scores
     from podium.scoring.threshold import Threshold
+    from podium.training.predict_job import PredictJobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,11 +36,11 @@ class Candidate:
     info: "DatasetInfo"
     """Of the dataset that it is judged on."""
 
-    jobs: PredictJobs
+    jobs: "PredictJobs"
     """Where it predicts if it is a command."""
 
     @classmethod
-    def open(cls, uri: str, info: "DatasetInfo", jobs: PredictJobs) -> Self:
+    def open(cls, uri: str, info: "DatasetInfo", jobs: "PredictJobs") -> Self:
         """Open a model directory.
 
         Raises:

@@ -14,15 +14,15 @@ from podium.data.sealed import holds_sealed, save_labels
 from podium.data.seen import SEEN, near_words, require_items, unseen, write_test_items
 from podium.documents import read_json
 from podium.errors import require
-from podium.identity import code_version, current_run
+from podium.identity import code_version
 from podium.models.document import sha256_of
 from podium.models.version import PREDICTIONS, TARGET
 from podium.prediction import PREPROCESSING, PROFILE
 from podium.prediction.predictor import write_preprocessing, write_profile
 from podium.steps.candidate import Candidate, Judged
-from podium.steps.step import step
 from podium.text import are, figure, plural
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.examples import regression_points, worst_examples
 from podium.training.handover import (
     DataSummary,
@@ -37,13 +37,9 @@ from podium.training.handover import (
     per_class,
 )
 from podium.training.pictures import Picture, pictures_among
-from podium.training.predict_job import PredictJobs
-from podium.training.target import LaunchTarget
 
 ENVIRONMENT = "environment.json"
 """File of a model directory: versions and hardware of its training."""
-
-__all__ = ["LaunchTarget", "PredictJobs", "evaluate"]
 
 if TYPE_CHECKING:
     import numpy as np
@@ -51,6 +47,7 @@ if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
     from podium.data.split import Split
     from podium.scoring import Metric, Scores
+    from podium.training.predict_job import PredictJobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,8 +78,8 @@ class EvaluationResult:
             artifact.log_confusion_matrix(self.classes, self.confusion)
 
 
-@step
 def evaluate(
+    step: StepContext,
     data: str | Path,
     candidates: Sequence[str],
     evaluation: str | Path,
@@ -91,7 +88,7 @@ def evaluate(
     metric: str = "",
     *,
     test: str | Path | None = None,
-    jobs: PredictJobs,
+    jobs: "PredictJobs",
 ) -> EvaluationResult:
     """Score every candidate on the validation part and the best of them on the test part.
 
@@ -141,7 +138,7 @@ def evaluate(
     _say_tested(winner, tested, chosen_by)
     matrix = [] if scores.confusion is None else scores.confusion.tolist()
     Evaluation(
-        run_id=current_run().id,
+        run_id=step.run.id,
         dataset=EvaluatedDataset.of(info),
         metric=MetricChoice(**chosen_by.to_json()),
         candidates=[

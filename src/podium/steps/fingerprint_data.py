@@ -9,12 +9,10 @@ from pathlib import Path
 
 from podium.documents import load_json, parse
 from podium.errors import InvalidInput, NotFound
-from podium.identity import current_run
-from podium.steps.step import step
 from podium.storage import Storage, connect
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.dataset import DataSettings
-from podium.training.target import storage_url
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +55,11 @@ def _key(settings: DataSettings) -> str:
     return f"prepared/{sha256(settings.dataset.encode()).hexdigest()[:16]}.json"
 
 
-@step
 def fingerprint_data(
     settings: DataSettings,
     listing: str | Path,
+    step: StepContext,
     *,
-    storage: str = "",
-    beside: str = "",
     metric: str = "",
 ) -> str:
     """Return two digests, of a source and of everything that decides what the prepared data are.
@@ -71,9 +67,7 @@ def fingerprint_data(
     Args:
         listing: JSON file to write what was found to: by location and name, what stands for the
             content.
-        storage: URL of the storage that keeps the run's models; it also knows what was prepared
-            last.
-        beside: URI of an artifact of the run; its bucket is used if no storage is given.
+        step: Its storage knows what was prepared last.
         metric: What models will be chosen by.
 
     Raises:
@@ -85,7 +79,7 @@ def fingerprint_data(
     Path(listing).write_text(json.dumps(found, indent=1) + "\n")
     contents = digest_of(found, {})
     fingerprint = digest_of(found, {**asdict(settings), "metric": metric})
-    before = Prepared.read(connect(storage_url(storage, beside)), settings)
+    before = Prepared.read(connect(step.storage), settings)
     if before and before.contents == contents:
         otherwise = (
             "" if before.fingerprint == fingerprint else ", but they are to be prepared otherwise"
@@ -97,12 +91,12 @@ def fingerprint_data(
 
 
 def keep_prepared(
-    storage: str, settings: DataSettings, fingerprint: str, counts: Mapping[str, int]
+    step: StepContext, settings: DataSettings, fingerprint: str, counts: Mapping[str, int]
 ) -> None:
     """Keep what was prepared, and say how much it is if it is another number than before."""
     contents, _, whole = fingerprint.partition("-")
-    opened = connect(storage)
-    now = Prepared(fingerprint=whole, contents=contents, run_id=current_run().id, counts=counts)
+    opened = connect(step.storage)
+    now = Prepared(fingerprint=whole, contents=contents, run_id=step.run.id, counts=counts)
     before = Prepared.read(opened, settings)
     if before and before.counts != counts:
         say(f"{now.items:,} items, {before.items:,} before")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 from podium.data.options import of_pipeline
 from podium.data.sealed import seal
 from podium.steps.fingerprint_data import keep_prepared
-from podium.steps.step import step
 from podium.storage import local_path
+from podium.training.context import StepContext
 from podium.training.dataset import DataSettings, check_model, prepare
-from podium.training.target import storage_url
 
 if TYPE_CHECKING:
     from podium.data.schema import DatasetInfo
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["DataSettings", "prepare_data"]
 
 
-@step
 def prepare_data(
     settings: DataSettings,
     target: str | Path,
@@ -27,9 +25,9 @@ def prepare_data(
     cache: Path | None = None,
     metric: str = "",
     model_name: str = "",
-    storage: str = "",
-    beside: str = "",
     fingerprint: str = "",
+    uri: str = "",
+    step: StepContext | None = None,
 ) -> "DatasetInfo":
     """Write the dataset artifact that every trainer and the evaluation read.
 
@@ -47,9 +45,9 @@ def prepare_data(
             anything is trained.
         model_name: Name in the registry of the model that will be trained on it; nothing is looked
             up if empty.
-        storage: URL of the registry's storage.
-        beside: URI of an artifact of the run; its bucket is used if no storage is given.
         fingerprint: The source's, see fingerprint_data; it is kept for the next run.
+        uri: Of the artifact at target, in a pipeline.
+        step: The step of a pipeline; without one there is neither a registry nor a next run.
 
     Raises:
         InvalidInput: The data, an option or the metric breaks a rule, items occur in two parts,
@@ -61,13 +59,13 @@ def prepare_data(
         Conflict: The prefix holds another dataset.
         PodiumError: The artifact cannot be written, for example on a full disk.
     """
-    with of_pipeline(settings.data_options) if beside else nullcontext():
+    with of_pipeline(settings.data_options) if step else nullcontext():
         info = prepare(settings, target, test, cache, metric)
-    if model_name:
-        check_model(model_name, storage_url(storage, beside), str(test or target), info, settings)
-    if test and beside and (directory := local_path(test)) and local_path(beside):
+    if model_name and step:
+        check_model(model_name, step.storage, str(test or target), info, settings)
+    if test and uri and (directory := local_path(test)) and local_path(uri):
         seal(directory)  # last: it is open for the checks above
-    if fingerprint:
+    if fingerprint and step:
         counts = {part: described.count for part, described in info.parts.items()}
-        keep_prepared(storage_url(storage, beside), settings, fingerprint, counts)
+        keep_prepared(step, settings, fingerprint, counts)
     return info

@@ -7,21 +7,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from podium.errors import PodiumError
-from podium.identity import ATTEMPT, current_run
+from podium.identity import ATTEMPT
 from podium.models.comparison import judge
 from podium.models.mlflow import check_tracking
 from podium.models.version import version_prefix
-from podium.steps.step import step
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.handover import Evaluation
 from podium.training.mlflow_log import log_to_mlflow
-from podium.training.predict_job import PredictJobs
-from podium.training.target import LaunchTarget, storage_url
-
-__all__ = ["LaunchTarget", "PredictJobs", "promote"]
 
 if TYPE_CHECKING:
     from podium.models import Decision, Model
+    from podium.models.comparison import VersionJobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +32,8 @@ class Promotion:
     """The comparison in figures."""
 
 
-@step
 def promote(
+    step: StepContext,
     data: str | Path,
     evaluation: str | Path,
     decision: str | Path,
@@ -45,7 +42,7 @@ def promote(
     version: str,
     model_name: str,
     rule: str = "likely",
-    jobs: PredictJobs,
+    jobs: "VersionJobs",
     tracking: str = "",
 ) -> Promotion:
     """Compare a version with the champion on the same test items and promote it if the rule says
@@ -62,7 +59,7 @@ def promote(
         decision: JSON file to write the decision to.
         report: HTML file to write the report to.
         rule: In the notation of PromotionRule.parse.
-        jobs: Where a champion that is a command predicts; its storage holds the registry.
+        jobs: Where a champion that is a command predicts.
         tracking: Address of an MLflow server that gets the run and the version, see check_tracking;
             empty for none.
 
@@ -81,9 +78,9 @@ def promote(
     own = measured.metric
     metric = find_metric(parsed.metric) if parsed.metric else find_metric(own.name, own.maximize)
     parsed.check(metric)
-    model = open_registry(storage_url(jobs.target.storage, jobs.beside)).model(model_name)
+    model = open_registry(step.storage).model(model_name)
     info = describe(data)
-    evidence = {"run_id": current_run().id, "dataset": info.digest, "test_part": info.test_part}
+    evidence = {"run_id": step.run.id, "dataset": info.digest, "test_part": info.test_part}
     evidence |= {"tracking": tracking} if tracking else {}
     evidence |= (
         {"data": str(data)} if "approved" in parsed else {}

@@ -6,15 +6,16 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
 from podium.background import Background
 from podium.errors import NotFound, PodiumError
-from podium.identity import RUN_ID, current_run
+from podium.identity import RUN_ID
 from podium.interrupts import Terminated
 from podium.pod import POD_NAME
+from podium.training.context import StepContext
 from podium.training.kept_logs import Excerpt, KeptLogs, only_warned
 
 INTERVAL = 20.0
@@ -39,21 +40,17 @@ class Recorder(io.TextIOBase):
             self._length += len(text)
         return len(text)
 
-    def keep(self, storage: Callable[[], str]) -> None:
+    def keep(self, step: StepContext) -> None:
         """Keep the text under ``<storage>/runs/<run id>/logs/steps/`` from now on, after that of
         earlier attempts.
 
         A failure to do so is a warning. Outside a pod nothing is kept: `podium run` keeps the
         output of its steps itself.
-
-        Args:
-            storage: Returns the URL of the storage that keeps the run's models.
         """
         if os.environ.get(RUN_ID) or not os.environ.get(POD_NAME):
             return
         with only_warned("what this step prints"):
-            run = current_run()
-            kept, name = KeptLogs(storage(), run.id), f"steps/{run.step}"
+            kept, name = KeptLogs(step.storage, step.run.id), f"steps/{step.run.step}"
             with suppress(NotFound):
                 self._earlier = f"{kept.read(name)}[another attempt]\n"
             kept.forget_error(name)

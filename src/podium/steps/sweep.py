@@ -12,15 +12,15 @@ from podium.data import artifact
 from podium.data.given import GivenData
 from podium.doctor.trial import why_unavailable
 from podium.errors import Denied, Failed, PodiumError, Unavailable
-from podium.identity import RunIdentity, current_run, object_name
+from podium.identity import RunIdentity, object_name
 from podium.manifests.experiment import Experiment, Trial, best_trial, news, no_best
 from podium.manifests.experiment.adapt import locate, with_pods_retained
 from podium.manifests.experiment.rules import warnings_of
 from podium.prediction.directory import ModelDirectory
-from podium.steps.step import step
 from podium.sweeps import connect
 from podium.text import brief, duration, plural
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.follow import show_log
 from podium.training.handover import TrialTable
 from podium.training.launch import launched
@@ -28,7 +28,7 @@ from podium.training.origin import Origin
 from podium.training.own_files import complete
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
-from podium.training.target import LaunchTarget, local_path, say_kind, storage_url
+from podium.training.target import LaunchTarget, data_url, local_path, say_kind
 from podium.training.trial_logs import TrialLogs, trial_logs
 from podium.training.trial_table import trial_table
 
@@ -62,9 +62,14 @@ class SweepResult:
     """Metadata of the table of trials."""
 
 
-@step
 def sweep(
-    data: str, trials: str | Path, *, task: str, settings: SweepSettings, target: LaunchTarget
+    step: StepContext,
+    data: str,
+    trials: str | Path,
+    *,
+    task: str,
+    settings: SweepSettings,
+    target: LaunchTarget,
 ) -> SweepResult:
     """Run an Experiment, show its trials, find the best trial's model.
 
@@ -79,16 +84,14 @@ def sweep(
             started.
         Failed: The Experiment failed, or no trial has a result or a model.
     """
-    run = current_run()
+    run = step.run
     name = object_name("sweep", run.id, task)
-    root = target.model_url(data, run, "trials")
+    root = step.url("trials")
     info = artifact.describe(data)
     settings = settings.with_data(info.meaning, info.kind)
     given = GivenData(data, run.resumed_as)
-    with connect(
-        target.cluster_url(), state=target.model_url(data, run, f"sweeps/{name}")
-    ) as cluster:
-        data = target.data_url(data, run, cluster)
+    with connect(target.cluster_url(), state=step.url(f"sweeps/{name}")) as cluster:
+        data = data_url(data, step, cluster)
         adapted = settings.adapt(target, name=name, run=run, admits=cluster.admits)
         located = target.place(
             locate(adapted, data=local_path(data), root=local_path(root)),
@@ -99,7 +102,7 @@ def sweep(
             launched(
                 cluster, located if cluster.traits.keeps_logs else with_pods_retained(located)
             ),
-            trial_logs(cluster, storage_url(target.storage, data), run.id, located) as logs,
+            trial_logs(cluster, step.storage, run.id, located) as logs,
         ):
             announce(cluster, adapted)
             _watch(cluster, adapted, logs, given)

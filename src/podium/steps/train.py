@@ -8,23 +8,24 @@ from podium.cluster.base import Cluster
 from podium.data import artifact
 from podium.data.given import GivenData
 from podium.errors import Denied, Failed, Unavailable
-from podium.identity import RunIdentity, current_run, object_name
+from podium.identity import object_name
 from podium.interrupts import Terminated
 from podium.manifests.kinds import TRAINJOB
 from podium.manifests.workload import Workload
-from podium.steps.step import step
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.follow import follow
 from podium.training.kept_logs import KeptLogs, keep_replicas, only_warned
 from podium.training.launch import launched
 from podium.training.settings import TrainingResult, TrainSettings, plan
-from podium.training.target import LaunchTarget, say_kind, storage_url
+from podium.training.target import LaunchTarget, data_url, say_kind
 
 __all__ = ["LaunchTarget", "TrainSettings", "train"]
 
 
-@step
-def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget) -> TrainingResult:
+def train(
+    step: StepContext, data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
+) -> TrainingResult:
     """Launch a job, stream its log, find its model.
 
     Args:
@@ -38,21 +39,23 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
             was given.
         NotFound: The job left no model.
     """
-    run = current_run()
+    run = step.run
     name = object_name("train", run.id, task)
     if not settings.names_network:
         settings = settings.with_data(artifact.describe(data).meaning)
     given = GivenData(data, run.resumed_as)
     with connect(target.cluster_url()) as cluster:
-        data = target.data_url(data, run, cluster)
-        planned = plan(data, name, settings=settings, target=target, run=run, admits=cluster.admits)
+        data = data_url(data, step, cluster)
+        planned = plan(
+            data, name, settings=settings, target=target, step=step, admits=cluster.admits
+        )
         job, recipe = planned.job, planned.recipe
         say_kind(recipe.workload, job)
         with launched(cluster, job):
             say(_title(job))
             if not recipe.uses_builtin_trainer:
                 say("epochs and seed are not passed on: the command is not podium's trainer")
-            with _logs_kept(cluster, job, storage_url(target.storage, data), run):
+            with _logs_kept(cluster, job, step):
                 try:
                     epochs = follow(cluster, job.kind, name, recipe.metrics, recipe.formats)
                 except Failed:
@@ -63,7 +66,7 @@ def train(data: str, *, task: str, settings: TrainSettings, target: LaunchTarget
 
 
 @contextmanager
-def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) -> Iterator[None]:
+def _logs_kept(cluster: Cluster, job: Workload, step: StepContext) -> Iterator[None]:
     """Keep the logs of a job's replicas when it has ended, well or not, unless there is no time or
     cluster to."""
     reachable = not cluster.traits.keeps_logs
@@ -75,8 +78,10 @@ def _logs_kept(cluster: Cluster, job: Workload, storage: str, run: RunIdentity) 
     finally:
         if reachable:
             with only_warned("what the training prints"):
-                folder = f"train/{run.step or job.name}"
-                keep_replicas(cluster, job.kind, job.name, KeptLogs(storage, run.id), folder)
+                folder = f"train/{step.run.step or job.name}"
+                keep_replicas(
+                    cluster, job.kind, job.name, KeptLogs(step.storage, step.run.id), folder
+                )
 
 
 def _title(job: Workload) -> str:

@@ -13,23 +13,20 @@ from podium.models.task import Task, check_model_task
 from podium.models.upload import Content
 from podium.models.version import PREDICTIONS
 from podium.prediction.directory import ModelDirectory
-from podium.steps.step import step
 from podium.text import plural
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.handover import Evaluation
 from podium.training.origin import Origin
-from podium.training.target import storage_url
 
 
-@step
 def upload_model(
+    step: StepContext,
     model: str,
     predictions: str | Path,
     evaluation: str | Path,
     *,
-    beside: str,
     model_name: str,
-    storage: str = "",
 ) -> str:
     """Upload a version, byte for byte what was evaluated; uploading the same twice makes one
     version.
@@ -38,7 +35,6 @@ def upload_model(
         model: URI of the winner's model directory.
         predictions: The directory written by evaluate; its files become part of the version.
         evaluation: The file written by evaluate.
-        beside: URI of an artifact of the run; its bucket is used if no storage is given.
 
     Returns:
         Name of the version: the run id.
@@ -51,7 +47,7 @@ def upload_model(
     from podium.models import open_registry
 
     measured = Evaluation.read(Path(evaluation))
-    registered = open_registry(storage_url(storage, beside)).model(model_name)
+    registered = open_registry(step.storage).model(model_name)
     data = measured.dataset
     check_model_task(
         registered,

@@ -1,6 +1,12 @@
 """Progress lines, and rules for settings, of all steps."""
 
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, TypeVar
+
 from podium.errors import require
+
+T = TypeVar("T")
 
 PROGRESS = "podium | "
 """Prefix of progress lines; the rest of a step's log is for finding faults."""
@@ -20,6 +26,16 @@ def require_at_least(settings: object, **least: int) -> None:
     for name, minimum in least.items():
         value = getattr(settings, name)
         require(value >= minimum, f"{name} >= {minimum}", **{name: value})
+
+
+def read_settings(kind: type[T], values: Mapping[str, Any]) -> T:
+    """Build settings from parameters, which have the names of their fields.
+
+    Raises:
+        InvalidInput: A value breaks a rule.
+    """
+    names = (field.name for field in fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: values[name] for name in names if values.get(name) is not None})
 
 
 def require_seed(seed: int) -> None:

@@ -8,9 +8,22 @@ from typing import Any, Self
 from podium.documents import parse
 from podium.errors import NotFound
 from podium.prediction.directory import ModelDirectory
-from podium.training.target import Runtime
 
 FILE = "origin.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runtime:
+    """Environment that a model was trained in: its predict command needs the same."""
+
+    image: str = ""
+    """Container image."""
+
+    code: str = ""
+    """URI of the code that was brought into the image; empty if there was none."""
+
+    install_requirements: bool = False
+    """Whether the code's requirements.txt was installed."""
 
 
 @dataclass(frozen=True, kw_only=True)

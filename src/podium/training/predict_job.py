@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from podium.cluster import connect
 from podium.cluster.base import Cluster
 from podium.errors import Failed, NotFound, PodiumError
-from podium.identity import current_run, object_name
+from podium.identity import object_name
 from podium.manifests.batch import job_manifest
 from podium.manifests.workload import Workload
 from podium.models import Version
@@ -24,9 +24,11 @@ from podium.prediction.command import (
 from podium.prediction.directory import ModelDirectory
 from podium.storage import connect as open_storage
 from podium.training.base import say
+from podium.training.context import StepContext
 from podium.training.follow import follow
 from podium.training.launch import DEADLINE, KEPT, launched
-from podium.training.target import LaunchTarget, Runtime, local_path
+from podium.training.origin import Runtime
+from podium.training.target import LaunchTarget, local_path
 
 if TYPE_CHECKING:
     import numpy as np
@@ -36,11 +38,11 @@ if TYPE_CHECKING:
 class PredictJobs:
     """Where predict commands run."""
 
-    target: LaunchTarget
-    """Cluster, storage and pod settings."""
+    step: StepContext
+    """The run that they belong to."""
 
-    beside: str
-    """URI of an artifact of the run; its bucket is used if no storage is given."""
+    target: LaunchTarget
+    """Cluster and pod settings."""
 
     def predict(
         self,
@@ -66,13 +68,12 @@ class PredictJobs:
         """
         import numpy as np
 
-        run = current_run()
         command, items = directory.command, len(next(iter(inputs.values())))
         order = np.random.default_rng(items).permutation(
             items
         )  # labels that it found somewhere would be in another
-        job_name = object_name(f"predict-{part}", run.id, directory.uri)
-        root = self.target.model_url(self.beside, run, job_name)
+        job_name = object_name(f"predict-{part}", self.step.run.id, directory.uri)
+        root = self.step.url(job_name)
         with tempfile.TemporaryDirectory(prefix="podium-") as scratch:
             try:
                 for file in write_inputs(inputs, Path(scratch, "inputs"), order):
@@ -109,7 +110,7 @@ class PredictJobs:
     def _job(
         self, command: PredictCommand, uri: str, runtime: Runtime, root: str, name: str
     ) -> Workload:
-        run = current_run()
+        run = self.step.run
         words = command.job_words(*map(local_path, (uri, f"{root}/inputs", f"{root}/{OUTPUT}")))
         job = job_manifest(
             name,

@@ -22,6 +22,7 @@ from podium.manifests.job_kinds import (
 from podium.manifests.workload import Workload, uses_builtin_trainer
 from podium.prediction.directory import ModelDirectory
 from podium.training.base import require_at_least, require_seed
+from podium.training.context import StepContext
 from podium.training.origin import Origin
 from podium.training.own_files import complete
 from podium.training.recipe import TRAINER, Recipe
@@ -302,7 +303,7 @@ def plan(
     *,
     settings: TrainSettings,
     target: LaunchTarget,
-    run: RunIdentity,
+    step: StepContext,
     admits: Admits = admits_all,
 ) -> PlannedTraining:
     """Return the job that trains, and what is known of it.
@@ -310,12 +311,12 @@ def plan(
     Args:
         data: URI of the dataset artifact.
         target: Where and with what to run it.
-        run: The run it belongs to.
+        step: Its run and storage.
 
     Raises:
         InvalidInput: A setting breaks a rule.
     """
-    output = target.model_url(data, run, name)
+    run, output = step.run, step.url(name)
     recipe, fixed = settings.read_recipe(), settings.fixed(target.gpus_per_worker)
     values = {DATA: local_path(data), OUTPUT: local_path(output), NAME: name}
     job = recipe.job(

@@ -1,10 +1,9 @@
-"""Where a step launches its jobs and keeps their models."""
+"""Where a step launches its jobs."""
 
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 from podium.cluster.base import Cluster
 from podium.cluster.traits import traits_of
@@ -12,15 +11,15 @@ from podium.code.reference import Code
 from podium.code.wrap import with_code
 from podium.data import artifact
 from podium.errors import InvalidInput, PodiumError
-from podium.identity import RunIdentity
 from podium.manifests.placement import Pods, place
 from podium.manifests.resource import Resource
 from podium.manifests.workload import Workload
 from podium.pod import pod_namespace
-from podium.settings import CLUSTER, STORAGE
+from podium.settings import CLUSTER
 from podium.storage import local_path as path_here
 from podium.storage import path_of
 from podium.training.base import require_at_least, say
+from podium.training.context import StepContext
 
 T = TypeVar("T", bound=Resource)
 
@@ -29,22 +28,8 @@ TRAINER_IMAGE = "podium-trainer:0.1.0"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Runtime:
-    """Environment that a model was trained in: its predict command needs the same."""
-
-    image: str = ""
-    """Container image."""
-
-    code: str = ""
-    """URI of the code that was brought into the image; empty if there was none."""
-
-    install_requirements: bool = False
-    """Whether the code's requirements.txt was installed."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class LaunchTarget:
-    """Cluster, storage, image, GPUs and pod settings of what a step launches; fields are named as
+    """Cluster, image, GPUs and pod settings of what a step launches; fields are named as
     in the pipelines."""
 
     trainer_image: str = ""
@@ -55,9 +40,6 @@ class LaunchTarget:
 
     cluster: str = ""
     """URL; empty for the cluster that the step's own pod runs in."""
-
-    storage: str = ""
-    """URL; empty for ``podium`` in the bucket of the run's artifacts."""
 
     gpus_per_worker: int = 0
     """Per replica, the master included; 0 trains on the CPU."""
@@ -112,40 +94,6 @@ class LaunchTarget:
         hint = "cluster=kubernetes://NAMESPACE or local:///DIRECTORY"
         raise PodiumError("no cluster is given, and this process does not run in a pod", hint)
 
-    def model_url(self, data: str, run: RunIdentity, name: str) -> str:
-        """Return where a job of a run leaves its model directory.
-
-        Args:
-            data: URI of the dataset artifact, which decides where no storage is given.
-            name: Name of the job; trials write below ``trials/<name of the trial>``.
-        """
-        return f"{storage_url(self.storage, data)}/runs/{run.id}/{name}"
-
-    def data_url(self, data: str, run: RunIdentity, cluster: Cluster) -> str:
-        """Return where launched jobs read a dataset: where it is, or a copy in the storage if they
-        run elsewhere.
-
-        Args:
-            data: URI of the dataset artifact, or its directory.
-            run: The run, which the copy belongs to.
-
-        Raises:
-            PodiumError: The dataset and the storage are on this machine, and the jobs are not.
-        """
-        if cluster.traits.shares_files or path_here(data) is None:
-            return data
-        root = storage_url(self.storage, data)
-        if path_here(root) is not None:
-            hint = "storage=s3://BUCKET/PREFIX, or prepare the data there"
-            raise PodiumError(
-                f"the pods of {cluster.url} cannot read {data} on this machine, nor write {root}",
-                hint,
-            )
-        copied = f"{root}/runs/{run.id}/data"
-        say(f"copying the data to {copied}, where the pods of {cluster.url} read them")
-        artifact.copy(data, copied, held_out=False)
-        return copied
-
     def place(self, resource: T, container: str | None = None) -> T:
         """Return a job, or an Experiment's trials, with the settings in every pod template.
 
@@ -156,6 +104,32 @@ class LaunchTarget:
             resource, self.code, install_requirements=self.install_requirements, container=container
         )
         return place(coded, Pods.read(self.pods))
+
+
+def data_url(data: str, step: StepContext, cluster: Cluster) -> str:
+    """Return where launched jobs read a dataset: where it is, or a copy in the storage if they run
+    elsewhere.
+
+    Args:
+        data: URI of the dataset artifact, or its directory.
+        step: Its run owns the copy.
+
+    Raises:
+        PodiumError: The dataset and the storage are on this machine, and the jobs are not.
+    """
+    if cluster.traits.shares_files or path_here(data) is None:
+        return data
+    if path_here(step.storage) is not None:
+        hint = "storage=s3://BUCKET/PREFIX, or prepare the data there"
+        raise PodiumError(
+            f"the pods of {cluster.url} cannot read {data} on this machine, "
+            f"nor write {step.storage}",
+            hint,
+        )
+    copied = step.url("data")
+    say(f"copying the data to {copied}, where the pods of {cluster.url} read them")
+    artifact.copy(data, copied, held_out=False)
+    return copied
 
 
 def _is_own_file(word: str) -> bool:
@@ -174,24 +148,3 @@ def local_path(url: str) -> str:
     """Return the path of a ``file://`` URL, which any program can open; another URL or a path
     stays."""
     return path_of(url) if url.startswith("file://") else url
-
-
-def storage_url(given: str, beside: str) -> str:
-    """Return the storage that keeps models: given, else PODIUM_STORAGE's, else ``podium`` in the
-    run's bucket.
-
-    Args:
-        given: The pipeline's parameter; may be empty.
-        beside: URI of any artifact of the run.
-
-    Raises:
-        PodiumError: None is given and the artifact is not in a bucket.
-    """
-    if given := given or os.environ.get(STORAGE, ""):
-        return given.rstrip("/")
-    parts = urlsplit(beside)
-    if parts.scheme in ("s3", "minio") and parts.netloc:
-        return f"{parts.scheme}://{parts.netloc}/podium"
-    raise PodiumError(
-        f"no storage is given and {beside} is not in a bucket", "storage=s3://BUCKET or a directory"
-    )
