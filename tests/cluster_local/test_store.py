@@ -255,3 +255,11 @@ def test_the_next_supervisor_clears_away_what_a_kill_left(store: Store, tmp_path
     assert sorted(path.name for path in (tmp_path / "jobs").iterdir()) == ["alive", "b"]
     assert len(list((tmp_path / "supervisors").iterdir())) == 2
     assert Store(tmp_path).is_supervised("Job", "alive")
+
+
+@pytest.mark.parametrize("name", ["x" * 5000, "a\0b", "../../etc", "", "A", "é", "\ud800"])
+def test_a_name_that_nothing_can_have_is_not_found(tmp_path: Path, name: str) -> None:
+    store = Store(tmp_path)
+    assert not store.exists("Experiment", name)
+    with pytest.raises(NotFound, match="no Experiment"):
+        store.read("Experiment", name)

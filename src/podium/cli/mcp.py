@@ -1,15 +1,23 @@
 """`podium mcp`."""
 
+import json
+import secrets
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from podium.cli.options import STORAGE, cluster_options
-from podium.errors import PodiumError
+from podium.cli.options import STORAGE, cluster_options, listen, read_token
+from podium.errors import InvalidInput, PodiumError
 from podium.heartbeat import paused
+from podium.terminal import echo
 
 if TYPE_CHECKING:
+    from mcp.server import MCPServer
+
     from podium.api.cluster_spec import ClusterSpec
+
+LOOPBACK = "127.0.0.1"
 
 
 @click.command()
@@ -18,21 +26,39 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Offer the tools that run, tune, promote, roll back and stop too.",
 )
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help="Listen on this port of 127.0.0.1, by HTTP, in place of stdin; 0 takes a free one.",
+)
+@click.option(
+    "--token-file",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="File with the bearer token that clients by HTTP send; without it a new one is printed.",
+)
 @click.option("--storage", envvar=STORAGE, show_envvar=True, metavar="URL", help="Of the registry.")
 @cluster_options
-def mcp(spec: "ClusterSpec", storage: str | None, allow_changes: bool) -> None:
+def mcp(
+    spec: "ClusterSpec",
+    storage: str | None,
+    allow_changes: bool,
+    port: int | None,
+    token_file: Path | None,
+) -> None:
     """Offer runs, sweeps and models to a language model's program: a server of the Model Context
-    Protocol on stdio.
+    Protocol.
 
-    A program such as an editor or an agent starts it, and speaks to it over stdin and stdout. It
-    can look at the runs of this machine, the sweeps of a cluster and a registry: those of
-    PODIUM_HOME unless others are named. Only with --allow-changes it can begin runs and sweeps,
-    stop them, promote and roll back.
+    A program such as an editor or an agent starts it, and speaks to it over stdin and stdout, or
+    with --port by HTTP to one that runs already, with a token that it prints. It can look at the
+    runs of this machine, the sweeps of a cluster and a registry: those of PODIUM_HOME unless others
+    are named. Only with --allow-changes it can begin runs and sweeps, stop them, promote and roll
+    back.
 
     \b
     Examples:
       podium mcp
       podium mcp --allow-changes --storage s3://models/podium
+      podium mcp --port 8765
     """
     try:
         from podium.mcp.server import make_server
@@ -40,5 +66,26 @@ def mcp(spec: "ClusterSpec", storage: str | None, allow_changes: bool) -> None:
         raise PodiumError(
             f"podium mcp needs {str(error.name).partition('.')[0]}", "pip install 'podium-ml[mcp]'"
         ) from None
+    if token_file and port is None:
+        raise InvalidInput("--token-file is for clients by HTTP", "--port 8765")
+    server = make_server(spec, storage, allow_changes=allow_changes)
     with paused():
-        make_server(spec, storage, allow_changes=allow_changes).run("stdio")
+        if port is None:
+            server.run("stdio")
+        else:
+            _serve(server, port, token_file)
+
+
+def _serve(server: "MCPServer", port: int, token_file: Path | None) -> None:
+    import uvicorn
+
+    from podium.mcp.server import Guarded
+
+    token = read_token(token_file) if token_file else secrets.token_urlsafe(24)
+    listening = listen(LOOPBACK, port)  # who reads the next line may connect at once
+    url = f"http://{LOOPBACK}:{listening.getsockname()[1]}/mcp"
+    headers = {"Authorization": f"Bearer {'...' if token_file else token}"}
+    echo(json.dumps({"mcpServers": {"podium": {"url": url, "headers": headers}}}), err=True)
+    app = Guarded(server.streamable_http_app(host=LOOPBACK), token)
+    config = uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[listening])

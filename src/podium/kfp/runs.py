@@ -333,7 +333,9 @@ def find_run(server: Server, name: str) -> Any:
         with suppress(NotFound, InvalidInput):  # 2.0.5 calls an id that is none of its ids invalid
             return server.call(reading, read, run_id=name)
         matching = [
-            str(run.run_id) for run in newest(server, 1000) if str(run.run_id).startswith(name)
+            str(run.run_id)
+            for run in newest(server, 1000)
+            if name and str(run.run_id).startswith(name)
         ]
     if len(matching) > 1:
         raise InvalidInput(

@@ -1,6 +1,7 @@
 """The server of the Model Context Protocol over the tools."""
 
 import functools
+import hmac
 import inspect
 import math
 from collections.abc import Callable, Mapping
@@ -11,6 +12,8 @@ from typing import Any
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.types import ToolAnnotations
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from podium import __version__
 from podium.api.cluster_spec import ClusterSpec
@@ -38,6 +41,30 @@ def make_server(spec: ClusterSpec, storage: str | None, *, allow_changes: bool) 
     if allow_changes:
         _add(server, Change(look).tools, changing=True)
     return server
+
+
+class Guarded:
+    """Lets only requests with a bearer token reach an application.
+
+    Args:
+        app: An ASGI application.
+        token: Characters of ASCII.
+    """
+
+    def __init__(self, app: ASGIApp, token: str) -> None:
+        self._app, self._expected = app, f"Bearer {token}".encode()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        sent = dict(scope.get("headers", ())).get(b"authorization", b"")
+        if scope["type"] == "lifespan" or hmac.compare_digest(sent, self._expected):
+            await self._app(scope, receive, send)
+            return
+        refused = PlainTextResponse(
+            "a bearer token is needed, and none or another one came\n",
+            401,
+            {"WWW-Authenticate": "Bearer"},
+        )
+        await refused(scope, receive, send)
 
 
 def _add(server: MCPServer, tools: Mapping[str, Callable[..., Answer]], *, changing: bool) -> None:

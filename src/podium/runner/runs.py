@@ -225,7 +225,8 @@ def _run_called(name: str, names: Sequence[str]) -> str:
     Raises:
         InvalidInput: Several begin so.
     """
-    matching = [name] if name in names else [known for known in names if known.startswith(name)]
+    begins = [known for known in names if name and known.startswith(name)]
+    matching = [name] if name in names else begins
     if len(matching) > 1:
         text = f"{len(matching)} runs begin with {name!r}: {', '.join(matching[-5:])}"
         raise InvalidInput(text, "give more of it")

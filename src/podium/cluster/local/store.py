@@ -24,7 +24,9 @@ from podium.cluster.local.metadata import new_metadata
 from podium.errors import Conflict, Failed, InvalidInput, NotFound
 from podium.manifests.conditions import LOST, Conditions, Manifest, status_of
 from podium.manifests.labels import EXPERIMENT
+from podium.manifests.names import is_dns_1123
 from podium.settings import Settings
+from podium.text import cut
 
 PLURALS = {kind: f"{kind.lower()}s" for kind in KINDS}
 """Folder of each kind, which is also its name in the Kubernetes API."""
@@ -60,10 +62,15 @@ class Store:
 
         Raises:
             InvalidInput: The cluster knows no such kind.
+            NotFound: No object can have this name.
         """
         if kind not in PLURALS:
             raise InvalidInput(
                 f"a cluster on this machine has no {kind!r}", f"one of {', '.join(PLURALS)}"
+            )
+        if not is_dns_1123(name):
+            raise NotFound(
+                f"no {kind} {cut(name, 100)} in {self.directory}", _names_hint(self, kind)
             )
         return self.directory / PLURALS[kind] / name
 
@@ -145,7 +152,7 @@ class Store:
 
     def exists(self, kind: str, name: str) -> bool:
         """Return whether there is such an object."""
-        return (self.path(kind, name) / "object.json").exists()
+        return is_dns_1123(name) and (self.path(kind, name) / "object.json").exists()
 
     def read(self, kind: str, name: str) -> Manifest:
         """Return an object; one that had not ended when its process died is Failed.
