@@ -37,7 +37,6 @@ BASE = {
     "errors",
     "background",
     "exposition",
-    "frames",
     "heartbeat",
     "documents",
     "drafts",

@@ -1,12 +1,17 @@
-"""Notebook output: tables as HTML, and cell output that updates while something runs."""
+"""Notebook output: tables as HTML and as DataFrames, and cell output that updates while something
+runs."""
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from html import escape
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
+from podium.errors import PodiumError
 from podium.text import harmless, one_line
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 
 def in_notebook() -> bool:
@@ -93,3 +98,18 @@ def table(
         lines.append(f"<tr>{cells}</tr>")
     caption = f"<p>{shown(title)}</p>" if title else ""
     return f"{caption}<table><thead><tr>{above}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+
+
+def data_frame(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> "DataFrame":
+    """Return rows as a DataFrame.
+
+    Raises:
+        PodiumError: pandas is not installed.
+    """
+    try:
+        import pandas
+    except ModuleNotFoundError as error:
+        raise PodiumError(
+            "a table as a DataFrame needs pandas", "pip install 'podium-ml[notebook]'"
+        ) from error
+    return pandas.DataFrame(list(rows), columns=list(columns))

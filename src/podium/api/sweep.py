@@ -25,7 +25,6 @@ from podium.api.trials import (
 )
 from podium.cluster.base import Cluster
 from podium.errors import InvalidInput, NotFound, suggestion
-from podium.frames import data_frame, number
 from podium.heartbeat import doing
 from podium.manifests.experiment import (
     Changes,
@@ -47,7 +46,7 @@ from podium.manifests.options import (
     read_settings,
     settings,
 )
-from podium.notebook import LiveCell, Log, in_notebook, say
+from podium.notebook import LiveCell, Log, data_frame, in_notebook, say
 from podium.settings import Settings
 from podium.storage import absolute
 from podium.sweeps.detached import detach as leave
@@ -111,8 +110,8 @@ class Sweep(Launched):
             {
                 "trial": row.name,
                 "state": row.state,
-                **{name: number(row.parameters.get(name, "")) for name in names},
-                **{name: number(value) for name, value in row.metrics.items()},
+                **{name: _number(row.parameters.get(name, "")) for name in names},
+                **{name: _number(value) for name, value in row.metrics.items()},
                 "seconds": row.seconds,
                 "model": model_of(trial),
             }
@@ -139,9 +138,11 @@ class Sweep(Launched):
         return [self._of_trial(trial) for trial in pareto_front(self.cluster.trials(self.name))]
 
     def _of_trial(self, trial: Trial) -> Best:
-        values = {name: number(value) for name, value in trial.parameters.items()}
+        values = {name: _number(value) for name, value in trial.parameters.items()}
         metrics = {
-            name: number(value) for name, value in measured(trial, self.experiment).items() if value
+            name: _number(value)
+            for name, value in measured(trial, self.experiment).items()
+            if value
         }
         assert trial.value is not None
         return Best(
@@ -567,3 +568,13 @@ def open_sweep(name: str, *, cluster: str | Path | ClusterSpec | None = None) ->
     opened = Sweep(ClusterSpec.of(cluster), name)
     opened.experiment  # noqa: B018  raises NotFound
     return opened
+
+
+def _number(text: str) -> float | int | str | None:
+    """Convert Kubernetes' text to a number; other text stays, and empty text is None."""
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text or None

@@ -15,13 +15,12 @@ from podium.api.prepare import prepared
 from podium.cluster.traits import traits_of
 from podium.documents import load_yaml, read_text
 from podium.errors import Denied, InvalidInput, NotFound, PodiumError, Unavailable
-from podium.frames import data_frame
 from podium.identity import RunIdentity, new_run_id, object_name
 from podium.interrupts import signals_interrupt
 from podium.manifests.kinds import JOB_KINDS, or_list
 from podium.manifests.workload import Workload
 from podium.metrics import PACE
-from podium.notebook import LiveCell, in_notebook, say, table
+from podium.notebook import LiveCell, data_frame, in_notebook, say, table
 from podium.settings import Settings
 from podium.storage import absolute
 from podium.text import duration, figure, one_line

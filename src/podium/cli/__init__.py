@@ -117,7 +117,7 @@ MEANT = {
 """What people type who come from another tool, and the command for it."""
 
 
-class LazyGroup(click.Group):
+class _LazyGroup(click.Group):
     """A group whose subcommands are imported on first use."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -172,7 +172,7 @@ class LazyGroup(click.Group):
                     formatter.write_dl([(name, line) for name, (_, _, line) in commands.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="podium")
 def app() -> None:
     """Tune, train and promote a model: on this machine today, on Kubeflow tomorrow.

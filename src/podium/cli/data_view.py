@@ -33,7 +33,7 @@ def summary(dataset: dict[str, Any], part: str) -> str:
     return "\n\n".join(section for section in sections if section)
 
 
-def spark(counts: Sequence[int]) -> str:
+def _spark(counts: Sequence[int]) -> str:
     """Draw a histogram as a line of block characters; what is not zero is never blank."""
     most = max(counts, default=0) or 1
     return "".join(BLOCKS[-(-count * 8 // most)] for count in counts)
@@ -79,7 +79,7 @@ def _input(head: str, described: dict[str, Any], measured: dict[str, Any]) -> st
         digits = 12 if column["center"] else 4
         facts = [_figure(measured[name][at], digits) for name in FACTS[:3]]
         facts.append(_figure(measured["std"][at]))
-        shown = spark(counts)
+        shown = _spark(counts)
         if column["kind"] == "category":
             facts = ["", "", "", ""]
             shown = _shares(column["categories"], counts)
@@ -107,7 +107,7 @@ def _numbers(dataset: dict[str, Any], target: dict[str, Any]) -> str:
 
 def _lines(names: Sequence[str], measured: dict[str, Any]) -> str:
     rows = [
-        [name, *(_figure(measured[fact][at]) for fact in FACTS), spark(measured["histograms"][at])]
+        [name, *(_figure(measured[fact][at]) for fact in FACTS), _spark(measured["histograms"][at])]
         for at, name in enumerate(names)
     ]
     return table(["", ">min", ">max", ">mean", ">std", "distribution"], rows)

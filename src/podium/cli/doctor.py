@@ -82,16 +82,16 @@ def doctor(
     reports: list[Report] = []
     manifests: list[dict[str, Any]] = []
     for file in files:
-        examined, known = examine_file(file, reading)
+        examined, known = _examine_file(file, reading)
         reports += examined
         manifests += known
     if command:
         from podium.doctor.command import examine_command
 
         echo(f"running for at most {seconds:g} s: {shlex.join(command)}", err=True)
-        choose, subject = partial(choose_reader, **reading), shlex.join(command)
+        choose, subject = partial(_choose_reader, **reading), shlex.join(command)
         collector = (
-            read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
+            _read_experiment(reading["experiment"]).collector if reading["experiment"] else STDOUT
         )
         with doing(f"running {command[0]}"):
             reports.append(
@@ -110,24 +110,24 @@ def doctor(
     if not reports:
         hint = "podium doctor train.log, sweep.yaml, -- python train.py, or --namespace kubeflow"
         raise InvalidInput("there is nothing to examine", hint)
-    finish(reports, as_json)
+    _finish(reports, as_json)
 
 
-def examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list[dict[str, Any]]]:
+def _examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list[dict[str, Any]]]:
     """Examine a manifest, a log or event files; return reports, and the file's objects that the
     doctor knows."""
     from podium.doctor.collected import examine_events, examine_given
 
     if reading["experiment"] and not file.endswith((".yaml", ".yml")):
-        reader = choose_reader([], **reading)
+        reader = _choose_reader([], **reading)
         if reader.collector.kind == "TensorFlowEvent":
             if not Path(file).exists():
                 raise InvalidInput(
                     f"there is no {file}", "give the path of event files or of their directory"
                 )
             return [examine_events(Path(file), reader, file)], []
-    lines = read_lines(file)
-    if is_manifest(file, lines):
+    lines = _read_lines(file)
+    if _is_manifest(file, lines):
         from podium.doctor.manifest import KINDS, documents, examine_manifest, with_templates
 
         written = documents("\n".join(lines), file)
@@ -140,16 +140,16 @@ def examine_file(file: str, reading: dict[str, Any]) -> tuple[list[Report], list
                 f"{file} is a compiled pipeline, which the doctor has no rules for", hint
             )
         return reports, [manifest for manifest in written if manifest.get("kind") in KINDS]
-    return [examine_given(lines, choose_reader(lines, **reading), file)], []
+    return [examine_given(lines, _choose_reader(lines, **reading), file)], []
 
 
-def is_manifest(file: str, lines: Sequence[str]) -> bool:
+def _is_manifest(file: str, lines: Sequence[str]) -> bool:
     """Tell a manifest from a log: by the file's name, or by a line that names its kind."""
     named = file.endswith((".yaml", ".yml"))
     return named or any(re.match(r"\s*\"?apiVersion\"?:", line) for line in lines[:50])
 
 
-def read_lines(file: str) -> list[str]:
+def _read_lines(file: str) -> list[str]:
     """Read a file or stdin; bytes that are not UTF-8 are kept visible.
 
     Raises:
@@ -173,7 +173,7 @@ def _read_stdin() -> bytes:
         return sys.stdin.buffer.read()
 
 
-def read_experiment(source: str) -> Reader:
+def _read_experiment(source: str) -> Reader:
     """Read from an Experiment how its trials' metrics are collected.
 
     Raises:
@@ -185,7 +185,7 @@ def read_experiment(source: str) -> Reader:
     return reader_of(admit(load(source)))
 
 
-def choose_reader(
+def _choose_reader(
     lines: Sequence[str],
     *,
     metric: str | None,
@@ -197,7 +197,7 @@ def choose_reader(
     experiment: str | None,
 ) -> Reader:
     """Make a reader of what the user said, and guess the rest."""
-    base = read_experiment(experiment) if experiment else guess_reader(lines, metric, objective)
+    base = _read_experiment(experiment) if experiment else guess_reader(lines, metric, objective)
     names = (metric or base.objective, *(additional or base.additional))
     return replace(
         base,
@@ -210,7 +210,7 @@ def choose_reader(
     )
 
 
-def finish(reports: Sequence[Report], as_json: bool) -> None:
+def _finish(reports: Sequence[Report], as_json: bool) -> None:
     """Print the reports; exit with 1 if anything would fail."""
     if as_json:
         echo_json({"reports": [report.as_dict() for report in reports]})

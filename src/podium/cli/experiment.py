@@ -77,7 +77,7 @@ _OPTIONS = [
 ]
 
 
-def manifest_options(function: F) -> F:
+def _manifest_options(function: F) -> F:
     """Add the options that change a manifest."""
     function = queue_options(sweep_options()(function))
     for option in reversed(_OPTIONS):
@@ -92,7 +92,7 @@ def experiment() -> None:
 
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
-@manifest_options
+@_manifest_options
 @click.option(
     "--detach",
     is_flag=True,
@@ -187,7 +187,7 @@ def resume(name: str, spec: "ClusterSpec", as_json: bool, **more: Any) -> None:
 
 @experiment.command()
 @click.argument("source", shell_complete=experiments)
-@manifest_options
+@_manifest_options
 @click.option(
     "--secret",
     default="mlpipeline-minio-artifact",
@@ -330,7 +330,7 @@ def best(name: str, spec: "ClusterSpec", as_json: bool) -> None:
       podium experiment best random --json
     """
     with closing(podium.open_sweep(name, cluster=spec)) as sweep:
-        show_best(sweep, as_json)
+        _show_best(sweep, as_json)
 
 
 @experiment.command()
@@ -552,16 +552,16 @@ def follow_to_end(
     )
     if not state.succeeded:
         with suppress(NotFound):  # what succeeded counts, also where most failed
-            show_best(sweep, as_json)
+            _show_best(sweep, as_json)
         raise failure(cluster, name, trials=trials, logs=logs, objective=objective, ask=ask)
     echo(state.message, err=True)
     if warning := partly_failed(cluster, name, logs=logs):
         echo(warning, err=True)
-    best = show_best(sweep, as_json)
+    best = _show_best(sweep, as_json)
     return {} if best.value is None else {best.objective.metric: best.value}
 
 
-def show_best(sweep: "Sweep", as_json: bool) -> "Trial":
+def _show_best(sweep: "Sweep", as_json: bool) -> "Trial":
     """Print an Experiment's best trial, and of several objectives the Pareto front; return the best
     trial."""
     try:

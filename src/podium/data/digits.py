@@ -46,10 +46,10 @@ def prepare_digit(picture: Image.Image) -> NDArray[np.uint8]:
             f"the digit must stand out from its background, but the contrast is {peak:.0f} of 255",
             "use a well-lit picture that one digit fills",
         )
-    return place(((ink - noise) / (0.9 * peak - noise)).clip(0, 1))
+    return _place(((ink - noise) / (0.9 * peak - noise)).clip(0, 1))
 
 
-def place(values: Floats) -> NDArray[np.uint8]:
+def _place(values: Floats) -> NDArray[np.uint8]:
     """Fit strokes (0..1) into 20x20, keeping their proportions, and put their center of mass in the
     middle of 28x28."""
     rows, columns = np.flatnonzero(values.max(1) > 0.2), np.flatnonzero(values.max(0) > 0.2)

@@ -60,10 +60,10 @@ def image_input(info: DatasetInfo) -> str | None:
 
 def draw_split(part: "Split", info: DatasetInfo) -> "Image":
     """Draw the first images of each class, or histograms of all columns and of the target."""
-    return picture_grid(part, info) if image_input(info) else _histogram_sheet(part, info)
+    return _picture_grid(part, info) if image_input(info) else _histogram_sheet(part, info)
 
 
-def picture_grid(part: "Split", info: DatasetInfo) -> "Image":
+def _picture_grid(part: "Split", info: DatasetInfo) -> "Image":
     """Draw the first images of each class, one row per class, labeled with its name; of a
     regression, one row for each range of targets."""
     from PIL import Image, ImageDraw, ImageFont

@@ -176,7 +176,7 @@ class NearItems:
         first, count = selections[0], sum(map(len, selections))
         if any(described.meaning == "tokens" for described in descriptions.values()):
             return None
-        step = rows_of(first.part.inputs)
+        step = _rows_of(first.part.inputs)
         sample = _sample(first, descriptions, step)
         space = Space.of(sample, descriptions)
         tolerance = 0.0 if space.is_exact else _find_tolerance(*space.points(sample), count)
@@ -206,7 +206,7 @@ class NearItems:
         found = np.zeros(count, bool)
         if not self._fits(items):
             return found
-        for start in range(0, count, step := rows_of(items)):
+        for start in range(0, count, step := _rows_of(items)):
             block = {name: array[start : start + step] for name, array in items.items()}
             found[start : start + step] = self.holds_points(*self.space.points(block))
         return found
@@ -282,7 +282,7 @@ def _sample(
     return {name: np.concatenate([block[name] for block in blocks]) for name in descriptions}
 
 
-def rows_of(items: Mapping[str, Array]) -> int:
+def _rows_of(items: Mapping[str, Array]) -> int:
     """Return how many items are read at a time."""
     return max(1, BLOCK // max(1, sum(array[:1].nbytes for array in items.values())))
 

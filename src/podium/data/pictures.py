@@ -86,13 +86,13 @@ def prepare_picture(picture: Path | Image.Image, recipe: str = "digit") -> NDArr
     """
     name = str(picture) if isinstance(picture, Path) else "the picture"
     try:
-        flat = flatten(open_picture(picture) if isinstance(picture, Path) else picture)
+        flat = _flatten(_open_picture(picture) if isinstance(picture, Path) else picture)
         return _prepare_garment(flat) if recipe == "garment" else prepare_digit(flat)
     except InvalidInput as error:
         raise InvalidInput(f"{name}: {error.message}", error.hint) from error
 
 
-def open_picture(path: Path) -> Image.Image:
+def _open_picture(path: Path) -> Image.Image:
     """Read a picture file completely, reduced to about twice LARGEST, turned the way the camera was
     held.
 
@@ -108,7 +108,7 @@ def open_picture(path: Path) -> Image.Image:
 
 
 def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
-    """Read a picture file completely, turned the way the camera was held; raises like open_picture.
+    """Read a picture file completely, turned the way the camera was held; raises like _open_picture.
 
     Args:
         size: Width and height needed; a larger photo may be decoded at a fraction of its size, not
@@ -120,7 +120,7 @@ def open_whole(path: Path, size: tuple[int, int]) -> Image.Image:
 
 
 def look_at(path: Path) -> tuple[tuple[int, int], int, int]:
-    """Read the header of a picture file, and the pixels of a deep one; raises like open_picture.
+    """Read the header of a picture file, and the pixels of a deep one; raises like _open_picture.
 
     Returns:
         Width and height as the picture is shown, 1 for gray or 3 for color, and for a picture of 16
@@ -223,7 +223,7 @@ def _reduce(picture: Image.Image) -> Image.Image:
     return picture.reduce(factor)
 
 
-def flatten(picture: Image.Image) -> Image.Image:
+def _flatten(picture: Image.Image) -> Image.Image:
     """Return an RGB picture of sensible size, transparency replaced by a contrasting background."""
     if picture.mode.startswith(
         ("I", "F")

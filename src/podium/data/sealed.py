@@ -53,7 +53,7 @@ def holds_sealed(uri: str | Path) -> bool:
     return directory is not None and any(directory.glob(f"*{SUFFIX}"))
 
 
-def closed(content: bytes) -> bytes:
+def _closed(content: bytes) -> bytes:
     """Encrypt the content of a file; equal contents stay equal, so that a step can be repeated."""
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -69,7 +69,7 @@ def save_labels(path: Path, labels: "np.ndarray", *, sealed: bool) -> None:
     stream = io.BytesIO()
     np.save(stream, labels)
     content = stream.getvalue()
-    path.write_bytes(closed(content) if sealed else content)
+    path.write_bytes(_closed(content) if sealed else content)
 
 
 def opened(content: bytes, name: str) -> bytes:

@@ -10,8 +10,7 @@ import numpy as np
 
 from podium.data.schema import Array, DatasetInfo
 from podium.errors import InvalidInput
-from podium.frames import data_frame
-from podium.notebook import shown
+from podium.notebook import data_frame, shown
 from podium.text import one_line
 
 if TYPE_CHECKING:

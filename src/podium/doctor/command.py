@@ -146,7 +146,7 @@ def examine_command(
     ]
     wrapped = all(finding.rule != "shell-breaks-words" for finding in broken)
     with tempfile.TemporaryDirectory(prefix="podium-doctor-") as folder:
-        run, metrics = execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
+        run, metrics = _execute(words, seconds, Path(folder), wrapped=wrapped, collector=collector)
         log = _examine_metrics(run, metrics, choose, subject, collector)
     rules = [
         rule for rule in RUN_RULES if collector.kind == "StdOut" or rule is not _output_comes_late
@@ -215,7 +215,7 @@ def _later(finding: Finding) -> Finding:
     return replace(finding, level="warn", hint=f"give it more time (--seconds), or {finding.hint}")
 
 
-def execute(
+def _execute(
     words: Sequence[str],
     seconds: float,
     folder: Path,

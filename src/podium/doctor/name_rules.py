@@ -22,7 +22,7 @@ _STAGES = (
 )
 
 
-class Miss(NamedTuple):
+class _Miss(NamedTuple):
     """A line that looks as if it wanted to report a metric."""
 
     metric: str
@@ -31,16 +31,16 @@ class Miss(NamedTuple):
     """The text found in place of a metric."""
 
 
-def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[Miss]:
+def _misses(log: Log, pattern: str, flags: int = 0) -> Iterator[_Miss]:
     for name in log.silent():
         wanted = re.compile(pattern.replace("NAME", re.escape(name)), flags)
         for line in log.lines:
             if match := wanted.search(line.text):
-                yield Miss(name, line, match[0].strip())
+                yield _Miss(name, line, match[0].strip())
 
 
-def _hits(log: Log, misses: Iterator[Miss], what: str, hint: str) -> Iterator[Violation]:
-    by_metric: dict[str, list[Miss]] = {}
+def _hits(log: Log, misses: Iterator[_Miss], what: str, hint: str) -> Iterator[Violation]:
+    by_metric: dict[str, list[_Miss]] = {}
     for miss in misses:
         by_metric.setdefault(miss.metric, []).append(miss)
     for metric, misses_of in by_metric.items():

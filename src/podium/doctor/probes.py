@@ -309,7 +309,7 @@ def _is_bare(job: Workload) -> bool:
     return False
 
 
-def dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
+def _dry_run(api: Api, manifest: Mapping[str, Any]) -> tuple[str, str | None]:
     """Offer a manifest to the server without keeping it; return its name and the refusal."""
     given, label = Resource.parse(manifest), _label(manifest)
     kind, where = given.kind, api_resource(given.kind)
@@ -376,5 +376,5 @@ def see(
         refusals=_find_refusals(api),
         bare=_find_bare(api, manifests),
         troubles=_find_troubles(api),
-        admitted=dict(dry_run(api, manifest) for manifest in manifests),
+        admitted=dict(_dry_run(api, manifest) for manifest in manifests),
     )

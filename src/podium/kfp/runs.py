@@ -96,7 +96,7 @@ def submit(
     own = project.server if project else ServerSettings()
     service_account = service_account or own.service_account or None
     if version.ours:
-        for line in beyond_quotas(
+        for line in _beyond_quotas(
             with_defaults(given, version.parameters()), service_account, server.namespace
         ):
             tell(f"warning: {line}")
@@ -118,7 +118,7 @@ def submit(
     )
 
 
-def beyond_quotas(
+def _beyond_quotas(
     values: Mapping[str, Any], service_account: str | None, namespace: str | None
 ) -> list[str]:
     """Say which jobs of a run do not fit the quotas of their namespace now, as far as this machine
@@ -212,7 +212,7 @@ def follow(
             time.sleep(pause := min(POLL_SECONDS, 1.5 * pause))
             continue
         cancelled = cancelled or _cancelled(run)  # 2.16.1 does not always report it (observed)
-        for task, state in tasks_of(run).items():
+        for task, state in _tasks_of(run).items():
             if known.get(task) != state:
                 known[task] = state
                 report(task, state)
@@ -305,7 +305,7 @@ def server_run(run: Any, pipelines: Mapping[str, str]) -> ServerRun:
         pipeline=pipelines.get(str(reference.pipeline_id), "") if reference else "",
         seconds=max(0.0, ((end or datetime.now(UTC)) - run.created_at).total_seconds()),
         parameters=dict((run.runtime_config.parameters if run.runtime_config else None) or {}),
-        tasks=tasks_of(run),
+        tasks=_tasks_of(run),
         error=str(run.error.message or "") if run.error else "",
     )
 
@@ -370,7 +370,7 @@ def terminate(server: Server, run_id: str) -> None:
     server.call(f"stop run {run_id}", server.services.terminate_run, run_id=run_id)
 
 
-def tasks_of(run: Any) -> dict[str, str]:
+def _tasks_of(run: Any) -> dict[str, str]:
     """Return the state of each of the pipeline's own tasks by name as they began, without drivers
     and the root."""
     details = (run.run_details.task_details if run.run_details else None) or []

@@ -74,14 +74,14 @@ def pinned(server: Server) -> list[Pinned]:
                 newest=newest.name if newest else "",
                 images=_images(version.spec) if version else (),
                 ours=bool(version and version.ours),
-                current=bool(version and is_current(version)),
-                newest_current=bool(newest and is_current(newest)),
+                current=bool(version and _is_current(version)),
+                newest_current=bool(newest and _is_current(newest)),
             )
         )
     return found
 
 
-def is_current(version: Version) -> bool:
+def _is_current(version: Version) -> bool:
     """Return whether a version's steps are those that this podium compiles, whatever their images
     and defaults."""
     spec = pipeline_spec(version.spec)

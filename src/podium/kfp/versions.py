@@ -147,7 +147,7 @@ def read_spec(text: str, name: str = "the compiled pipeline") -> dict[str, Any]:
     return {"pipeline_spec": documents[0], "platform_spec": documents[1]}
 
 
-def digest_of(spec: Any) -> str:
+def _digest_of(spec: Any) -> str:
     """Hash a spec by its content: the server reorders the bytes and returns 1 for 1.0
     (observed)."""
     return sha256(
@@ -208,7 +208,7 @@ def _version(pipeline: str, pipeline_id: str, version: Any, *, new: bool = False
         name=str(version.display_name),
         id=str(version.pipeline_version_id),
         created=version.created_at.isoformat() if version.created_at else "",
-        digest=digest_of(version.pipeline_spec),
+        digest=_digest_of(version.pipeline_spec),
         spec=dict(version.pipeline_spec or {}),
         new=new,
     )
@@ -254,7 +254,7 @@ def upload(server: Server, text: str, name: str | None = None, description: str 
     _check_defaults(spec)
     pipeline_id = _find_pipeline(server, pipeline) or _make(server, pipeline)
     present = _versions(server, pipeline, pipeline_id)
-    digest = digest_of(spec)
+    digest = _digest_of(spec)
     if present and present[0].digest == digest:
         return present[0]
     version = f"v{max((_number(earlier.name) for earlier in present), default=0) + 1}-{digest[:8]}"

@@ -34,7 +34,7 @@ def launches(words: Sequence[str]) -> bool:
     return any(name in _LAUNCHERS or name.partition("/bin/")[2] in _LAUNCHERS for name in named)
 
 
-def script_of(words: Sequence[str]) -> int | None:
+def _script_of(words: Sequence[str]) -> int | None:
     """Return the index of the script in a command such as ``sh -ec SCRIPT``; None if it is another
     command."""
     if not is_shell(words):
@@ -64,7 +64,7 @@ def with_torchrun(words: Sequence[str]) -> tuple[str, ...] | None:
         return None
     if _PYTHON.fullmatch(words[0]):
         return _replaced(words[0], words[1:])
-    at = script_of(words)
+    at = _script_of(words)
     if at is None:
         return None
     starts = list(_IN_SCRIPT.finditer(words[at]))

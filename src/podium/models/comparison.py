@@ -363,13 +363,13 @@ def _stored_items(versions: Sequence[Version]) -> tuple[TestItems, Callable[[Ver
         raise InvalidInput(
             f"versions are compared on the same test part, but {why}", "run them again: --data URI"
         )
-    target = stored_array(versions[0], TARGET)
+    target = _stored_array(versions[0], TARGET)
     classes = versions[0].facts.dataset.classes or _numbered(target)
     first = versions[0]
     hashes = _stored_hashes(first, TEST_ITEMS)
 
     def measure(version: Version) -> Measured:
-        array = stored_array(version, PREDICTIONS)
+        array = _stored_array(version, PREDICTIONS)
         if len(array) != len(target):
             raise Damaged(
                 f"{PREDICTIONS} of {version.version} has {len(array)} items, but {TARGET} {len(target)}"
@@ -418,7 +418,7 @@ def _measure(version: Version, held_out: "HeldOut", jobs: "VersionJobs | None") 
     predicted = _stored_for(version, held_out) if taken.inputs is held_out.part.inputs else None
     if predicted is None:
         classes = class_names(version) or classes
-        predicted = run_version(version, taken, classes, jobs)
+        predicted = _run_version(version, taken, classes, jobs)
     target = held_out.part.target[taken.kept]
     if held_out.info.classes:  # the version's own classes may be others
         check_count(predicted, target, name=name)
@@ -515,7 +515,7 @@ def _stored_for(version: Version, held_out: "HeldOut") -> "np.ndarray | None":
     same = (facts.test_digest, facts.classes) == (held_out.info.test_digest, held_out.info.classes)
     if not same or PREDICTIONS not in version.files:
         return None
-    stored = stored_array(version, PREDICTIONS)
+    stored = _stored_array(version, PREDICTIONS)
     return stored if len(stored) == len(held_out) else None
 
 
@@ -763,7 +763,7 @@ def contest(
     return model.challenge(version, judged, {**evidence, "test_part": part})
 
 
-def stored_array(version: Version, file: str) -> "np.ndarray":
+def _stored_array(version: Version, file: str) -> "np.ndarray":
     """Read an array that is stored with a version; never a pickle, which could run any code.
 
     Raises:
@@ -784,7 +784,7 @@ def stored_array(version: Version, file: str) -> "np.ndarray":
     return array
 
 
-def run_version(
+def _run_version(
     version: Version,
     taken: "TestInputs",
     classes: tuple[str, ...],

@@ -74,7 +74,7 @@ class Seen:
     """Caveats for the reader, as sentences."""
 
 
-def require_profile(version: Version) -> Profile:
+def _require_profile(version: Version) -> Profile:
     """Return the training part of a version in bins.
 
     Raises:
@@ -126,7 +126,7 @@ def seen_in_data(version: Version, uri: str) -> Seen:
     Raises:
         NotFound, InvalidInput, Failed: As Predictor.stream.
     """
-    watch, predictor = Watch(require_profile(version)), version.opened
+    watch, predictor = Watch(_require_profile(version)), version.opened
     predictor.seen = watch.note
     problems = [result for result in predictor.stream([uri]) if isinstance(result, Problem)]
     counts = watch.counts()
@@ -155,7 +155,7 @@ def seen_by_servers(
         NotFound: None of them counts items of this version.
         InvalidInput: A server's bins are not those of the version.
     """
-    profile, notes = require_profile(version), list[str]()
+    profile, notes = _require_profile(version), list[str]()
     keys = {of: list(bins.labels) for of, bins in profile.bins().items()}
     total: Counts = {of: np.zeros(len(labels), np.int64) for of, labels in keys.items()}
     items, others = 0, dict[str, int]()

@@ -62,7 +62,7 @@ def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str
         InvalidInput: It is not an address of MLflow.
     """
     check_tracking(tracking)
-    if not (uri := tracking or logged_to(model, moved.version, moved.replaced)):
+    if not (uri := tracking or _logged_to(model, moved.version, moved.replaced)):
         return ""
     stays = f"warning: MLflow's alias {CHAMPION} at {uri} has not moved"
     try:
@@ -75,7 +75,7 @@ def champion_in_mlflow(model: "Model", moved: Record, tracking: str = "") -> str
     return f"MLflow's alias {CHAMPION} at {uri} is version {version}"
 
 
-def logged_to(model: "Model", *versions: str | None) -> str:
+def _logged_to(model: "Model", *versions: str | None) -> str:
     """Return the address of MLflow that the first of these versions was logged to, as the history
     says; else empty."""
     logged = {

@@ -10,7 +10,6 @@ import podium.models.approval as approval
 import podium.models.upkeep as upkeep
 from podium.data.test_part import mostly
 from podium.errors import Conflict, Damaged, InvalidInput, NotFound
-from podium.frames import data_frame
 from podium.models.decision import Decision
 from podium.models.document import check_name, warn_once
 from podium.models.ledger import CHAMPION, Ledger, State
@@ -21,7 +20,7 @@ from podium.models.signature import PublicKey, require_trusted
 from podium.models.upkeep import GRACE, Finding, Garbage
 from podium.models.upload import Content, Upload
 from podium.models.version import Facts, Version
-from podium.notebook import table
+from podium.notebook import data_frame, table
 from podium.storage import Storage
 from podium.storage.base import Progress
 from podium.terminal import echo

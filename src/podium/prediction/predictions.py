@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from podium.data.rows import Problem
-from podium.frames import data_frame
-from podium.notebook import table
+from podium.notebook import data_frame, table
 from podium.scoring import class_indices
 from podium.scoring.threshold import Threshold
 from podium.text import one_line

@@ -80,7 +80,7 @@ def render_comparison(rows: Sequence[Compared], what: str) -> str:
     }
     figures |= _curves(rows, metric, maximize)
     if any(row.steps for row in rows):
-        figures["steps"] = plots.as_json(durations(rows))
+        figures["steps"] = plots.as_json(_durations(rows))
     values = {row.name: row.metrics[metric] for row in rows if metric in row.metrics}
     return html_page(
         "comparison.html.jinja",
@@ -195,7 +195,7 @@ def _curves(rows: Sequence[Compared], metric: str, maximize: bool) -> dict[str, 
     return {"curves": plots.as_json(figure)}
 
 
-def durations(rows: Sequence[Compared]) -> plots.Figure:
+def _durations(rows: Sequence[Compared]) -> plots.Figure:
     """Return the durations of the steps: a bar for each run, of one part for each step."""
     timed = [row for row in rows if row.steps]
     traces = [

@@ -27,14 +27,14 @@ def progress() -> Iterator[Watcher]:
     """Provide a watcher that shows a run in a notebook's cell, or on stderr."""
     if in_notebook():
         with LiveCell() as cell:
-            yield Cell(cell).update
+            yield _Cell(cell).update
         return
     view, lines = View(), Lines()
     with doing(lines.state), live(view) as screen:
         yield view.update if screen else lines.update
 
 
-class Cell:
+class _Cell:
     """A table in a notebook's cell."""
 
     def __init__(self, cell: LiveCell) -> None:
@@ -79,7 +79,7 @@ class Lines:
         if said.startswith(PROGRESS):
             echo(f"      {said.removeprefix(PROGRESS)}", err=True)
         elif step is None:
-            echo(f"{headline(run)}, everything under {relative(str(run.directory))}", err=True)
+            echo(f"{_headline(run)}, everything under {relative(str(run.directory))}", err=True)
         elif not said:
             self.running = step if step.state == "running" else None
             number = f"[{list(run.steps).index(name) + 1}/{len(run.steps)}]"
@@ -87,7 +87,7 @@ class Lines:
             echo(f"{number} {step.title}{state}", err=True)
 
 
-def headline(run: RunRecord) -> str:
+def _headline(run: RunRecord) -> str:
     """Describe a run, with its duration the last time."""
     last = last_like(run)
     took = f"; the last run like it took {duration(last.seconds)}" if last else ""
@@ -111,7 +111,7 @@ class View:
     def update(self, run: RunRecord, name: str, said: str) -> None:
         """Record a change."""
         self.run = run
-        self.headline = self.headline or headline(run)
+        self.headline = self.headline or _headline(run)
         if said.startswith(PROGRESS):
             self.said.setdefault(name, []).append(said.removeprefix(PROGRESS))
 

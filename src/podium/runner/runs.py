@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from podium.errors import InvalidInput, NotFound, require, suggestion
-from podium.frames import data_frame
-from podium.notebook import table
+from podium.notebook import data_frame, table
 from podium.runner.record import RunRecord, records_below
 from podium.runner.run import Run
 from podium.settings import Settings
@@ -66,7 +65,7 @@ class Runs(Mapping[str, Run]):
             InvalidInput: Neither is given, or one is out of range.
         """
         ended = (run for run in self.all if run.state != "running")
-        return choose_old(ended, lambda run: run.began, keep=keep, older_than=older_than)
+        return _choose_old(ended, lambda run: run.began, keep=keep, older_than=older_than)
 
     @property
     def frame(self) -> "DataFrame":
@@ -198,9 +197,9 @@ class StoredRuns:
         and is not old.
 
         Raises:
-            InvalidInput: As choose_old.
+            InvalidInput: As _choose_old.
         """
-        chosen = choose_old(self, lambda run: run.modified, keep=keep, older_than=older_than)
+        chosen = _choose_old(self, lambda run: run.modified, keep=keep, older_than=older_than)
         yesterday = datetime.now(UTC) - timedelta(days=1)
         return [run for run in chosen if run.modified < yesterday]
 
@@ -233,7 +232,7 @@ def _run_called(name: str, names: Sequence[str]) -> str:
     return matching[0] if matching else ""
 
 
-def choose_old(
+def _choose_old(
     runs: Iterable[R], moment: Callable[[R], datetime], *, keep: int | None, older_than: int | None
 ) -> list[R]:
     """Return the runs that are old, the oldest first.

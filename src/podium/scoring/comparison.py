@@ -146,7 +146,7 @@ def compare(
     _check_alike(metric, target, first, second)
     values = [metric.defined_value(target, predictions) for predictions in (first, second)]
     groups = numbered(groups, len(target))
-    why = untestable(metric, target, groups)
+    why = _untestable(metric, target, groups)
     exact = metric.counts_hits and groups is None
     change = difference(metric, target, first, second, groups)
     sides = [figure_interval(metric, target, given, groups) for given in (first, second)]
@@ -242,7 +242,7 @@ def difference(
     if not metric.counts_hits or groups is not None:
         return of_difference(metric, target, first, second, groups)
     gained, lost = (int(items.sum()) for items in only_right(target, first, second))
-    low, high = changed_interval(gained, lost, len(target))
+    low, high = _changed_interval(gained, lost, len(target))
     return Precision(interval=(low, high), standard_error=(high - low) / (2 * Z))
 
 
@@ -273,11 +273,11 @@ def _units(target: Array, groups: Array | None) -> int:
 
 
 def _lacks_units(metric: Metric, target: Array, groups: Array | None) -> bool:
-    rare = isinstance(metric, RankMetric) and untestable(metric, target, groups)
+    rare = isinstance(metric, RankMetric) and _untestable(metric, target, groups)
     return bool(rare) or _units(target, groups) < LEAST_UNITS
 
 
-def untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
+def _untestable(metric: Metric, target: Array, groups: Array | None = None) -> str:
     """Say why a test part carries no p value for a metric that looks at classes one by one; empty
     if it does."""
     if not isinstance(metric, RankMetric | ConfusionMetric):
@@ -328,7 +328,7 @@ def small_test_part(count: int, class_counts: Sequence[int], kind: str) -> str:
     return "; ".join(said)
 
 
-def changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
+def _changed_interval(gained: int, lost: int, items: int) -> tuple[float, float]:
     """Return the 95 % interval of a difference of accuracies (Bonett and Price 2012); never a
     point, as 1 is added to the items on either side.
 

@@ -142,7 +142,7 @@ class RankMetric(Metric):
 
     def value(self, target: Array, predictions: Array) -> float:
         curves = scored_classes(predictions)
-        return mean_of_defined([_area(target == at, predictions[:, at]) for at in curves])
+        return _mean_of_defined([_area(target == at, predictions[:, at]) for at in curves])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +239,7 @@ def scored_classes(predictions: Array) -> range:
     return range(1, 2) if predictions.shape[1] == 2 else range(predictions.shape[1])
 
 
-def mean_of_defined(values: list[float]) -> float:
+def _mean_of_defined(values: list[float]) -> float:
     """Return the mean of the values that are not NaN; NaN if there are none."""
     defined = [value for value in values if not math.isnan(value)]
     return sum(defined) / len(defined) if defined else math.nan

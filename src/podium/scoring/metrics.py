@@ -141,7 +141,7 @@ TUNED = "threshold:"
 """In front of a metric for which a run chooses a decision threshold: see podium.scoring.threshold."""
 
 
-def default_metric(kind: str) -> Metric:
+def _default_metric(kind: str) -> Metric:
     """Return the metric of a kind where none is chosen."""
     return next(metric for metric in METRICS.values() if metric.kind == kind and metric.is_default)
 
@@ -209,7 +209,7 @@ def choose_metric(
     elif objective in METRICS and METRICS[objective].kind == kind:
         metric = find_metric(objective, maximize)
     else:
-        metric = default_metric(kind)
+        metric = _default_metric(kind)
     require_kind(metric, kind)
     return metric
 
@@ -225,5 +225,5 @@ def require_kind(metric: Metric, kind: str) -> None:
         raise InvalidInput(
             f"{metric.name} measures {metric.kind}, but the dataset is {kind}",
             f"one of {names}",
-            {"metric": default_metric(kind).name},
+            {"metric": _default_metric(kind).name},
         )

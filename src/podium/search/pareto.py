@@ -70,7 +70,7 @@ def tell(study: "Study", number: int, value: float | None) -> None:
     study.tell(number, known.objectives, skip_if_finished=True)
 
 
-def dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
     """Tell whether costs are nowhere above others, and somewhere below."""
     return all(mine <= theirs for mine, theirs in zip(one, other, strict=True)) and tuple(
         one
@@ -90,7 +90,7 @@ def fronts(costs: Sequence[tuple[float, ...]]) -> list[int]:
         low, high = 0, len(known)
         while low < high:
             middle = (low + high) // 2
-            if any(dominates(one, costs[at]) for one in reversed(known[middle])):
+            if any(_dominates(one, costs[at]) for one in reversed(known[middle])):
                 low = middle + 1
             else:
                 high = middle

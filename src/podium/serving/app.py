@@ -84,7 +84,7 @@ def _told(error: Exception) -> Response:
         return Response(status_code=499)
     if isinstance(error, Refused):
         return JSONResponse({"error": str(error)}, error.status, error.headers)
-    status = status_of(error)
+    status = _status_of(error)
     if isinstance(error, PodiumError):
         return JSONResponse({"error": str(error)}, status)
     _log.error("a request failed: %s", "".join(traceback.format_exception(error)))
@@ -96,7 +96,7 @@ def _told(error: Exception) -> Response:
     return JSONResponse({"error": said}, status)
 
 
-def status_of(error: Exception) -> int:
+def _status_of(error: Exception) -> int:
     """Return the status of HTTP that goes with an error."""
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return 507
@@ -340,7 +340,7 @@ class Server:
             status = refused.status
             raise
         except Exception as error:
-            status = status_of(error)
+            status = _status_of(error)
             raise
         finally:
             self._under_way -= 1

@@ -130,7 +130,7 @@ def api_resource(kind: str) -> ApiResource:
     return RESOURCES[kind]
 
 
-def reason_of(error: Any) -> tuple[str, bool]:
+def _reason_of(error: Any) -> tuple[str, bool]:
     """Return the server's message, and whether it is a Kubernetes Status rather than a bare HTTP
     page.
 
@@ -168,7 +168,7 @@ def is_passing(error: Any) -> bool:
 
 def _translate(error: Any, doing: str, kind: str | None) -> PodiumError:
     """Turn an ApiException into the error a user reads, see Api.error."""
-    message, is_status = reason_of(error)
+    message, is_status = _reason_of(error)
     text = f"cannot {doing}: {message}"
     if error.status == 404 and kind and not is_status:
         return UnknownKind(

@@ -19,7 +19,7 @@ TRIES = 5
 """Reads of an ended replica's log before giving up."""
 
 
-def reporting(pods: list[Any]) -> list[Any]:
+def _reporting(pods: list[Any]) -> list[Any]:
     """Return the pods of the replica that reports metrics: the master's, the collected one's, else
     all."""
     if collected := [
@@ -50,7 +50,7 @@ def find(api: Api, kind: str, name: str, replica: str | None) -> Any | None:
     """Return the newest pod of a replica, or None if it has none now."""
     pods = api.pods(selector_of(api, kind, name))
     chosen = (
-        reporting(pods)
+        _reporting(pods)
         if replica is None
         else [pod for name, pod in by_replica(pods) if name == replica]
     )
@@ -94,7 +94,7 @@ def split(chunks: Iterator[bytes]) -> Iterator[str]:
         yield rest.decode(errors="replace")
 
 
-class Tail:
+class _Tail:
     """Reads each line of one replica once, even across reconnects."""
 
     def __init__(self, api: Api) -> None:
@@ -159,7 +159,7 @@ def logs(
     from kubernetes.client import ApiException
     from urllib3.exceptions import HTTPError
 
-    tail, read, tries, lost_at = Tail(api), False, 0, None
+    tail, read, tries, lost_at = _Tail(api), False, 0, None
     start: tuple[str, int] | None = None
     while True:
         try:
@@ -183,7 +183,9 @@ def logs(
             read, latest = True, _start_of(pod, _container_of(pod))
             if start is not None and start != latest:
                 restarted()
-                tail = tail if start[0] == latest[0] else Tail(api)  # each pod has a log of its own
+                tail = (
+                    tail if start[0] == latest[0] else _Tail(api)
+                )  # each pod has a log of its own
             start = latest
             try:
                 yield from tail.read(pod, follow)

@@ -285,13 +285,13 @@ class Watchman:
         self, resource: Resource, pods: list[Any]
     ) -> Iterator[tuple[Trouble, tuple[str, str]]]:
         """Yield the refusals of pods that are missing: they are in no status, only in events."""
-        for job, have, want in jobs_of(self.api, resource, pods):
+        for job, have, want in _jobs_of(self.api, resource, pods):
             if len(have) >= want:
                 self.complete[job] = max(pod.metadata.creation_timestamp for pod in have)
                 continue
             uid = resource.uid if job == resource.name else None
             # The pods of a TrainJob are made by a Job of its JobSet, which has a name and uid of its own.
-            made_by = f"{job}-{NODE}-0" if job_of(resource).kind == TRAINJOB else ""
+            made_by = f"{job}-{NODE}-0" if _job_of(resource).kind == TRAINJOB else ""
             if trouble := self._refusal(job, uid, made_by, created_at(resource)):
                 yield (
                     (replace(trouble, hint=PATCHES_LOST) if lost_patches(resource) else trouble),
@@ -373,7 +373,7 @@ def created_at(resource: Resource) -> datetime | None:
     return datetime.fromisoformat(resource.created) if resource.created else None
 
 
-def job_of(resource: Resource) -> Workload:
+def _job_of(resource: Resource) -> Workload:
     """Return the job that an object is, or that a Trial's or an Experiment's trials are."""
     if isinstance(resource, Experiment):
         return resource.template.workload
@@ -383,13 +383,13 @@ def job_of(resource: Resource) -> Workload:
     return resource
 
 
-def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
+def _jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, list[Any], int]]:
     """Return (name, its pods, number of pods it wants) of every job that should run now.
 
     Args:
         resource: A PyTorchJob, Job, Trial or Experiment.
     """
-    want = pods_of(job_of(resource))
+    want = _pods_of(_job_of(resource))
     if resource.kind != "Experiment":
         return [(resource.name, pods, want)]
     trials = map(Trial.parse, api.objects("Trial", f"{EXPERIMENT}={resource.name}"))
@@ -398,7 +398,7 @@ def jobs_of(api: Api, resource: Resource, pods: list[Any]) -> list[tuple[str, li
     return [(name, [pod for pod, trial in labels if trial == name], want) for name in running]
 
 
-def pods_of(job: Workload) -> int:
+def _pods_of(job: Workload) -> int:
     """Return how many pods a job has while it runs."""
     return max(1, sum(replica.count for replica in job.replicas))
 

@@ -127,7 +127,7 @@ class Reaper:
         self.round = time.monotonic()
         """End of the last round, by time.monotonic."""
         self.runs: dict[str, int] = {}
-        """Runs of the last day by phase, see count_runs; empty while they cannot be counted."""
+        """Runs of the last day by phase, see _count_runs; empty while they cannot be counted."""
         self.counted = 0.0
         """Time of the last count, by time.monotonic."""
         self._known: dict[str, str] = {}
@@ -165,7 +165,7 @@ class Reaper:
         if self.runs and time.monotonic() - self.counted < 60:
             return
         try:
-            self.runs, self.counted = count_runs(self.cluster), time.monotonic()
+            self.runs, self.counted = _count_runs(self.cluster), time.monotonic()
         except NotFound:  # no Argo here, so no runs
             self.runs = {}
         except PodiumError as error:
@@ -217,7 +217,7 @@ class Reaper:
         return serve(port, lambda: self.metrics, lambda: self.alive)
 
 
-def count_runs(cluster: KubernetesCluster) -> dict[str, int]:
+def _count_runs(cluster: KubernetesCluster) -> dict[str, int]:
     """Count the pipeline runs of the namespace that began within a day, by the phase of their
     Workflow.
 

@@ -53,7 +53,7 @@ class Member:
 def free_ports(job: Workload) -> dict[tuple[str, int], int]:
     """Return a free port for each replica."""
     return {
-        (replica.role, index): free_port()
+        (replica.role, index): _free_port()
         for replica in job.replicas
         for index in range(replica.count)
     }
@@ -163,7 +163,7 @@ def _processes_per_node(job: Workload) -> str:
     return str(max(1, math.ceil(parse_quantity(cpu))))
 
 
-def free_port() -> int:
+def _free_port() -> int:
     """Return a free port below the range that systems use for outgoing connections."""
     for _ in range(100):
         port = random.SystemRandom().randrange(20_000, 32_000)

@@ -88,7 +88,7 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     arrays = {
         part: Split(
             inputs={
-                preprocessing.input: decode(
+                preprocessing.input: _decode(
                     pictures.files, root, preprocessing, scratch / f"{part}.npy"
                 )
             },
@@ -163,7 +163,7 @@ def _keys(
     """Return a key of each picture, [n], independent of the input size."""
     if resized:
         gray = ImagePreprocessing(size=KEY_SIZE, channels=1, bits=preprocessing.bits)
-        array = decode(pictures.files, pictures.root, gray, scratch / "keys.npy")
+        array = _decode(pictures.files, pictures.root, gray, scratch / "keys.npy")
         items = Split(inputs={gray.input: array}, target=items.target)
     return key_pictures(Selection(part=items), _hash_files(pictures.files))
 
@@ -338,7 +338,7 @@ def fit(
     return ImagePreprocessing(size=(common[1], common[0]), channels=channels, bits=bits)
 
 
-def decode(
+def _decode(
     files: Sequence[Path], root: Path, preprocessing: ImagePreprocessing, target: Path
 ) -> NDArray[np.uint8]:
     """Decode pictures into an array mapped from a file, some at a time.

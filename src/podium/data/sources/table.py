@@ -37,10 +37,10 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     Raises:
         InvalidInput: The message names file, row and column.
     """
-    seen = survey(open_file(location, options, scratch), location, options)
+    seen = survey(_open_file(location, options, scratch), location, options)
     fields = _choose_fields(seen, options)
     if options.contract:
-        hold(options.contract, seen, fields, options)
+        _hold(options.contract, seen, fields, options)
     report(seen, fields, options)
     by = options.split_by or [field.name for field in fields]
     raw = seen.unfitted(location, options, _keys(seen, by))
@@ -57,7 +57,7 @@ def _keys(seen: Survey, by: Sequence[str]) -> Hashes:
     return coarser(hashed[:, 0], hashed[:, 1])
 
 
-def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
+def _open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
     """Open a table that has the columns that options name.
 
     Raises:
@@ -118,7 +118,7 @@ def _field(guess: Guess, options: DataOptions) -> Field:
     return Field(name=guess.name, kind=kind, type=guess.type, loose=guess.type != guess.exact)
 
 
-def hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: DataOptions) -> None:
+def _hold(contract: Contract, seen: Survey, fields: Sequence[Field], options: DataOptions) -> None:
     """Hold a table to its contract.
 
     Raises:
@@ -195,7 +195,7 @@ def report(seen: Survey, fields: tuple[Field, ...], options: DataOptions) -> Non
         )
 
 
-def summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> None:
+def _summarize(seen: Survey, preprocessing: TablePreprocessing, train: int) -> None:
     """Say in a line what the columns were taken for, and name those that are nearly unique."""
     numbers = [column for column in preprocessing.columns if column.kind == "number"]
     categories = [column for column in preprocessing.columns if column.kind == "category"]
@@ -237,7 +237,7 @@ def _fit(
         decimal=seen.file.decimal,
         thousands=seen.file.thousands,
     )
-    summarize(seen, preprocessing, len(train))
+    _summarize(seen, preprocessing, len(train))
     columns = tuple(
         Column(
             name=name,
@@ -269,5 +269,5 @@ TABLE = Source(
         *COMMON,
     ),
     read=read,
-    open=open_file,
+    open=_open_file,
 )

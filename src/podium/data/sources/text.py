@@ -31,13 +31,13 @@ def read(location: str, options: DataOptions, scratch: Path) -> Raw:
     Raises:
         InvalidInput: The message names file, row and column.
     """
-    file = open_file(location, options, scratch)
+    file = _open_file(location, options, scratch)
     seen, column = survey(file, location, options), _column(file, options)
     raw = seen.unfitted(location, options, seen.hashes(lambda rows: _hash_sentences(rows, column)))
     return replace(raw, fit=lambda train: _fit(raw, seen, column, options, train, scratch))
 
 
-def open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
+def _open_file(location: str, options: DataOptions, scratch: Path) -> RowFile:
     """Open a table that has the columns that options name, and one of sentences.
 
     Raises:
@@ -88,5 +88,5 @@ def _fit(
 
 
 TEXT = Source(
-    name="text", options=(*ROWS, "text", "length", "max_words", *COMMON), read=read, open=open_file
+    name="text", options=(*ROWS, "text", "length", "max_words", *COMMON), read=read, open=_open_file
 )

@@ -52,7 +52,7 @@ def connect_trainer(
         quoted: Whether Katib hands the command to a shell.
     """
     written = json.dumps([container.get(field) for field in ("command", "args", "env")])
-    words = words_of(container)
+    words = _words_of(container)
     set_env(container, [{"name": name, "value": value} for name, value in VARIABLES.items()])
     if any(mark in written for mark in _MARKS) or is_shell(words) or uses_builtin_trainer(words):
         return
@@ -65,7 +65,7 @@ def connect_trainer(
     )
 
 
-def words_of(container: Mapping[str, Any]) -> list[str]:
+def _words_of(container: Mapping[str, Any]) -> list[str]:
     """Return command and args of a container's manifest."""
     return [str(word) for field in ("command", "args") for word in items(container.get(field))]
 
@@ -128,7 +128,7 @@ def fill(editor: JobEditor, values: Mapping[str, str], *, wrapped: Iterable[str]
     """
     shells = set(wrapped)
     for role, container in editor.containers():
-        if role in shells or is_shell(words_of(container)):
+        if role in shells or is_shell(_words_of(container)):
             quoted = {
                 name: value if _is_plain(value) else shlex.quote(value)
                 for name, value in values.items()

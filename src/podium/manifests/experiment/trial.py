@@ -138,7 +138,7 @@ class Trial(Resource):
     @property
     def rank(self) -> tuple[Any, ...]:
         """Sort key among the trials of its Experiment, as Criteria.rank returns it."""
-        return self.criteria.rank(self.name, self.reached, order_of(self))
+        return self.criteria.rank(self.name, self.reached, _order_of(self))
 
     @property
     def started(self) -> str:
@@ -197,7 +197,7 @@ def _read_assignments(assignments: Any) -> dict[str, str]:
     return {text(entry.get("name")): str(entry.get("value", "")) for entry in objects(assignments)}
 
 
-def order_of(trial: Trial) -> float:
+def _order_of(trial: Trial) -> float:
     """Return the tie-breaker of equal trials, least for the best: the end time, or the number where
     time must not matter."""
     number = trial.labels.get(NUMBER, "")

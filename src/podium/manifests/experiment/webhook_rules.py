@@ -51,7 +51,7 @@ def admit(manifest: Mapping[str, Any]) -> Experiment:
         BrokenRules: They would refuse it; every broken rule is named.
     """
     experiment = Experiment.parse(manifest)
-    raise_for(refusals(experiment))
+    raise_for(_refusals(experiment))
     return experiment
 
 
@@ -286,6 +286,6 @@ def bad_patterns(experiment: Experiment) -> Iterator[Violation]:
             yield broken(where, "must be a Go pattern with two groups", pattern, error.message)
 
 
-def refusals(experiment: Experiment) -> list[Finding]:
+def _refusals(experiment: Experiment) -> list[Finding]:
     """Return the findings of Katib's webhooks about an Experiment."""
     return apply(KIND, experiment) or apply(WEBHOOK, experiment)
