@@ -76,7 +76,7 @@ def test_logs_are_those_of_the_best_trial(swept: podium.Sweep) -> None:
 
 def test_figures_show_every_trial(swept: podium.Sweep) -> None:
     assert sorted(swept.plot.history().data[1].y) == [0.0, 0.25, 0.25]
-    assert [axis.label for axis in swept.plot.parallel().data[0].dimensions] == ["x", "loss"]
+    assert swept.plot.parallel().layout.xaxis.ticktext == ("x", "loss")
     with pytest.raises(InvalidInput, match="needs 10 trials with a result, but there are 3"):
         swept.plot.importance()
 

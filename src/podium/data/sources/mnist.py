@@ -45,7 +45,7 @@ class Fetched:
         return read_idx(self.files[name], name, 3 if "images" in name else 1)
 
 
-def _known_source(known: Known) -> Source:
+def known_source(known: Known) -> Source:
     """Return the source of a known dataset: its location is that of its files if it is not
     empty."""
     return Source(
