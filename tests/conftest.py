@@ -31,18 +31,28 @@ for _number, _handler in (
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
+# A developer's own settings stay out of fixtures that several tests share.
+SETTINGS = ("PODIUM_STORAGE", "PODIUM_PUBLIC_KEY", "PODIUM_RUN_ID", "AWS_PROFILE")
+for _name in SETTINGS:
+    os.environ.pop(_name, None)
+
 # A job on this machine has a thread for each core. Beside other tests these threads would wait for each other in busy
 # loops, for twenty times as long as a small training computes.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-# Processes of the tests are forked from one that has imported what they need.
+# Processes of the tests are forked from one that has imported what they need, and has no threads.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 multiprocessing.get_context("forkserver").set_forkserver_preload(
     [
         "numpy",
         "pytest",
         "minio",
         "torch",
+        "onnxruntime",
+        "uvicorn",
+        "podium.cli.serve",
         "podium.models",
+        "podium.serving.app",
         "podium.storage.s3.storage",
         "podium.trainer.loop",
     ]
@@ -81,8 +91,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Keep a developer's own PODIUM_* and AWS_* settings, and ./podium-work, out of the tests."""
-    for name in ("PODIUM_STORAGE", "PODIUM_PUBLIC_KEY", "PODIUM_RUN_ID", "AWS_PROFILE"):
+    """Keep a developer's ./podium-work, and what the test before has set, out of a test."""
+    for name in SETTINGS:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "podium-home"))
 

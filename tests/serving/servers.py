@@ -3,8 +3,6 @@
 import os
 import re
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,12 +11,13 @@ from typing import Any
 
 import httpx
 import numpy as np
+from forks import Command
 
 
 class Running:
     """A server in a process of its own."""
 
-    def __init__(self, process: "subprocess.Popen[str]", url: str, said: list[str]) -> None:
+    def __init__(self, process: Command, url: str, said: list[str]) -> None:
         self.process, self.url, self.said = process, url, said
         self.http = httpx.Client(base_url=url, timeout=240)
 
@@ -28,19 +27,15 @@ class Running:
 
 @contextmanager
 def serving(*words: str | Path, **environ: str) -> Iterator[Running]:
-    command = [sys.executable, "-m", "podium.cli", "serve", *map(str, words), "--port", "0"]
-    code = "from podium.cli import main; main()"
-    command[1:3] = ["-c", code]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | environ)
+    process = Command(["serve", *map(str, words), "--port", "0"], {**os.environ, **environ})
     said: list[str] = []
-    assert process.stderr
     for line in process.stderr:
         said.append(line)
         if found := re.search(r"listening on (https?://\S+)/v2", line):
             break
     else:
         raise AssertionError("".join(said))
-    reader = threading.Thread(target=lambda: said.extend(process.stderr or []), daemon=True)
+    reader = threading.Thread(target=lambda: said.extend(process.stderr), daemon=True)
     reader.start()
     running = Running(process, found[1], said)
     try:

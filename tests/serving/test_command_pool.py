@@ -196,7 +196,7 @@ def test_a_process_that_hangs_is_ended(
         assert ask(server, [600, 1]).status_code in (500, 504)
         began = time.monotonic()
         while ask(server, [0, 2]).status_code != 200:
-            assert time.monotonic() < began + 30
+            assert time.monotonic() < began + 120
 
 
 def test_a_killed_keeper_holds_nothing_up(
@@ -238,7 +238,10 @@ def test_a_new_champion_takes_over_from_a_command(
         threads = [threading.Thread(target=client) for _ in range(3)]
         for thread in threads:
             thread.start()
-        time.sleep(1)
+        until = time.monotonic() + 60
+        while not answers:
+            assert time.monotonic() < until
+            time.sleep(0.05)
         model.promote("v2")
         until = time.monotonic() + 60
         while not answers or answers[-1].json().get("model_version") != "v2":

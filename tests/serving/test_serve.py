@@ -646,7 +646,7 @@ def slow(seconds_of_work: int) -> bytes:
 
 def test_a_slow_model_keeps_probes_answered_and_drains(tmp_path: Path) -> None:
     (tmp_path / "slow").mkdir()
-    (tmp_path / "slow/model.onnx").write_bytes(slow(16))
+    (tmp_path / "slow/model.onnx").write_bytes(slow(6))
     rows = np.zeros((4000, 2), np.float32)
     answers: list[int] = []
     with serving(tmp_path / "slow", "--max-requests", "2", "--timeout", "240") as server:
@@ -657,7 +657,8 @@ def test_a_slow_model_keeps_probes_answered_and_drains(tmp_path: Path) -> None:
         ]
         for thread in threads:
             thread.start()
-        time.sleep(0.7)
+        while "podium_serve_under_way 2" not in server.http.get("/metrics").text:
+            time.sleep(0.02)
         began = time.monotonic()
         assert server.http.get("/v2/health/live").status_code == 200
         assert time.monotonic() - began < 5, "a request takes seconds"
