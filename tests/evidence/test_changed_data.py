@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,23 @@ def podium(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def until_prepared(folder: Path, *words: str) -> str:
+    """Stop a run once it says what follows the preparation of its data; return all it said."""
+    environment = {**os.environ, "PODIUM_HOME": str(folder / "home"), "COLUMNS": "200"}
+    said, prepared = [], False
+    with subprocess.Popen(
+        [*PODIUM, "run", *words], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr
+        for line in process.stderr:
+            said.append(line)
+            prepared = prepared or "Prepare the data: " in line
+            if prepared and line.startswith("[") and ": " not in line:  # another step begins
+                process.send_signal(signal.SIGINT)
+                said.extend(process.stderr)
+    return "".join(said)
+
+
 def arrays(file: Path, count: int) -> None:
     draw = np.random.default_rng(count)
     x = draw.normal(size=(count, 6)).astype(np.float32)
@@ -44,14 +62,14 @@ def test_a_run_over_changed_data_prepares_them_again(tmp_path: Path) -> None:
     assert "warning of the data: the test part has only 100 items" in again.stderr, (
         "what was said then still holds"
     )
-    otherwise = podium(folder, "run", *settings, 'data_options={"test": 0.2}')
-    assert "data unchanged since run" in otherwise.stderr
-    assert "but they are to be prepared otherwise" in otherwise.stderr
+    otherwise = until_prepared(folder, *settings, 'data_options={"test": 0.2}')
+    assert "data unchanged since run" in otherwise
+    assert "but they are to be prepared otherwise" in otherwise
     arrays(folder / "data.npz", 699)
-    changed = podium(folder, "run", *settings)
-    assert "data changed: 1,000 items before, since run" in changed.stderr
-    assert "699 items, 1,000 before" in changed.stderr
-    assert "Prepare the data: succeeded" in changed.stderr
+    changed = until_prepared(folder, *settings)
+    assert "data changed: 1,000 items before, since run" in changed
+    assert "699 items, 1,000 before" in changed
+    assert "Prepare the data: succeeded" in changed
 
 
 def test_a_missing_file_is_refused_before_there_is_a_run(tmp_path: Path) -> None:

@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 from datasets import synthetic_part
 from kit_trainer import TRAIN
-from test_changed_data import podium
+from test_changed_data import podium, until_prepared
 
 from podium.cluster.kubernetes.store_access import Access
+from podium.code.bundle import pack
+from podium.code.reference import Code
 from podium.errors import InvalidInput
 from podium.identity import RunIdentity
 from podium.models import open_registry
@@ -70,32 +72,54 @@ def digits(folder: Path) -> None:
     np.savez(folder / "digits.npz", images=part.inputs["images"], y=part.target)
 
 
+TRAINING = [
+    "train_and_promote",
+    "dataset=npz:digits.npz",
+    "code=code",
+    'command=["python", "train.py", "--sharpness=0.5"]',
+]
+
+
 def trained(folder: Path, first: str = "", last: str = "") -> subprocess.CompletedProcess[str]:
     """Run a training with lines before and after the usual ones."""
     (folder / "code").mkdir(exist_ok=True)
     (folder / "code/train.py").write_text(first + TRAIN + last)
-    return podium(folder, "run", "train_and_promote", "dataset=npz:digits.npz", "code=code",
-                  'command=["python", "train.py", "--sharpness=0.5"]')  # fmt: skip
+    return podium(folder, "run", *TRAINING)
+
+
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with a run whose training searched for the test part."""
+    place = tmp_path_factory.mktemp("searched")
+    digits(place)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("FOUND", str(place / "found.json"))
+        patch.setenv("WITHIN", str(place))
+        done = trained(place, SEARCH)
+    assert done.returncode == 0, done.stderr
+    return place
+
+
+def test_a_version_names_the_code_it_was_trained_with(searched: Path) -> None:
+    (version,) = searched.rglob("versions/*")
+    model = open_registry(str(version.parents[3])).model(version.parents[1].name)
+    code = model.version().metadata["code"]
+    assert code["digest"] == pack(searched / "code").digest
+    assert (version.parents[3] / Code.parse(code["uri"]).key).is_file()
 
 
 def test_a_search_from_a_training_finds_no_test_part(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    searched: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digits(tmp_path)
-    monkeypatch.setenv("FOUND", str(tmp_path / "found.json"))
-    monkeypatch.setenv("WITHIN", str(tmp_path))
-    done = trained(tmp_path, SEARCH)
-    assert done.returncode == 0, done.stderr
-    found = json.loads((tmp_path / "found.json").read_text())
-    assert found == []
-    kept = tmp_path.glob("home/runs/*/artifacts/*/prepare-data/prepared_test/*.npy*")
+    assert json.loads((searched / "found.json").read_text()) == []
+    kept = searched.glob("home/runs/*/artifacts/*/prepare-data/prepared_test/*.npy*")
     assert {file.suffix for file in kept} == {".sealed"}
-    labels = [file.read_bytes() for file in tmp_path.rglob("target.npy")]
+    labels = [file.read_bytes() for file in searched.rglob("target.npy")]
     assert len(labels) == 2, "of the run and of the version"
     assert not [content for content in labels if content[:6] == b"\x93NUMPY"]
-    (file,) = tmp_path.rglob("versions/*/target.npy")
+    (file,) = searched.rglob("versions/*/target.npy")
     version = open_registry(str(file.parents[4])).model(file.parents[2].name).version()
-    monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PODIUM_HOME", str(searched / "home"))
     assert len(predictions([version], None).target) == 50
     monkeypatch.setenv("PODIUM_HOME", str(tmp_path / "another"))
     with pytest.raises(
@@ -120,9 +144,8 @@ def test_a_trainer_that_writes_into_its_data_is_named(
     assert "Traceback" not in done.stderr
     hint = re.search(r"podium (run --resume \S+ --from prepare-data)", done.stderr)
     assert hint, done.stderr
-    again = trained(tmp_path)
-    assert again.returncode == 0, again.stderr
-    assert "Prepare the data: succeeded" in again.stderr, "not from the cache"
+    again = until_prepared(tmp_path, *TRAINING)
+    assert "Prepare the data: succeeded" in again, "not from the cache"
 
 
 FIND = """

@@ -4,9 +4,7 @@ from pathlib import Path
 from textwrap import dedent
 
 import pytest
-from kit_trainer import TRAIN
 from test_experiment_files import default_of
-from test_podium_run import podium
 
 from podium.code.bundle import pack
 from podium.code.reference import Code
@@ -14,7 +12,6 @@ from podium.errors import InvalidInput
 from podium.identity import RunIdentity
 from podium.kfp.compiling import compile_pipeline
 from podium.manifests.experiment.trainer import DATA, NAME, OUTPUT
-from podium.models import open_registry
 from podium.storage import connect
 from podium.training.recipe import Recipe
 from podium.training.settings import SweepSettings
@@ -107,18 +104,3 @@ def test_sweep_and_training_run_in_the_code() -> None:
     (words,) = [list(container.words) for _, container in job.containers()]
     assert words[:4] == ["python", "-m", "podium.code", code.uri]
     assert words[words.index("--") + 1 :][:3] == ["python", "train.py", "--lr=1"]
-
-
-def test_a_version_names_the_code_it_was_trained_with(tmp_path: Path, tiny_dataset: Path) -> None:
-    home, project = tmp_path / "home", tmp_path / "project"
-    (project / "lib").mkdir(parents=True)
-    (project / "train.py").write_text(TRAIN)
-    (project / "lib/extra.py").write_text("x = 1\n")
-    done = podium(home, "train_and_promote", f"code={project}", 'command=["python", "train.py", "--sharpness=0.5"]',
-                  f"dataset={tiny_dataset}", "--json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    champion = open_registry(home / "store").model("mnist").find_champion()
-    assert champion is not None
-    assert champion.metadata["code"]["digest"] == pack(project).digest
-    assert Code.parse(champion.metadata["code"]["uri"]).key in stored(home / "store")
-    assert champion.metadata["metrics"]["accuracy"] > 0.8

@@ -27,6 +27,7 @@ from podium.training.target import LaunchTarget
 LINUX = sys.platform == "linux"
 ROOT = Path(__file__).parents[2]
 PODIUM = str(Path(sys.executable).with_name("podium"))
+MODEL = "churn-python3.11-python3"  # which stays as it is, though commands begin with python3
 
 
 @pytest.fixture
@@ -70,22 +71,32 @@ def only_run(home: Path) -> Path:
     return directory
 
 
-def test_a_run_of_an_experiments_file_ends_with_a_champion(
-    home: Path, tiny_dataset: Path, tmp_path: Path
-) -> None:
+@pytest.fixture(scope="module")
+def finished(
+    tiny_dataset: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, str, subprocess.CompletedProcess[str]]:
+    """A home, an experiment's file, and a run with it that has ended; whoever changes it mends it."""
+    place = tmp_path_factory.mktemp("finished")
+    home, sweep = place / "my models", place / "sweep.yaml"
     text = (ROOT / "experiments/random.yaml").read_text()
     text = text.replace("algorithmName: random", "algorithmName: tpe").replace(
         '["32", "64", "128"]', '["32"]'
     )
-    sweep = tmp_path / "sweep.yaml"
     sweep.write_text(f"# the team's own: 'größer' \"better\" \u2028# \n---\n{text}\n# end")
     done = podium(home, f"experiment={sweep}", f"dataset={tiny_dataset}", "max_trials=1", "trial_epochs=1", "epochs=2",
-                  "workers=0", "trial_workers=0", "network=fast", "--json")  # fmt: skip
+                  "workers=0", "trial_workers=0", "network=fast", f"model_name={MODEL}", "--json")  # fmt: skip
+    return home, sweep.read_text(), done
+
+
+def test_a_run_of_an_experiments_file_ends_with_a_champion(
+    finished: tuple[Path, str, subprocess.CompletedProcess[str]],
+) -> None:
+    home, sweep, done = finished
     assert done.returncode == 0, done.stderr
     outcome = json.loads(done.stdout)
     assert outcome["sweep"]["algorithm"] == "tpe"
     assert outcome["decision"]["outcome"] == "promoted"
-    champion = open_registry(home / "store").model("mnist").find_champion()
+    champion = open_registry(home / "store").model(MODEL).find_champion()
     assert champion is not None
     assert champion.version == outcome["run"]
     assert str(champion.metadata["hyperparameters"]["batch-size"]) == "32"
@@ -102,7 +113,7 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(
     }
     record = json.loads((run / "run.json").read_text())
     assert record["state"] == "succeeded"
-    assert record["parameters"]["experiment"] == sweep.read_text()
+    assert record["parameters"]["experiment"] == sweep
     assert {step["state"] for step in record["steps"].values()} == {"succeeded"}
     assert {f"{name}.log" for name in record["steps"]} < {
         file.name for file in (run / "logs").iterdir()
@@ -111,6 +122,43 @@ def test_a_run_of_an_experiments_file_ends_with_a_champion(
     assert "epoch 2: accuracy=" in done.stderr
     if LINUX:
         assert processes_of(home) == []
+
+
+def test_a_run_without_its_report_has_still_succeeded(
+    finished: tuple[Path, str, subprocess.CompletedProcess[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    home, _, _ = finished
+    run = only_run(home)
+    written = (run / "report.html").read_bytes()
+    (run / "report.html").unlink()
+    (run / "report.html").mkdir()
+    again = podium(home, "--resume", run.name, "--from", "promote-best", "--json")
+    (run / "report.html").rmdir()
+    (run / "report.html").write_bytes(written)
+    assert again.returncode == 0, again.stderr
+    assert (
+        f"warning: run {run.name} succeeded, but {run}/report.html cannot be written: Is a directory"
+        in again.stderr
+    )
+    outcome = json.loads(again.stdout)
+    assert (outcome["decision"]["outcome"], outcome["report"]) == ("promoted", "")
+    (evaluation,) = run.glob("artifacts/*/evaluate/evaluation")
+    (test,) = run.glob("artifacts/*/prepare-data/prepared_test")
+    monkeypatch.setenv("PODIUM_HOME", str(home))  # where the key of the test part is
+    step = StepContext.of(RunIdentity(id=run.name), str(home / "store"))
+    promotion = promote(
+        step,
+        test,
+        evaluation,
+        tmp_path / "decision",
+        tmp_path,
+        version=run.name,
+        model_name=MODEL,
+        jobs=PredictJobs(step=step, target=LaunchTarget()),
+    )
+    assert promotion.outcome == "promoted"
 
 
 def test_what_is_refused_leaves_nothing_behind(home: Path) -> None:
@@ -139,19 +187,11 @@ def test_a_relative_storage_lies_below_the_users_directory(
         assert from_here(url) == url
 
 
-def test_models_are_kept_where_the_variable_says(
+def test_a_failing_step_is_named_with_error_and_log(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "nowhere").mkdir()
+    """In a working directory with modules that must not be imported, and with a storage that the environment names."""
     monkeypatch.setenv("PODIUM_STORAGE", str(tmp_path / "registry"))
-    podium(home, "train_and_promote", f"source={tmp_path / 'nowhere'}", cwd=tmp_path)
-    assert json.loads((only_run(home) / "run.json").read_text())["parameters"]["storage"] == str(
-        tmp_path / "registry"
-    )
-
-
-def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) -> None:
-    """In a working directory with modules that must not be imported."""
     for name in ("json", "random", "kfp"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
     (tmp_path / "nowhere").mkdir()
@@ -164,54 +204,9 @@ def test_a_failing_step_is_named_with_error_and_log(home: Path, tmp_path: Path) 
     log = only_run(home) / "logs" / "prepare-data.log"
     assert f"hint: its log: {log}" in done.stderr
     assert "Traceback" not in log.read_text()
-    assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
-
-
-def test_a_run_without_its_report_has_still_succeeded(
-    home: Path, tiny_dataset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    done = podium(
-        home,
-        "train_and_promote",
-        f"dataset={tiny_dataset}",
-        "epochs=1",
-        "network=fast",
-        "workers=0",
-    )
-    assert done.returncode == 0, done.stderr
-    run = only_run(home)
-    (run / "report.html").unlink()
-    (run / "report.html").mkdir()
-    again = podium(home, "--resume", run.name, "--from", "promote-best", "--json")
-    assert again.returncode == 0, again.stderr
-    assert (
-        f"warning: run {run.name} succeeded, but {run}/report.html cannot be written: Is a directory"
-        in again.stderr
-    )
-    outcome = json.loads(again.stdout)
-    assert (outcome["decision"]["outcome"], outcome["report"]) == ("promoted", "")
-    (evaluation,) = run.glob("artifacts/*/evaluate/evaluation")
-    (test,) = run.glob("artifacts/*/prepare-data/prepared_test")
-    monkeypatch.setenv("PODIUM_HOME", str(home))  # where the key of the test part is
-    step = StepContext.of(RunIdentity(id=run.name), str(home / "store"))
-    promotion = promote(
-        step,
-        test,
-        evaluation,
-        tmp_path / "decision",
-        tmp_path,
-        version=run.name,
-        model_name="mnist",
-        jobs=PredictJobs(step=step, target=LaunchTarget()),
-    )
-    assert promotion.outcome == "promoted"
-
-
-def test_a_value_that_names_python_stays_as_it_is(home: Path, tiny_dataset: Path) -> None:
-    done = podium(home, "train_and_promote", f"dataset={tiny_dataset}", "epochs=1", "network=fast", "workers=0",
-                  "model_name=churn-python3.11-python3")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert "Champion of churn-python3.11-python3: " in done.stdout
+    record = json.loads((only_run(home) / "run.json").read_text())
+    assert record["state"] == "failed"
+    assert record["parameters"]["storage"] == str(tmp_path / "registry")
 
 
 def test_a_failing_job_shows_its_own_last_words(home: Path, tiny_dataset: Path) -> None:
