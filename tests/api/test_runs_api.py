@@ -18,7 +18,7 @@ from podium.storage import path_of
 PIPELINE = """
 from kfp import dsl
 
-@dsl.component
+@dsl.component(install_kfp_package=False)
 def halve(number: float, marker: str) -> float:
     import pathlib
     if not pathlib.Path(marker).exists():
@@ -33,7 +33,7 @@ def halving(number: float, marker: str) -> float:
 WAITING = """
 from kfp import dsl
 
-@dsl.component
+@dsl.component(install_kfp_package=False)
 def wait_for(marker: str) -> str:
     import pathlib, time
     while not pathlib.Path(marker).exists():

@@ -15,12 +15,9 @@ from typing import Any
 import numpy as np
 import pytest
 from handmade import SHAPES, npy, shapes_model
-from mcp import Client, StdioServerParameters
-from mcp.server import MCPServer
 
 import podium
 from podium.api.cluster_spec import ClusterSpec
-from podium.mcp.server import make_server
 from podium.models import open_registry
 from podium.runner.annotations import annotate
 from podium.runner.record import RunRecord, StepRecord
@@ -38,7 +35,7 @@ CHANGING = {"run", "tune", "promote", "rollback", "stop", "annotate_run"}
 PIPELINE = """
 from kfp import dsl
 
-@dsl.component
+@dsl.component(install_kfp_package=False)
 def wait_for(marker: str) -> str:
     import pathlib, time
     while not pathlib.Path(marker).exists():
@@ -105,6 +102,8 @@ def sweep(home: Path) -> "podium.Sweep":
 def ask(home: Path) -> Ask:
     """Ask a server in this process: ``ask("list_runs", last=1)``; no tool lists all of them."""
 
+    from podium.mcp.server import make_server  # two seconds of CPU, for whoever collects the tests
+
     def ask_server(tool: str = "", allow_changes: bool = False, **given: Any) -> Any:
         server = make_server(ClusterSpec.of(None), None, allow_changes=allow_changes)
         return asyncio.run(asked(server, tool, given))
@@ -115,6 +114,7 @@ def ask(home: Path) -> Ask:
 @pytest.fixture
 def ask_command(home: Path) -> Ask:
     """Ask `podium mcp`, a process of its own for each question, as a client does."""
+    from mcp import StdioServerParameters
 
     def ask_server(tool: str = "", allow_changes: bool = False, **given: Any) -> Any:
         words = [
@@ -131,7 +131,9 @@ def ask_command(home: Path) -> Ask:
     return ask_server
 
 
-async def asked(server: MCPServer | StdioServerParameters, tool: str, given: dict[str, Any]) -> Any:
+async def asked(server: Any, tool: str, given: dict[str, Any]) -> Any:
+    from mcp import Client
+
     async with Client(server) as client:
         return await client.call_tool(tool, given) if tool else await client.list_tools()
 

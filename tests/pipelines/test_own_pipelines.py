@@ -273,7 +273,7 @@ def test_nothing_is_left_in_the_temporary_directory(tmp_path: Path, number: int)
 def test_a_step_of_a_condition_is_counted_like_the_others(tmp_path: Path) -> None:
     text = dedent("""\
         from kfp import dsl
-        @dsl.component
+        @dsl.component(install_kfp_package=False)
         def number(x: int) -> int:
             print("x is", x)
             return x

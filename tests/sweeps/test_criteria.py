@@ -219,10 +219,10 @@ def test_a_search_finds_more_of_the_front_than_chance(tmp_path: Path, algorithm:
             search.tell(f"t{number}", Value(points[-1][0], points[-1][1:]))
         return hypervolume(points)
 
-    seeds = range(5)
+    seeds = range(3)
     gained = [volume(algorithm, seed) - volume("random", seed) for seed in seeds]
     assert sum(gained) / len(gained) > 0.3, gained
-    assert sum(gain > 0 for gain in gained) >= 4, gained
+    assert min(gained) > 0, gained
 
 
 @pytest.mark.parametrize("algorithm", ["tpe", "multivariate-tpe", "bayesianoptimization"])

@@ -25,7 +25,7 @@ HEADERS = {"X-Podium-Token": "open-sesame"}
 HALVING = """
 from kfp import dsl
 
-@dsl.component
+@dsl.component(install_kfp_package=False)
 def halve(number: float) -> float:
     print("<script>alert(1)</script> halves")
     return number / 2
