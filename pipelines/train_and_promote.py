@@ -3,11 +3,9 @@
 from kfp import dsl
 
 from podium.components.evaluate import evaluate
-from podium.components.fingerprint_data import fingerprint_data
 from podium.components.images import TRAINER_IMAGE
-from podium.components.prepare_data import prepare_data
 from podium.components.train_distributed import train_distributed
-from podium.pipelines.promotion import upload_and_promote
+from podium.pipelines.tasks import add, prepare, upload_and_promote
 
 
 @dsl.pipeline(name="train-and-promote")
@@ -73,52 +71,17 @@ def train_and_promote(
             ["python", "predict.py"]; files of the code that it names become part of the model.
         job_kind: What the training runs as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
-    launch = {"storage": storage, "cluster": cluster, "pods": pods}
-    job = {
-        **launch,
-        "network": network,
-        "seed": seed,
-        "gpus_per_worker": gpus_per_worker,
-        "trainer_image": trainer_image,
-        "podium_image": TRAINER_IMAGE,
-        "code": code,
-        "install_requirements": install_requirements,
-        "predict": predict,
-        "job_kind": job_kind,
-    }
-
-    source_data = {
-        "dataset": dataset,
-        "source": source,
-        "target": target,
-        "limit": limit,
-        "data_options": data_options,
-        "metric": metric,
-        "storage": storage,
-    }
-    found = fingerprint_data(**source_data)
-    found.set_display_name("Look at the data").set_caching_options(False)
-
-    prepared = prepare_data(
-        **source_data, model_name=model_name, fingerprint=found.outputs["Output"]
+    parameters = locals()
+    data, test = prepare(parameters)
+    trained = add(
+        train_distributed, "Train the model", parameters, data=data, podium_image=TRAINER_IMAGE
     )
-    prepared.set_display_name("Prepare the data").set_caching_options(True)
-    data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
-
-    trained = train_distributed(
+    evaluated = add(
+        evaluate,
+        "Evaluate the model",
+        parameters,
         data=data,
-        command=command,
-        hyperparameters=hyperparameters,
-        epochs=epochs,
-        workers=workers,
-        **job,
+        test=test,
+        trained=trained.outputs["model"],
     )
-    trained.set_display_name("Train the model").set_caching_options(False)
-
-    evaluated = evaluate(
-        data=data, test=test, trained=trained.outputs["model"], metric=metric, **launch
-    )
-    evaluated.set_display_name("Evaluate the model").set_caching_options(False)
-    upload_and_promote(
-        test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch
-    )
+    upload_and_promote(parameters, test, evaluated)

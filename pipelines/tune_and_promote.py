@@ -3,12 +3,10 @@
 from kfp import dsl
 
 from podium.components.evaluate import evaluate
-from podium.components.fingerprint_data import fingerprint_data
 from podium.components.images import TRAINER_IMAGE
 from podium.components.katib_sweep import katib_sweep
-from podium.components.prepare_data import prepare_data
 from podium.components.train_distributed import train_distributed
-from podium.pipelines.promotion import upload_and_promote
+from podium.pipelines.tasks import add, prepare, upload_and_promote
 
 
 @dsl.pipeline(name="tune-and-promote")
@@ -81,64 +79,27 @@ def tune_and_promote(
             ["python", "predict.py"]; files of the code that it names become part of the model.
         job_kind: What trials and training run as: pytorchjob, trainjob, job, or auto for what the cluster has.
     """
-    launch = {"storage": storage, "cluster": cluster, "pods": pods}
-    job = {
-        **launch,
-        "network": network,
-        "seed": seed,
-        "gpus_per_worker": gpus_per_worker,
-        "trainer_image": trainer_image,
-        "podium_image": TRAINER_IMAGE,
-        "code": code,
-        "install_requirements": install_requirements,
-        "predict": predict,
-        "job_kind": job_kind,
-    }
-
-    source_data = {
-        "dataset": dataset,
-        "source": source,
-        "target": target,
-        "limit": limit,
-        "data_options": data_options,
-        "metric": metric,
-        "storage": storage,
-    }
-    found = fingerprint_data(**source_data)
-    found.set_display_name("Look at the data").set_caching_options(False)
-
-    prepared = prepare_data(
-        **source_data, model_name=model_name, fingerprint=found.outputs["Output"]
+    parameters = locals()
+    data, test = prepare(parameters)
+    swept = add(
+        katib_sweep, "Sweep hyperparameters", parameters, data=data, podium_image=TRAINER_IMAGE
     )
-    prepared.set_display_name("Prepare the data").set_caching_options(True)
-    data, test = prepared.outputs["prepared"], prepared.outputs["prepared_test"]
-
-    swept = katib_sweep(
+    trained = add(
+        train_distributed,
+        "Train with the best hyperparameters",
+        parameters,
         data=data,
-        experiment=experiment,
-        trial_epochs=trial_epochs,
-        max_trials=max_trials,
-        parallel_trials=parallel_trials,
-        trial_workers=trial_workers,
-        **job,
+        recipe=swept.outputs["recipe"],
+        podium_image=TRAINER_IMAGE,
     )
-    swept.set_display_name("Sweep hyperparameters").set_caching_options(False)
-
-    trained = train_distributed(
-        data=data, recipe=swept.outputs["recipe"], epochs=epochs, workers=workers, **job
-    )
-    trained.set_display_name("Train with the best hyperparameters").set_caching_options(False)
-
-    evaluated = evaluate(
+    evaluated = add(
+        evaluate,
+        "Evaluate the better candidate",
+        parameters,
         data=data,
         test=test,
         best_model=swept.outputs["best_model"],
         trials=swept.outputs["trials"],
         trained=trained.outputs["model"],
-        metric=metric,
-        **launch,
     )
-    evaluated.set_display_name("Evaluate the better candidate").set_caching_options(False)
-    upload_and_promote(
-        test, evaluated, model_name=model_name, rule=rule, tracking=tracking, launch=launch
-    )
+    upload_and_promote(parameters, test, evaluated)

@@ -360,7 +360,6 @@ def test_yaml_is_loaded_in_one_module() -> None:
 MOST_METHODS, MOST_LINES = 15, 60
 
 LONG_FUNCTIONS = {
-    "tune_and_promote": "a pipeline: one task after the other, with all that each is given",
     "page": "a table of figures for Prometheus",
     "pareto": "a figure, part after part",
     "evaluate": "a step: whatever it hands on, by name",

@@ -142,6 +142,16 @@ def test_compiled_tasks_are_named_by_their_keys_for_old_servers(compiled: tuple[
     assert all(task["taskInfo"]["name"] == key for key, task in tasks_of(compiled[1]).items())
 
 
+def test_every_parameter_reaches_a_task_of_the_same_name(compiled: tuple[str, str]) -> None:
+    given = {
+        (name, source.get("componentInputParameter"))
+        for task in tasks_of(compiled[1]).values()
+        for name, source in task.get("inputs", {}).get("parameters", {}).items()
+    }
+    parameters = yaml.safe_load(compiled[1])["root"]["inputDefinitions"]["parameters"]
+    assert {name for name, parameter in given if name == parameter} == parameters.keys()
+
+
 def test_every_parameter_has_a_default_and_a_description(compiled: tuple[str, str]) -> None:
     inputs = yaml.safe_load(compiled[1])["root"]["inputDefinitions"]["parameters"]
     assert all(
