@@ -370,6 +370,7 @@ def test_only_the_protocol_is_on_stdout(home: Path) -> None:
 
 def test_a_server_by_http_answers_only_with_its_token(home: Path) -> None:
     import httpx2
+    from mcp import Client
     from mcp.client.streamable_http import streamable_http_client
 
     command = [sys.executable, "-P", "-c", "from podium.cli import main; main()"]
