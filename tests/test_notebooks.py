@@ -5,7 +5,6 @@ import inspect
 from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
 import podium
@@ -16,6 +15,8 @@ NOTEBOOKS = sorted([*ROOT.glob("notebooks/*.ipynb"), *ROOT.glob("examples/recipe
 
 def code_of(notebook: Path) -> list[Any]:
     """Return the cells of code."""
+    import nbformat  # two seconds of CPU
+
     return [
         cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"
     ]
@@ -27,6 +28,8 @@ def test_there_is_a_first_notebook() -> None:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda notebook: notebook.stem)
 def test_a_notebook_is_valid_and_holds_no_outputs(notebook: Path) -> None:
+    import nbformat
+
     nbformat.validate(nbformat.read(notebook, as_version=4))
     for cell in code_of(notebook):
         assert (cell.outputs, cell.execution_count) == ([], None), (

@@ -13,7 +13,6 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-import papermill
 import pytest
 import yaml
 from datasets import synthetic_part, write_pictures
@@ -120,6 +119,8 @@ def test_the_notebook_runs_its_job_on_the_cluster(
             env + '                \\"name\\": \\"pytorch\\",\\n',
         )
     )
+    import papermill  # two seconds of CPU, also for those who only collect this test
+
     executed = papermill.execute_notebook(
         str(notebook), str(tmp_path / "out.ipynb"), {"cluster": f"kubernetes://{NAMESPACE}", "limit": 2000,
             "dataset": f"mnist --source {source}"},

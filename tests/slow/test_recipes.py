@@ -9,8 +9,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import nbformat
 import numpy as np
 import pytest
 from datasets import write_pictures
@@ -106,7 +106,7 @@ def test_the_notebook_reads_the_log_of_each_worker(
     ] == []
 
 
-def text_of(cell: nbformat.NotebookNode) -> str:
+def text_of(cell: Any) -> str:
     return "".join(output.get("data", {}).get("text/plain", "") for output in cell.outputs)
 
 
