@@ -1,8 +1,10 @@
 """A trainer finds the test part nowhere, and what it writes into its data is found out."""
 
 import json
+import os
 import re
 import subprocess
+import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -126,6 +128,18 @@ def test_a_search_from_a_training_finds_no_test_part(
         InvalidInput, match="encrypted with the key of the machine that evaluated it"
     ):
         predictions([version], None)
+
+
+def test_the_plain_bytes_are_closed_in_the_end(searched: Path) -> None:
+    (file,) = searched.glob("home/runs/*/artifacts/*/prepare-data/prepared_test/*target.npy.sealed")
+    code = "import sys; from pathlib import Path; from podium.data.sealed import unsealed; unsealed(Path(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-W", "always::ResourceWarning", "-c", code, file.with_suffix("")],
+        env={**os.environ, "PODIUM_HOME": str(searched / "home")},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

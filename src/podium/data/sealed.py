@@ -5,6 +5,7 @@ The key is a file of its own, ``PODIUM_HOME/key``. The checksums in ``dataset.js
 the plain files, so that what was decrypted is verified as any file is.
 """
 
+import atexit
 import hmac
 import io
 import os
@@ -119,6 +120,7 @@ def unsealed(path: Path) -> Path:
             _apply(_cipher(key, kept.read(NONCE_BYTES)).decryptor(), kept, file)
         file.flush()
         _opened[name] = file
+        atexit.register(file.close)
     return Path(f"/proc/self/fd/{_opened[name].fileno()}" if LINUX else _opened[name].name)
 
 
