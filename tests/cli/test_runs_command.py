@@ -5,6 +5,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from podium import open_sweep
+from podium.api.sweep_list import _listed, list_sweeps
 from podium.cli import app
 from podium.cluster.local.store import Store
 from podium.errors import Conflict, InvalidInput, NotFound
@@ -57,7 +60,7 @@ def test_runs_are_listed_with_the_state_they_are_in(podium: Callable[..., Result
         ("20260101-010101-aaaa", "stopped"),
         ("20260110-010101-bbbb", "killed"),  # nobody holds its lock
     ]
-    assert "train_and_promote  killed" in podium("list").stdout
+    assert "mnist  killed" in podium("list").stdout
 
 
 def test_a_run_is_named_by_its_beginning_or_latest(home: Path) -> None:
@@ -308,10 +311,20 @@ def test_sweeps_are_listed_among_the_runs(sweep: str, podium: Callable[..., Resu
         "best": 0.0, "result": "loss 0.0000, 3 trials",
     }  # fmt: skip
     head, *lines = podium("list").stdout.splitlines()
-    assert head.split()[:4] == ["NAME", "KIND", "PIPELINE", "STATE"]
+    assert head.split()[:4] == ["NAME", "KIND", "ABOUT", "STATE"]
     assert [line.split()[1] for line in lines] == ["run", "run", "sweep"]
     assert lines[-1].endswith("loss 0.0000, 3 trials")
     assert list(Runs()) == ["20260101-010101-aaaa", "20260110-010101-bbbb"]
+
+
+def test_a_sweep_without_a_result_is_no_success(sweep: str) -> None:
+    (listed,) = list_sweeps()
+    assert (listed.state, listed.result) == ("succeeded", "loss 0.0000, 3 trials")
+    empty = replace(listed, state="failed", best=None, best_trial="")
+    assert empty.result == "none of 3 trials has a result"
+    cluster = open_sweep(sweep).cluster
+    status = {**cluster.experiment(sweep).status, "currentOptimalTrial": {}}
+    assert _listed(cluster, cluster.experiment(sweep).with_status(status)).state == "failed"
 
 
 def test_a_sweeps_name_shows_its_status(sweep: str, podium: Callable[..., Result]) -> None:

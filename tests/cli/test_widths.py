@@ -3,12 +3,15 @@
 import json
 import sys
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from click import unstyle
 from terminals import on_terminal
 
+from podium.cli.runs import _drawn
 from podium.cluster.local.store import Store
 from podium.manifests.experiment import load
 from podium.runner.annotations import annotate
@@ -89,6 +92,17 @@ def test_a_narrow_list_of_trials_keeps_marks_and_durations(
     assert "aaaa" in best
     assert best.split()[-2:] == ["0.9876", "754.0"]
     assert other.split()[-2:] == ["0.5432", "754.0"]
+
+
+def test_eighty_columns_show_what_came_of_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("podium.cli.runs.screen_width", lambda: 80)
+    long = {"kind": "sweep", "sweep": "a" * 40, "algorithm": "tpe", "state": "succeeded"}
+    row = {**long, "seconds": 9.0, "result": "loss 0.0000, 300 trials"}
+    listed = SimpleNamespace(began=datetime.now(UTC))
+    head, line = unstyle(_drawn([listed], [row])).splitlines()[-2:]
+    assert {"NAME", "ABOUT", "STATE", "RESULT"} <= set(head.split())
+    assert line.endswith("loss 0.0000, 300 trials")
+    assert len(line) <= 80
 
 
 @pytest.mark.parametrize("width", [60, 40])

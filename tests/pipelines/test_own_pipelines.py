@@ -226,7 +226,7 @@ def test_a_component_in_a_container_is_refused_here(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "kfp.local does not run this pipeline" in done.stderr
     (record,) = records_below(home / "runs")
-    assert record.cause.startswith("boat: kfp.local does not run this pipeline: ")
+    assert record.cause.startswith("kfp.local does not run this pipeline: ")
     assert "Traceback" not in done.stderr
     assert json.loads((only_run(home) / "run.json").read_text())["state"] == "failed"
 

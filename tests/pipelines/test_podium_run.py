@@ -485,4 +485,4 @@ def test_a_sweep_without_metrics_says_why_and_where(
     log = Path(done.stderr.partition("all it said: ")[2].partition("\n")[0])
     assert log.read_text().endswith("Accuracy: 0.95\n")
     (record,) = records_below(home / "runs")
-    assert record.cause == "Sweep hyperparameters: Accuracy: 0.95"
+    assert record.cause == 'Accuracy: 0.95, in "Sweep hyperparameters"'

@@ -44,10 +44,10 @@ def test_a_failed_run_names_the_last_words_of_its_program(home: Path) -> None:
     run = failed_run(home, "")
     assert run.cause == ""
     run.state = "failed"
-    assert run.cause == "Prepare the data: it said nothing"
+    assert run.cause == 'it said nothing, in "Prepare the data"'
     error = "Trial a failed: E: x\n  | Traceback\n  | E: x\nhint: all it said: a.log"
     failure_file(run.directory, "prepare-data").write_text(json.dumps({"error": error, "fix": {}}))
-    assert run.cause == "Prepare the data: E: x"
+    assert run.cause == 'E: x, in "Prepare the data"'
 
 
 def test_looking_at_a_run_keeps_nobody_from_beginning_it(tmp_path: Path) -> None:

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import podium
 from podium.models import open_registry
+from podium.runner.record import RunRecord, StepRecord
 
 
 def test_what_runs_is_followed_without_a_reload(
@@ -93,3 +95,55 @@ def test_nothing_is_wider_than_a_phone_in_the_dark(
     )
     light, dark = (sum(map(int, re.findall(r"\d+", color)[:3])) for color in colors)
     assert light > 600 > 120 > dark
+
+
+def test_times_are_the_readers_under_days_with_utc_on_hover(
+    chromium: Any, home: Path, shown: Any
+) -> None:
+    for day, dataset in (("27", "table:in/churn.csv"), ("28", "mnist")):
+        folder = home / "runs" / f"202611{day}-010000-aaaa"
+        folder.mkdir(parents=True)
+        RunRecord(
+            id=folder.name,
+            pipeline="tune_and_promote",
+            directory=folder,
+            parameters={"dataset": dataset},
+            steps={"evaluate": StepRecord(title="Evaluate", state="failed")},
+            state="failed",
+            began=f"2026-11-{day}T01:00:00+00:00",
+        ).save()
+    context = chromium.new_context(
+        timezone_id="America/New_York", viewport={"width": 390, "height": 900}
+    )
+    page = context.new_page()
+    page.goto(f"{shown.base}/runs?token={shown.token}")
+    rows = [
+        [cell.strip() for cell in row.inner_text().split("\t")[:2]]
+        for row in page.locator("tr").all()
+    ]
+    assert rows[1:] == [
+        ["Friday, November 27, 2026"],
+        ["mnist\n20261128-010000-aaaa", 'failed it said nothing, in "Evaluate"'],
+        ["Thursday, November 26, 2026"],
+        ["mnist from churn.csv\n20261127-010000-aaaa", 'failed it said nothing, in "Evaluate"'],
+    ]
+    time = page.locator("time").first
+    assert (time.inner_text(), time.get_attribute("title")) == ("20:00", "2026-11-28 01:00 UTC")
+    heads = page.locator("th", has_text="result")
+    assert heads.evaluate("head => head.getBoundingClientRect().right") <= 390
+    context.close()
+
+
+def test_a_phone_shows_metric_and_state_of_each_trial(
+    browser: Any, shown: Any, experiment: Callable[..., dict[str, Any]]
+) -> None:
+    sweep = podium.sweep(experiment())
+    browser.set_viewport_size({"width": 390, "height": 800})
+    browser.goto(f"{shown.base}/sweeps/{sweep.name}?token={shown.token}")
+    heads = browser.locator("th").all()
+    right = "head => head.getBoundingClientRect().right"
+    shown_heads = [head.inner_text() for head in heads if head.evaluate(right) <= 390]
+    assert shown_heads[:4] == ["rank", "trial", "loss", "state"]
+    best = browser.locator("tr.best a")
+    assert best.inner_text() == sweep.best.name.removeprefix(f"{sweep.name}-")
+    assert best.get_attribute("title") == sweep.best.name

@@ -20,7 +20,7 @@ class ListedSweep:
     name: str
     algorithm: str
     state: str
-    """created, running, stopped, succeeded or failed."""
+    """created, running, stopped, succeeded or failed; failed too where no trial has a result."""
 
     began: datetime
     seconds: float
@@ -37,8 +37,10 @@ class ListedSweep:
     @property
     def result(self) -> str:
         """The best value and the number of trials."""
-        best = [] if self.best is None else [f"{self.metric} {figure(self.best)}"]
-        return ", ".join([*best, plural(self.trials, "trial")])
+        trials = plural(self.trials, "trial")
+        if self.best is None:
+            return f"none of {trials} has a result" if self.state == "failed" else trials
+        return f"{self.metric} {figure(self.best)}, {trials}"
 
     def summary(self) -> dict[str, Any]:
         """Return it as ``--json`` shows it."""
@@ -75,10 +77,11 @@ def sweeps_on(cluster: Cluster) -> list[ListedSweep]:
 
 def _listed(cluster: Cluster, experiment: Experiment) -> ListedSweep:
     began = experiment.started or datetime.fromisoformat(experiment.created)
+    is_empty = experiment.state.succeeded and not experiment.optimal_trial
     return ListedSweep(
         name=experiment.name,
         algorithm=experiment.search.name,
-        state=experiment.state.phase.lower(),
+        state="failed" if is_empty else experiment.state.phase.lower(),
         began=began,
         seconds=max(0.0, _ended(cluster, experiment).timestamp() - began.timestamp()),
         trials=experiment.trial_count,

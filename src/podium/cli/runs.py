@@ -112,21 +112,30 @@ def _sweeps() -> list[ListedSweep]:
 
 
 def _in_list(run: "Run") -> dict[str, Any]:
-    return {"kind": "run", **_summary(run), "bytes": run.size, "result": run.result}
+    return {
+        "kind": "run",
+        **_summary(run),
+        "subject": run.subject,
+        "bytes": run.size,
+        "result": run.result,
+    }
 
 
 def _drawn(listed: "Sequence[Run | ListedSweep]", rows: Sequence[Mapping[str, Any]]) -> Styled:
     """Draw a row for each run and sweep on this machine."""
+    width = screen_width()
+    about = None if width is None else 14 if width < 120 else 30
+    result = None if about is None or width is None else max(18, width - 39 - about)
     columns = {
-        "NAME": [row[row["kind"]] for row in rows],
+        "NAME": [_cut(row[row["kind"]], width and 20) for row in rows],
         "KIND": [row["kind"] for row in rows],
         "TAGS": [", ".join(row.get("tags", ())) for row in rows],
-        "PIPELINE": [row.get("pipeline", "") for row in rows],
+        "ABOUT": [_cut(row.get("subject") or row["algorithm"], about) for row in rows],
         "STATE": [row["state"] for row in rows],
         "BEGAN (UTC)": [when(found.began) for found in listed],
         ">TOOK": [duration(row["seconds"]) for row in rows],
         ">SIZE": [size(row["bytes"]) if "bytes" in row else "" for row in rows],
-        "RESULT": [row["result"] for row in rows],
+        "RESULT": [_cut(row["result"], result) for row in rows],
     }
     if not any(columns["TAGS"]):
         del columns["TAGS"]
@@ -134,8 +143,9 @@ def _drawn(listed: "Sequence[Run | ListedSweep]", rows: Sequence[Mapping[str, An
         Row(phase=row["state"].capitalize(), cells=cells)
         for row, *cells in zip(rows, *columns.values(), strict=True)
     ]
-    drop = (">SIZE", "PIPELINE", "BEGAN (UTC)", "RESULT", "STATE", "KIND", "TAGS")
-    return table(list(columns), drawn, width=screen_width(), drop=drop, shorten="NAME")
+    took = [">TOOK"] if width and width >= 70 else []  # below that the result has no room anyway
+    drop = (">SIZE", "KIND", "BEGAN (UTC)", *took, "TAGS", "ABOUT", "RESULT", "STATE")
+    return table(list(columns), drawn, width=width, drop=drop, shorten="NAME")
 
 
 def _listed(runs: "Sequence[ServerRun]", head: str, cells: Sequence[str]) -> Styled:

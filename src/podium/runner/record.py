@@ -172,13 +172,13 @@ class RunRecord:
 
     @property
     def cause(self) -> str:
-        """The step that failed and the last thing it said, in one line; empty if none did."""
+        """The last thing that the step that failed said, in one line; empty if none did."""
         failed = next((name for name, step in self.steps.items() if step.state == "failed"), None)
         if self.state != "failed" or failed is None:
             return ""
         words, _ = self._last_words(failed)
         said = last_said(line.strip().removeprefix("| ") for line in words.splitlines())
-        return f"{self.steps[failed].title}: {said or 'it said nothing'}"
+        return f'{said or "it said nothing"}, in "{self.steps[failed].title}"'
 
     def close(self, state: str, ended: float) -> None:
         """Set the state of a run of which nothing has run since a moment; a step that was running

@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from podium.api.sweep import Sweep
 
 
+DEFAULT = "mnist"
+"""Dataset and model of podium's pipelines where none is named."""
+
+
 class Run:
     """A run of a pipeline on this machine.
 
@@ -327,6 +331,16 @@ class Run:
         shutil.rmtree(self.directory)
 
     @property
+    def subject(self) -> str:
+        """The model and the data it is about; of a pipeline of the user's own its name."""
+        if self.pipeline.replace("_", "-") not in PIPELINES:
+            return self.pipeline
+        values = {"model_name": DEFAULT, "dataset": DEFAULT, **self.record.parameters}
+        model, data = str(values["model_name"]), str(values["dataset"]).rstrip("/")
+        data = data.rpartition("/")[2].rpartition(":")[2]
+        return model if model == data else f"{model} from {data}"
+
+    @property
     def result(self) -> str:
         """One line about the result: the winner's score and whether it was promoted, or the
         outputs; of a run that failed, why."""
@@ -340,7 +354,7 @@ class Run:
             return ", ".join(f"{name} {value}" for name, value in self.outputs.items())
         metric = outcome["metric"]["name"]
         value = self.metrics.get(metric, math.nan)
-        return f"{metric} {figure(value)}, {outcome['decision']['outcome']}"
+        return f"{metric} {figure(value)}, {_against(outcome['decision'])}"
 
     def __repr__(self) -> str:
         return one_line(
@@ -417,6 +431,17 @@ def begin(pipeline: str, words: Sequence[str], project: Path | None = None) -> R
     """
     running = start_run(pipeline, words, Settings.from_environment(), project)
     return Run(running.run, running)
+
+
+def _against(decision: Mapping[str, Any]) -> str:
+    """Return in a few words what became of a version beside the champion, and how good that is."""
+    outcome, other = decision["outcome"], decision.get("champion_value")
+    beside = "" if other is None else f" ({figure(other)})"
+    if outcome == "kept":
+        return f"champion stays{beside}"
+    if outcome == "promoted":
+        return f"promoted over the champion{beside}" if beside else "first champion"
+    return f"{outcome}{beside}"
 
 
 def word(value: Any) -> str:

@@ -296,7 +296,7 @@ class Pages:
                 {
                     "id": run.name,
                     "path": f"/server/{run.id}",
-                    "pipeline": run.pipeline,
+                    "subject": run.pipeline,
                     "state": run.state,
                     "began": run.began,
                     "seconds": run.seconds,

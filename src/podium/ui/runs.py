@@ -28,7 +28,7 @@ def rows_of(most: int | None = None) -> list[dict[str, Any]]:
 def _row(run: Run) -> dict[str, Any]:
     return {
         "id": run.id,
-        "pipeline": run.pipeline,
+        "subject": run.subject,
         "state": run.state,
         "began": run.began,
         "seconds": run.seconds,
@@ -73,6 +73,7 @@ def view(run: Run, path: str, step: str) -> View:
         over=run.state != "running",
         shown={
             "run": run,
+            "result": _result(str(run.directory), run.state) if outcome else "",
             "steps": record.steps,
             "path": path,
             "step": shown,

@@ -99,6 +99,8 @@ class FollowedSweep:
                 "state": experiment.state.phase,
                 "counts": counts,
                 "board": board,
+                "order": _order(board),
+                "cause": "" if best else _cause(trials),
                 "best": best,
                 "path": path,
                 "count": len(trials),
@@ -194,6 +196,22 @@ class FollowedSweep:
                 "command": command_of(trial, experiment.template.primary_container),
             },
         )
+
+
+def _order(board: Leaderboard) -> list[int]:
+    """Return the columns of a leaderboard, what matters first: a phone shows only the first few."""
+    heads = board.heads
+    state = heads.index("STATE")
+    metrics = range(state + 1 + len(board.parameters), len(heads) - 1)
+    first = [*(at for at in range(state) if heads[at] != ">STARTED"), *metrics, state]
+    others = [at for at in range(len(heads)) if at not in first]
+    return [*first, *sorted(others, key=lambda at: heads[at] == ">STARTED")]
+
+
+def _cause(trials: Sequence[Trial]) -> str:
+    """Return why the first of the trials that failed did; empty if none did."""
+    failed = [trial for trial in trials if trial.has_ended and not trial.is_good]
+    return f"{failed[0].name}: {failed[0].message}" if failed else ""
 
 
 def load_figures() -> None:

@@ -25,6 +25,31 @@ function become(old, next) {
   if (atEnd) old.scrollTop = old.scrollHeight;
 }
 
+// Times are the reader's, with UTC on hover; a list has its days as headings.
+function localize(root) {
+  const two = number => String(number).padStart(2, "0");
+  for (const time of root.querySelectorAll("time")) {
+    const at = new Date(time.dateTime);
+    time.title = time.textContent;
+    time.textContent = `${at.getFullYear()}-${two(at.getMonth() + 1)}-${two(at.getDate())} ${two(at.getHours())}:${two(at.getMinutes())}`;
+  }
+  for (const table of root.querySelectorAll("table.days")) {
+    let day = "";
+    for (const row of [...table.rows].filter(row => row.querySelector("time"))) {
+      const time = row.querySelector("time"), [own, clock] = time.textContent.split(" ");
+      time.textContent = clock;
+      if (own === day) continue;
+      const head = Object.assign(document.createElement("th"), {colSpan: row.cells.length, scope: "rowgroup"});
+      head.textContent = new Date(time.dateTime).toLocaleDateString("en", {weekday: "long", day: "numeric", month: "long", year: "numeric"});
+      const line = Object.assign(document.createElement("tr"), {className: "day"});
+      line.append(head);
+      row.before(line);
+      day = own;
+    }
+  }
+}
+localize(main);
+
 // What surrounds the content of the first page is not in what follows.
 for (const end of [main.firstChild, main.lastChild]) if (end.nodeType === Node.TEXT_NODE) end.remove();
 
@@ -89,6 +114,7 @@ function follow() {
     if (html !== undefined) {
       const next = document.createElement("main");
       next.innerHTML = html.trim();
+      localize(next);
       become(main, next);
       prepareTries();
     }

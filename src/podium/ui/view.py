@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from podium import __version__
 from podium.reports.page import chance
-from podium.text import brief, duration, figure, size, when
+from podium.text import brief, duration, figure, iso, size, when
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -65,5 +65,6 @@ def _environment() -> "Environment":
         "duration": duration,
         "size": size,
         "when": when,
+        "iso": iso,
     }
     return environment
