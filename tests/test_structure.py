@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     },
     "mcp": {"api", "manifests", "models", "runner"},
     "ui": {
-        "api", "cluster", "kfp", "manifests", "models", "prediction", "reports", "runner", "search", "serving", "training",
+        "api", "cluster", "identity", "kfp", "manifests", "models", "prediction", "reports", "runner", "search", "serving", "training",
     },
     "api": {
         "cluster", "code", "data", "doctor", "identity", "manifests", "metrics", "models", "prediction", "reports",

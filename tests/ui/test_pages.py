@@ -14,11 +14,13 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from handmade import shapes_model
 from PIL import Image
 
 import podium
 from podium.errors import Failed
 from podium.models import open_registry
+from podium.runner.record import RunRecord
 
 HEADERS = {"X-Podium-Token": "open-sesame"}
 
@@ -278,6 +280,39 @@ def test_a_model_shows_its_champion_and_why(models: None, visitor: httpx.Client)
     assert 'href="/models/shapes/versions/v2"' in page
     assert "sha256" in text(visitor, "/models/shapes/versions/v2")
     assert 'href="/models/shapes"' in text(visitor, "/models")
+
+
+def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client) -> None:
+    metadata = {
+        "run_id": "20261127-010000-aaaa",
+        "metric": {"name": "accuracy", "maximize": True},
+        "metrics": {"f1_macro": 0.4, "accuracy": 0.5},
+        "dataset": {"name": "churn", "counts": {"train": 1200, "test": 300}, "classes": ["no"]},
+        "origin": {"kind": "trial", "name": "s-1", "experiment": "s"},
+        "code": {"install_requirements": False},
+        "report": {"classes": [{"name": "no"}, {"name": "yes"}], "confusion": [[5, 1], [2, 9]]},
+    }
+    model = open_registry(None).model("churn")
+    model.upload({"model.onnx": shapes_model()}, metadata)
+    version = next(iter(model.versions)).version
+    model.set_champion(version, {"reason": "the first"}, expect=None)
+    page = text(visitor, f"/models/churn/versions/{version}")
+    line = re.findall(r"<b>([\w.]+)</b><span>([^<]+)</span>", page)[:7]
+    assert line[:4] == [
+        ("data", "churn 1,200 train, 300 test"),
+        ("run", "20261127-010000-aaaa"),
+        ("sweep", "s"),
+        ("trial", "s-1"),
+    ]
+    assert [title for title, _ in line[4:]] == ["version", "champion", "0.5000"]
+    assert 'data-figure="confusion"' in page
+    assert "{&#39;" not in page, "no Python repr"
+    assert 'href="/runs/' not in page, "its run is not on this machine"
+    folder = home / "runs" / "20261127-010000-aaaa"
+    folder.mkdir(parents=True)
+    RunRecord(id=folder.name, pipeline="tune_and_promote", directory=folder).save()
+    page = text(visitor, f"/models/churn/versions/{version}?new")  # not the look of just now
+    assert f'href="/runs/{folder.name}/sweeps/s/trials/s-1"' in page
 
 
 def test_a_version_is_promoted_and_rolled_back(models: None, visitor: httpx.Client) -> None:

@@ -393,9 +393,8 @@ class Pages:
 
     def _version(self, request: Request) -> View:
         model = models.require_model(self._house.registry.registry, request.path_params["name"])
-        return models.version_view(
-            model.version(request.path_params["version"]), request.scope["path"]
-        )
+        version = model.version(request.path_params["version"])
+        return models.version_view(model, version, request.scope["path"])
 
     def _job(self, request: Request) -> View:
         session = Session(self._house.spec, self._house.cluster())

@@ -4,14 +4,21 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import podium
 from podium.errors import NotFound, PodiumError
+from podium.identity import ATTEMPT
 from podium.models import Model, Registry, Version
 from podium.prediction import Predictor
+from podium.reports import plots
 from podium.serving.form import Form
+from podium.text import cut, when
 from podium.ui.view import View
 
 MOST_RECORDS = 50
 """Events of the history that a page shows, the newest."""
+
+LONGEST = 200
+"""Characters of a fact about a version."""
 
 KNOWN_SECONDS = 2.0
 """Seconds for which a registry's answers are cached: it may be far away, and several pages ask
@@ -115,22 +122,67 @@ def _compared(model: Model, first: str, second: str) -> dict[str, Any]:
         return {"difference": None, "trouble": str(error)}
 
 
-def version_view(version: Version, path: str) -> View:
+def version_view(model: Model, version: Version, path: str) -> View:
     """Return the page of a version."""
     metadata = version.metadata
+    report = metadata.get("report") or {}
+    names = [str(each.get("name")) for each in report.get("classes") or ()]
+    confusion = report.get("confusion") or []
+    chosen = str((metadata.get("metric") or {}).get("name", ""))
+    shown = {
+        name: _flat(metadata.get(name)) for name in ("dataset", "origin", "code", "environment")
+    }
     return View(
         template="version.html.jinja",
         title=version.title,
+        figures={"confusion": plots.confusion_matrix(confusion, names)} if any(confusion) else {},
         shown={
             "version": version,
             "path": path,
-            "metadata": metadata,
-            "facts": {
-                name: metadata.get(name)
-                for name in ("run_id", "origin", "trial", "dataset", "environment", "code")
-            },
+            "chosen": chosen,
+            "metrics": dict(sorted(version.metrics.items(), key=lambda item: item[0] != chosen)),
+            "held": [
+                alias for alias, held in model.aliases().items() if held.version == version.version
+            ],
+            "lineage": _lineage(model, version),
+            "facts": {name: rows for name, rows in shown.items() if rows},
         },
     )
+
+
+def _lineage(model: Model, version: Version) -> list[tuple[str, str, str]]:
+    """Return title, name and path of what a version was made from, data first, to what it became;
+    the path is empty for what is not on this machine."""
+    metadata = version.metadata
+    data, origin = metadata.get("dataset") or {}, metadata.get("origin") or {}
+    run = str(metadata.get("run_id") or "").partition(ATTEMPT)[0]
+    here = run and (podium.runs().directory / run / "run.json").is_file()
+    root = f"/runs/{run}" if here else ""
+    sweep, name = origin.get("experiment"), origin.get("name")
+    counts = ", ".join(f"{count:,} {part}" for part, count in (data.get("counts") or {}).items())
+    steps: list[tuple[str, Any, str]] = [
+        ("data", " ".join(filter(None, [data.get("name"), counts])), "")
+    ]
+    steps += [("run", run, root), ("sweep", sweep, f"{root}/sweeps/{sweep}" if root else "")]
+    trial = f"{root}/sweeps/{sweep}/trials/{name}" if root and sweep else ""
+    steps += [(str(origin.get("kind", "trial")), name, trial), ("version", version.version, "")]
+    champion = model.aliases().get("champion")
+    if champion and champion.version == version.version:
+        steps += [("champion", f"since {when(champion.time)} UTC", f"/models/{model.name}")]
+    return [(title, str(text), path) for title, text, path in steps if text]
+
+
+def _flat(value: Any, name: str = "") -> dict[str, str]:
+    """Return the values of nested mappings by their path, as people read them."""
+    if isinstance(value, dict):
+        pairs = [_flat(each, f"{name} {key}".strip()) for key, each in value.items()]
+        return {key: text for pair in pairs for key, text in pair.items()}
+    if value in (None, "", [], {}):
+        return {}
+    if isinstance(value, bool):
+        value = "yes" if value else "no"
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return {name.replace("_", " "): cut(text, LONGEST)}
 
 
 def require_model(registry: Registry, name: str) -> Model:
