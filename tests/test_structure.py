@@ -232,6 +232,21 @@ def test_no_files_import_each_other_in_a_circle() -> None:
     TopologicalSorter(needs).prepare()  # raises CycleError, which names the files
 
 
+@pytest.mark.parametrize("step", ["evaluate", "upload_model", "promote"])
+def test_a_step_that_judges_reaches_no_cluster(step: str) -> None:
+    files = modules()
+    reached, left = set[str](), [f"podium.steps.{step}"]
+    while left:
+        if (name := left.pop()) not in reached:
+            reached.add(name)
+            left += needed_names(files[name]) & files.keys() - {"podium"}
+    rooms = {name.split(".")[1] for name in reached}
+    assert not rooms & {"cluster", "sweeps", "search", "doctor", "trainer"}
+    assert {name for name in reached if name.startswith("podium.manifests")} <= {
+        "podium.manifests.labels"
+    }
+
+
 def test_labels_of_kubernetes_are_written_in_one_place() -> None:
     wrong = []
     for _, file in sources():
