@@ -27,17 +27,22 @@ def podium(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
 
 
 def until_prepared(folder: Path, *words: str) -> str:
-    """Stop a run once it says what follows the preparation of its data; return all it said."""
+    """Stop a run once its data are prepared and another step begins; return all it said."""
+    return until_ended(folder, "Prepare the data", *words)
+
+
+def until_ended(folder: Path, step: str, *words: str) -> str:
+    """Stop a run once this step has ended and another begins; return all it said."""
     environment = {**os.environ, "PODIUM_HOME": str(folder / "home"), "COLUMNS": "200"}
-    said, prepared = [], False
+    said, ended = [], False
     with subprocess.Popen(
         [*PODIUM, "run", *words], cwd=folder, env=environment, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr
         for line in process.stderr:
             said.append(line)
-            prepared = prepared or "Prepare the data: " in line
-            if prepared and line.startswith("[") and ": " not in line:  # another step begins
+            ended = ended or f"{step}: " in line
+            if ended and line.startswith("[") and ": " not in line:  # another step begins
                 process.send_signal(signal.SIGINT)
                 said.extend(process.stderr)
     return "".join(said)

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from test_changed_data import podium
+from test_changed_data import until_ended
 from test_hidden_test_part import digits, trained
 
 from podium.data.fingerprint import list_contents
@@ -17,13 +17,12 @@ def test_a_resumed_run_takes_the_code_that_was_mended(tmp_path: Path) -> None:
     assert trained(tmp_path, "raise SystemExit('a slip')\n").returncode == 1
     mended = (tmp_path / "code/train.py").read_text().partition("\n")[2]
     (tmp_path / "code/train.py").write_text(mended)
-    done = podium(tmp_path, "run", "--resume", "latest")
-    assert done.returncode == 0, done.stderr
-    assert (
-        "code has changed: train-distributed and later steps take that of today"
-        in done.stderr.replace(f"code={tmp_path / 'code'}", "code")
+    said = until_ended(tmp_path, "Train the model", "--resume", "latest")
+    assert "Train the model: succeeded" in said
+    assert "code has changed: train-distributed and later steps take that of today" in said.replace(
+        f"code={tmp_path / 'code'}", "code"
     )
-    assert "Prepare the data: succeeded" in done.stderr, "finished steps are kept"
+    assert "Prepare the data: succeeded" in said, "finished steps are kept"
 
 
 def failed_run(folder: Path, *, prepared: bool) -> RunRecord:
