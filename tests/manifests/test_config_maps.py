@@ -84,7 +84,7 @@ REFUSED: dict[str, tuple[list[dict[str, Any]], str]] = {
         [experiment(successCondition=""), config_map()],
         "must have successCondition and failureCondition",
     ),
-    "two Experiments": ([experiment(), experiment(), config_map()], "holds 2"),
+    "two Experiments": ([experiment(), experiment(), config_map()], "holds 2: Experiment "),
 }
 
 

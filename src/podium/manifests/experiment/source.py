@@ -10,6 +10,7 @@ from typing import Any
 from podium.documents import load_yaml, read_text
 from podium.errors import InvalidInput
 from podium.manifests.experiment.config_maps import is_config_map, with_template
+from podium.manifests.fields import mapping
 
 ADADELTA_NETWORKS = ("", "tutorial")
 """Networks of the trainer whose recipe uses Adadelta: the bundled Experiments search learning rates
@@ -130,10 +131,13 @@ def parse(text: str, origin: str, config_maps: Sequence[Mapping[str, Any]] = ())
     if beside := [manifest for manifest in documents if is_config_map(manifest)]:
         documents = [manifest for manifest in documents if not is_config_map(manifest)] or documents
     if len(documents) != 1:
-        hint = "split the file" if documents else "write a Kubernetes object"
-        raise InvalidInput(
-            f"a manifest holds one object, but {origin} holds {len(documents)}", hint
+        found = [mapping(each) for each in documents]
+        named = ", ".join(
+            f"{each.get('kind')} {mapping(each.get('metadata')).get('name')}" for each in found
         )
+        hint = "give each a file of its own" if documents else "write a Kubernetes object"
+        problem = f"a manifest holds one object, but {origin} holds {len(documents)}"
+        raise InvalidInput(f"{problem}: {named}" if named else problem, hint)
     if not isinstance(documents[0], dict):
         kind = type(documents[0]).__name__
         raise InvalidInput(
