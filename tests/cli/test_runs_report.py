@@ -105,7 +105,7 @@ def test_runs_are_compared_on_one_page(home: Path, podium: Callable[..., Result]
     }
     page = (home / "compare.html").read_text()
     assert f"Best accuracy on the test part: {SECOND}" in page
-    assert "accuracy 0.8000, promoted" in page
+    assert "accuracy 0.8000, first champion" in page
     for name in ("storage", "cluster"):
         assert f'<th scope="col" class="n">{name}</th>' not in page
     drawn = figures(page)
