@@ -95,7 +95,7 @@ def test_every_server_command_takes_the_options(option: str) -> None:
         if any(option in entry.opts for entry in command.params)
     }
     assert (
-        takes - {"serve", "models drift", "models export"} == SERVER
+        takes - {"mcp", "serve", "models drift", "models export"} == SERVER
     )  # a server itself, what asks that one, and a hub
 
 
