@@ -288,7 +288,8 @@ def test_a_lost_steps_job_is_adopted_or_reaped(cluster: KubernetesCluster, submi
     answer.sock.shutdown()  # close() leaves the socket open once the other side has closed
     cluster.api.core.delete_namespaced_pod(step, NAMESPACE, grace_period_seconds=0)
     ended = end_of(run_id)
-    assert [job["metadata"]["name"] for job in jobs_of(cluster, run_id)] == [name]
+    # No second job; on a busy node the first one is reaped before this line.
+    assert {job["metadata"]["name"] for job in jobs_of(cluster, run_id)} <= {name}
     if ended == "SUCCEEDED":  # Argo made the pod anew before it saw that one was gone
         return
     assert "failed at train-distributed" in ended
