@@ -10,6 +10,7 @@ from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import httpx
 import numpy as np
@@ -20,6 +21,7 @@ from PIL import Image
 import podium
 from podium.errors import Failed
 from podium.models import open_registry
+from podium.models.lineage import Lineage
 from podium.runner.record import RunRecord
 
 HEADERS = {"X-Podium-Token": "open-sesame"}
@@ -296,6 +298,11 @@ def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client
     model.upload({"model.onnx": shapes_model()}, metadata)
     version = next(iter(model.versions)).version
     model.set_champion(version, {"reason": "the first"}, expect=None)
+    event = Lineage.of(model, model.version("champion")).to_json()
+    assert event["inputs"][0]["name"] == "churn"
+    assert event["outputs"][0]["facets"]["version"]["datasetVersion"] == version
+    assert event["run"]["facets"]["podium"]["trial"] == "s-1"
+    assert UUID(event["run"]["runId"]).version == 5
     page = text(visitor, f"/models/churn/versions/{version}")
     line = re.findall(r"<b>([\w.]+)</b><span>([^<]+)</span>", page)[:7]
     assert line[:4] == [

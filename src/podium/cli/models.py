@@ -209,6 +209,30 @@ def history(name: str, storage: str | None, as_json: bool) -> None:
     )
 
 
+@models.command()
+@click.argument("name")
+@click.argument("ref", metavar="[VERSION]", default="champion")
+@registry_options
+def lineage(name: str, ref: str, storage: str | None, as_json: bool) -> None:
+    """Show what a version was made from: data, run, sweep, trial; with --json as OpenLineage's
+    RunEvent.
+
+    \b
+    Examples:
+      podium models lineage mnist
+      podium models lineage mnist v3 --json
+    """
+    from podium.models.lineage import Lineage
+
+    model = open_registry(storage)[name]
+    found = Lineage.of(model, model.version(ref))
+    output(
+        as_json,
+        found.to_json(),
+        lambda: "\n".join(f"{title:9} {text}" for title, text in found.rows()),
+    )
+
+
 class _Form(click.Choice[str]):
     """The forms, and those that other distributions add."""
 

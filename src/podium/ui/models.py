@@ -6,12 +6,12 @@ from typing import Any
 
 import podium
 from podium.errors import NotFound, PodiumError
-from podium.identity import ATTEMPT
 from podium.models import Model, Registry, Version
+from podium.models.lineage import Lineage
 from podium.prediction import Predictor
 from podium.reports import plots
 from podium.serving.form import Form
-from podium.text import cut, when
+from podium.text import cut
 from podium.ui.view import View
 
 MOST_RECORDS = 50
@@ -151,25 +151,17 @@ def version_view(model: Model, version: Version, path: str) -> View:
 
 
 def _lineage(model: Model, version: Version) -> list[tuple[str, str, str]]:
-    """Return title, name and path of what a version was made from, data first, to what it became;
-    the path is empty for what is not on this machine."""
-    metadata = version.metadata
-    data, origin = metadata.get("dataset") or {}, metadata.get("origin") or {}
-    run = str(metadata.get("run_id") or "").partition(ATTEMPT)[0]
-    here = run and (podium.runs().directory / run / "run.json").is_file()
-    root = f"/runs/{run}" if here else ""
-    sweep, name = origin.get("experiment"), origin.get("name")
-    counts = ", ".join(f"{count:,} {part}" for part, count in (data.get("counts") or {}).items())
-    steps: list[tuple[str, Any, str]] = [
-        ("data", " ".join(filter(None, [data.get("name"), counts])), "")
-    ]
-    steps += [("run", run, root), ("sweep", sweep, f"{root}/sweeps/{sweep}" if root else "")]
-    trial = f"{root}/sweeps/{sweep}/trials/{name}" if root and sweep else ""
-    steps += [(str(origin.get("kind", "trial")), name, trial), ("version", version.version, "")]
-    champion = model.aliases().get("champion")
-    if champion and champion.version == version.version:
-        steps += [("champion", f"since {when(champion.time)} UTC", f"/models/{model.name}")]
-    return [(title, str(text), path) for title, text, path in steps if text]
+    """Return the rows of a version's lineage, each with its path; empty for what is not on this
+    machine."""
+    found = Lineage.of(model, version)
+    here = found.run and (podium.runs().directory / found.run / "run.json").is_file()
+    paths = {"champion": f"/models/{model.name}"}
+    if here:
+        root = f"/runs/{found.run}"
+        paths |= {"run": root, "sweep": f"{root}/sweeps/{found.sweep}"}
+        if found.sweep:
+            paths[found.kind] = f"{root}/sweeps/{found.sweep}/trials/{found.name}"
+    return [(title, text, paths.get(title, "")) for title, text in found.rows()]
 
 
 def _flat(value: Any, name: str = "") -> dict[str, str]:

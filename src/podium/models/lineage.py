@@ -1,0 +1,105 @@
+"""What a version was made from and what it became: data, run, sweep, trial or training, version,
+champion."""
+
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid5
+
+from podium import __version__
+from podium.models.model import Model
+from podium.models.version import Version
+from podium.text import when
+
+SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+PRODUCER = f"urn:podium:{__version__}"
+RUNS = UUID("6c0b3f4e-5d1c-5c0a-9a55-2d0b5b6f9d11")
+"""Namespace of the UUIDs of runs whose ids are none."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lineage:
+    """The way of one version; empty text where something is not known."""
+
+    model: str
+    version: Version
+    data: str
+    """Name of the dataset and how many items each part has."""
+
+    run: str
+    sweep: str
+    kind: str
+    """``trial``, ``training`` or what else made the model."""
+
+    name: str
+    """Of that trial or training."""
+
+    champion_since: str
+    """To the minute, UTC; empty if it is not champion now."""
+
+    @classmethod
+    def of(cls, model: Model, version: Version) -> "Lineage":
+        """Read it from the version's metadata."""
+        metadata = version.metadata
+        data, origin = metadata.get("dataset") or {}, metadata.get("origin") or {}
+        counts = data.get("counts") or {}
+        parts = ", ".join(f"{count:,} {part}" for part, count in counts.items())
+        champion = model.aliases().get("champion")
+        holds = champion is not None and champion.version == version.version
+        return cls(
+            model=model.name,
+            version=version,
+            data=" ".join(filter(None, [str(data.get("name") or ""), parts])),
+            run=str(metadata.get("run_id") or "").partition(".")[0],  # without its attempt
+            sweep=str(origin.get("experiment") or ""),
+            kind=str(origin.get("kind") or "trial"),
+            name=str(origin.get("name") or ""),
+            champion_since=f"{when(champion.time)} UTC" if champion and holds else "",
+        )
+
+    def rows(self) -> list[tuple[str, str]]:
+        """Return title and name of each station that is known, data first."""
+        stations = [
+            ("data", self.data),
+            ("run", self.run),
+            ("sweep", self.sweep),
+            (self.kind, self.name),
+            ("version", self.version.version),
+            ("champion", f"since {self.champion_since}" if self.champion_since else ""),
+        ]
+        return [(title, text) for title, text in stations if text]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return an OpenLineage RunEvent: the run that read the data and wrote the version."""
+        metadata, version = self.version.metadata, self.version
+        data = metadata.get("dataset") or {}
+        try:
+            run = UUID(self.run)
+        except ValueError:
+            run = uuid5(RUNS, self.run)
+        facets = {
+            "podium": _facet(
+                run=self.run,
+                sweep=self.sweep,
+                **{self.kind: self.name},
+                hyperparameters=version.hyperparameters,
+            )
+        }
+        return {
+            "eventType": "COMPLETE",
+            "eventTime": version.created.isoformat(),
+            "producer": PRODUCER,
+            "schemaURL": SCHEMA,
+            "run": {"runId": str(run), "facets": facets},
+            "job": {"namespace": "podium", "name": self.model},
+            "inputs": [_dataset("podium.data", data.get("name"), data.get("digest"))],
+            "outputs": [_dataset(version.storage.url, f"models/{self.model}", version.version)],
+        }
+
+
+def _facet(**fields: Any) -> dict[str, Any]:
+    return {"_producer": PRODUCER, "_schemaURL": SCHEMA, **fields}
+
+
+def _dataset(namespace: str, name: object, version: object) -> dict[str, Any]:
+    facets = {"version": _facet(datasetVersion=str(version or ""))}
+    return {"namespace": namespace, "name": str(name or ""), "facets": facets}
