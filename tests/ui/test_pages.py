@@ -301,7 +301,7 @@ def test_a_version_names_what_it_was_made_from(home: Path, visitor: httpx.Client
     event = Lineage.of(model, model.version("champion")).to_json()
     assert event["inputs"][0]["name"] == "churn"
     assert event["outputs"][0]["facets"]["version"]["datasetVersion"] == version
-    assert event["run"]["facets"]["podium"]["trial"] == "s-1"
+    assert event["run"]["facets"]["podium"]["name"] == "s-1"
     assert UUID(event["run"]["runId"]).version == 5
     page = text(visitor, f"/models/churn/versions/{version}")
     line = re.findall(r"<b>([\w.]+)</b><span>([^<]+)</span>", page)[:7]

@@ -80,7 +80,8 @@ class Lineage:
             "podium": _facet(
                 run=self.run,
                 sweep=self.sweep,
-                **{self.kind: self.name},
+                kind=self.kind,
+                name=self.name,
                 hyperparameters=version.hyperparameters,
             )
         }
