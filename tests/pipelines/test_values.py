@@ -273,8 +273,16 @@ def test_a_script_without_its_packages_is_refused_before_a_run(
     for given, code in ((values, ""), (packed, str(tmp_path))):
         with pytest.raises(PodiumError, match="imports no_such_torch, sklearn_of_nobody") as caught:
             check_here(given, code)
-        assert caught.value.hint == "pip install no_such_torch sklearn_of_nobody"
+        assert caught.value.hint == (
+            "pip install no_such_torch sklearn_of_nobody, "
+            "or put a module of your own beside train.py"
+        )
     check_here({**packed, "install_requirements": True}, str(tmp_path))
-    Path("helper.py").write_text("import sys\nsys.path.append('lib')\n" + imports)
     Path("train.py").write_text("import helper\n")
-    check_here(values)
+    for first in (
+        "import sys\nsys.path.append('lib')\n",
+        "import site\nsite.addsitedir('lib')\n",
+        "import subprocess, sys\nsubprocess.run([sys.executable, '-m', 'pip', 'install', 'x'])\n",
+    ):
+        Path("helper.py").write_text(first + imports)
+        check_here(values)

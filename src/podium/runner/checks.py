@@ -99,8 +99,11 @@ def _check_programs(settings: PipelineSettings, cluster: "LocalCluster", code: s
             }
             job = job.render("trial", values)
         _, plans = cluster.plan(job)
-        for argv in (plan.main.argv for plan in plans.values() if code):
-            _check_code(argv[argv.index("--") + 1 :] if "podium.code" in argv else argv, Path(code))
+        for main in (plan.main for plan in plans.values() if code):
+            argv = main.argv
+            if all(each.name != "PYTHONPATH" for each in main.env):
+                own = argv[argv.index("--") + 1 :] if "podium.code" in argv else argv
+                _check_code(own, Path(code))
 
 
 def _check_code(argv: Sequence[str], folder: Path) -> None:

@@ -27,6 +27,10 @@ _OTHER_MODULES = re.compile(r"\b(pip3?|uv|conda|PYTHONPATH)\b|/\S*python")
 """Words of a command that installs packages first, or runs with those of another Python."""
 
 
+_FINDS_ITSELF = re.compile(rb"\b(sys\.path|sys\.meta_path|addsitedir|importlib|pip)\b")
+"""A script that says one of these may find, or install, what is not here yet."""
+
+
 def imported_at_top(source: bytes) -> set[str] | None:
     """Return the packages that a module imports whenever it runs; None if it is not Python."""
     try:
@@ -48,7 +52,7 @@ def check_imports(script: Path, argv: Sequence[str]) -> None:
     beside it.
 
     Args:
-        script: The file; one that changes sys.path may find any module.
+        script: The file; one that changes where modules are found, or installs them, is let pass.
         argv: The command that runs it.
 
     Raises:
@@ -62,14 +66,14 @@ def check_imports(script: Path, argv: Sequence[str]) -> None:
         raise InvalidInput(
             f"{script.name} imports {', '.join(missing)}, which this Python"
             f" ({sys.executable}) does not have",
-            f"pip install {install}",
+            f"pip install {install}, or put a module of your own beside {script.name}",
         )
 
 
 def _missing(script: Path, folder: Path, seen: set[Path]) -> Iterator[str]:
     seen.add(script)
     source = script.read_bytes() if script.is_file() else b""
-    if b"sys.path" in source:
+    if _FINDS_ITSELF.search(source):
         return
     for package in sorted((imported_at_top(source) or set()) - sys.stdlib_module_names):
         beside = folder / f"{package}.py"
