@@ -207,7 +207,7 @@ def test_trials_wait_in_the_queue_that_is_named(podium: Callable[..., Any], tmp_
         ("tune train.py", "in train.py\nhint: podium tune train.py --lr 1e-4..1e-1\n"),
         ("tune train.py --epochs 3", "there is nothing to search in train.py --epochs 3"),
         ("tune -- python train.py", "podium tune --lr 1e-4..1e-1 -- python train.py"),
-        (f"tune train.py --lr 1..2 --name {'n' * 41}", "error: --name: must be lower case"),
+        (f"tune train.py --lr 1..2 --name {'n' * 41}", "error: --name must be lower case"),
         ("tune train.py --lr 1..2 --param seed", "--param takes NAME=SPACE, not"),
         ("tune train.py --lr 1..2 --no-run", "--no-run runs nothing"),
         ("tune train.py --lr 1..2 --trials 0", "`trials >= 1` must hold"),

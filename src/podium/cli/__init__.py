@@ -142,19 +142,10 @@ class _LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[__name__] = list(args)
-        return super().parse_args(ctx, args)
-
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; a reader such as head that has seen enough is no failure."""
         try:
             return super().invoke(ctx)
-        except InvalidInput as error:
-            if any(word.partition("=")[0] == "--name" for word in ctx.meta[__name__]):
-                error.args = (error.message.replace("metadata.name:", "--name:"),)
-                (error.message,) = error.args
-            raise
         except BrokenPipeError as error:
             stdout = select.poll()
             stdout.register(1, 0)

@@ -14,6 +14,7 @@ from podium.cli.options import (
     Commands,
     Notifier,
     cluster_options,
+    experiment_name,
     json_option,
     named_object,
     next_command,
@@ -36,7 +37,11 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = [
-    click.option("--name", help="Name of the Experiment, instead of the manifest's."),
+    click.option(
+        "--name",
+        callback=experiment_name,
+        help="Name of the Experiment, instead of the manifest's.",
+    ),
     click.option(
         "--data", metavar="URI", help="Directory or URI of the dataset: the trainer's --data."
     ),

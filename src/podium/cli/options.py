@@ -235,6 +235,19 @@ def next_command(words: str, cluster: "Cluster") -> str:
     )
 
 
+def experiment_name(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    """Return the value of --name; a callback.
+
+    Raises:
+        InvalidInput: No Experiment can have it.
+    """
+    from podium.manifests.names import EXPERIMENT_NAME, is_experiment_name
+
+    if value is not None and not is_experiment_name(value):
+        raise InvalidInput(f"--name {EXPERIMENT_NAME}, but got {value!r}", "choose such a name")
+    return value
+
+
 def registry_options(command: F) -> F:
     """Add --storage and --json."""
     return click.option(

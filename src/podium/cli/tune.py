@@ -15,6 +15,7 @@ from podium.cli.options import (
     Notifier,
     WithCommand,
     cluster_options,
+    experiment_name,
     json_option,
     next_command,
     notify_option,
@@ -87,7 +88,9 @@ SIMPLE = ", ".join(
     "--storage", metavar="URI", help="Where trials put models, and on a cluster their code is kept."
 )
 @click.option("--image", default="", help="Image of the trials, on a cluster.")
-@click.option("--name", help="Name of the Experiment; the script's if missing.")
+@click.option(
+    "--name", callback=experiment_name, help="Name of the Experiment; the script's if missing."
+)
 @click.option(
     "--save",
     type=click.Path(dir_okay=False, path_type=Path),

@@ -27,6 +27,17 @@ def is_dns_1123(name: str) -> bool:
     return len(name) <= 253 and bool(_DNS_1123.fullmatch(name))
 
 
+EXPERIMENT_NAME = (
+    "must be lower case letters, digits and '-', begin with a letter and have at most 40 characters"
+)
+"""The rule of Katib's webhook."""
+
+
+def is_experiment_name(name: str) -> bool:
+    """Return whether an Experiment can have a name."""
+    return is_dns_1123(name) and name[0].isalpha() and len(name) <= 40
+
+
 def broken_name(name: str, longest: str) -> Iterator[Violation]:
     """Yield the reasons why a distributed job and each of its pods cannot have a name.
 

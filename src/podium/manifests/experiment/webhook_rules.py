@@ -13,7 +13,7 @@ from podium.manifests.experiment.hints import OBJECTIVE, SPACE, TEMPLATE
 from podium.manifests.experiment.space import LISTED, NUMERIC
 from podium.manifests.experiment.template import fill, meta_key
 from podium.manifests.fields import items, mapping, numbered, text
-from podium.manifests.names import is_dns_1123
+from podium.manifests.names import EXPERIMENT_NAME, is_experiment_name
 from podium.manifests.rules import (
     Finding,
     Look,
@@ -66,9 +66,8 @@ def kind(experiment: Experiment) -> Iterator[Violation]:
 @refused
 def name(experiment: Experiment) -> Iterator[Violation]:
     given = experiment.expected_name
-    if not (is_dns_1123(given) and given[0].isalpha() and len(given) <= 40):
-        must = "must be lower case letters, digits and '-', begin with a letter and have at most 40 characters"
-        yield broken("metadata.name", must, given, "choose such a name")
+    if not is_experiment_name(given):
+        yield broken("metadata.name", EXPERIMENT_NAME, given, "choose such a name")
 
 
 @refused
