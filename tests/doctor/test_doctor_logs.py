@@ -5,8 +5,10 @@ import io
 import pytest
 from rich.console import Console
 
+from podium.api.experiments import read
 from podium.doctor import Finding, Reader, examine_log, guess_reader
 from podium.doctor.text import show
+from podium.doctor.trial import why_unavailable
 from podium.errors import InvalidInput
 
 STRICT = r"([\w|-]+)\s*=\s*([+-]?\d+(\.\d+)?([Ee][+-]?\d+)?)"
@@ -282,3 +284,13 @@ def test_in_a_narrow_terminal_a_table_folds_and_loses_nothing() -> None:
     show(examine_log(lines, guess_reader(lines, "validation_accuracy", None), "train.log"), console)
     assert "…" not in file.getvalue()
     assert all(f"0.965{at}" in file.getvalue() for at in range(3))
+
+
+def test_podiums_trainer_is_asked_for_a_metric_it_keeps() -> None:
+    experiment = read("random").changed(
+        lambda manifest: manifest["spec"]["objective"].update(objectiveMetricName="f1_macro")
+    )
+    lines = ["2026-01-02T03:04:05Z accuracy=0.98 loss=0.05"]
+    assert why_unavailable(experiment, lines, "--objective NAME")[1] == (
+        "add --metric=f1_macro to its command"
+    )

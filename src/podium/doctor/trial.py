@@ -8,6 +8,7 @@ from podium.doctor.name_rules import nearest
 from podium.doctor.reading import Log, read_as, reader_of, scan
 from podium.libraries import COLON
 from podium.manifests.experiment import Experiment
+from podium.manifests.experiment.adapt import reporting_flag
 from podium.manifests.rules import Finding, apply
 
 CALL = "podium.code.call"
@@ -39,6 +40,10 @@ def why_unavailable(
         return [
             "the function returned nothing, and printed no metric"
         ], f'return {{"{name}": 0.98}}'
+    if experiment.uses_builtin_trainer and reporting_flag(experiment):
+        return [
+            f"podium's trainer prints {name} only where it is asked to"
+        ], f"add --metric={name} to its command"
     found = [
         finding
         for finding in apply(rules_for(reader), log)

@@ -76,7 +76,7 @@ def adapt(
     flags = {name: str(value) for name, value in fixed.items() if value} if builtin else {}
     flags |= _without_use(experiment, flags.get("model", ""))
     if builtin:
-        flags |= _reported(experiment)
+        flags |= reporting_flag(experiment)
     given = {**{f"--{name}": value for name, value in flags.items()}, **(FLAGS if builtin else {})}
 
     def prepare(manifest: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def _without_use(experiment: Experiment, network: str) -> dict[str, str]:
     return unused
 
 
-def _reported(experiment: Experiment) -> dict[str, str]:
+def reporting_flag(experiment: Experiment) -> dict[str, str]:
     """Return the flag by which podium's trainer reports the objective, if it needs one."""
     from podium.trainer.config import CHOICES, TrainConfig
 
